@@ -165,7 +165,7 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.TOO_MANY: StatusMeaning(
         True,
         Blame.CALLER,
-        "wait for answers to open requests, or close subscriptions, before you open more",
+        "wait for answers to open requests, or close readings, before you open more",
         before_append=True,
     ),
     Status.TOO_SLOW: StatusMeaning(True, Blame.CALLER, "connect again, and read answers in time"),

@@ -29,7 +29,7 @@ TEXT_BYTES_MAX: Final = 1000
 """The text of an error: read by people, so short."""
 
 AGENT_BYTES_MAX: Final = 200
-"""The name and version of a client program.  It is shown for each of its subscriptions."""
+"""The name and version of a client program.  It is shown for each of its readings."""
 
 ID_CHARACTERS: Final = 16
 """Of a cluster and of a topic: 64 bits in hexadecimal."""
@@ -114,8 +114,8 @@ WAITING_FETCHES_MAX: Final = 256
 """Fetches of one connection that wait for records; one more is refused.  Each is a task of the
 broker, of a few KiB."""
 
-SUBSCRIPTIONS_MAX: Final = 1_000
-"""Subscriptions of one connection."""
+READINGS_MAX: Final = 1_000
+"""Readings of one connection."""
 
 CONNECTIONS_MAX: Final = 10_000
 """Connections of one node; beyond that new ones are refused at once.  A process that may open fewer
@@ -137,12 +137,12 @@ RESERVED_PLACES_MAX: Final = 64
 """Reserved slots of a node, at most: enough for the peers that connect during one handshake."""
 
 OUTBOX_BYTES_MAX: Final = 4 * MIB
-"""What may wait for one connection's writer before subscriptions pause.  A single reply
+"""What may wait for one connection's writer before readings pause.  A single reply
 may exceed it, so a connection holds at most this plus one message."""
 
 MEMORY_BUDGET_BYTES: Final = 128 * MIB
 """What the connections of a node may use together for messages that wait to be sent, messages
-that have not come completely, subscriptions and waiting fetches, unless its operator says
+that have not come completely, readings and waiting fetches, unless its operator says
 otherwise.  See `octopi.transport.memory_pool` for how it is shared."""
 
 MEMORY_BUDGET_BYTES_MIN: Final = 96 * MIB
@@ -161,7 +161,7 @@ GRANT_BYTES: Final = 64 * KIB
 Large enough that the cost per message does not matter."""
 
 WAITING_TASK_MEMORY_BYTES: Final = 6 * KIB
-"""Memory of a broker for a subscription or a waiting fetch: 4.5 KiB of objects by measurement,
+"""Memory of a broker for a reading or a waiting fetch: 4.5 KiB of objects by measurement,
 mostly its task, and the overhead of the allocator.  The first one of a connection counts as a part
 of that."""
 

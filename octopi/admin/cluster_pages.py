@@ -31,7 +31,7 @@ from octopi.wire.messages import (
     BrokerInfo,
     ClusterEvent,
     PartitionInfo,
-    SubscriptionInfo,
+    ReadingInfo,
     TopicInfo,
 )
 
@@ -47,9 +47,9 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 Covers = Callable[[str], bool]
 """Whether who asks may know of a topic."""
 
-_Ranked = tuple[int, int, int, SubscriptionInfo]
+_Ranked = tuple[int, int, int, ReadingInfo]
 """Lag, the place in the snapshot (negative: of two that lag as much the first is the greater),
-broker, and the subscription."""
+broker, and the reading."""
 
 
 async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
@@ -199,13 +199,13 @@ def _place(place: PartitionInfo) -> Json:
 
 
 async def consumers_page(seen: CachedSnapshot, query: Mapping[str, str], covers: Covers) -> bytes:
-    """Open subscriptions, those that are farthest behind first."""
+    """Open readings, those that are farthest behind first."""
     topic, after = query.get("topic", ""), _rank_of(query.get("after", ""))
     count_max = count_wanted(query.get("limit", ""), CONSUMERS_DEFAULT)
     known: dict[str, bool] = {}
     best: list[_Ranked] = []
     count = 0
-    async for place, (broker, one) in InSlices(enumerate(seen.subscriptions), _RANKED_IN_A_TURN):
+    async for place, (broker, one) in InSlices(enumerate(seen.readings), _RANKED_IN_A_TURN):
         if topic not in ("", one.topic):
             continue
         may = known.get(one.topic)
@@ -244,7 +244,7 @@ def _consumer(ranked: _Ranked) -> Json:
         "broker": broker,
         "consumer": one.peer,
         "agent": one.agent,
-        "subscription": one.request,
+        "reading": one.request,
         "topic": one.topic,
         "partition": one.partition,
         "position": one.position,

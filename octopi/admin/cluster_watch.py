@@ -34,10 +34,10 @@ from octopi.limits import (
 from octopi.wire.messages import (
     BrokerInfo,
     DescribeEvents,
-    DescribeSubscriptions,
+    DescribeReadings,
     EventList,
-    SubscriptionInfo,
-    SubscriptionList,
+    ReadingInfo,
+    ReadingList,
     TopicInfo,
 )
 
@@ -51,10 +51,10 @@ class CachedSnapshot:
     seen_at_ms: int
     look: ClusterSnapshot
     topics: list[TopicInfo]
-    subscriptions: list[tuple[int, SubscriptionInfo]]
+    readings: list[tuple[int, ReadingInfo]]
     """With the broker that serves it."""
     truncated: bool
-    """Whether there are more subscriptions."""
+    """Whether there are more readings."""
     events: EventList
     replicas: dict[PartitionId, list[ReplicaStatus]]
     """By partition, the leader first."""
@@ -117,15 +117,15 @@ class ClusterWatch:
         events = await router.ask_register(
             "describe events", partial(DescribeEvents, after=0), EventList
         )
-        lists: dict[int, SubscriptionList] = {}
+        lists: dict[int, ReadingList] = {}
 
         async def ask(broker: BrokerInfo) -> None:
             try:
                 lists[broker.broker] = await router.ask_broker(
-                    "describe subscriptions",
+                    "describe readings",
                     broker.address,
-                    partial(DescribeSubscriptions, topic=""),
-                    SubscriptionList,
+                    partial(DescribeReadings, topic=""),
+                    ReadingList,
                 )
             except OctopiError as error:
                 seen.silent[broker.broker] = str(error)
@@ -147,7 +147,7 @@ class ClusterWatch:
             self._environment.clock.wall_ms(),
             seen,
             topics,
-            [(broker, one) for broker in sorted(lists) for one in lists[broker].subscriptions],
+            [(broker, one) for broker in sorted(lists) for one in lists[broker].readings],
             any(one.more for one in lists.values()),
             events,
             found,

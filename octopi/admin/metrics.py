@@ -264,17 +264,17 @@ class _Broker(Collector):
         yield from (leads, epoch, in_sync, wanted, lag)
 
     def _of_consumers(self) -> Iterator[Metric]:
-        subscriptions = [one.describe() for one in self._readers.subscriptions]
-        count = GaugeMetricFamily("octopi_subscriptions", "Open subscriptions.", labels=_LOG)
+        readings = [one.describe() for one in self._readers.readings]
+        count = GaugeMetricFamily("octopi_readings", "Open readings.", labels=_LOG)
         most = GaugeMetricFamily(
             "octopi_consumer_lag_bytes_max", "Lag of the slowest consumer.", labels=_LOG
         )
         each = GaugeMetricFamily(
             "octopi_consumer_lag_bytes",
             "Committed and not yet sent to the consumer.",
-            labels=[*_LOG, "consumer", "subscription", "agent"],
+            labels=[*_LOG, "consumer", "reading", "agent"],
         )
-        lags = [(max(0, one.highwater - one.position), one) for one in subscriptions]
+        lags = [(max(0, one.highwater - one.position), one) for one in readings]
         by_log: dict[tuple[str, int], list[int]] = {}
         for lag, one in lags:
             by_log.setdefault((one.topic, one.partition), []).append(lag)

@@ -191,16 +191,16 @@ class NodeSettings:
         "bytes that a broker stores per token, unless the token sets it (none: no limit)",
         least=0,
     )
-    token_subscriptions: int | None = _setting(
+    token_readings: int | None = _setting(
         None,
-        "OCTOPI_TOKEN_SUBSCRIPTIONS",
-        "subscriptions per token at a broker, unless the token sets it (none: no limit)",
+        "OCTOPI_TOKEN_READINGS",
+        "readings per token at a broker, unless the token sets it (none: no limit)",
         least=0,
     )
     memory_budget: int = _setting(
         MEMORY_BUDGET_BYTES,
         "OCTOPI_MEMORY_BUDGET",
-        "bytes of memory for data that waits for connections: messages, subscriptions, fetches",
+        "bytes of memory for data that waits for connections: messages, readings, fetches",
         least=MEMORY_BUDGET_BYTES_MIN,
     )
     allow_origin: str = _setting(

@@ -147,7 +147,7 @@ _NODE_FLAGS: Final = {
     "token_bytes_per_s": None,
     "token_topics": None,
     "token_stored_bytes": None,
-    "token_subscriptions": None,
+    "token_readings": None,
     "memory_budget": "BYTES",
     "allow_origin": "ORIGIN[,...]",
     "metrics_listen": "HOST:PORT",
@@ -161,7 +161,7 @@ def node_options(function: _F) -> _F:
         "token_bytes_per_s": float,
         "token_topics": int,
         "token_stored_bytes": int,
-        "token_subscriptions": int,
+        "token_readings": int,
         "memory_budget": int,
     }
     for key, metavar in reversed(_NODE_FLAGS.items()):

@@ -73,7 +73,7 @@ def _authenticator(settings: NodeSettings) -> Authenticator | None:
     if not settings.auth_keys:
         return None
     keys = read_keys(Path(settings.auth_keys))
-    quota = Quota(settings.token_topics, settings.token_stored_bytes, settings.token_subscriptions)
+    quota = Quota(settings.token_topics, settings.token_stored_bytes, settings.token_readings)
     limits = TokenLimits(settings.token_connections, settings.token_bytes_per_s, quota)
     return Authenticator(keys, SystemClock(), limits)
 

@@ -1,6 +1,6 @@
 """When a client suspects a silent broker, so that it asks the register whether it was replaced.
 
-A pending request becomes suspicious after `LEADER_SILENCE_S`.  An idle subscription is probed
+A pending request becomes suspicious after `LEADER_SILENCE_S`.  An idle reading is probed
 first, because silence may just mean that there are no new records; a probe costs the register
 nothing.  It becomes suspicious when the broker doesn't answer the probe either.
 """
@@ -112,8 +112,8 @@ class RequestSuspicion:
         self._silence.no_leader(self._clock.now())
 
 
-class SubscriptionSuspicion:
-    """Logs are read over a connection.  All of its subscriptions share its signs of life.
+class ReadingSuspicion:
+    """Logs are read over a connection.  All of its readings share its signs of life.
 
     The broker must answer a probe, and must send a heartbeat when nothing else was sent for
     `HEARTBEAT_INTERVAL_S`.  The connection is probed `READER_SILENCE_S` after the last records,

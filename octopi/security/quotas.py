@@ -2,7 +2,7 @@
 
 Pure.  A quota stands in a token, in the claim ``octopi_quota``; a node's settings apply to what the
 token does not limit.  Topics are counted by the register, in its journal.  Bytes
-and subscriptions are counted by each broker on its own, in memory.
+and readings are counted by each broker on its own, in memory.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Quota:
     """Existing topics that it created."""
     bytes: int | None = None
     """Bytes of records that it appended at one broker and that are still stored there."""
-    subscriptions: int | None = None
-    """Open subscriptions at one broker, of all its connections together."""
+    readings: int | None = None
+    """Open readings at one broker, of all its connections together."""
 
     def or_else(self, defaults: Quota) -> Quota:
         """This quota, with *defaults* for what it does not limit."""
         return Quota(
             defaults.topics if self.topics is None else self.topics,
             defaults.bytes if self.bytes is None else self.bytes,
-            defaults.subscriptions if self.subscriptions is None else self.subscriptions,
+            defaults.readings if self.readings is None else self.readings,
         )
 
 
@@ -98,7 +98,7 @@ class _StoredRun:
 class SubjectUsage:
     """What one subject has at one broker."""
 
-    subscription_count: int = 0
+    reading_count: int = 0
     stored_bytes: int = 0
     """With those that are on their way."""
     _runs: dict[LogName, deque[_StoredRun]] = attrs.Factory(dict)
@@ -107,21 +107,21 @@ class SubjectUsage:
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be forgotten with it."""
-        return not (self.subscription_count or self.stored_bytes)
+        return not (self.reading_count or self.stored_bytes)
 
     def subscribe(self, quota: Quota) -> None:
-        """Count a subscription.
+        """Count a reading.
 
         Raises:
           RefusedError: QUOTA_EXCEEDED; then none is counted.
         """
-        if quota.subscriptions is not None and self.subscription_count >= quota.subscriptions:
-            raise exceeded("subscriptions at a broker", quota.subscriptions)
-        self.subscription_count += 1
+        if quota.readings is not None and self.reading_count >= quota.readings:
+            raise exceeded("readings at a broker", quota.readings)
+        self.reading_count += 1
 
     def unsubscribed(self) -> None:
         """One ended."""
-        self.subscription_count -= 1
+        self.reading_count -= 1
 
     def reserve(self, size_bytes: int, bytes_max: int, bounds: Bounds, now: float) -> None:
         """Count records that are about to be appended; `stored` or `refused` follows.  What

@@ -1,7 +1,7 @@
 """How much memory the connections of a node may use together.
 
 Every connection has an account for its messages (encoded ones that wait to be sent, and received
-ones that are not complete) and one for what waits in tasks (subscriptions, fetches).
+ones that are not complete) and one for what waits in tasks (readings, fetches).
 `octopi.transport.memory_pool` has the rule by which they share it.
 """
 
@@ -24,7 +24,7 @@ from octopi.transport.memory_pool import NEVER, UNFINISHED, MemoryAccount, Pool
 
 OUTBOX: Final = "outbox"
 """Encoded messages that wait to be sent."""
-SUBSCRIPTIONS: Final = "subscriptions"
+READINGS: Final = "readings"
 FETCHES: Final = "fetches"
 """Fetches that wait for records."""
 
@@ -34,7 +34,7 @@ class Usage:
     """What is held of a pool."""
 
     kind: str
-    """`OUTBOX`, `UNFINISHED`, `SUBSCRIPTIONS` or `FETCHES`."""
+    """`OUTBOX`, `UNFINISHED`, `READINGS` or `FETCHES`."""
     held_bytes: int
 
 
@@ -86,7 +86,7 @@ class MemoryBudget:
         for pool, kind, name in (
             (self.messages, OUTBOX, OUTBOX),
             (self.messages, UNFINISHED, UNFINISHED),
-            (self.tasks, SUBSCRIPTIONS, SUBSCRIPTIONS),
+            (self.tasks, READINGS, READINGS),
             (self.tasks, FETCHES, FETCHES),
             (self.to_peers, OUTBOX, "peer_outbox"),
             (self.from_peers, UNFINISHED, "peer_unfinished"),

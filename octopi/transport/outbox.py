@@ -3,7 +3,7 @@
 Replies are always admitted; the connection's reader pauses while too many bytes wait.  Records are
 read from a log only when there is room for them, within an `OutboxRoom`.  A connection has one
 `OutboxRoom` at a time, given to its tasks in the order of their requests; so a thousand
-subscriptions of one connection hold no more memory than one.
+readings of one connection hold no more memory than one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages between clients and the nodes that serve them: topics, records, subscriptions.
+"""Messages between clients and the nodes that serve them: topics, records, readings.
 
 Offsets and lengths are bytes, ends are exclusive.  Bulk is a byte string of whole records exactly
 as they lie on disk (`octopi.record`).
@@ -68,15 +68,15 @@ class LogInfo:
 
 
 @attrs.frozen
-class SubscriptionInfo:
-    """An open subscription, as the broker that serves it sees it."""
+class ReadingInfo:
+    """An open reading, as the broker that serves it sees it."""
 
     peer: Text
     """Address of the consumer."""
     agent: Agent
     """Its program, as it says itself."""
     request: int
-    """What it calls the subscription."""
+    """What it calls the reading."""
     topic: Text
     partition: PartitionId
     position: int
@@ -361,7 +361,7 @@ class Subscribed:
 @answer("delivery", TO_CLIENT)
 @attrs.frozen
 class Delivery:
-    """Records of a subscription, whole, one behind the other."""
+    """Records of a reading, whole, one behind the other."""
 
     request: int
     offset: Offset
@@ -375,7 +375,7 @@ class Delivery:
 @notice("credit", CLIENT_TO_LEADER, needs=ANY_TOKEN)
 @attrs.frozen
 class Credit:
-    """Move a subscription's credit forward.  No answer; smaller than before: no effect."""
+    """Move a reading's credit forward.  No answer; smaller than before: no effect."""
 
     request: int
     until: int
@@ -384,7 +384,7 @@ class Credit:
 @notice("unsubscribe", CLIENT_TO_LEADER, needs=ANY_TOKEN)
 @attrs.frozen
 class Unsubscribe:
-    """End a subscription.  Answer: `Done`; nothing of the subscription follows it."""
+    """End a reading.  Answer: `Done`; nothing of the reading follows it."""
 
     request: int
 
@@ -412,22 +412,22 @@ class LogList:
     more: bool
 
 
-@request("describe_subscriptions", CLIENT_TO_LEADER, needs=ANY_TOKEN)
+@request("describe_readings", CLIENT_TO_LEADER, needs=ANY_TOKEN)
 @attrs.frozen
-class DescribeSubscriptions:
-    """Ask for a broker's open subscriptions.  Answer: `SubscriptionList`."""
+class DescribeReadings:
+    """Ask for a broker's open readings.  Answer: `ReadingList`."""
 
     request: int
     topic: Text
     """Only of this topic; empty: all."""
 
 
-@answer("subscription_list", TO_CLIENT)
+@answer("reading_list", TO_CLIENT)
 @attrs.frozen
-class SubscriptionList:
-    """Answer to `DescribeSubscriptions`."""
+class ReadingList:
+    """Answer to `DescribeReadings`."""
 
     request: int
-    subscriptions: Annotated[list[SubscriptionInfo], AtMost(LIST_COUNT_MAX)]
+    readings: Annotated[list[ReadingInfo], AtMost(LIST_COUNT_MAX)]
     more: bool
     """Whether there are more than fit."""

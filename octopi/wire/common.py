@@ -197,7 +197,7 @@ class Heartbeat:
 @connection("failure")
 @attrs.frozen
 class Failure:
-    """A request was refused, or a subscription ended."""
+    """A request was refused, or a reading ended."""
 
     request: int | None
     """None: the connection as a whole; it is closed next."""

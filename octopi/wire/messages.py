@@ -13,7 +13,7 @@ anything looks at a message.
 The classes stand in one module for each plane:
 
 - `octopi.wire.common`: on any connection, and the parts that several planes share;
-- `octopi.wire.client`: topics, records and subscriptions;
+- `octopi.wire.client`: topics, records and readings;
 - `octopi.wire.admin`: what operators order;
 - `octopi.wire.membership`: between the brokers and the register;
 - `octopi.wire.replication`: between followers and leaders.

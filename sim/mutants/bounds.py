@@ -8,7 +8,7 @@ from sim.mutants.mutant import Mutant
 
 _EARLY: Final = "removed-too-early"
 _CREDIT: Final = "credit-passed"
-_SUBSCRIPTION: Final = "octopi.roles.broker.subscription"
+_READING: Final = "octopi.roles.broker.reading"
 _BOUND: Final = "bound-passed"
 _LONG: Final = "turn-too-long"
 
@@ -77,17 +77,17 @@ MUTANTS: Final = (
     ),
     Mutant(
         "credit-ignored-by-reads",
-        _SUBSCRIPTION,
+        _READING,
         """
 -            room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
 +            room = FETCH_BYTES_DEFAULT
 """,
-        "a subscription with some credit left is sent as much as fits a delivery",
+        "a reading with some credit left is sent as much as fits a delivery",
         _CREDIT,
     ),
     Mutant(
         "credit-ignored-at-the-tail",
-        _SUBSCRIPTION,
+        _READING,
         """
 -        if self._log.epoch != self._epoch or delivery.end > self._credit:
 +        if self._log.epoch != self._epoch:

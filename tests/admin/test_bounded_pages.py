@@ -30,14 +30,14 @@ TURNS_MIN = 20
 """Of another task while a page of the largest cluster is made."""
 
 
-def subscription(number: int) -> m.SubscriptionInfo:
+def reading(number: int) -> m.ReadingInfo:
     agent = "é" * (AGENT_BYTES_MAX // 2)  # six bytes each in JSON
-    return m.SubscriptionInfo(
+    return m.ReadingInfo(
         f"10.0.0.1:{number}", agent, number, "orders", PartitionId(0), 0, 0, Offset(number)
     )
 
 
-def snapshot(subscriptions: int = 0, topics: int = 0, partitions: int = 0) -> CachedSnapshot:
+def snapshot(readings: int = 0, topics: int = 0, partitions: int = 0) -> CachedSnapshot:
     places = [
         m.PartitionInfo(
             PartitionId(one), Epoch(1), BrokerId(1), "ws://a:1", [BrokerId(1)], [BrokerId(1)], []
@@ -51,7 +51,7 @@ def snapshot(subscriptions: int = 0, topics: int = 0, partitions: int = 0) -> Ca
         1,
         ClusterSnapshot(cluster, [], {}),
         [m.TopicInfo(f"t-{one:07}", f"{one:016x}", places[:1], options) for one in range(topics)],
-        [(1, subscription(one)) for one in range(subscriptions)],
+        [(1, reading(one)) for one in range(readings)],
         False,
         m.EventList(0, "life", events),
         {},
@@ -90,8 +90,8 @@ class Turns:
             self.count += 1
 
 
-async def test_40_000_subscriptions_are_a_page_of_half_a_megabyte_made_in_turns() -> None:
-    seen = snapshot(subscriptions=40_000)
+async def test_40_000_readings_are_a_page_of_half_a_megabyte_made_in_turns() -> None:
+    seen = snapshot(readings=40_000)
     turns = Turns()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(turns.take)
@@ -115,11 +115,11 @@ async def test_others_have_their_turn_between_the_entries_of_a_page() -> None:
 
 
 async def test_consumers_come_in_pages_those_that_are_farthest_behind_first() -> None:
-    seen = snapshot(subscriptions=250)
+    seen = snapshot(readings=250)
     numbers, after, pages = [], "", 0
     while after is not None:
         page = told(await consumers_page(seen, {"limit": "100", "after": after}, anything))
-        numbers += [one["subscription"] for one in page["consumers"]]
+        numbers += [one["reading"] for one in page["consumers"]]
         after, pages = page["next"], pages + 1
         assert page["more"] == (after is not None)
         assert page["count"] == 250
@@ -131,7 +131,7 @@ async def test_consumers_come_in_pages_those_that_are_farthest_behind_first() ->
 
 @pytest.mark.parametrize("after", ["x", "-", "1-x", "9" * 30, "-1", "\x00", "1-" + "9" * 5000])
 async def test_a_page_that_there_is_not_is_one_all_the_same(after: str) -> None:
-    seen = snapshot(subscriptions=3, topics=3, partitions=3)
+    seen = snapshot(readings=3, topics=3, partitions=3)
     query = {"after": after, "limit": after}
     for body in (
         await consumers_page(seen, query, anything),

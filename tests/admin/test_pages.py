@@ -118,7 +118,7 @@ async def test_consumers_are_shown_with_their_lag(tmp_path: Path) -> None:
             ] == []
             found = await samples(nodes.brokers[0])
             label = str(receipt.partition)
-            assert found["octopi_subscriptions", label, "orders"] == 1
+            assert found["octopi_readings", label, "orders"] == 1
             assert found["octopi_consumer_lag_bytes_max", label, "orders"] == seen["lag_bytes"]
         await until(nodes.brokers[0], path, "consumers", 0)
 

@@ -1,4 +1,4 @@
-"""Connections that have a node keep things for them: replies that nobody takes, subscriptions,
+"""Connections that have a node keep things for them: replies that nobody takes, readings,
 halves of messages.  The node does not grow by more than it has set aside for them."""
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _fetch(number: int, partition: int) -> m.Fetch:
 ATTACKS: Final = [
     *(
         _attack(
-            f"{count} subscriptions, unread",
+            f"{count} readings, unread",
             f"one connection subscribes {count} times to large records and reads nothing",
             partial(unread, 1, _subscribe, count),
         )

@@ -54,7 +54,7 @@ ASKED: Final = [
     ),
     Asked("find_offset", lambda n, at: m.FindOffset(n, _TOPIC, PartitionId(at), "last", 50_000)),
     Asked("describe_logs", lambda n, at: m.DescribeLogs(n, "", "", -1)),
-    Asked("describe_subscriptions", lambda n, at: m.DescribeSubscriptions(n, "")),
+    Asked("describe_readings", lambda n, at: m.DescribeReadings(n, "")),
     Asked("authenticate", lambda n, at: m.Authenticate(n, "no token")),
     Asked("list_topics", lambda n, at: m.ListTopics(n, "", 10_000), of_register=True),
     Asked("describe_topic", lambda n, at: m.DescribeTopic(n, _TOPIC, False), of_register=True),

@@ -28,17 +28,17 @@ async function publish(octopi, prefix, { topic, messages }) {
 }
 
 async function read(octopi, prefix, { topic, partition, from, count, save }, saved) {
-  const subscription = octopi.subscribe(prefix + topic, { partition: partition ?? "all", from: start(from, prefix, saved) });
+  const reading = octopi.subscribe(prefix + topic, { partition: partition ?? "all", from: start(from, prefix, saved) });
   const messages = [];
-  for await (const one of subscription) {
+  for await (const one of reading) {
     const headers = Object.entries(one.headers).map(([name, value]) => [name, toHex(value)]);
     const value = one.value.length > 1000 ? `${one.value.length} bytes` : toHex(one.value);
     messages.push([one.partition, one.offset, one.nextOffset, one.timestamp, one.key && toHex(one.key), headers, value]);
     if (messages.length === count) break;
   }
-  if (save) saved[save] = subscription.position;
+  if (save) saved[save] = reading.position;
   messages.sort((one, other) => one[0] - other[0] || one[1] - other[1]);
-  return { messages, position: subscription.position.replace(/^v1:.*@.*?:/, "") };
+  return { messages, position: reading.position.replace(/^v1:.*@.*?:/, "") };
 }
 
 function start(from, prefix, saved) {

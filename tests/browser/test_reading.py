@@ -34,11 +34,11 @@ READ = """([topic, options]) => {
     window.done = (async () => {
         window.octopi = await Octopi.connect();
         octopi.addEventListener("state", ({ detail }) => states.push(detail.state));
-        window.subscription = octopi.subscribe(topic, { from, ...options });
-        for await (const message of subscription) {
+        window.reading = octopi.subscribe(topic, { from, ...options });
+        for await (const message of reading) {
             got.push(Number(message.text()));
-            buffered = Math.max(buffered, subscription.bufferedBytes);
-            localStorage.setItem("position", subscription.position);
+            buffered = Math.max(buffered, reading.bufferedBytes);
+            localStorage.setItem("position", reading.position);
             if (window.pause) await new Promise((resolve) => setTimeout(resolve, window.pause));
         }
     })();

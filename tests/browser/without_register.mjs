@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 const [modules, url] = process.argv.slice(2);
 const { Octopi } = await import(`${modules}/octopi.js`);
 const octopi = await Octopi.connect(url);
-let messages = null; // not before it is asked for: a subscription would notice that its broker dies
+let messages = null; // not before it is asked for: a reading would notice that its broker dies
 
 for await (const line of createInterface({ input: process.stdin })) {
   const [deed, argument] = line.split(" ");

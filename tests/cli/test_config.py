@@ -162,7 +162,7 @@ NOT_SET: dict[str, dict[str, object]] = {
         "token_bytes_per_s": None,
         "token_topics": None,
         "token_stored_bytes": None,
-        "token_subscriptions": None,
+        "token_readings": None,
     },
 }
 """Settings whose default no file can say."""

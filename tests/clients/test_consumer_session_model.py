@@ -45,7 +45,7 @@ class ConsumerSessionMachine(RuleBasedStateMachine):
 
     @rule()
     def subscribe(self) -> None:
-        """Also in the middle of a subscription, as after a lost connection."""
+        """Also in the middle of a reading, as after a lost connection."""
         at = self.session.resume().offset
         self.granted = self.session.credit
         assert at in self.boundaries

@@ -204,7 +204,7 @@ async def test_a_broken_connection_leaves_no_gap_and_no_repetition(
         assert all(fault.struck for fault in world.net.faults[:1])
 
 
-async def test_a_subscription_without_an_answer_is_tried_again(autojump_clock: MockClock) -> None:
+async def test_a_reading_without_an_answer_is_tried_again(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await fill(client, "orders", b"value")
         world.net.fault(m.Subscribed, "lose")
@@ -412,7 +412,7 @@ async def test_a_program_that_does_not_read_is_sent_no_more_than_its_window(
             assert [int((await anext(consumer)).value) for _ in range(1000)] == list(range(1000))
 
 
-async def test_leaving_the_block_ends_the_subscription(autojump_clock: MockClock) -> None:
+async def test_leaving_the_block_ends_the_reading(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await fill(client, "orders", b"0")
         async with client.consumer("orders", start="earliest") as consumer:

@@ -270,7 +270,7 @@ async def test_a_consumer_goes_on_elsewhere_when_messages_stop_with_its_broker(
 
 @pytest.mark.parametrize("hung", BROKERS)
 @pytest.mark.parametrize("is_connected", [True, False])
-async def test_a_subscription_that_is_not_answered_is_made_elsewhere(
+async def test_a_reading_that_is_not_answered_is_made_elsewhere(
     hung: str, is_connected: bool, autojump_clock: MockClock
 ) -> None:
     async with three_brokers() as (world, other), world.client() as client:

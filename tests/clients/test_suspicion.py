@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from octopi.clients.suspicion import RequestSuspicion, SubscriptionSuspicion
+from octopi.clients.suspicion import ReadingSuspicion, RequestSuspicion
 from octopi.limits import HEARTBEAT_INTERVAL_S, LEADER_SILENCE_S, READER_SILENCE_S
 from tests.kit.world import VirtualClock
 
@@ -42,7 +42,7 @@ class Connection:
                 self.last_received_at = trio.current_time()
 
 
-async def record_suspicions(reading: SubscriptionSuspicion, at: list[float]) -> None:
+async def record_suspicions(reading: ReadingSuspicion, at: list[float]) -> None:
     """Note when the register would be asked."""
     while True:
         await reading.due()
@@ -59,7 +59,7 @@ async def test_who_reads_from_a_broker_that_lives_never_asks_and_soon_stops_prob
         for _ in range(3):  # logs that share the connection
             nursery.start_soon(
                 record_suspicions,
-                SubscriptionSuspicion(VirtualClock(), connection, connection.probe),
+                ReadingSuspicion(VirtualClock(), connection, connection.probe),
                 asked,
             )
         began = trio.current_time()
@@ -89,7 +89,7 @@ async def test_broker_that_dies_between_deliveries_is_suspected_about_a_second_l
         nursery.start_soon(connection.beat)
         nursery.start_soon(
             record_suspicions,
-            SubscriptionSuspicion(VirtualClock(), connection, connection.probe),
+            ReadingSuspicion(VirtualClock(), connection, connection.probe),
             asked,
         )
         await trio.sleep(idle_s)
@@ -113,7 +113,7 @@ async def test_a_broker_that_dies_while_there_is_nothing_new_owes_a_heartbeat(
         nursery.start_soon(connection.beat)
         nursery.start_soon(
             record_suspicions,
-            SubscriptionSuspicion(VirtualClock(), connection, connection.probe),
+            ReadingSuspicion(VirtualClock(), connection, connection.probe),
             asked,
         )
         await trio.sleep(1000)
@@ -129,7 +129,7 @@ async def test_a_connection_that_ended_is_not_probed(autojump_clock: MockClock) 
     connection = Connection()
     connection.end_reason = "gone"
     with trio.move_on_after(HEARTBEAT_INTERVAL_S):
-        await SubscriptionSuspicion(VirtualClock(), connection, connection.probe).due()
+        await ReadingSuspicion(VirtualClock(), connection, connection.probe).due()
     assert connection.probes == []
 
 

@@ -98,7 +98,7 @@ def _claims(draw: st.DrawFn) -> bytes:
         "nbf": st.integers(0, 2000),
         "aud": st.text(max_size=4) | st.lists(st.text(max_size=4), max_size=2),
         "octopi_quota": st.dictionaries(
-            st.sampled_from(["topics", "stored_bytes", "subscriptions"]), st.integers(0, 2**63)
+            st.sampled_from(["topics", "stored_bytes", "readings"]), st.integers(0, 2**63)
         ),
         "iat": st.integers(),
     }

@@ -97,7 +97,7 @@ async def test_deliveries_and_fetches_have_records_of_one_epoch_and_its_anchor(
             assert (fetched.records, fetched.anchor) == (found.records, anchor)
 
 
-async def test_a_subscription_and_an_empty_answer_say_what_stands_before_the_offset(
+async def test_a_reading_and_an_empty_answer_say_what_stands_before_the_offset(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as bench:

@@ -169,7 +169,7 @@ async def test_an_unknown_topic_is_the_registers_to_tell(tmp_path: Path) -> None
 
 
 class Subscriber:
-    """Collects what a subscription delivers."""
+    """Collects what a reading delivers."""
 
     def __init__(
         self, connection: Connection, topic: m.TopicInfo, offset: int, credit: int
@@ -208,7 +208,7 @@ class Subscriber:
         return self.ended[0]
 
 
-async def test_a_subscription_delivers_what_is_there_and_what_comes(tmp_path: Path) -> None:
+async def test_a_reading_delivers_what_is_there_and_what_comes(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         topic = await describe(cluster, "orders")
         async with cluster.connection(topic.partitions[0].leader_address) as broker:
@@ -241,7 +241,7 @@ async def test_credit_is_a_position_beyond_which_nothing_is_delivered(tmp_path: 
             assert len(values(subscriber.data)) == 5
 
 
-async def test_nothing_of_a_subscription_follows_its_end(tmp_path: Path) -> None:
+async def test_nothing_of_a_reading_follows_its_end(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         topic = await describe(cluster, "orders")
         async with cluster.connection(topic.partitions[0].leader_address) as broker:

@@ -22,8 +22,8 @@ from octopi.limits import (
     KIB,
     LIST_MEMORY_BYTES,
     MEMORY_ALLOWANCE_BYTES,
+    READINGS_MAX,
     RECORDS_PER_REPLICATE_MAX,
-    SUBSCRIPTIONS_MAX,
     UNDONE_REASON_BYTES_MAX,
     WALKS_PER_NODE_MAX,
 )
@@ -67,7 +67,7 @@ class Crowd:
 # --- what clients ask for ---------------------------------------------------------------
 
 
-async def test_a_connection_has_so_many_subscriptions_and_one_more_when_one_ended(
+async def test_a_connection_has_so_many_readings_and_one_more_when_one_ended(
     autojump_clock: MockClock,
 ) -> None:
     answers: list[object] = []
@@ -83,7 +83,7 @@ async def test_a_connection_has_so_many_subscriptions_and_one_more_when_one_ende
                 return number
 
             first = await subscribe()
-            for _ in range(SUBSCRIPTIONS_MAX - 1):
+            for _ in range(READINGS_MAX - 1):
                 await subscribe()
             assert {type(one) for one in answers} == {m.Subscribed}
             answers.clear()
@@ -137,7 +137,7 @@ async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(describe_service, "_LOGS_PER_PAGE", 3)
-    monkeypatch.setattr(describe_service, "_SUBSCRIPTIONS_TOLD", 3)
+    monkeypatch.setattr(describe_service, "_READINGS_TOLD", 3)
     monkeypatch.setattr(topic_service, "_TOPICS_PER_PAGE", 3)
     monkeypatch.setattr(topic_service, "_PARTITIONS_PER_PAGE", 12)
     async with running_world() as world:
@@ -154,7 +154,7 @@ async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
                 m.DescribeLogs(broker.next_request(), "", "", -1), m.LogList, 5
             )
             readers = await broker.request(
-                m.DescribeSubscriptions(broker.next_request(), ""), m.SubscriptionList, 5
+                m.DescribeReadings(broker.next_request(), ""), m.ReadingList, 5
             )
             topics = await register.request(
                 m.ListTopics(register.next_request(), "", 10_000), m.TopicList, 5
@@ -166,7 +166,7 @@ async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
                 m.ListTopics(register.next_request(), "", 10_000), m.TopicList, 5
             )
     assert (len(logs.logs), logs.more) == (3, True)
-    assert (len(readers.subscriptions), readers.more) == (3, True)
+    assert (len(readers.readings), readers.more) == (3, True)
     assert (len(topics.topics), topics.more) == (3, True)
     assert ([one.topic for one in wide.topics], wide.more) == (["1"], True)
 

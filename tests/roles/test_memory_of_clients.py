@@ -86,7 +86,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         yield Bench(cluster, broker, nodes[0], client, partition)
 
 
-async def test_many_subscriptions_of_one_connection_hold_no_more_than_its_share(
+async def test_many_readings_of_one_connection_hold_no_more_than_its_share(
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path) as here:
@@ -164,7 +164,7 @@ async def test_everybody_is_served_in_the_end_who_waited_for_memory(tmp_path: Pa
             await link.aclose()
 
 
-async def test_subscriptions_cost_memory_and_give_it_back(tmp_path: Path) -> None:
+async def test_readings_cost_memory_and_give_it_back(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         tasks = here.node.traffic.memory.tasks
         link = await here.stranger()
@@ -177,11 +177,11 @@ async def test_subscriptions_cost_memory_and_give_it_back(tmp_path: Path) -> Non
         await eventually(lambda: tasks.held_bytes == 0)
 
 
-async def test_a_subscription_too_many_for_the_memory_is_refused(tmp_path: Path) -> None:
+async def test_a_reading_too_many_for_the_memory_is_refused(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         tasks = here.node.traffic.memory.tasks
         hoarder = here.node.traffic.memory.connection("hoarder", is_peer=False).tasks
-        hoarder.charge("subscriptions", tasks.total_bytes + WAITING_TASK_MEMORY_BYTES)
+        hoarder.charge("readings", tasks.total_bytes + WAITING_TASK_MEMORY_BYTES)
         link = await here.stranger()
         answers = []
         for request in (1, 2):
@@ -190,5 +190,5 @@ async def test_a_subscription_too_many_for_the_memory_is_refused(tmp_path: Path)
         assert isinstance(answers[0], m.Subscribed)  # the first one belongs to the connection
         assert isinstance(answers[1], m.Failure)
         assert answers[1].status == Status.TOO_MANY
-        assert "no memory left for more subscriptions" in answers[1].reason
+        assert "no memory left for more readings" in answers[1].reason
         await link.aclose()

@@ -18,7 +18,7 @@ from octopi.errors import CorruptLogError, HistoryForkedError, Status
 from octopi.identifiers import Offset
 from octopi.limits import FETCH_BYTES_DEFAULT, KIB
 from octopi.operating_system import SystemClock
-from octopi.roles.broker.subscription import Subscription
+from octopi.roles.broker.reading import Reading
 from octopi.roles.broker.tail_broadcast import EncodedDelivery, TailBroadcast
 from octopi.transport.outbox import Outbox
 from octopi.wire import messages as m
@@ -305,15 +305,15 @@ async def test_a_log_without_readers_at_its_tail_is_forgotten() -> None:
         assert (bench.log.reads, reader.taken) == ([], [])
 
 
-# --- subscriptions ---------------------------------------------------------------------
+# --- readings ---------------------------------------------------------------------
 
 
 @attrs.define
 class Peer:
-    """What a subscription needs of a connection, and of a broker's logs."""
+    """What a reading needs of a connection, and of a broker's logs."""
 
     tail_broadcast: TailBroadcast
-    subscriptions: dict[Subscription, None] = attrs.Factory(dict)
+    readings: dict[Reading, None] = attrs.Factory(dict)
     posted: list[object] = attrs.Factory(list)
     outbox: Outbox = attrs.Factory(lambda: Outbox(None))
     turn: None = None
@@ -334,29 +334,29 @@ class Peer:
 
 
 @pytest.mark.parametrize("credit", [2, 1])
-async def test_nothing_is_delivered_after_the_end_of_a_subscription(credit: int) -> None:
+async def test_nothing_is_delivered_after_the_end_of_a_reading(credit: int) -> None:
     async with running() as bench, trio.open_nursery() as nursery:
         peer, log = cast(Any, Peer(bench.tail_broadcast)), cast(Any, bench.log)
         log.delivered_bytes = 0
-        subscription = Subscription(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, credit))
-        nursery.start_soon(subscription.run)
+        reading = Reading(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, credit))
+        nursery.start_soon(reading.run)
         bench.log.commit(b"a")
         await wait_all_tasks_blocked()
         bench.log.commit(b"b")
-        subscription.grant(2)
-        subscription.stop()  # before anybody had a turn
+        reading.grant(2)
+        reading.stop()  # before anybody had a turn
         await wait_all_tasks_blocked()
         assert peer.posted == [m.Delivery(1, 0, b"a", 1, "1")]
-        assert peer.subscriptions == {}
+        assert peer.readings == {}
 
 
-async def test_a_subscription_does_not_outlive_a_new_leader_that_lacks_what_it_sent() -> None:
-    """The broker followed another leader before the subscription had a turn."""
+async def test_a_reading_does_not_outlive_a_new_leader_that_lacks_what_it_sent() -> None:
+    """The broker followed another leader before the reading had a turn."""
     async with running() as bench, trio.open_nursery() as nursery:
         peer, log = cast(Any, Peer(bench.tail_broadcast)), cast(Any, bench.log)
         log.delivered_bytes = 0
-        subscription = Subscription(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
-        nursery.start_soon(subscription.run)
+        reading = Reading(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
+        nursery.start_soon(reading.run)
         bench.log.commit(b"a")
         await wait_all_tasks_blocked()
         bench.log.epoch = 2
@@ -367,20 +367,20 @@ async def test_a_subscription_does_not_outlive_a_new_leader_that_lacks_what_it_s
         assert (ended.status, ended.offset) == (Status.HISTORY_FORKED, 0)
 
 
-async def test_a_subscription_goes_on_under_a_new_leader_that_has_what_it_sent() -> None:
+async def test_a_reading_goes_on_under_a_new_leader_that_has_what_it_sent() -> None:
     async with running() as bench, trio.open_nursery() as nursery:
         peer, log = cast(Any, Peer(bench.tail_broadcast)), cast(Any, bench.log)
         log.delivered_bytes = 0
         log.anchor_before = log.anchor_behind = lambda offset: "1"
-        subscription = Subscription(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
-        nursery.start_soon(subscription.run)
+        reading = Reading(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
+        nursery.start_soon(reading.run)
         await wait_all_tasks_blocked()
         for epoch in (2, 3):
             bench.log.epoch = epoch
             bench.log.commit(b"a")
             await wait_all_tasks_blocked()
         assert [one.records for one in peer.posted] == [b"a", b"a"]
-        subscription.stop()
+        reading.stop()
 
 
 # --- over real connections -------------------------------------------------------------

@@ -100,7 +100,7 @@ async def test_fetches_that_have_waited_for_the_same_records_are_answered_in_tur
     assert max(reads.in_round.values()) <= A_ROUND + 1
 
 
-async def test_subscriptions_to_the_same_old_records_are_served_in_turns(
+async def test_readings_to_the_same_old_records_are_served_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with counted(tmp_path, monkeypatch) as (reads, topic, (producing, *reading)):

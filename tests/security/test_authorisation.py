@@ -107,7 +107,7 @@ AT_BROKER: list[tuple[Verb | None, Callable[[int, int], Any], type]] = [
     (Verb.SUBSCRIBE, lambda n, p: m.FindOffset(n, "orders", p, "latest", 0), m.FoundOffset),
     (Verb.SUBSCRIBE, lambda n, p: m.Subscribe(n, "orders", p, 0, 10**6), m.Subscribed),
     (None, lambda n, p: m.DescribeLogs(n, "", "", -1), m.LogList),
-    (None, lambda n, p: m.DescribeSubscriptions(n, ""), m.SubscriptionList),
+    (None, lambda n, p: m.DescribeReadings(n, ""), m.ReadingList),
 ]
 
 
@@ -176,8 +176,8 @@ async def test_lists_leave_out_what_the_asker_may_do_nothing_with(tmp_path: Path
             log = (await ready(cluster, "theirs"))[1]
             await outcome(reader, m.Subscribe(1, "theirs", log, 0, 0), m.Subscribed)
             async with cluster.connection(leader, token=fresh(subscribe="mine")) as other:
-                question = m.DescribeSubscriptions(1, "")
-                assert (await other.request(question, m.SubscriptionList, 5)).subscriptions == []
+                question = m.DescribeReadings(1, "")
+                assert (await other.request(question, m.ReadingList, 5)).readings == []
         async with cluster.connection(cluster.register.url, token=fresh(admin="mine")) as other:
             events = (await other.request(m.DescribeEvents(1, 0), m.EventList, 5)).events
             assert {one.topic for one in events} == {"", "mine"}

@@ -43,7 +43,7 @@ NEEDED: dict[type, Verb | None] = {
     m.DescribeCluster: None,
     m.DescribeEvents: None,
     m.DescribeLogs: None,
-    m.DescribeSubscriptions: None,
+    m.DescribeReadings: None,
     m.DescribeTopic: None,
     m.ListTopics: None,
     m.Unsubscribe: None,

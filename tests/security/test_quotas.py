@@ -1,4 +1,4 @@
-"""What one token may make and keep: topics, stored bytes, subscriptions."""
+"""What one token may make and keep: topics, stored bytes, readings."""
 
 from __future__ import annotations
 
@@ -197,15 +197,15 @@ def test_of_a_small_quota_stretches_are_as_few_as_their_least_length_allows() ->
     assert len(account._runs[LOG]) <= 16
 
 
-# --- subscriptions --------------------------------------------------------------------
+# --- readings --------------------------------------------------------------------
 
 
-async def test_the_quota_of_subscriptions_counts_over_all_connections_of_a_token(
+async def test_the_quota_of_readings_counts_over_all_connections_of_a_token(
     tmp_path: Path,
 ) -> None:
     async with guarded(tmp_path) as cluster:
         url, partition = await ready(cluster, "orders")
-        text = limited(subscriptions=3)
+        text = limited(readings=3)
 
         def subscribe(number: int) -> m.Subscribe:
             return m.Subscribe(number, "orders", partition, 0, 10**6)
@@ -233,12 +233,10 @@ async def test_the_quota_of_subscriptions_counts_over_all_connections_of_a_token
 
 
 def test_a_token_s_quota_comes_before_that_of_the_node() -> None:
-    door = Authenticator(
-        key_ring(), HandClock(), TokenLimits(quota=Quota(topics=5, subscriptions=7))
-    )
+    door = Authenticator(key_ring(), HandClock(), TokenLimits(quota=Quota(topics=5, readings=7)))
     own = key_ring().sign("s", {"create": ["*"]}, 0, None, quota=Quota(topics=9, bytes=0))
-    assert door.identify(own).quota == Quota(topics=9, bytes=0, subscriptions=7)
-    assert door.identify(token(subscribe="*")).quota == Quota(topics=5, subscriptions=7)
+    assert door.identify(own).quota == Quota(topics=9, bytes=0, readings=7)
+    assert door.identify(token(subscribe="*")).quota == Quota(topics=5, readings=7)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from octopi.replication.effects import PartitionEffect
 from octopi.replication.partition_leader import PartitionLeader
-from octopi.roles.broker.subscription import Subscription
+from octopi.roles.broker.reading import Reading
 from octopi.simulation.faults.actions import AtTime, InjectedFault, JumpClock, Kill
 from octopi.simulation.invariants.oracle import Oracle
 from octopi.simulation.kernel.world import Violation
@@ -111,8 +111,8 @@ def test_a_follower_that_begins_behind_what_is_gone_is_found(
 def test_a_broker_that_sends_more_than_the_credit_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    granted = Subscription.grant
-    monkeypatch.setattr(Subscription, "grant", lambda self, until: granted(self, until + 10_000))
+    granted = Reading.grant
+    monkeypatch.setattr(Reading, "grant", lambda self, until: granted(self, until + 10_000))
     violation = simulate(plan(), [Oracle]).violation
     assert violation is not None
     assert violation.rule == "credit-passed"

@@ -235,7 +235,7 @@ async def test_the_end_of_the_connection_ends_its_requests(autojump_clock: MockC
     assert lost == ["right closed the connection (1001): gone home"]
 
 
-async def test_a_subscription_hears_everything_until_it_is_forgotten(
+async def test_a_reading_hears_everything_until_it_is_forgotten(
     autojump_clock: MockClock,
 ) -> None:
     heard: list[object] = []
@@ -255,7 +255,7 @@ async def test_a_subscription_hears_everything_until_it_is_forgotten(
         assert side.connection.end_reason is None
 
 
-async def test_the_end_tells_every_subscription_once(autojump_clock: MockClock) -> None:
+async def test_the_end_tells_every_reading_once(autojump_clock: MockClock) -> None:
     heard: list[object] = []
     async with running() as side:
         side.connection.ask(produce(1), heard.append)
@@ -270,7 +270,7 @@ async def test_the_end_tells_every_subscription_once(autojump_clock: MockClock) 
     assert len(heard) == 2
 
 
-async def test_a_fault_in_one_subscription_at_the_end_spares_the_others(
+async def test_a_fault_in_one_reading_at_the_end_spares_the_others(
     autojump_clock: MockClock,
 ) -> None:
     heard: list[object] = []
@@ -593,7 +593,7 @@ async def test_a_number_that_waits_for_its_answer_can_not_be_used_again(
         )
 
 
-async def test_a_subscriptions_number_is_spoken_of_while_it_lives(
+async def test_a_readings_number_is_spoken_of_while_it_lives(
     autojump_clock: MockClock,
 ) -> None:
     said = [

@@ -25,7 +25,7 @@ from tests.transport.test_hostile_peers import greet, masked
 SECONDS = 4
 FLOODS = {
     "heartbeats": (b"", masked(encode(m.Heartbeat())), 1),
-    "credits of no subscription": (b"", masked(encode(m.Credit(1, 1))), 1),
+    "credits of no reading": (b"", masked(encode(m.Credit(1, 1))), 1),
     "tokens": (b"", masked(encode(m.Authenticate(1, "no token"))), 1),
     "pings": (b"", frame_of(0, opcode=PING), PING_FRAMES),
     "empty fragments": (

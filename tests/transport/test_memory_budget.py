@@ -233,10 +233,10 @@ def test_clients_take_nothing_of_what_other_nodes_have() -> None:
     assert peer.outgoing.room(RECORD_BYTES_MAX) == RECORD_BYTES_MAX
     assert peer.incoming.room(RECORD_BYTES_MAX, RECORD_BYTES_MAX) == RECORD_BYTES_MAX
     peer.incoming.charge(UNFINISHED, 5000)
-    client.tasks.charge("subscriptions", 70)
+    client.tasks.charge("readings", 70)
     assert [one for one in budget.usage() if one.held_bytes] == [
         Usage("outbox", MEMORY_BUDGET_BYTES),
-        Usage("subscriptions", 70),
+        Usage("readings", 70),
         Usage("peer_outbox", 2 * MEMORY_BUDGET_BYTES),
         Usage("peer_unfinished", 5000),
     ]

@@ -119,9 +119,9 @@ def keygen(file: Path, public: Path | None) -> None:
     help="Bytes that a broker stores for the holder, at most.",
 )
 @click.option(
-    "--quota-subscriptions",
+    "--quota-readings",
     type=click.IntRange(min=0),
-    help="Subscriptions of the holder at a broker, at most.",
+    help="Readings of the holder at a broker, at most.",
 )
 @common_options
 def create(
@@ -132,7 +132,7 @@ def create(
     clusters: tuple[str, ...],
     quota_topics: int | None,
     quota_bytes: int | None,
-    quota_subscriptions: int | None,
+    quota_readings: int | None,
     **verbs: tuple[str, ...],
 ) -> None:
     """Make a token, and print it.  PATTERN is a topic name, with * for any characters.
@@ -156,7 +156,7 @@ def create(
         )
     keys = read_keys(key_file)
     ttl_s = None if forever else _seconds(ttl or "1h")
-    quota = Quota(quota_topics, quota_bytes, quota_subscriptions)
+    quota = Quota(quota_topics, quota_bytes, quota_readings)
     now_ms = SystemClock().wall_ms()
     say(keys.sign(subject, wanted, now_ms, ttl_s, clusters=clusters, quota=quota))
 

@@ -40,7 +40,7 @@ from octopi.position import Anchor, Place, checked_anchor
 
 
 class Remedy(Enum):
-    """What to do after a subscription ended."""
+    """What to do after a reading ended."""
 
     LOOK_AGAIN = auto()
     """Ask the register where the log is, and subscribe there."""
@@ -55,7 +55,7 @@ class Remedy(Enum):
 
 
 def remedy(error: OctopiError) -> Remedy:
-    """What to do after a subscription ended with *error*."""
+    """What to do after a reading ended with *error*."""
     match error:
         case OffsetOutOfRangeError():
             return Remedy.CHECK_HISTORY
@@ -134,7 +134,7 @@ class ConsumerSession:
         return self._is_checked and self._end is not None and self.wanted >= self._end
 
     def resume(self) -> Place:
-        """A subscription begins: where, and with `credit`."""
+        """A reading begins: where, and with `credit`."""
         self.credit = self._credit_now()
         return self.place
 
@@ -151,7 +151,7 @@ class ConsumerSession:
             )
 
     def subscribed(self, topic_id: str, highwater: int, anchor: str) -> HistoryForkedError | None:
-        """The broker accepted the subscription, and *anchor* stands before `wanted`.
+        """The broker accepted the reading, and *anchor* stands before `wanted`.
 
         Returns: what was read and is gone, if a broker disagreed with it before.
 

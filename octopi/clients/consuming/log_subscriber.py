@@ -1,4 +1,4 @@
-"""The driver of one `ConsumerSession`: keeps a subscription open, wherever the log is.
+"""The driver of one `ConsumerSession`: keeps a reading open, wherever the log is.
 
 One task a log.  Records go from the connection's reader straight to the consumer; the
 task only sees to it that there is a connection, and ends when the session is finished
@@ -21,7 +21,7 @@ from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession, Re
 from octopi.clients.leader_check import LeaderVerdict, judge_reader
 from octopi.clients.leader_lookup import partition_of, reader_addresses
 from octopi.clients.leader_route import LeaderRoute
-from octopi.clients.suspicion import RequestSuspicion, SubscriptionSuspicion, Suspicion
+from octopi.clients.suspicion import ReadingSuspicion, RequestSuspicion, Suspicion
 from octopi.errors import (
     ConnectionLostError,
     HistoryForkedError,
@@ -100,9 +100,9 @@ class LogSubscriber:
         self._listener = listener
         self._backoff = Backoff(cluster.environment.randomness)
         self._link: tuple[Connection, int] | None = None
-        """Connection and request number of the subscription."""
+        """Connection and request number of the reading."""
         self._lost_at: float | None = None
-        """Since when there is no subscription."""
+        """Since when there is no reading."""
         self._has_lost_history = False
         """A broker said that it doesn't have the next record: to be looked into."""
         self._is_deleted = False
@@ -216,12 +216,10 @@ class LogSubscriber:
                 async with self._unless_replaced(RequestSuspicion(self._clock)):
                     await accepted.wait()
             if silent.cancelled_caught:
-                text = f"{connection.peer} didn't answer a subscription"
+                text = f"{connection.peer} didn't answer a request to subscribe"
                 self._cluster.connections.discard(connection, text)
                 raise ConnectionLostError(text)
-            suspicion = SubscriptionSuspicion(
-                self._clock, connection, partial(self._probe, connection)
-            )
+            suspicion = ReadingSuspicion(self._clock, connection, partial(self._probe, connection))
             async with self._unless_replaced(suspicion):
                 await ended.wait()
         finally:
@@ -246,7 +244,7 @@ class LogSubscriber:
         return judge_reader(self._address, place)
 
     def _take(self, message: object) -> None:
-        """A message of the subscription.
+        """A message of the reading.
 
         Raises:
           OctopiError: if it is the last one.
@@ -288,7 +286,7 @@ class LogSubscriber:
             case ConnectionLostError():
                 raise message
             case _:
-                raise ProtocolError(f"{type(message).__name__} is no part of a subscription")
+                raise ProtocolError(f"{type(message).__name__} is no part of a reading")
 
     def _take_fork(self, fork: HistoryForkedError) -> None:
         """Records that were read are gone from the log.

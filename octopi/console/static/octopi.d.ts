@@ -5,7 +5,7 @@ export type State = "connecting" | "open" | "reconnecting" | "closed";
 /**
  * A place to begin at: the start or the end of a log, an offset in one partition, the last
  * messages of each partition (from 1 on), the first message not older than a time, or a position
- * (`Subscription.position`) of any client in any language.
+ * (`Reading.position`) of any client in any language.
  */
 export type From = "earliest" | "latest" | number | { last: number } | Date | string;
 
@@ -121,7 +121,7 @@ export declare class Message {
   json<T = unknown>(): T;
 }
 
-export declare class Subscription implements AsyncIterableIterator<Message> {
+export declare class Reading implements AsyncIterableIterator<Message> {
   /** Resolves when it is known where reading begins. */
   readonly ready: Promise<void>;
   /** Where to go on; store it, and give it as `from`.  Empty before `ready`. */
@@ -152,7 +152,7 @@ export interface OctopiEvents {
 export declare class Octopi extends EventTarget {
   static connect(urls?: string | string[], options?: ConnectOptions): Promise<Octopi>;
   readonly state: State;
-  subscribe(topic: string, options?: SubscribeOptions): Subscription;
+  subscribe(topic: string, options?: SubscribeOptions): Reading;
   publish(topic: string, value: string | BufferSource, options?: PublishOptions): Promise<Receipt>;
   topics(): Promise<TopicInfo[]>;
   describeCluster(): Promise<ClusterInfo>;

@@ -12,10 +12,10 @@ import { Cluster } from "./client/cluster.js";
 import { OctopiError } from "./client/errors.js";
 import { LogPublisher } from "./client/publisher.js";
 import { crc32, Message, prepare } from "./client/record.js";
-import { Subscription } from "./client/subscription.js";
+import { Reading } from "./client/reading.js";
 import { unlessAborted } from "./client/waiting.js";
 
-export { Message, OctopiError, Subscription };
+export { Message, OctopiError, Reading };
 
 const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
@@ -30,7 +30,7 @@ export class Octopi extends EventTarget {
   #troubled = new Set(); // who looks for a broker right now
   #publishers = new Map(); // topic -> { info, byPartition, sticky }
   #producerId = crypto.getRandomValues(new Uint8Array(16));
-  #subscriptions = new Set();
+  #readings = new Set();
 
   // Connects to a cluster through its register, or a broker that tells where that is; several
   // urls are tried in turn.  Without any: the node that this page came from.
@@ -103,14 +103,14 @@ export class Octopi extends EventTarget {
     if (!Number.isSafeInteger(window) || window < 1) throw new OctopiError("invalid_option", `window is ${window}; it must be a number of bytes`);
     if (onGap !== "throw" && onGap !== "skip") throw new OctopiError("invalid_option", `onGap is ${onGap}; it must be throw or skip`);
     if (onFork !== "throw" && onFork !== "resume") throw new OctopiError("invalid_option", `onFork is ${onFork}; it must be throw or resume`);
-    const subscription = new Subscription(this.#cluster, topic, { partition, from, signal, window, onGap, onFork }, {
+    const reading = new Reading(this.#cluster, topic, { partition, from, signal, window, onGap, onFork }, {
       onGap: (gap) => this.dispatchEvent(new CustomEvent("gap", { detail: gap })),
       onFork: (fork) => this.dispatchEvent(new CustomEvent("fork", { detail: fork })),
       onTrouble: (who, error, delay) => this.#trouble(who, error, delay),
-      onEnd: (ended) => this.#subscriptions.delete(ended),
+      onEnd: (ended) => this.#readings.delete(ended),
     });
-    this.#subscriptions.add(subscription);
-    return subscription;
+    this.#readings.add(reading);
+    return reading;
   }
 
   // Stores a message, once, and resolves with its receipt when it is committed.
@@ -176,12 +176,12 @@ export class Octopi extends EventTarget {
     if (this.#ending.signal.aborted) throw new OctopiError("closed", "the client was closed");
   }
 
-  // Ends subscriptions and connections; what was published and has no receipt may be stored.
+  // Ends readings and connections; what was published and has no receipt may be stored.
   async close() {
     if (this.#ending.signal.aborted) return;
     const closed = new OctopiError("closed", "the client was closed");
     this.#ending.abort(closed);
-    for (const subscription of [...this.#subscriptions]) subscription.unsubscribe();
+    for (const reading of [...this.#readings]) reading.unsubscribe();
     this.#cluster.close(closed);
     this.#become("closed");
   }

@@ -1,4 +1,4 @@
-"""What the readers of a broker's logs share: the open subscriptions, the fan-out, long look-ups."""
+"""What the readers of a broker's logs share: the open readings, the fan-out, long look-ups."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from octopi.environment import Clock
 from octopi.roles.broker.slow_lookups import SlowLookups
 from octopi.roles.broker.tail_broadcast import TailBroadcast
 from octopi.storage.time_slices import Slices, in_groups
-from octopi.wire.messages import SubscriptionInfo
+from octopi.wire.messages import ReadingInfo
 
 
-class Reading(Protocol):
-    """An open subscription, for people to look at."""
+class OpenReading(Protocol):
+    """An open reading, for people to look at."""
 
     @property
     def topic(self) -> str:
         """Of which topic it is."""
 
-    def describe(self) -> SubscriptionInfo:
+    def describe(self) -> ReadingInfo:
         """How it stands."""
 
 
@@ -27,7 +27,7 @@ class Readers:
     """All who read from the logs of one broker."""
 
     def __init__(self, clock: Clock) -> None:
-        self.subscriptions: dict[Reading, None] = {}
+        self.readings: dict[OpenReading, None] = {}
         """All that are open."""
         self.tail_broadcast = TailBroadcast(clock)
         """Serves those that have all of their log."""
@@ -36,11 +36,11 @@ class Readers:
 
     def describe(
         self, topic: str, count_max: int, covers: Callable[[str], bool]
-    ) -> Slices[list[SubscriptionInfo]]:
-        """Up to *count_max* open subscriptions, of *topic* or (empty) of all that *covers* is true
+    ) -> Slices[list[ReadingInfo]]:
+        """Up to *count_max* open readings, of *topic* or (empty) of all that *covers* is true
         of."""
-        found: list[SubscriptionInfo] = []
-        for some in in_groups(list(self.subscriptions)):
+        found: list[ReadingInfo] = []
+        for some in in_groups(list(self.readings)):
             found += [
                 one.describe() for one in some if topic in {"", one.topic} and covers(one.topic)
             ]

@@ -1,7 +1,7 @@
 """What is new in a log, for all who have the rest of it: read once, encoded once, sent by one task.
 
 A reader is at the tail of its log when it was sent all that is committed.  What comes then is
-the same bytes for all of them that call their subscription by the same number.  Whoever can't be
+the same bytes for all of them that call their reading by the same number.  Whoever can't be
 sent it now, for its credit, its connection or a fault of the log, leaves the tail and goes on by
 itself, at its own pace.
 
@@ -77,7 +77,7 @@ class Reader(Protocol):
     """Who wants all that is committed."""
 
     request: int
-    """The number of its subscription."""
+    """The number of its reading."""
     position: Offset
     """It was sent what lies below."""
 

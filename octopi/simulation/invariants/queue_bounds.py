@@ -17,14 +17,14 @@ from octopi.limits import (
     FOLLOW_WINDOW_BYTES,
     MIB,
     OUTBOX_BYTES_MAX,
+    READINGS_MAX,
     REQUESTS_IN_FLIGHT_MAX,
-    SUBSCRIPTIONS_MAX,
     WAITING_FETCHES_MAX,
 )
 
 BOUNDS: Final[Mapping[str, int]] = {
     "waiting fetches": WAITING_FETCHES_MAX,
-    "subscriptions": SUBSCRIPTIONS_MAX,
+    "readings": READINGS_MAX,
     "requests": REQUESTS_IN_FLIGHT_MAX,
     "outbox bytes": OUTBOX_BYTES_MAX + MIB,  # and one message, of which a run has no larger ones
     "bytes of a log on their way": FOLLOW_WINDOW_BYTES + FETCH_BYTES_DEFAULT,

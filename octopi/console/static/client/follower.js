@@ -1,4 +1,4 @@
-// Follows one log for a subscription: keeps a subscription open at some broker that has the log,
+// Follows one log for a reading: keeps a reading open at some broker that has the log,
 // across reconnects, and hands on each record once and in order.
 //
 // Credit is a position: the broker may send records that start below it.  So a grant that comes
@@ -40,7 +40,7 @@ export class LogFollower {
     this.highwater = start.offset; // the newest one heard of
     this.waitingBytes = 0; // came, and weren't taken yet
     this.credit = start.offset;
-    this.link = null; // connection and request number of the subscription
+    this.link = null; // connection and request number of the reading
     this.backoff = cluster.newBackoff();
     this.wrong = null; // the topic's description that led nowhere
     this.route = new Route(cluster, topic, partition); // says which redirects to follow
@@ -111,7 +111,7 @@ export class LogFollower {
     return readerAddresses(info, this.partition);
   }
 
-  // Receives until the subscription ends; throws why.
+  // Receives until the reading ends; throws why.
   async #subscribe(connection, signal) {
     const request = connection.nextRequest();
     let timer;
@@ -127,7 +127,7 @@ export class LogFollower {
             }
             timer = setTimeout(look, silence);
           };
-          timer = setTimeout(() => reject(new OctopiError("connection_lost", `${this.address} didn't answer a subscription`)), SUBSCRIBE_TIMEOUT_MS);
+          timer = setTimeout(() => reject(new OctopiError("connection_lost", `${this.address} didn't answer a request to subscribe`)), SUBSCRIBE_TIMEOUT_MS);
           this.credit = this.#creditNow();
           const { topic, partition, wanted: offset, credit } = this;
           const anchor = this.trail.anchor || undefined;
@@ -177,7 +177,7 @@ export class LogFollower {
       case "failure":
         throw Object.assign(refusal(message), { isFromBroker: true });
       default:
-        throw new OctopiError("protocol", `${message.type} is no part of a subscription`);
+        throw new OctopiError("protocol", `${message.type} is no part of a reading`);
     }
   }
 

@@ -1,4 +1,4 @@
-// A subscription's place in a topic as text, such as v1:orders@5f0c2a91d3e87b64:0=1234~7-1200,3=99:
+// A reading's place in a topic as text, such as v1:orders@5f0c2a91d3e87b64:0=1234~7-1200,3=99:
 // version, topic, topic id, and for each partition the offset of the next record, with the anchor
 // of what stands before it.  The same token is used by the clients in other languages
 // (octopi/position.py, which says what an anchor is; here it is text that is kept as it came).

@@ -1,8 +1,8 @@
-// The anchors of the places that a subscription passed, the newest last.
+// The anchors of the places that a reading passed, the newest last.
 //
-// A broker that finds something else before a place than the subscription read there answers with
+// A broker that finds something else before a place than the reading read there answers with
 // an offset up to which both agree.  They may agree on more: an anchor names a few epochs only.  The
-// subscription knows of all that it read, and asks again from the next place below that it read,
+// reading knows of all that it read, and asks again from the next place below that it read,
 // until a broker agrees; see octopi/clients/consuming/trail.py.
 
 const RUNS_MAX = 100; // older ones are forgotten: a log changes its leader now and then

@@ -208,7 +208,7 @@ function switchTheme() {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
   if (event.key === "p" && replay) play(!replay.isPlaying);
-  else if (event.key === "p" && tail.subscription) tail.pause(!tail.isPaused);
+  else if (event.key === "p" && tail.reading) tail.pause(!tail.isPaused);
   else if (event.key === "/") document.getElementById("topic-search")?.focus();
   else if (event.key === "t") document.getElementById("tail-topic")?.focus();
   else return;

@@ -38,7 +38,7 @@ export class Tail {
     this.keptBytes = 0;
     this.heldBytes = 0; // came while it was paused
     this.wake = () => {};
-    this.subscription = null;
+    this.reading = null;
     this.client = null;
     this.nextKey = 0;
     this.open = new Set(); // rows that are shown as a whole
@@ -58,14 +58,14 @@ export class Tail {
     this.#read().catch((error) => {
       this.problem = error.code ? `${error.message} [${error.code}]` : String(error);
       this.state = "";
-      this.subscription = null;
+      this.reading = null;
       this.onChange();
     });
   }
 
   stop() {
-    this.subscription?.unsubscribe();
-    this.subscription = null;
+    this.reading?.unsubscribe();
+    this.reading = null;
     this.state = "";
     this.#resume();
   }
@@ -104,15 +104,15 @@ export class Tail {
       });
     }
     const options = { from: this.#start(), partition: this.partition === "" ? "all" : Number(this.partition), window: WINDOW_BYTES, onGap: "skip", onFork: "resume" };
-    const subscription = (this.subscription = this.client.subscribe(this.topic, options));
-    await subscription.ready;
+    const reading = (this.reading = this.client.subscribe(this.topic, options));
+    await reading.ready;
     this.state = "live";
     this.onChange();
-    for await (const batch of subscription.batches()) {
+    for await (const batch of reading.batches()) {
       this.heldBytes = batch.at(-1).nextOffset - batch[0].offset;
-      while (this.isPaused && this.subscription === subscription) await new Promise((resolve) => (this.wake = resolve));
+      while (this.isPaused && this.reading === reading) await new Promise((resolve) => (this.wake = resolve));
       this.heldBytes = 0;
-      if (this.subscription !== subscription) return;
+      if (this.reading !== reading) return;
       for (const message of batch) this.#take(message);
       this.onChange();
       // Between two batches the page paints, and people press keys.
@@ -194,9 +194,9 @@ export function tailPanel(tail, topics) {
           ${["json", "text", "hex"].map((form) => html`<label><input type="radio" name="form" value=${form} .checked=${tail.form === form} @change=${() => ((tail.form = form), tail.onChange())}> ${form}</label>`)}
         </fieldset>
         <span class="buttons">
-          <button class="primary">${tail.subscription ? "Start again" : "Start"}</button>
-          <button type="button" id="pause" ?disabled=${!tail.subscription} aria-pressed=${tail.isPaused} @click=${() => tail.pause(!tail.isPaused)}>${tail.isPaused ? "Go on" : "Pause"} <kbd>p</kbd></button>
-          <button type="button" ?disabled=${!tail.subscription} @click=${() => (tail.stop(), tail.onChange())}>Stop</button>
+          <button class="primary">${tail.reading ? "Start again" : "Start"}</button>
+          <button type="button" id="pause" ?disabled=${!tail.reading} aria-pressed=${tail.isPaused} @click=${() => tail.pause(!tail.isPaused)}>${tail.isPaused ? "Go on" : "Pause"} <kbd>p</kbd></button>
+          <button type="button" ?disabled=${!tail.reading} @click=${() => (tail.stop(), tail.onChange())}>Stop</button>
         </span>
       </form>
       ${tail.problem ? html`<p class="problem" role="alert">${tail.problem}</p>` : nothing}
@@ -205,15 +205,15 @@ export function tailPanel(tail, topics) {
           <thead><tr><th>Time</th><th>Log</th><th class="number">Offset</th><th>Key</th><th>Value</th></tr></thead>
           <tbody>${repeat(tail.rows, (row) => row.key, (row) => messageRow(tail, row))}</tbody>
         </table>
-        ${tail.rows.length ? nothing : html`<p class="empty">${tail.subscription ? "Nothing has come yet." : "Choose a topic."}</p>`}
+        ${tail.rows.length ? nothing : html`<p class="empty">${tail.reading ? "Nothing has come yet." : "Choose a topic."}</p>`}
       </div>
     </section>
   `;
 }
 
 function status(tail) {
-  if (!tail.subscription) return nothing;
-  const lag = tail.subscription.lagBytes + tail.heldBytes;
+  if (!tail.reading) return nothing;
+  const lag = tail.reading.lagBytes + tail.heldBytes;
   const words = [tail.isPaused ? "paused" : tail.state, `${count(tail.rate)} messages/s`, `${count(tail.seen)} seen`];
   if (tail.filter) words.push(`${count(tail.matching)} with that key`);
   if (tail.matching > ROWS_MAX) words.push(`the newest ${ROWS_MAX} are shown`);

@@ -1,4 +1,4 @@
-"""Describing: which logs and subscriptions this broker has, in pages."""
+"""Describing: which logs and readings this broker has, in pages."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from octopi.transport.turns import another
 from octopi.wire import messages as m
 
 _LOGS_PER_PAGE: Final = 500
-_SUBSCRIPTIONS_TOLD: Final = 2_000
+_READINGS_TOLD: Final = 2_000
 
 
 class DescribeService(Service):
-    """Lists logs and subscriptions of the topics that the client may know of."""
+    """Lists logs and readings of the topics that the client may know of."""
 
     def __init__(self, context: ClientContext) -> None:
         super().__init__(
             {
                 m.DescribeLogs: lambda asked: self._tell_list(partial(self._logs_page, asked)),
-                m.DescribeSubscriptions: lambda asked: self._tell_list(
-                    partial(self._subscriptions_page, asked)
+                m.DescribeReadings: lambda asked: self._tell_list(
+                    partial(self._readings_page, asked)
                 ),
             }
         )
@@ -44,9 +44,9 @@ class DescribeService(Service):
         page, more = described[:_LOGS_PER_PAGE], len(described) > _LOGS_PER_PAGE
         self._connection.post(m.LogList(message.request, page, more))
 
-    async def _subscriptions_page(self, message: m.DescribeSubscriptions) -> None:
+    async def _readings_page(self, message: m.DescribeReadings) -> None:
         covers = self._connection.grants.covers
-        work = self._context.readers.describe(message.topic, _SUBSCRIPTIONS_TOLD + 1, covers)
+        work = self._context.readers.describe(message.topic, _READINGS_TOLD + 1, covers)
         described = await in_turns(work, another(self._connection.turn))
-        some, more = described[:_SUBSCRIPTIONS_TOLD], len(described) > _SUBSCRIPTIONS_TOLD
-        self._connection.post(m.SubscriptionList(message.request, some, more))
+        some, more = described[:_READINGS_TOLD], len(described) > _READINGS_TOLD
+        self._connection.post(m.ReadingList(message.request, some, more))

@@ -1,6 +1,6 @@
 """One client connection of a broker: the services that it offers, and who else serves.
 
-A produce is handled where it is read, without a task of its own; each subscription has one
+A produce is handled where it is read, without a task of its own; each reading has one
 in the connection's nursery.
 """
 

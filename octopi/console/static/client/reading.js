@@ -1,4 +1,4 @@
-// A subscription: hands out the messages of a topic, and knows its place.
+// A reading: hands out the messages of a topic, and knows its place.
 
 import { OctopiError } from "./errors.js";
 import { LogFollower } from "./follower.js";
@@ -7,7 +7,7 @@ import { readRecords } from "./record.js";
 import { Bell } from "./waiting.js";
 
 // Made by `Octopi.subscribe`; iterate over it once.
-export class Subscription {
+export class Reading {
   #cluster;
   #topic;
   #options;
@@ -58,7 +58,7 @@ export class Subscription {
   }
 
   unsubscribe() {
-    this.#end(new OctopiError("closed", "the subscription was ended"));
+    this.#end(new OctopiError("closed", "the reading was ended"));
   }
 
   // --- iterating --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One subscription of a connection: a log's committed records, as far as its credit goes.
+"""One reading of a connection: a log's committed records, as far as its credit goes.
 
 Its task reads from the log what the subscriber has not been sent yet, again and again, and only
 when its connection has room for that, so nothing piles up for a slow one.  Where nothing is left
@@ -23,7 +23,7 @@ from octopi.transport.turns import allowed, measured
 from octopi.wire import messages as m
 
 
-class Subscription:
+class Reading:
     """Delivers a log's committed records to one subscriber."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Subscription:
     async def run(self, *, opens: bool = False) -> None:
         """Deliver until stopped, or until the log can't be read on.  *opens*: say first that it is
         open, once the offset is known to be right."""
-        self._readers.subscriptions[self] = None
+        self._readers.readings[self] = None
         try:
             with self._scope:
                 if opens:
@@ -115,17 +115,17 @@ class Subscription:
             )
             refuse(self._connection, self.request, told)
         finally:
-            del self._readers.subscriptions[self]
+            del self._readers.readings[self]
 
     @property
     def topic(self) -> str:
         """What is read."""
         return self._log.topic.topic
 
-    def describe(self) -> m.SubscriptionInfo:
+    def describe(self) -> m.ReadingInfo:
         """Who reads what, and how far."""
         greeting = self._connection.greeting
-        return m.SubscriptionInfo(
+        return m.ReadingInfo(
             self._connection.peer,
             greeting.agent,
             self.request,
