@@ -7,7 +7,6 @@ import pytest
 
 from octopi.coordination.admission import Admission
 from octopi.coordination.controller import Controller
-from octopi.coordination.decisions import Decision
 from octopi.coordination.journal_entries import (
     BrokerRegistered,
     Entry,
@@ -27,17 +26,17 @@ from octopi.wire.messages import (
     TopicRecord,
 )
 from tests.coordination.joins import REGISTER, SEALS, SECRET, join
+from tests.coordination.journaled import JournaledController
 
 CLUSTER = "00c1a5735eed0001"
 LIE = PartitionRecord(0, 1 << 30, 0, 7, 1, [7], [7])
 
 
-class Register:
+class Register(JournaledController):
     """A register with brokers 1 to 3, and topic "orders" in partition 0, on all of them."""
 
     def __init__(self, generation: int = 1) -> None:
-        self.controller = Controller(4, 3)
-        self.journal: list[Entry] = []
+        super().__init__(Controller(4, 3))
         self.persist(self.controller.form(CLUSTER, REGISTER.nonce, generation, secret=SECRET))
         for broker in (1, 2, 3):
             self.admit(join(broker, cluster=""))
@@ -47,16 +46,6 @@ class Register:
         )
         self.topic = creation.topic
         self.persist(creation)
-
-    def persist(self, decision: Decision | None) -> None:
-        assert decision is not None
-        self.record(decision.entries)
-
-    def record(self, entries: list[Entry]) -> None:
-        self.journal += entries
-        for entry in entries:
-            self.controller.apply(entry)
-        self.controller.check_invariants()
 
     def admit(self, asking: Join, *inventory: Inventory) -> Admission:
         admission = self.controller.admit(asking, list(inventory))

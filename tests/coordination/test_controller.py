@@ -10,8 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from octopi.coordination import topic_decisions
 from octopi.coordination.controller import Controller
-from octopi.coordination.decisions import Decision
-from octopi.coordination.journal_entries import Entry, PartitionDecided
+from octopi.coordination.journal_entries import PartitionDecided
 from octopi.errors import (
     InvalidTopicError,
     RefusedError,
@@ -23,28 +22,18 @@ from octopi.errors import (
 from octopi.limits import REPLACED_TOPICS_MAX
 from octopi.wire.messages import Inventory, RegisterGeneration, TopicOptions, TopicRecord
 from tests.coordination.joins import REGISTER, SEALS, SECRET, join
+from tests.coordination.journaled import JournaledController
 
 CLUSTER = "00c1a5735eed0001"
 
 
-class Register:
+class Register(JournaledController):
     """A registrar with the shell's habit: every decision is journaled, then applied."""
 
     def __init__(self, partitions: int = 4, cluster: str = CLUSTER, generation: int = 1) -> None:
-        self.controller = Controller(partitions)
-        self.journal: list[Entry] = []
+        super().__init__(Controller(partitions))
         self.topics_made = 0
         self.persist(self.controller.form(cluster, REGISTER.nonce, generation, secret=SECRET))
-
-    def persist(self, decision: Decision | None) -> None:
-        assert decision is not None
-        self.record(decision.entries)
-
-    def record(self, entries: list[Entry]) -> None:
-        self.journal += entries
-        for entry in entries:
-            self.controller.apply(entry)
-        self.controller.check_invariants()
 
     def join(
         self,

@@ -6,10 +6,9 @@ import attrs
 import pytest
 
 from octopi.coordination.controller import Controller
-from octopi.coordination.decisions import Decision
 from octopi.coordination.election import Election, ElectionGoal, LogLoss
 from octopi.coordination.elections import Elections
-from octopi.coordination.journal_entries import Entry, PartitionDecided
+from octopi.coordination.journal_entries import PartitionDecided
 from octopi.errors import RefusedError, Status
 from octopi.wire.messages import (
     AcceptEpoch,
@@ -22,32 +21,22 @@ from octopi.wire.messages import (
     TopicOptions,
 )
 from tests.coordination.joins import REGISTER, SECRET, join
+from tests.coordination.journaled import JournaledController
 
 TOPIC_ID = "1" * 16
 
 
-class Register:
+class Register(JournaledController):
     """A register of a cluster with three brokers, which journals what it decides."""
 
     def __init__(self) -> None:
-        self.controller = Controller(3, 3)
-        self.journal: list[Entry] = []
+        super().__init__(Controller(3, 3))
         self.persist(self.controller.form("00c1a5735eed0001", REGISTER.nonce, secret=SECRET))
         for broker in (1, 2, 3):
             self.join(broker, 1)
         options = TopicOptions(min_insync=2)
         topics = self.controller.topics
         self.persist(topics.create("a", TOPIC_ID, partition_count=3, options=options))
-
-    def persist(self, decision: Decision | None) -> None:
-        assert decision is not None
-        self.record(decision.entries)
-
-    def record(self, entries: list[Entry]) -> None:
-        self.journal += entries
-        for entry in entries:
-            self.controller.apply(entry)
-        self.controller.check_invariants()
 
     def join(
         self,

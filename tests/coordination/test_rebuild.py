@@ -4,8 +4,7 @@ import attrs
 import pytest
 
 from octopi.coordination.controller import Controller
-from octopi.coordination.decisions import Decision
-from octopi.coordination.journal_entries import Entry, PartitionDecided
+from octopi.coordination.journal_entries import PartitionDecided
 from octopi.errors import NotReadyError, RefusedError, Status, UnknownTopicError
 from octopi.identifiers import PartitionId
 from octopi.wire.messages import (
@@ -18,29 +17,19 @@ from octopi.wire.messages import (
     TopicRecord,
 )
 from tests.coordination.joins import SEALS, SECRET, join
+from tests.coordination.journaled import JournaledController
 
 CLUSTER = "00c1a5735eed0001"
 OLD = PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2, 3])
 NEW = attrs.evolve(OLD, version=1, in_sync=[1, 2])
 
 
-class Register:
+class Register(JournaledController):
     """A register with an empty disk, and brokers that come back to it."""
 
     def __init__(self) -> None:
-        self.controller = Controller(4, 3)
-        self.journal: list[Entry] = []
+        super().__init__(Controller(4, 3))
         self.persist(self.controller.form(CLUSTER, "second", 2, secret=SECRET))
-
-    def persist(self, decision: Decision | None) -> None:
-        assert decision is not None
-        self.record(decision.entries)
-
-    def record(self, entries: list[Entry]) -> None:
-        self.journal += entries
-        for entry in entries:
-            self.controller.apply(entry)
-        self.controller.check_invariants()
 
     def join(
         self,
