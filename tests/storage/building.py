@@ -70,6 +70,16 @@ def append(log: SegmentedLog, *batches: bytes, now_ms: int = NOW_MS) -> list[Off
     return [log.append(data, scan(data), now_ms) for data in batches]
 
 
+def disk_with(*batches: bytes, options: LogOptions | None = None) -> MemoryDisk:
+    """A disk with a log of these batches, all durable."""
+    disk = empty_disk()
+    log = open_log(disk, options)
+    append(log, *batches)
+    log.close()
+    disk.settle()
+    return disk
+
+
 def read_all(log: SegmentedLog, *, bytes_max: int = 1 << 20, start: int | None = None) -> bytes:
     """Everything from *start* (or the log's start) to the end."""
     data = bytearray()

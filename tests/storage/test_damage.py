@@ -24,6 +24,7 @@ from tests.storage.building import (
     NOW_MS,
     append,
     batch,
+    disk_with,
     empty_disk,
     opaque,
     open_log,
@@ -41,15 +42,6 @@ BATCHES = [
 ]
 SIZE = len(BATCHES[0])
 DATA = b"".join(BATCHES)
-
-
-def stored(*batches: bytes, options: LogOptions | None = None) -> MemoryDisk:
-    disk = empty_disk()
-    log = open_log(disk, options)
-    append(log, *batches)
-    log.close()
-    disk.settle()
-    return disk
 
 
 def findings(disk: MemoryDisk, recovery_point: int | None = None) -> list[Finding]:
@@ -85,7 +77,7 @@ def unprotected_bits() -> set[int]:
 
 
 def test_a_flipped_bit_anywhere_in_a_middle_segment_is_found_and_never_served() -> None:
-    disk = stored(*BATCHES, options=SMALL)
+    disk = disk_with(*BATCHES, options=SMALL)
     boundaries = starts(DATA)
     index = disk.content(path(SIZE, "index"))
     for bit in sorted(set(range(8 * SIZE)) - unprotected_bits()):
@@ -120,7 +112,7 @@ def test_damage_in_a_long_segment_costs_only_what_is_near(data: st.DataObject) -
     ]
     whole = b"".join(batches)
     boundaries = starts(whole)
-    disk = stored(*batches)
+    disk = disk_with(*batches)
     bit = data.draw(st.integers(0, 8 * len(whole) - 1))
     disk.flip(path(0), bit)
     damaged = max(one for one in boundaries if one <= bit // 8)
@@ -150,7 +142,7 @@ def test_damage_in_a_long_segment_costs_only_what_is_near(data: st.DataObject) -
 
 def test_damage_is_met_by_every_way_of_finding() -> None:
     batches = [batch(*[b"v" * 4000] * 5, timestamp_ms=10 * n) for n in range(20)]
-    disk = stored(*batches)
+    disk = disk_with(*batches)
     disk.flip(path(0), 8 * 2 + 6)  # a length
     end = len(b"".join(batches))
     calls: list[Callable[[SegmentedLog], object]] = [
@@ -171,7 +163,7 @@ def test_damage_is_met_by_every_way_of_finding() -> None:
 
 async def test_appending_goes_on_behind_damage() -> None:
     data = batch(b"v" * 200_000)
-    disk = stored(data, data)
+    disk = disk_with(data, data)
     disk.flip(path(0), 8 * 150_000)
     log = open_log(disk, recovery_point=2 * len(data))
     (base,) = append(log, batch(b"new", timestamp_ms=7))
@@ -182,7 +174,7 @@ async def test_appending_goes_on_behind_damage() -> None:
 
 def test_truncating_away_the_damage_works() -> None:
     data = batch(b"v" * 200_000)
-    disk = stored(data, data, data)
+    disk = disk_with(data, data, data)
     disk.flip(path(0), 8 * (2 * len(data) + 1000))
     log = open_log(disk, recovery_point=3 * len(data))
     log.truncate(Offset(2 * len(data)))
@@ -192,7 +184,7 @@ def test_truncating_away_the_damage_works() -> None:
 
 def test_truncating_behind_damage_works() -> None:
     data = batch(b"v" * 20_000, timestamp_ms=3)
-    disk = stored(*[data] * 9)
+    disk = disk_with(*[data] * 9)
     disk.flip(path(0), 8 * (4 * len(data) + 1000))
     log = open_log(disk, recovery_point=9 * len(data))
     log.truncate(Offset(5 * len(data)))
@@ -206,7 +198,7 @@ def test_truncating_behind_damage_works() -> None:
 @pytest.mark.parametrize("byte", [0, 1000])
 def test_recovery_behind_damage_works(byte: int) -> None:
     data = batch(b"v" * 20_000, timestamp_ms=3)
-    disk = stored(*[data] * 9)
+    disk = disk_with(*[data] * 9)
     disk.flip(path(0), 8 * (4 * len(data) + byte))
     log = open_log(disk, recovery_point=5 * len(data))
     assert log.end == 9 * len(data)
@@ -216,7 +208,7 @@ def test_recovery_behind_damage_works(byte: int) -> None:
 def test_retention_passes_over_damage() -> None:
     options = LogOptions(segment_bytes_max=1000, retention_ms=1000)
     data = batch(b"v" * 900, timestamp_ms=NOW_MS - 5000)
-    disk = stored(*[data] * 3, options=options)
+    disk = disk_with(*[data] * 3, options=options)
     disk.flip(path(0), 8 * 500)
     disk.plant(path(0, "index"), b"")
     log = open_log(disk, options, recovery_point=3 * len(data))
@@ -226,7 +218,7 @@ def test_retention_passes_over_damage() -> None:
 
 def test_a_file_that_became_shorter_is_damage_where_it_ends() -> None:
     data = batch(b"one", b"two")
-    disk = stored(data)
+    disk = disk_with(data)
     log = open_log(disk, recovery_point=len(data))
     disk.plant(path(0), data[:-1])
     with pytest.raises(CorruptLogError, match="1 bytes too early"):
@@ -235,7 +227,7 @@ def test_a_file_that_became_shorter_is_damage_where_it_ends() -> None:
 
 def test_damage_behind_what_was_checked_is_found_by_the_next_reader() -> None:
     data = batch(*[b"v" * 100] * 10)
-    disk = stored(data)
+    disk = disk_with(data)
     boundaries = starts(data)
     disk.flip(path(0), 8 * (boundaries[7] + 60))
     log = open_log(disk, recovery_point=len(data))
@@ -249,7 +241,7 @@ def test_damage_behind_what_was_checked_is_found_by_the_next_reader() -> None:
 
 def test_bytes_that_change_after_they_were_checked_are_never_cut_inside_a_record() -> None:
     data = batch(*[b"v" * 1000] * 200)
-    disk = stored(data)
+    disk = disk_with(data)
     log = open_log(disk)  # checks everything
     boundaries = starts(data)
     disk.flip(path(0), 8 * boundaries[70] + 7)  # a length, larger by 2**31
@@ -270,7 +262,7 @@ def test_bytes_that_change_after_they_were_checked_are_never_cut_inside_a_record
 def test_a_whole_log_has_no_findings() -> None:
     batches = [batch(*[b"v" * 4000] * 5, sequence=5 * n) for n in range(20)] + [opaque(b"w")]
     for options in (SMALL, LogOptions()):
-        disk = stored(*batches, options=options)
+        disk = disk_with(*batches, options=options)
         calls = len(disk.calls)
         assert findings(disk) == []
         assert findings(disk, len(b"".join(batches))) == []
@@ -280,7 +272,7 @@ def test_a_whole_log_has_no_findings() -> None:
 
 def test_records_larger_than_what_is_read_at_a_time_are_checked() -> None:
     batches = [batch(b"v" * 5 * MIB)] * 3
-    disk = stored(*batches)
+    disk = disk_with(*batches)
     assert findings(disk) == []
     disk.flip(path(0), 8 * (6 * MIB))
     (found,) = findings(disk)
@@ -288,7 +280,7 @@ def test_records_larger_than_what_is_read_at_a_time_are_checked() -> None:
 
 
 def test_a_torn_tail_is_distinguished_from_damage() -> None:
-    disk = stored(*BATCHES, options=SMALL)
+    disk = disk_with(*BATCHES, options=SMALL)
     last = path(2 * SIZE)
     disk.plant(last, BATCHES[2][:-1])
     at = starts(DATA)[-2]
@@ -300,7 +292,7 @@ def test_a_torn_tail_is_distinguished_from_damage() -> None:
 
 
 def test_garbage_at_the_end_is_a_torn_tail_only_behind_the_recovery_point() -> None:
-    disk = stored(*BATCHES, options=SMALL)
+    disk = disk_with(*BATCHES, options=SMALL)
     disk.plant(path(2 * SIZE), BATCHES[2] + bytes(50))
     (found,) = findings(disk, 3 * SIZE)
     assert (found.kind, found.offset) == (Kind.TORN_TAIL, 3 * SIZE)
@@ -311,7 +303,7 @@ def test_garbage_at_the_end_is_a_torn_tail_only_behind_the_recovery_point() -> N
 def test_each_damaged_place_is_found() -> None:
     batches = [batch(*[bytes([n]) * 4000] * 5, sequence=5 * n) for n in range(25)]
     data = b"".join(batches)
-    disk = stored(*batches)
+    disk = disk_with(*batches)
     boundaries = starts(data)
     places = [boundaries[3], boundaries[40], boundaries[80], boundaries[124]]
     for place in places[:2]:
@@ -323,7 +315,7 @@ def test_each_damaged_place_is_found() -> None:
 
 
 def test_segments_that_do_not_join_are_found() -> None:
-    disk = stored(*BATCHES, options=SMALL)
+    disk = disk_with(*BATCHES, options=SMALL)
     disk.remove(path(SIZE))
     (found,) = findings(disk)
     assert (found.kind, found.path, found.offset) == (Kind.DAMAGE, path(0), SIZE)
@@ -335,7 +327,7 @@ def test_segments_that_do_not_join_are_found() -> None:
 
 
 def test_an_end_that_is_gone_is_found() -> None:
-    disk = stored(*BATCHES, options=SMALL)
+    disk = disk_with(*BATCHES, options=SMALL)
     disk.remove(path(2 * SIZE))
     assert findings(disk) == []
     (found,) = findings(disk, 3 * SIZE)
@@ -346,7 +338,7 @@ def test_an_end_that_is_gone_is_found() -> None:
 
 
 def test_a_disk_that_cannot_be_read_is_a_finding() -> None:
-    disk = stored(*BATCHES, options=SMALL)
+    disk = disk_with(*BATCHES, options=SMALL)
     disk.fail(errno.EIO, "pread", path_end=path(SIZE))
     disk.fail(errno.EACCES, "open", path_end=path(2 * SIZE))
     first, second = findings(disk)
@@ -361,7 +353,7 @@ def test_a_disk_that_cannot_be_read_is_a_finding() -> None:
 
 
 def test_a_file_that_shrinks_meanwhile_is_a_finding() -> None:
-    disk = stored(*BATCHES, options=SMALL)
+    disk = disk_with(*BATCHES, options=SMALL)
     seen = []
     for one in verify_log(disk, DIRECTORY):
         seen.append(one)
@@ -387,7 +379,7 @@ def test_a_file_that_shrinks_meanwhile_is_a_finding() -> None:
 )
 def test_an_index_that_does_not_fit_is_found(harm: str, what: str) -> None:
     batches = [batch(b"v" * 3 * MIB, timestamp_ms=n) for n in range(8)]
-    disk = stored(*batches)
+    disk = disk_with(*batches)
     name = path(0, "index")
     index = disk.content(name)
     assert len(index) == 8 * ENTRY_BYTES
@@ -422,13 +414,13 @@ def test_an_index_that_does_not_fit_is_found(harm: str, what: str) -> None:
 
 
 def test_an_empty_segment_needs_no_index() -> None:
-    disk = stored(*BATCHES, options=SMALL)
+    disk = disk_with(*BATCHES, options=SMALL)
     disk.plant(path(3 * SIZE), b"")
     assert findings(disk) == []
 
 
 def test_a_verified_log_is_what_is_read() -> None:
-    disk = stored(*BATCHES, options=SMALL)
+    disk = disk_with(*BATCHES, options=SMALL)
     assert findings(disk) == []
     data = read_all(open_log(disk, SMALL, recovery_point=3 * SIZE))
     assert data == DATA

@@ -25,6 +25,7 @@ from tests.storage.building import (
     NOW_MS,
     append,
     batch,
+    disk_with,
     empty_disk,
     files_of,
     open_log,
@@ -39,12 +40,7 @@ SIZE = len(BATCHES[0])
 
 def stored(*batches: bytes) -> MemoryDisk:
     """A disk with a log of these batches, all durable, a segment each."""
-    disk = empty_disk()
-    log = open_log(disk, SMALL)
-    append(log, *batches)
-    log.close()
-    disk.settle()
-    return disk
+    return disk_with(*batches, options=SMALL)
 
 
 def reopened(

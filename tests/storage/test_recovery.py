@@ -20,6 +20,7 @@ from tests.storage.building import (
     NOW_MS,
     append,
     batch,
+    disk_with,
     empty_disk,
     files_of,
     findings,
@@ -35,12 +36,8 @@ SMALL = LogOptions(segment_bytes_max=1000)
 
 
 def stored(*batches: bytes, options: LogOptions | None = None) -> MemoryDisk:
-    """A disk with a log of these batches, all durable."""
-    disk = empty_disk()
-    log = open_log(disk, options)
-    append(log, *batches)
-    log.close()
-    disk.settle()
+    """`disk_with`, of which no calls are noted yet."""
+    disk = disk_with(*batches, options=options)
     disk.calls.clear()
     return disk
 
