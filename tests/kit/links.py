@@ -337,3 +337,13 @@ class OwnNet:
 
     async def connect(self, url: str, path: str) -> Link:
         return await self._net.connect(url, path, owner=self._owner)
+
+
+async def receive_to_end(link: Link) -> list[bytes]:
+    """The messages of *link* to its end."""
+    messages = []
+    while True:
+        try:
+            messages.append(await link.receive())
+        except ConnectionLostError:
+            return messages

@@ -53,3 +53,11 @@ class MemoryStreams:
         chosen = port or 1000 + len(self._listeners)
         self._listeners[chosen] = MemoryListener()
         return Listening([self._listeners[chosen]], chosen)
+
+
+async def read_to_end(stream: trio.abc.ReceiveStream) -> bytes:
+    """All that comes until the other side ends the stream."""
+    data = b""
+    while more := await stream.receive_some():
+        data += more
+    return data

@@ -19,6 +19,7 @@ from octopi.simulation.network.message_links import FrameNet
 from octopi.simulation.network.network import Tier
 from octopi.simulation.network.streams import WebSocketTier
 from octopi.transport.websocket import WebSocketNet
+from tests.kit.links import receive_to_end
 from tests.kit.logs import capture_logs
 from tests.simulation.worlds import PATH, Small, run_small
 
@@ -99,16 +100,6 @@ def simulated(tier: Tier, scenario: Scenario) -> None:
 def run_in(request: pytest.FixtureRequest) -> RunIn:
     run: RunIn = request.param
     return run
-
-
-async def everything(link: Link) -> list[bytes]:
-    """The messages of *link* to its end."""
-    messages = []
-    while True:
-        try:
-            messages.append(await link.receive())
-        except ConnectionLostError:
-            return messages
 
 
 async def closed_with(link: Link) -> str:
@@ -314,8 +305,8 @@ def test_closing_ends_this_side_too(run_in: RunIn) -> None:
         here, there = await place.pair()
         await there.send(b"unread")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(everything, here)
-            nursery.start_soon(everything, there)
+            nursery.start_soon(receive_to_end, here)
+            nursery.start_soon(receive_to_end, there)
             await here.aclose()
         with pytest.raises(ConnectionLostError):
             await here.receive()
@@ -406,7 +397,7 @@ def test_a_cancelled_send_tears_the_link_and_never_passes_for_a_message(run_in: 
             await here.send(b"after the tear")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(here.aclose)
-            assert set(await everything(there)) <= {bytes(MESSAGE_BYTES_MAX)}
+            assert set(await receive_to_end(there)) <= {bytes(MESSAGE_BYTES_MAX)}
         assert "broke" in await closed_with(there)
 
     run_in(scenario)
@@ -421,7 +412,7 @@ def test_a_send_that_was_cancelled_before_it_began_sends_nothing(run_in: RunIn) 
         assert scope.cancelled_caught
         async with trio.open_nursery() as nursery:
             nursery.start_soon(here.aclose)
-            assert await everything(there) == []
+            assert await receive_to_end(there) == []
 
     run_in(scenario)
 
@@ -551,7 +542,7 @@ def test_an_address_without_a_listener_is_unreachable(run_in: RunIn) -> None:
 def test_a_connect_that_is_cancelled_at_any_time_leaves_the_listener_well(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         async def echo(link: Link) -> None:
-            for message in await everything(link):
+            for message in await receive_to_end(link):
                 await link.send(message)
 
         url, _ = await place.serve(echo)

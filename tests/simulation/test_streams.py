@@ -13,6 +13,7 @@ import trio.testing
 from octopi.environment import StreamNet
 from octopi.operating_system import SystemStreams
 from octopi.simulation.network.streams import SimulatedStreams, WebSocketTier
+from tests.kit.streams import read_to_end
 from tests.simulation.worlds import Small, run_small
 
 Stream = trio.abc.HalfCloseableStream
@@ -66,14 +67,6 @@ def run_in(request: pytest.FixtureRequest) -> RunIn:
     return run
 
 
-async def everything(stream: Stream) -> bytes:
-    """What comes until the end."""
-    data = b""
-    while some := await stream.receive_some():
-        data += some
-    return data
-
-
 async def clog(stream: Stream) -> None:
     """Send until nothing more can be sent."""
     with trio.move_on_after(0.3):
@@ -101,10 +94,10 @@ def test_what_was_sent_before_a_half_close_arrives_and_the_other_way_stays_open(
         ours, theirs = await place.pair()
         await ours.send_all(b"question")
         await ours.send_eof()
-        assert await everything(theirs) == b"question"
+        assert await read_to_end(theirs) == b"question"
         await theirs.send_all(b"answer")
         await theirs.aclose()
-        assert await everything(ours) == b"answer"
+        assert await read_to_end(ours) == b"answer"
         await ours.aclose()
 
     run_in(scenario)

@@ -15,7 +15,7 @@ from octopi.transport.http_requests import HEAD_BYTES_MAX, HttpAnswer, HttpReque
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
 from tests.kit.logs import capture_logs
-from tests.kit.streams import MemoryStreams, Stream
+from tests.kit.streams import MemoryStreams, Stream, read_to_end
 from tests.transport.serving import Server, serving
 from tests.transport.test_before_the_hello import frame_of
 from tests.transport.test_hostile_peers import UPGRADE
@@ -90,13 +90,6 @@ class Answers:
                     return status, body
 
 
-async def all_of(stream: Stream) -> bytes:
-    data = b""
-    while more := await stream.receive_some():
-        data += more
-    return data
-
-
 async def test_requests_follow_each_other_on_one_connection(autojump_clock: MockClock) -> None:
     async with asking() as (site, _, stream):
         answers = Answers(stream)
@@ -136,7 +129,7 @@ async def test_a_head_request_that_is_refused_is_answered_without_a_body(
     async with asking() as (_, _, stream):
         with capture_logs() as logs:
             await stream.send_all(data)
-            answer = await all_of(stream)
+            answer = await read_to_end(stream)
         assert answer.startswith(b"HTTP/1.1 %d" % status)
         assert answer.endswith(b"\r\n\r\n")
         assert [entry["event"] for entry in logs] == ["request_failed"] * (status == 500)
@@ -174,7 +167,7 @@ async def test_a_connection_that_asked_over_http_may_become_a_websocket(
 async def test_the_site_may_refuse_an_upgrade(autojump_clock: MockClock) -> None:
     async with asking() as (_, server, stream):
         await stream.send_all(UPGRADE.replace(b"Host: test", b"Host: test\r\nOrigin: http://evil"))
-        assert (await all_of(stream)).startswith(b"HTTP/1.1 403")
+        assert (await read_to_end(stream)).startswith(b"HTTP/1.1 403")
         assert server.sessions == []
 
 
@@ -193,7 +186,7 @@ async def test_a_request_to_upgrade_with_a_header_not_in_ascii_is_refused(
     async with asking() as (_, server, stream):
         with capture_logs() as logs:
             await stream.send_all(UPGRADE[:-2] + header + b"\r\n\r\n")
-            answer = await all_of(stream)
+            answer = await read_to_end(stream)
         assert answer.startswith(b"HTTP/1.1 400")
         assert b"has to be ASCII" in answer
         assert logs == []
@@ -207,7 +200,7 @@ async def test_an_upgrade_request_with_an_invalid_host_is_refused(
     async with asking() as (_, server, stream):
         with capture_logs() as logs:
             await stream.send_all(UPGRADE.replace(b"Host: test", b"Host: " + host))
-            answer = await all_of(stream)
+            answer = await read_to_end(stream)
         assert answer.startswith(b"HTTP/1.1 400")
         assert logs == []
         assert server.sessions == []
@@ -234,7 +227,7 @@ async def test_nothing_is_smuggled_in_a_body(
     """What follows a request whose length is in doubt is never taken for another one."""
     async with asking() as (site, server, stream):
         await stream.send_all(start[:-2] + body + b"\r\n" + GET.replace(b"/hello", b"/smuggled"))
-        answer = await all_of(stream)
+        answer = await read_to_end(stream)
         assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 501"))
         assert answer.count(b"HTTP/1.1") == 1
         assert site.asked == []
@@ -266,7 +259,7 @@ async def test_what_is_no_proper_request_is_refused_and_closed(
     async with asking() as (_, server, stream):
         with capture_logs() as logs:
             await stream.send_all(data)
-            answer = await all_of(stream)
+            answer = await read_to_end(stream)
         assert answer.startswith(b"HTTP/1.1 %d" % status)
         assert b"connection: close" in answer.lower()
         assert [entry["event"] for entry in logs] == ["request_failed"] * (status == 500)
@@ -294,7 +287,7 @@ async def test_a_connection_without_requests_is_closed_after_a_while(
 ) -> None:
     async with asking() as (_, _, stream):
         await stream.send_all(GET)
-        await all_of(stream)
+        await read_to_end(stream)
         assert trio.current_time() == HTTP_IDLE_S
 
 

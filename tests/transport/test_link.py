@@ -15,7 +15,7 @@ from octopi.errors import ConnectionLostError, ProtocolError, Status, Unreachabl
 from octopi.limits import MESSAGE_BYTES_MAX, MIB
 from octopi.operating_system import SystemClock, SystemStreams
 from octopi.transport.websocket import WebSocketNet
-from tests.kit.links import MemoryNet
+from tests.kit.links import MemoryNet, receive_to_end
 from tests.kit.streams import MemoryStreams
 
 PATH = "/v1/client"
@@ -99,16 +99,6 @@ async def served(make_net: MakeNet) -> AsyncIterator[Served]:
                 yield Served(net, nursery, url, listening, accepted)
             nursery.cancel_scope.cancel()
         background.cancel_scope.cancel()
-
-
-async def everything(link: Link) -> list[bytes]:
-    """The messages of *link* to its end."""
-    messages = []
-    while True:
-        try:
-            messages.append(await link.receive())
-        except ConnectionLostError:
-            return messages
 
 
 async def test_messages_arrive_whole_and_in_order_both_ways(make_net: MakeNet) -> None:
@@ -249,7 +239,7 @@ async def test_a_cancelled_send_tears_the_link_and_never_passes_for_a_message(
         with pytest.raises(ConnectionLostError):
             await here.send(b"after the tear")
         await here.aclose()
-        assert set(await everything(there)) <= {bytes(MESSAGE_BYTES_MAX)}
+        assert set(await receive_to_end(there)) <= {bytes(MESSAGE_BYTES_MAX)}
 
 
 async def test_a_cancelled_receive_loses_nothing(make_net: MakeNet) -> None:

@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from octopi.limits import CLOSE_TIMEOUT_S, HANDSHAKE_TIMEOUT_S
 from octopi.security.tls import Tls
 from tests.kit.logs import capture_logs
-from tests.kit.streams import MemoryStreams, Stream
+from tests.kit.streams import MemoryStreams, Stream, read_to_end
 from tests.transport.serving import Server, serving
 from tests.transport.test_hostile_peers import UPGRADE
 
@@ -47,13 +47,6 @@ async def secured(tls: Tls, stream: Stream) -> trio.SSLStream[Stream]:
     return secure
 
 
-async def all_of(stream: trio.abc.ReceiveStream) -> bytes:
-    data = b""
-    while more := await stream.receive_some():
-        data += more
-    return data
-
-
 async def test_clients_are_served_over_tls(tls: Tls, autojump_clock: MockClock) -> None:
     async with serving(streams=MemoryStreams(), tls=tls) as server:
         assert server.url.startswith("wss://")
@@ -64,7 +57,7 @@ async def test_silence_instead_of_a_handshake_is_given_up(
     tls: Tls, autojump_clock: MockClock
 ) -> None:
     async with connected(tls) as (_, stream):
-        assert await all_of(stream) == b""
+        assert await read_to_end(stream) == b""
         assert trio.current_time() == HANDSHAKE_TIMEOUT_S
 
 
@@ -93,7 +86,7 @@ async def test_what_is_no_tls_is_cut_off_and_logged_once(
         with capture_logs() as logs:
             await stream.send_all(data)
             await stream.send_eof()
-            answer = await all_of(stream)
+            answer = await read_to_end(stream)
             await wait_all_tasks_blocked()
             assert b"HTTP" not in answer
             assert [(one["event"], one["log_level"]) for one in logs] == [("tls_failed", "info")]
@@ -106,7 +99,7 @@ async def test_a_request_that_stalls_behind_the_handshake_is_given_up(
     async with connected(tls) as (_, stream):
         secure = await secured(tls, stream)
         await secure.send_all(UPGRADE[:-3])
-        assert await all_of(secure) == b""
+        assert await read_to_end(secure) == b""
         assert trio.current_time() <= HANDSHAKE_TIMEOUT_S + CLOSE_TIMEOUT_S
 
 
