@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import trio
 
@@ -62,6 +63,46 @@ async def ask(
     with trio.fail_after(ENOUGH_S):
         await life.ended.wait()
     assert life.error is None, life.error
+
+
+def sending(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
+    """Send *values* to *topic*, one after the other."""
+
+    async def send(client: Client) -> None:
+        async with client.producer() as producer:
+            for value in values:
+                await producer.send(topic, value)
+
+    return send
+
+
+def creating(topic: str, **options: Any) -> Callable[[Client], Awaitable[None]]:  # noqa: ANN401
+    """Make *topic*."""
+
+    async def create(client: Client) -> None:
+        await client.create_topic(topic, **options)
+
+    return create
+
+
+def reading(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
+    """Read all of *topic* into *values*."""
+
+    async def read(client: Client) -> None:
+        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+            values.extend([one.value async for one in consumer])
+
+    return read
+
+
+def expecting(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
+    """Read all of *topic*, which has *values*."""
+
+    async def read(client: Client) -> None:
+        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+            assert [one.value async for one in consumer] == values
+
+    return read
 
 
 def when(

@@ -42,7 +42,7 @@ from octopi.storage.flush_policy import FlushOptions
 from octopi.tracing import steps
 from sim.run.plan import Plan, WorkloadOptions
 from sim.run.simulation import Verdict, simulate
-from tests.simulation.clusters import ENOUGH_S, ask, play, small, until, when
+from tests.simulation.clusters import ENOUGH_S, ask, expecting, play, small, until, when
 
 SMALL = WorkloadOptions(producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02)
 
@@ -120,7 +120,7 @@ def test_topics_that_flush_before_they_acknowledge_go_on_after_all_machines_lost
     async def scenario(cluster: SimulatedCluster) -> None:
         sent = [b"%d" % number for number in range(10)]
 
-        await ask(cluster, sending("safe", sent, flush_before_ack=True))
+        await ask(cluster, filling("safe", sent, flush_before_ack=True))
         for node in cluster.servers:
             node.host.lose_power()
         cluster.start()
@@ -420,7 +420,7 @@ def test_a_log_that_rotted_while_its_broker_was_down_does_not_lead(early_deaths:
     async def scenario(cluster: SimulatedCluster) -> None:
         sent = [b"%d" % number for number in range(10)]
 
-        await ask(cluster, sending("topic", sent))
+        await ask(cluster, filling("topic", sent))
         rotten = cluster.nodes["broker-1"].host
         (path,) = [one for one in rotten.disk.files("data/logs") if one.endswith(".log")]
         for node in cluster.brokers:
@@ -472,7 +472,7 @@ def test_a_register_that_lost_its_disk_calls_no_topic_unknown_before_all_have_to
     sent = [b"%d" % number for number in range(3)]
 
     async def scenario(cluster: SimulatedCluster) -> None:
-        await ask(cluster, sending("topic", sent))
+        await ask(cluster, filling("topic", sent))
         cluster.nodes["broker-3"].host.kill()
         cluster.nodes["register"].host.kill()
         cluster.wipe("register")
@@ -493,9 +493,9 @@ def test_a_register_that_lost_its_disk_calls_no_topic_unknown_before_all_have_to
 
 def test_a_broker_gets_topics_that_the_register_learned_again_after_it_joined() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        await ask(cluster, sending("first", [b"1"]))
+        await ask(cluster, filling("first", [b"1"]))
         cluster.nodes["broker-3"].host.kill()
-        await ask(cluster, sending("second", [b"2"]), "other client")
+        await ask(cluster, filling("second", [b"2"]), "other client")
         for host in ("register", "broker-2"):
             cluster.nodes[host].host.kill()
         cluster.wipe("register")
@@ -541,7 +541,7 @@ def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> 
             assert (fetched.messages, fetched.highwater) == ([], end)
 
         when(cluster, are_acknowledged, lose_the_leader)
-        await ask(cluster, sending("topic", sent))
+        await ask(cluster, filling("topic", sent))
         when(cluster, lambda event: event.what == steps.E11Leading.text, hold_up_the_follower)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, cluster, expecting("topic", sent), "reader")
@@ -566,7 +566,7 @@ def test_what_is_decided_about_a_life_without_power_is_no_fault_before_its_next_
 
 def test_a_broker_that_gets_a_replica_hears_of_its_topics_also_if_who_asked_is_lost() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        await ask(cluster, sending("topic", [b"value"]))
+        await ask(cluster, filling("topic", [b"value"]))
         held_by = cluster.register_view.state.partitions[0].replicas
         (joining,) = {1, 2, 3} - set(held_by)
         kill_at(cluster, steps.E8Decided.text, "operator")
@@ -593,7 +593,7 @@ def test_a_register_whose_disk_was_full_only_after_its_journal_was_switched_star
             lambda event: event.what == steps.R4Snapshot.text,
             lambda: register.disk.faults.add(too_late),
         )
-        await ask(cluster, sending("topic", [b"sent"]))
+        await ask(cluster, filling("topic", [b"sent"]))
         await until(lambda: not register.disk.faults)
         register.kill()
         cluster.boot("register")
@@ -708,7 +708,7 @@ def test_a_broker_that_leaves_while_the_register_listens_is_no_member() -> None:
     passing(plan)
 
 
-def sending(
+def filling(
     topic: str, values: list[bytes], *, flush_before_ack: bool = False
 ) -> Callable[[Client], Awaitable[None]]:
     """Make *topic* and send *values* to it, one after the other."""
@@ -720,16 +720,6 @@ def sending(
                 await producer.send(topic, value)
 
     return send
-
-
-def expecting(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
-    """Read all of *topic*, which has *values*."""
-
-    async def read(client: Client) -> None:
-        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
-            assert [one.value async for one in consumer] == values
-
-    return read
 
 
 async def done(answer: Awaitable[object]) -> None:

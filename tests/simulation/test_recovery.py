@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import attrs
 import pytest
 import trio
@@ -19,47 +16,17 @@ from octopi.simulation.kernel.world import Event, World
 from octopi.storage.flush_policy import FlushOptions
 from octopi.tracing import steps
 from octopi.wire import messages as m
-from tests.simulation.clusters import ask, play, small, until, when
-
-
-def sending(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
-    """Send *values* to *topic*, one after the other."""
-
-    async def send(client: Client) -> None:
-        async with client.producer() as producer:
-            for value in values:
-                await producer.send(topic, value)
-
-    return send
-
-
-def creating(topic: str, **options: Any) -> Callable[[Client], Awaitable[None]]:  # noqa: ANN401
-    """Make *topic*."""
-
-    async def create(client: Client) -> None:
-        await client.create_topic(topic, **options)
-
-    return create
-
-
-def reading(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
-    """Read all of *topic* into *values*."""
-
-    async def read(client: Client) -> None:
-        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
-            values.extend([one.value async for one in consumer])
-
-    return read
-
-
-def expecting(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
-    """Read all of *topic*, which has *values*."""
-
-    async def read(client: Client) -> None:
-        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
-            assert [one.value async for one in consumer] == values
-
-    return read
+from tests.simulation.clusters import (
+    ask,
+    creating,
+    expecting,
+    play,
+    reading,
+    sending,
+    small,
+    until,
+    when,
+)
 
 
 def kill(cluster: SimulatedCluster, *hosts: str) -> None:
