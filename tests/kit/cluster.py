@@ -36,6 +36,7 @@ from octopi.transport.handshake import NodeCredentials, open_connection, open_no
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT, Endpoint
+from tests.kit.disk import MemoryDisk
 from tests.kit.join_secrets import SECRETS
 
 
@@ -121,6 +122,13 @@ class Cluster:
             **options,  # type: ignore[arg-type]
         )
         return await self._start(partial(run_broker, environment, filled, show=show))
+
+    async def start_on_memory_disks(self, count: int) -> dict[int, MemoryDisk]:
+        """Start brokers 1 to *count*, each on a disk in memory; returns the disks, by broker."""
+        disks = {number: MemoryDisk() for number in range(1, count + 1)}
+        for number, disk in disks.items():
+            await self.start_broker(f"broker-{number}", disk=disk)
+        return disks
 
     async def _start(self, run: Callable[..., Awaitable[None]]) -> Node:
         node = Node("", trio.Event(), trio.CancelScope(), trio.Event())

@@ -14,20 +14,19 @@ import trio.testing
 
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, NeedsTimeError, StorageError
-from octopi.limits import CATCH_UP_SLOWDOWN_MAX, FOLLOW_WINDOW_BYTES, MIB
+from octopi.limits import FOLLOW_WINDOW_BYTES, MIB
 from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.replication.effects import CommitReceipt, Refusal
-from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.replica_manager import ReplicaManager
-from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
 from octopi.transport.services import ServiceSession
 from octopi.wire import messages as m
 from tests.kit.disk import MemoryDisk
 from tests.kit.links import MemoryNet
 from tests.kit.probes import batch
+from tests.roles.replica_managers import started_manager
 
 PARTITION = 0
 TOPIC = m.TopicRecord("orders", "0" * 16, [PARTITION], m.TopicOptions())
@@ -132,18 +131,7 @@ async def _own_nursery(*, task_status: trio.TaskStatus[trio.Nursery]) -> None:
 async def leader(options: m.TopicOptions | None = None) -> AsyncIterator[Leader]:
     environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemRandomness())
     async with trio.open_nursery() as tasks:
-        logs = ReplicaManager(
-            environment,
-            "data",
-            Flusher(environment.clock),
-            tasks,
-            FlushOptions(),
-            "test",
-            lost_power=False,
-            catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
-        )
-        await logs.open_all()
-        await logs.set_identity(1, 1)
+        logs = await started_manager(environment, tasks)
         record = m.PartitionRecord(PARTITION, 1, 0, 1, 1, [1, 2, 3], [1, 2])
         await logs.install_partitions([record], [])
         await logs.install_topics([attrs.evolve(TOPIC, options=options or TOPIC.options)])

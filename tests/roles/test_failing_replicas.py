@@ -10,22 +10,15 @@ import octopi
 from octopi.environment import Trace, TraceEvent
 from octopi.storage import checkpoint
 from octopi.tracing import steps
-from tests.kit.cluster import Cluster, Died, Node, describe, running_cluster
+from tests.kit.cluster import Died, Node, describe, running_cluster
 from tests.kit.disk import MemoryDisk
-
-
-async def three_brokers(cluster: Cluster) -> dict[int, MemoryDisk]:
-    disks = {number: MemoryDisk() for number in (1, 2, 3)}
-    for number, disk in disks.items():
-        await cluster.start_broker(f"broker-{number}", disk=disk)
-    return disks
 
 
 @pytest.mark.parametrize("which", ["leader", "follower"])
 @pytest.mark.parametrize("fault", ["full", "broken write", "failed fsync", "read-only"])
 async def test_the_others_carry_on(tmp_path: Path, which: str, fault: str) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
-        disks = await three_brokers(cluster)
+        disks = await cluster.start_on_memory_disks(3)
         topic = await describe(cluster, "orders")
         leader = topic.partitions[0].leader
         assert leader is not None
@@ -60,7 +53,7 @@ async def test_a_promise_that_did_not_reach_the_disk_is_not_told_before_it_has(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
-        disks = await three_brokers(cluster)
+        disks = await cluster.start_on_memory_disks(3)
         topic = await describe(cluster, "orders")
         before = topic.partitions[0]
         assert before.leader is not None
@@ -83,7 +76,7 @@ async def test_a_promise_that_did_not_reach_the_disk_is_not_told_before_it_has(
 
 async def test_a_follower_that_had_no_space_for_a_moment_follows_again(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
-        disks = await three_brokers(cluster)
+        disks = await cluster.start_on_memory_disks(3)
         place = (await describe(cluster, "orders")).partitions[0]
         assert place.leader is not None
         follower = place.leader % 3 + 1

@@ -9,7 +9,8 @@ import trio
 
 from octopi.wire import messages as m
 from tests.kit.disk import MemoryDisk
-from tests.roles.test_retirement import TOPIC, begun, left
+from tests.roles.replica_managers import TOPIC, started_on
+from tests.roles.test_retirement import left
 
 PLACED = m.PartitionRecord(0, 1, 0, 1, 1, [1, 2], [1, 2])
 MOVED = m.PartitionRecord(0, 2, 0, 2, 2, [2], [2])
@@ -34,7 +35,7 @@ async def test_a_deleted_topic_that_could_not_be_made_is_gone_at_once_and_for_go
 ) -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([PLACED], [])
         disk.fail(errno.ENOSPC, "append", path_end=".ends", times=9)
         disk.fail(errno.ENOSPC, operation, path_end=path, times=9)
@@ -46,7 +47,7 @@ async def test_a_deleted_topic_that_could_not_be_made_is_gone_at_once_and_for_go
         tasks.cancel_scope.cancel()
     disk.crash(keep_page_cache=True)
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         assert not list(logs.store)
         assert not of_topic(disk)
         replica = logs.replica(0)
@@ -58,14 +59,14 @@ async def test_a_deleted_topic_that_could_not_be_made_is_gone_at_once_and_for_go
 async def test_a_deleted_topic_that_could_not_be_read_at_the_start_is_gone() -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([PLACED], [])
         await logs.install_topics([TOPIC])
         tasks.cancel_scope.cancel()
     disk.crash(keep_page_cache=True)
     disk.fail(errno.EIO, "read_file", path_end="orders/checkpoint", times=9)
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         assert not list(logs.store)
         assert [one.reason for one in await logs.remove_topics([REMOVED])]
         assert of_topic(disk)
@@ -78,7 +79,7 @@ async def test_a_deleted_topic_that_could_not_be_read_at_the_start_is_gone() -> 
 async def test_files_of_another_creation_of_a_deleted_topic_stay() -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([PLACED], [])
         await logs.install_topics([TOPIC])
         assert not await logs.remove_topics([m.RemovedTopic(TOPIC.topic, "another one")])
@@ -93,7 +94,7 @@ async def test_a_deleted_directory_that_could_not_be_removed_at_the_start_goes_l
 ) -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([PLACED], [])
         await logs.install_topics([TOPIC])
         disk.fail(errno.EIO, operation, path_end="", times=99)
@@ -102,7 +103,7 @@ async def test_a_deleted_directory_that_could_not_be_removed_at_the_start_goes_l
     disk.crash(keep_page_cache=True)
     disk.fail(errno.EIO, operation, path_end="", times=99)
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         assert of_topic(disk)
         replica = logs.replica(0)
         assert replica is not None
@@ -120,7 +121,7 @@ async def test_a_replica_that_could_not_be_given_up_is_gone_when_its_disk_is_sou
 ) -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([PLACED], [])
         await logs.install_topics([TOPIC])
         disk.fail(errno.EIO, operation, times=99)
@@ -136,7 +137,7 @@ async def test_a_replica_that_could_not_be_given_up_is_gone_when_its_disk_is_sou
     disk.crash(keep_page_cache=True)
     disk.fail(errno.EIO, operation, path_end="", times=99)
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         disk.heal()
         await logs.delete_again()
         assert not left(disk)

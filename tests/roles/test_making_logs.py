@@ -10,7 +10,7 @@ import trio
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.wire import messages as m
 from tests.kit.disk import MemoryDisk
-from tests.roles.test_retirement import TOPIC, begun
+from tests.roles.replica_managers import TOPIC, started_on
 
 PLACED = m.PartitionRecord(0, 1, 0, 1, 1, [1], [1])
 DIRECTORY = "data/logs/0/orders"
@@ -35,7 +35,7 @@ async def test_a_log_lasts_though_the_name_of_its_directory_was_not_synced_at_fi
 ) -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([PLACED], [])
         disk.fail(errno.EIO, "sync_directory", path_end=parent)
         await made_at_last(disk, logs)
@@ -43,7 +43,7 @@ async def test_a_log_lasts_though_the_name_of_its_directory_was_not_synced_at_fi
     caplog.clear()
     disk.crash(keep_page_cache=False)
     async with trio.open_nursery() as tasks:
-        assert opened(await begun(disk, tasks), caplog) == ["orders"]
+        assert opened(await started_on(disk, tasks), caplog) == ["orders"]
         tasks.cancel_scope.cancel()
 
 
@@ -52,27 +52,27 @@ async def test_a_log_lasts_though_the_process_died_while_it_made_the_directory(
 ) -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([PLACED], [])
         disk.fail(errno.EIO, "sync_directory", path_end="data")
         assert await logs.install_topics([TOPIC])
         tasks.cancel_scope.cancel()
     disk.crash(keep_page_cache=True)
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         assert not await logs.install_topics([TOPIC])
         tasks.cancel_scope.cancel()
     caplog.clear()
     disk.crash(keep_page_cache=False)
     async with trio.open_nursery() as tasks:
-        assert opened(await begun(disk, tasks), caplog) == ["orders"]
+        assert opened(await started_on(disk, tasks), caplog) == ["orders"]
         tasks.cancel_scope.cancel()
 
 
 async def test_a_log_is_noted_for_good_though_that_failed_at_first() -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([PLACED], [])
         disk.fail(errno.EIO, "sync", path_end=".ends", times=9)
         disk.fail(errno.EIO, "replace_file", path_end=".ends", times=9)
@@ -83,7 +83,7 @@ async def test_a_log_is_noted_for_good_though_that_failed_at_first() -> None:
         disk.remove(f"{DIRECTORY}/{name}")
     disk.remove_directory(DIRECTORY)  # which is noticed, if it is noted
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         assert [log.topic.topic for log in logs.store] == ["orders"]
         replica = logs.replica(0)
         assert replica is not None

@@ -15,18 +15,17 @@ import trio.testing
 from octopi import record
 from octopi.environment import Disk, Environment, TraceEvent
 from octopi.operating_system import SystemRandomness
-from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.retired_folders import name_for, parse
 from octopi.roles.broker.retired_replicas import RetiredReplicas
 from octopi.simulation.disk.disk import SimulatedDisk
 from octopi.simulation.disk.image import Fate
 from octopi.storage.ends_file import load_ends
-from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
 from tests.kit.disk import MemoryDisk
 from tests.kit.links import MemoryNet
 from tests.kit.probes import batch
+from tests.roles.replica_managers import started_manager
 
 FORGED_EPOCH = 1_000_000
 TOPIC = m.TopicRecord("orders", "0" * 16, [0], m.TopicOptions())
@@ -73,20 +72,9 @@ async def broker(
 
     environment = Environment(clock, MemoryNet(), disk, SystemRandomness(), trace)
     async with trio.open_nursery() as tasks:
-        logs = ReplicaManager(
-            environment,
-            "data",
-            Flusher(clock),
-            tasks,
-            FlushOptions(),
-            "test",
-            lost_power=lost_power,
-            catch_up_slowdown_max=1.0,
-            keep_retired_s=keep_s,
+        yield await started_manager(
+            environment, tasks, lost_power=lost_power, keep_retired_s=keep_s
         )
-        await logs.open_all(1)
-        await logs.set_identity(1, 1)
-        yield logs
         tasks.cancel_scope.cancel()
 
 

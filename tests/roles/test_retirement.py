@@ -7,36 +7,9 @@ import errno
 import pytest
 import trio
 
-from octopi.environment import Environment
-from octopi.limits import CATCH_UP_SLOWDOWN_MAX
-from octopi.operating_system import SystemClock, SystemRandomness
-from octopi.roles.broker.flusher import Flusher
-from octopi.roles.broker.replica_manager import ReplicaManager
-from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
 from tests.kit.disk import MemoryDisk
-from tests.kit.links import MemoryNet
-
-TOPIC = m.TopicRecord("orders", "0" * 16, [0], m.TopicOptions())
-
-
-async def begun(disk: MemoryDisk, tasks: trio.Nursery) -> ReplicaManager:
-    """What a broker that starts has, which keeps nothing that it gave up."""
-    environment = Environment(SystemClock(), MemoryNet(), disk, SystemRandomness())
-    logs = ReplicaManager(
-        environment,
-        "data",
-        Flusher(environment.clock),
-        tasks,
-        FlushOptions(),
-        "test",
-        lost_power=False,
-        catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
-        keep_retired_s=0.0,
-    )
-    await logs.open_all(1)
-    await logs.set_identity(1, 1)
-    return logs
+from tests.roles.replica_managers import TOPIC, started_on
 
 
 def left(disk: MemoryDisk) -> list[str]:
@@ -51,7 +24,7 @@ async def test_a_replica_whose_giving_up_was_interrupted_is_gone_after_the_next_
 ) -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([m.PartitionRecord(0, 1, 0, 1, 1, [1, 2], [1, 2])], [])
         await logs.install_topics([TOPIC])
         disk.fail(errno.EIO, operation, times=100)
@@ -63,9 +36,9 @@ async def test_a_replica_whose_giving_up_was_interrupted_is_gone_after_the_next_
     async with trio.open_nursery() as tasks:
         if fails_again:
             disk.fail(errno.EIO, operation, path_end="data/logs/0/orders", times=100)
-            await begun(disk, tasks)
+            await started_on(disk, tasks)
             disk.crash(keep_page_cache=True)
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         assert not left(disk)
         assert not list(logs.store)
         tasks.cancel_scope.cancel()
@@ -78,7 +51,7 @@ async def test_whichever_files_a_failure_of_power_brought_back_are_removed_witho
     """Names that are removed and not synced may come back, each by itself."""
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         await logs.install_partitions([m.PartitionRecord(0, 1, 0, 1, 1, [1, 2], [1, 2])], [])
         await logs.install_topics([TOPIC])
         before = {path: disk.content(path) for path in left(disk)}
@@ -92,7 +65,7 @@ async def test_whichever_files_a_failure_of_power_brought_back_are_removed_witho
             disk.plant(path, content)
     caplog.clear()
     async with trio.open_nursery() as tasks:
-        logs = await begun(disk, tasks)
+        logs = await started_on(disk, tasks)
         assert not left(disk)
         assert not caplog.records
         tasks.cancel_scope.cancel()

@@ -9,7 +9,7 @@ import trio
 
 import octopi
 from octopi.wire import messages as m
-from tests.kit.cluster import Cluster, describe, eventually, running_cluster
+from tests.kit.cluster import describe, eventually, running_cluster
 from tests.kit.disk import MemoryDisk
 from tests.roles.test_handing_over import Member, members
 
@@ -94,13 +94,6 @@ async def test_one_log_that_can_not_be_made_keeps_no_other_partition_from_servin
         assert "broken/checkpoint" in trouble.reason
 
 
-async def three_brokers(cluster: Cluster) -> dict[int, MemoryDisk]:
-    disks = {number: MemoryDisk() for number in (1, 2, 3)}
-    for number, disk in disks.items():
-        await cluster.start_broker(f"broker-{number}", disk=disk)
-    return disks
-
-
 async def test_a_leader_whose_disk_is_full_is_replaced_also_while_nobody_produces(
     tmp_path: Path,
 ) -> None:
@@ -108,7 +101,7 @@ async def test_a_leader_whose_disk_is_full_is_replaced_also_while_nobody_produce
         running_cluster(tmp_path, brokers=0) as cluster,
         octopi.connect(cluster.register.url) as client,
     ):
-        disks = await three_brokers(cluster)
+        disks = await cluster.start_on_memory_disks(3)
         await client.create_topic("orders", partition_ids=[0])
         full = await leads(client, "orders")
         assert full is not None
