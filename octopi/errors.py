@@ -21,6 +21,8 @@ The tree::
     +-- RefusedError               a node answered with a status (see `Status`)
     |   +-- UnknownTopicError, TopicExistsError, OffsetOutOfRangeError, ...
     |   +-- HistoryForkedError     records that were read are gone, others may be in their place
+    |   +-- UnknownSubscriptionError, SubscriptionExistsError, SubscriptionBusyError
+    |   +-- MemberFencedError      another member of the subscription has the log now
     +-- HistoryLostError           retention removed the records to be read next
     +-- TopicReplacedError         the topic of a position was deleted and created again
     +-- DeliveryError              a message got no receipt
@@ -92,6 +94,14 @@ class Status(IntEnum):
     OVER_LIMIT = 73
     QUOTA_EXCEEDED = 74
     NOT_A_MEMBER = 75
+
+    UNKNOWN_SUBSCRIPTION = 80
+    SUBSCRIPTION_EXISTS = 81
+    SUBSCRIPTION_BUSY = 82
+    MEMBER_FENCED = 83
+    STALE_DELIVERY = 84
+    UNKNOWN_MEMBER = 85
+    WRONG_MODE = 86
 
 
 class Blame(Enum):
@@ -346,6 +356,27 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         "give register and brokers the same join secret: copy `join-secret` of the "
         "register's data directory, and start brokers with `--join-secret FILE`",
     ),
+    Status.UNKNOWN_SUBSCRIPTION: StatusMeaning(
+        False, Blame.CALLER, "create it: `octopi-node subscriptions create NAME --topic TOPIC`"
+    ),
+    Status.SUBSCRIPTION_EXISTS: StatusMeaning(
+        False,
+        Blame.CALLER,
+        "use the options that it has, which the reason names, or another name",
+    ),
+    Status.SUBSCRIPTION_BUSY: StatusMeaning(
+        True, Blame.CALLER, "wait for the other member to leave, or join with `take_over`"
+    ),
+    Status.MEMBER_FENCED: StatusMeaning(
+        False, Blame.NEITHER, "stop: another member has this log now, or its mark was reset"
+    ),
+    Status.STALE_DELIVERY: StatusMeaning(
+        False, Blame.NEITHER, "nothing: the message was delivered again"
+    ),
+    Status.UNKNOWN_MEMBER: StatusMeaning(False, Blame.NEITHER, "join again as a new member"),
+    Status.WRONG_MODE: StatusMeaning(
+        False, Blame.CALLER, "describe the subscription, and use it in its own mode"
+    ),
 }
 """The status table: one row for each status, in the order of `Status`."""
 
@@ -592,6 +623,30 @@ class HistoryForkedError(RefusedError):
         return error
 
 
+class UnknownSubscriptionError(RefusedError):
+    """The topic has no subscription of that name, or it was deleted."""
+
+    default_status = Status.UNKNOWN_SUBSCRIPTION
+
+
+class SubscriptionExistsError(RefusedError):
+    """A subscription of that name exists with other options; the text names what differs."""
+
+    default_status = Status.SUBSCRIPTION_EXISTS
+
+
+class SubscriptionBusyError(RefusedError):
+    """Another member has the subscription or the log: wait for it, or take over."""
+
+    default_status = Status.SUBSCRIPTION_BUSY
+
+
+class MemberFencedError(RefusedError):
+    """Another member has the log now, or its mark was reset: what this one marks counts no more."""
+
+    default_status = Status.MEMBER_FENCED
+
+
 class HistoryLostError(OctopiError):
     """Retention removed the records that a consumer would read next.
 
@@ -642,6 +697,10 @@ _BY_STATUS: Final[dict[Status, type[RefusedError]]] = {
         NotReadyError,
         SupersededError,
         HistoryForkedError,
+        UnknownSubscriptionError,
+        SubscriptionExistsError,
+        SubscriptionBusyError,
+        MemberFencedError,
     )
 }
 

@@ -49,6 +49,13 @@ NUMBERS = {
     "OVER_LIMIT": 73,
     "QUOTA_EXCEEDED": 74,
     "NOT_A_MEMBER": 75,
+    "UNKNOWN_SUBSCRIPTION": 80,
+    "SUBSCRIPTION_EXISTS": 81,
+    "SUBSCRIPTION_BUSY": 82,
+    "MEMBER_FENCED": 83,
+    "STALE_DELIVERY": 84,
+    "UNKNOWN_MEMBER": 85,
+    "WRONG_MODE": 86,
 }
 """What clients in the field know.  A line may be added; none may change or go."""
 
@@ -104,7 +111,7 @@ def test_the_protocol_document_has_the_same_table() -> None:
     ], 'docs/protocol.md, "Statuses", has the same rows'
 
 
-def test_a_refusal_without_a_fault_is_retryable_but_for_three_statuses() -> None:
+def test_a_refusal_without_a_fault_is_retryable_but_for_some_statuses() -> None:
     final = {
         status
         for status, meaning in STATUS_MEANINGS.items()
@@ -114,6 +121,9 @@ def test_a_refusal_without_a_fault_is_retryable_but_for_three_statuses() -> None
         Status.UNKNOWN_PRODUCER,
         Status.RECEIPT_FORGOTTEN,
         Status.HISTORY_FORKED,
+        Status.MEMBER_FENCED,
+        Status.STALE_DELIVERY,
+        Status.UNKNOWN_MEMBER,
     }
 
 

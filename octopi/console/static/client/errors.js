@@ -44,6 +44,13 @@ const STATUSES = new Map([
   [73, ["over_limit", true]],
   [74, ["quota_exceeded", false]],
   [75, ["not_a_member", false]],
+  [80, ["unknown_subscription", false]],
+  [81, ["subscription_exists", false]],
+  [82, ["subscription_busy", true]],
+  [83, ["member_fenced", false]],
+  [84, ["stale_delivery", false]],
+  [85, ["unknown_member", false]],
+  [86, ["wrong_mode", false]],
 ]);
 
 // Codes that no node sends:
