@@ -54,6 +54,23 @@ Sequence = NewType("Sequence", int)
 TimestampMs = NewType("TimestampMs", int)
 """Milliseconds since 1970-01-01 UTC."""
 
+SubscriptionName = NewType("SubscriptionName", str)
+"""A durable subscription of a topic, as its users call it."""
+
+SubscriptionId = NewType("SubscriptionId", str)
+"""One creation of a durable subscription: 16 hexadecimal digits.  A subscription that was deleted
+and created again under the same name has another id."""
+
+MemberId = NewType("MemberId", str)
+"""One consumer of a durable subscription: chosen by a static member, given to the others."""
+
+Claim = NewType("Claim", int)
+"""Says which assignment of a log to a member is newer; counts up with each assignment and each
+reset of a log of a subscription, from 1."""
+
+NO_CLAIM: Final = Claim(0)
+"""Where there was none yet."""
+
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _ID: Final = re.compile(rf"[0-9a-f]{{{ID_CHARACTERS}}}", re.ASCII)
 _NONCE: Final = re.compile(rf"[!-~]{{1,{NONCE_BYTES_MAX}}}", re.ASCII)
@@ -93,6 +110,23 @@ def topic_name_fault(text: str) -> str:
         topic_name(text)
     except InvalidTopicError as error:
         return str(error)
+    return ""
+
+
+def consumer_name_fault(text: str) -> str:
+    """Why *text* names no durable subscription and no member of one; empty if it can.
+
+    The rules are those of topic names.
+    """
+    if not text:
+        return "a name can't be empty"
+    if len(text) > TOPIC_NAME_BYTES_MAX:
+        return f"a name has at most {TOPIC_NAME_BYTES_MAX} characters, this one has {len(text)}"
+    if text in {".", ".."} or _TOPIC_NAME.fullmatch(text) is None:
+        return (
+            f"{text!r} is no name: use letters, digits, '.', '_' and '-' (ASCII), "
+            "and neither '.' nor '..' alone"
+        )
     return ""
 
 

@@ -464,6 +464,13 @@ EVENTS_KEPT_COUNT: Final = 1_000
 JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
 """The register's journal is folded into a snapshot after so many entries."""
 
+# --- durable subscriptions -----------------------------------------------------------
+
+SESSION_TIMEOUT_MS_MIN: Final = 1_000
+"""Of a member of a subscription; a third of it is between its signs of life."""
+
+SESSION_TIMEOUT_MS_MAX: Final = 300_000
+
 # --- pages ---------------------------------------------------------------------------
 
 LOOK_INTERVAL_S: Final = 0.5

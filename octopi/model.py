@@ -8,7 +8,7 @@ on disk is said by `octopi.stored`.  This module knows no format.
 from __future__ import annotations
 
 from enum import StrEnum, unique
-from typing import Annotated
+from typing import Annotated, Final
 
 import attrs
 
@@ -19,6 +19,10 @@ from octopi.identifiers import (
     Epoch,
     Incarnation,
     PartitionId,
+    SubscriptionId,
+    SubscriptionName,
+    TimestampMs,
+    consumer_name_fault,
     id_fault,
     nonce_fault,
     topic_name_fault,
@@ -34,6 +38,8 @@ from octopi.limits import (
     PARTITIONS_PER_TOPIC_MAX,
     REPLACED_TOPICS_MAX,
     SEAL_BYTES_MAX,
+    SESSION_TIMEOUT_MS_MAX,
+    SESSION_TIMEOUT_MS_MIN,
     TOPIC_NAME_BYTES_MAX,
 )
 
@@ -166,6 +172,104 @@ class ReplicaReport:
     """The highest epoch that it accepted or acted in."""
     intact: bool
     """Whether it still holds all that it ever acknowledged."""
+
+
+@unique
+class SubscriptionMode(StrEnum):
+    """How the members of a durable subscription share its messages.  The names stand on disk."""
+
+    EXCLUSIVE = "exclusive"
+    """There is one member, and it has all logs."""
+    FAILOVER = "failover"
+    """Each log has one member; the logs are spread over the members."""
+    SHARED = "shared"
+    """Each message is given to one member."""
+    KEY_SHARED = "key_shared"
+    """The same, and the messages of one key stay in order."""
+
+
+@unique
+class SubscriptionState(StrEnum):
+    """Where a durable subscription is in its life.  The names stand on disk."""
+
+    CREATING = "creating"
+    """It is decided, and not every log has its mark yet."""
+    READY = "ready"
+    DELETING = "deleting"
+    """It takes no members any more, and some log may still have its mark."""
+
+
+@unique
+class SubscriptionStart(StrEnum):
+    """Where a durable subscription begins in each log that there is when it is created."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+def _one_of(names: type[StrEnum]) -> Grammar:
+    def fault(text: str) -> str:
+        return "" if text in set(names) else f"there are {', '.join(names)}"
+
+    return Grammar(fault)
+
+
+_WORD_BYTES_MAX: Final = 16
+
+ConsumerText = Annotated[str, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(consumer_name_fault)]
+"""The name of a durable subscription, or of a member of one."""
+ModeText = Annotated[str, AtMost(_WORD_BYTES_MAX), _one_of(SubscriptionMode)]
+"""A `SubscriptionMode`."""
+StateText = Annotated[str, AtMost(_WORD_BYTES_MAX), _one_of(SubscriptionState)]
+"""A `SubscriptionState`."""
+StartText = Annotated[str, AtMost(_WORD_BYTES_MAX), _one_of(SubscriptionStart)]
+"""A `SubscriptionStart`."""
+
+
+@attrs.frozen
+class SubscriptionOptions:
+    """How a durable subscription is kept."""
+
+    session_timeout_ms: int = 10_000
+    """A member that was silent for so long is one no more; 1 s to 5 min."""
+    release_timeout_ms: int = 10_000
+    """A member that is to release a log has so long to finish; 0 to 5 min."""
+    expires_ms: int | None = 7 * 24 * 3600 * 1000
+    """A subscription that had no member for so long is deleted; at least a minute.  None: never."""
+    mark_interval_ms: int = 250
+    """A mark is stored so long after it came, at the latest; 10 ms to 1 min."""
+
+    def fault(self) -> str:
+        """Why no subscription can be kept so; empty: one can."""
+        longest = SESSION_TIMEOUT_MS_MAX
+        for name, value, least, most in (
+            ("session_timeout_ms", self.session_timeout_ms, SESSION_TIMEOUT_MS_MIN, longest),
+            ("release_timeout_ms", self.release_timeout_ms, 0, longest),
+            ("expires_ms", self.expires_ms, 60_000, COUNTED_MAX),
+            ("mark_interval_ms", self.mark_interval_ms, 10, 60_000),
+        ):
+            if value is not None and not least <= value <= most:
+                return f"{name} is from {least} to {most}, not {value}"
+        return ""
+
+
+@attrs.frozen
+class SubscriptionDefinition:
+    """What was decided about a durable subscription."""
+
+    sid: Annotated[SubscriptionId, Grammar(id_fault), AtMost(ID_CHARACTERS)]
+    name: Annotated[SubscriptionName, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(consumer_name_fault)]
+    topic: TopicText
+    topic_id: Id
+    partitions: Annotated[list[PartitionNumber], AtMost(PARTITIONS_PER_TOPIC_MAX)]
+    """Those of the topic, in its order.  The leader of the first one is the coordinator."""
+    mode: ModeText
+    options: SubscriptionOptions
+    start: StartText
+    state: StateText
+    created_ms: TimestampMs
+    used_ms: TimestampMs
+    """When it had a member last, to a quarter of ``expires_ms``."""
 
 
 @unique
