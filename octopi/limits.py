@@ -466,10 +466,29 @@ JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
 
 # --- durable subscriptions -----------------------------------------------------------
 
+SUBSCRIPTIONS_PER_PARTITION_MAX: Final = 10_000
+"""Durable subscriptions whose coordinator is the leader of one partition, and marks that one
+partition keeps: about 1 KiB of memory each."""
+
+MEMBERS_PER_SUBSCRIPTION_MAX: Final = 1_000
+
 SESSION_TIMEOUT_MS_MIN: Final = 1_000
 """Of a member of a subscription; a third of it is between its signs of life."""
 
 SESSION_TIMEOUT_MS_MAX: Final = 300_000
+
+MARK_BYTES_PER_S: Final = 64 * KIB
+"""What the marks of a subscription in one log may add to the partition's log in a second, where
+nobody asks for confirmations."""
+
+MARKS_COUNT: Final = 1_000
+"""A mark is stored after so many messages were marked, if it was not stored before."""
+
+SKIPPED_RANGES_MAX: Final = 16
+"""Lost ranges of a log that a subscription remembers; beyond that the oldest are forgotten."""
+
+RESET_WAIT_S: Final = 60.0
+"""A reset that nobody finishes is given up after this, and the log is assigned again."""
 
 # --- pages ---------------------------------------------------------------------------
 

@@ -1,0 +1,197 @@
+"""What the machines of subscriptions want done, in this order and no other.
+
+"Durable before told" is the shape of `AppendState`: what follows from a state, such as the answer
+to the member that asked for it, stands inside the effect and is performed when the state is
+committed.  If its leader is deposed before that, it is never performed.
+
+All others are answers.  Each names its *session*: one request of one connection, which the caller
+numbers; an answer for a session that has ended is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from octopi.errors import Status
+from octopi.identifiers import Claim, MemberId, Offset, PartitionId, TimestampMs
+from octopi.model import SubscriptionDefinition
+from octopi.position import Anchor
+from octopi.subscriptions.entries import LostSpan
+
+Session: TypeAlias = int
+"""A request of a connection, as the caller numbers them: where answers go.  Never used again."""
+
+
+@attrs.frozen
+class AppendState:
+    """Append *value* under *key* to the partition's log ``~subscriptions``; None removes the key.
+
+    When it is committed, perform *then*, tell the machine (`committed`), and perform what that
+    returns."""
+
+    key: str
+    value: Mapping[str, Any] | None
+    """Plain values for CBOR (`octopi.subscriptions.entries`)."""
+    then: tuple[Effect, ...] = ()
+
+
+@attrs.frozen
+class TellDone:
+    """Answer a request: what it asked for is committed."""
+
+    session: Session
+
+
+@attrs.frozen
+class TellRefused:
+    """Answer a request: nothing of it was done, and its session has ended."""
+
+    session: Session
+    status: Status
+    reason: str
+
+
+# --- from the coordinator ------------------------------------------------------------
+
+
+@attrs.frozen
+class MemberFacts:
+    """A member, for people to look at."""
+
+    member: MemberId
+    static: bool
+    agent: str
+    subject: str
+    log_count: int
+
+
+@attrs.frozen
+class AssignmentFacts:
+    """Who has a log, for people to look at."""
+
+    partition: PartitionId
+    phase: str
+    """An `octopi.subscriptions.entries.AssignmentPhase`."""
+    member: MemberId
+    """Empty: nobody."""
+    claim: Claim
+
+
+@attrs.frozen
+class TellDescription:
+    """Answer with what is known of one subscription."""
+
+    session: Session
+    definition: SubscriptionDefinition
+    members: tuple[MemberFacts, ...] = ()
+    assignments: tuple[AssignmentFacts, ...] = ()
+
+
+@attrs.frozen
+class TellSubscriptions:
+    """Answer with subscriptions, in the order of their names."""
+
+    session: Session
+    definitions: tuple[SubscriptionDefinition, ...]
+
+
+@attrs.frozen
+class TellAssigned:
+    """Tell a member which logs it has now, beside those that it was told before.  The first answer
+    to a join, with the member's id; it may name no log."""
+
+    session: Session
+    member: MemberId
+    session_timeout_ms: int
+    logs: tuple[tuple[PartitionId, Claim], ...] = ()
+
+
+@attrs.frozen
+class TellRevoked:
+    """Ask a member to finish with logs, and to release them."""
+
+    session: Session
+    member: MemberId
+    session_timeout_ms: int
+    logs: tuple[tuple[PartitionId, Claim], ...]
+
+
+@attrs.frozen
+class TellResetBegun:
+    """Tell who asked for a reset that the mark may be set now, with *claim*."""
+
+    session: Session
+    partition: PartitionId
+    claim: Claim
+
+
+# --- from a log's leader -------------------------------------------------------------
+
+
+@attrs.frozen
+class TellAttached:
+    """Tell a member that its claim is in force and where its mark is."""
+
+    session: Session
+    mark: Offset
+    anchor: Anchor
+    claim: Claim
+    log_start: Offset
+    lost: LostSpan | None = None
+    """What the log has no more: below its start, where retention removed it (`mark` is below
+    `log_start`), else behind the mark, where all replicas lost it."""
+
+
+@attrs.frozen
+class TellMarked:
+    """Tell a member that its mark number *acknowledge* is committed."""
+
+    session: Session
+    acknowledge: int
+
+
+@attrs.frozen
+class TellDetached:
+    """Tell a member, of an attach or of a join, that it has ended, and why."""
+
+    session: Session
+    status: Status
+    reason: str
+
+
+@attrs.frozen
+class TellMarks:
+    """Answer with how far a subscription is in a log."""
+
+    session: Session
+    mark: Offset
+    anchor: Anchor
+    claim: Claim
+    highwater: Offset
+    lag_bytes: int
+    changed_ms: TimestampMs
+    member: MemberId
+    """The one that is attached; empty: none."""
+    lost: LostSpan | None
+    skipped: tuple[LostSpan, ...]
+
+
+Told: TypeAlias = (
+    TellDone
+    | TellRefused
+    | TellDescription
+    | TellSubscriptions
+    | TellAssigned
+    | TellRevoked
+    | TellResetBegun
+    | TellAttached
+    | TellMarked
+    | TellDetached
+    | TellMarks
+)
+"""What goes to a session."""
+
+Effect: TypeAlias = AppendState | Told

@@ -1,0 +1,262 @@
+"""The marks that subscriptions have in the logs of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from octopi.errors import Status
+from octopi.identifiers import (
+    Claim,
+    MemberId,
+    Offset,
+    SubscriptionId,
+    SubscriptionName,
+    TopicId,
+    id_fault,
+)
+from octopi.limits import COUNTED_MAX, SUBSCRIPTIONS_PER_PARTITION_MAX
+from octopi.model import SubscriptionMode, SubscriptionOptions, SubscriptionStart
+from octopi.subscriptions.effects import Effect, Session, TellDone, TellRefused
+from octopi.subscriptions.entries import MarkEntry, StoredSubscriptions
+from octopi.subscriptions.log_mark import LogMark
+from octopi.subscriptions.log_view import LogView
+from octopi.subscriptions.pending_states import PendingStates
+from octopi.subscriptions.times import Timetable, WallTimes
+from octopi.wire.codec import fault_in
+
+TURN_COUNT: Final = 100
+"""Marks and subscriptions that a call of `tick` looks at."""
+
+_AGAIN_S: Final = 1.0
+"""What can't be done when it is due is tried again after this."""
+
+
+class LogMarks:
+    """Attaches, marks and resets, each for the mark that it is about."""
+
+    def __init__(
+        self,
+        stored: StoredSubscriptions,
+        log_of: Callable[[TopicId], LogView | None],
+        pending: PendingStates,
+        times: WallTimes,
+        now: float,
+    ) -> None:
+        self._log_of = log_of
+        self._pending = pending
+        self._times = times
+        self._marks: dict[SubscriptionId, LogMark] = {}
+        self._by_key: dict[str, LogMark] = {}
+        self._attached: dict[Session, LogMark] = {}
+        """Sessions that attached and have not ended; another member may have its mark."""
+        self._due = Timetable()
+        for (sid, topic_id), entry in stored.marks.items():
+            mark = self._add(LogMark(sid, topic_id, entry, pending, times, now))
+            mark.committed_mark = entry.mark
+            self._due.set(mark.key, mark.due_at)
+
+    def _add(self, mark: LogMark) -> LogMark:
+        self._marks[mark.sid] = self._by_key[mark.key] = mark
+        return mark
+
+    # --- requests ----------------------------------------------------------------------
+
+    def open(
+        self,
+        session: Session,
+        sid: SubscriptionId,
+        name: SubscriptionName,
+        mode: str,
+        options: SubscriptionOptions,
+        start: str,
+        topic: str,
+        topic_id: TopicId,
+        now: float,
+    ) -> list[Effect]:
+        """Have a mark at one end of the log; an old one of the subscription stays as it is."""
+        if (known := self._marks.get(sid)) is not None:
+            if (known.topic_id, known.entry.name) != (topic_id, name):
+                reason = f"it is the id of another subscription, {known.entry.name}"
+                return [TellRefused(session, Status.SUBSCRIPTION_EXISTS, reason)]
+            return self._pending.when_committed(known.key, TellDone(session))
+        if (log := self._log_of(topic_id)) is None:
+            return [_no_topic(session)]
+        if fault := options.fault() or unsupported(mode):
+            return [TellRefused(session, Status.INVALID_OPTION, fault)]
+        if len(self._marks) >= SUBSCRIPTIONS_PER_PARTITION_MAX:
+            reason = f"a partition keeps marks of {SUBSCRIPTIONS_PER_PARTITION_MAX} subscriptions"
+            return [TellRefused(session, Status.TOO_MANY, reason)]
+        offset = log.start if start == SubscriptionStart.EARLIEST else log.highwater
+        entry = MarkEntry(
+            name=name,
+            topic=topic,
+            mark=offset,
+            anchor=log.anchor_before(offset),
+            changed_ms=self._times.of(now),
+            mode=mode,
+            expires_ms=options.expires_ms,
+            mark_interval_ms=options.mark_interval_ms,
+        )
+        if fault := id_fault(sid) or fault_in(entry):
+            return [TellRefused(session, Status.INVALID_OPTION, fault)]
+        mark = self._add(LogMark(sid, topic_id, entry, self._pending, self._times, now))
+        return self._planned(mark, mark.open(session, now))
+
+    def attach(
+        self, session: Session, sid: SubscriptionId, member: MemberId, claim: Claim, now: float
+    ) -> list[Effect]:
+        """A member wants to read from a mark, and to mark."""
+        found = self._found(session, sid)
+        if isinstance(found, TellRefused):
+            return [found]
+        mark, log = found
+        if not 1 <= claim <= COUNTED_MAX:
+            return [TellRefused(session, Status.INVALID_OPTION, f"{claim} is no claim")]
+        effects = mark.attach(session, member, claim, log, now)
+        if mark.holder == session:
+            self._attached[session] = mark
+        return self._planned(mark, effects)
+
+    def mark(
+        self, session: Session, offset: Offset, now: float, confirm: int | None
+    ) -> list[Effect]:
+        """A member has processed everything below *offset*."""
+        mark = self._attached.get(session)
+        if mark is None or (log := self._log_of(mark.topic_id)) is None:
+            return []  # it has been told, or the topic is just being removed
+        return self._planned(mark, mark.mark(session, offset, log, now, confirm=confirm))
+
+    def detach(self, session: Session, answer: Effect, now: float) -> list[Effect]:
+        """A member leaves; *answer* when its marks are committed."""
+        if (mark := self._attached.pop(session, None)) is None:
+            return [answer]
+        effects = mark.detach(session, now)
+        return self._planned(mark, effects + self._pending.when_committed(mark.key, answer))
+
+    def session_ended(self, session: Session, now: float) -> list[Effect]:
+        """A member's connection broke."""
+        if (mark := self._attached.pop(session, None)) is None:
+            return []
+        return self._planned(mark, mark.detach(session, now))
+
+    def reset(
+        self, session: Session, sid: SubscriptionId, claim: Claim, offset: Offset, now: float
+    ) -> list[Effect]:
+        """Set a mark, with the claim of the reset."""
+        found = self._found(session, sid)
+        if isinstance(found, TellRefused):
+            return [found]
+        mark, log = found
+        if not 1 <= claim <= COUNTED_MAX:
+            return [TellRefused(session, Status.INVALID_OPTION, f"{claim} is no claim")]
+        return self._planned(mark, mark.reset(session, claim, offset, log, now))
+
+    def delete(self, session: Session, sid: SubscriptionId) -> list[Effect]:
+        """Remove the mark of a subscription, if there is one."""
+        if (mark := self._marks.get(sid)) is None:
+            return [TellDone(session)]
+        reason = f"the subscription {mark.entry.name} was deleted"
+        return self._remove(mark, Status.UNKNOWN_SUBSCRIPTION, reason, TellDone(session))
+
+    def describe(self, session: Session, sid: SubscriptionId) -> list[Effect]:
+        """Tell how far a subscription is."""
+        found = self._found(session, sid)
+        if isinstance(found, TellRefused):
+            return [found]
+        mark, log = found
+        return mark.describe(session, log)
+
+    # --- what happens ------------------------------------------------------------------
+
+    def committed(self, key: str, entry: MarkEntry | None) -> None:
+        """An entry of a mark is committed."""
+        mark = self._by_key.get(key)
+        if mark is not None and entry is not None:
+            mark.committed_mark = entry.mark
+
+    def topic_removed(self, topic_id: TopicId, reason: str) -> list[Effect]:
+        """The topic is gone, and with it all marks in its log."""
+        return [
+            effect
+            for mark in list(self._marks.values())
+            if mark.topic_id == topic_id
+            for effect in self._remove(mark, Status.UNKNOWN_TOPIC, reason)
+        ]
+
+    @property
+    def due_at(self) -> float | None:
+        """When to call `tick`; None: there is nothing to wait for."""
+        return self._due.next_at
+
+    def tick(self, now: float) -> list[Effect]:
+        """Store marks that are due, and delete those that nobody needs any more."""
+        effects: list[Effect] = []
+        for key in self._due.due(now, TURN_COUNT):
+            if (mark := self._by_key.get(key)) is None:
+                continue
+            if mark.is_expired(now):
+                reason = f"the subscription {mark.entry.name} expired: nobody used it"
+                effects += self._remove(mark, Status.UNKNOWN_SUBSCRIPTION, reason)
+                continue
+            effects += mark.tick(now)
+            at = mark.due_at
+            self._due.set(key, now + _AGAIN_S if at is not None and at <= now else at)
+        return effects
+
+    def store_all(self, now: float) -> list[Effect]:
+        """Append every mark that is not in the log yet."""
+        return [effect for mark in self._marks.values() for effect in mark.store(now)]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether every mark is appended as it is."""
+        return all(mark.is_stored for mark in self._marks.values())
+
+    # --- looking -----------------------------------------------------------------------
+
+    def get(self, sid: SubscriptionId) -> LogMark | None:
+        """The mark of a subscription."""
+        return self._marks.get(sid)
+
+    @property
+    def topic_ids(self) -> set[TopicId]:
+        """Topics that have marks here."""
+        return {mark.topic_id for mark in self._marks.values()}
+
+    def least_mark(self, topic_id: TopicId) -> Offset | None:
+        """The least committed mark in a topic's log; None: there is none."""
+        marks = (mark for mark in self._marks.values() if mark.topic_id == topic_id)
+        offsets = [one.committed_mark for one in marks if one.committed_mark is not None]
+        return min(offsets, default=None)
+
+    def _found(
+        self, session: Session, sid: SubscriptionId
+    ) -> tuple[LogMark, LogView] | TellRefused:
+        if (mark := self._marks.get(sid)) is None:
+            reason = "the log has no mark of this subscription: it was deleted, or it expired"
+            return TellRefused(session, Status.UNKNOWN_SUBSCRIPTION, reason)
+        if (log := self._log_of(mark.topic_id)) is None:
+            return _no_topic(session)
+        return mark, log
+
+    def _remove(self, mark: LogMark, status: Status, reason: str, *then: Effect) -> list[Effect]:
+        del self._marks[mark.sid]
+        del self._by_key[mark.key]
+        return mark.delete(status, reason, *then)
+
+    def _planned(self, mark: LogMark, effects: list[Effect]) -> list[Effect]:
+        self._due.set(mark.key, mark.due_at)
+        return effects
+
+
+def unsupported(mode: str) -> str:
+    """Why no subscription has this mode; empty: one can."""
+    if mode in {SubscriptionMode.EXCLUSIVE, SubscriptionMode.FAILOVER}:
+        return ""
+    modes = f"{SubscriptionMode.EXCLUSIVE} and {SubscriptionMode.FAILOVER}"
+    return f"mode {mode!r} is not supported by this version: there are {modes}"
+
+
+def _no_topic(session: Session) -> TellRefused:
+    return TellRefused(session, Status.UNKNOWN_TOPIC, "the partition has no log of this topic")

@@ -1,0 +1,342 @@
+"""All that the leader of one partition decides about durable subscriptions.
+
+It is the coordinator of the subscriptions of each topic whose first partition this is, and keeps
+the mark of each subscription in the partition's logs.  Both lie in the partition's internal log
+``~subscriptions``; the machine begins when its leader knows that what it found there is committed,
+and ends with the leadership.
+
+Pure: there is one method for each request, and a few for what happens; each returns effects
+(`octopi.subscriptions.effects`), which the caller performs in order before the next call.
+``session`` is a number that the caller gives to each request of each connection: answers name it.
+For every session that joined or attached, the caller calls `session_ended` when its request is
+over, whatever ended it.  ``now`` is the monotonic clock in seconds.
+
+If an entry can't be appended, the machine is of no use any more: the caller ends all sessions, and
+begins another one with what is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from octopi.errors import Status
+from octopi.identifiers import (
+    Claim,
+    MemberId,
+    Offset,
+    PartitionId,
+    SubscriptionId,
+    SubscriptionName,
+    TimestampMs,
+    TopicId,
+    TopicName,
+)
+from octopi.limits import LIST_COUNT_MAX
+from octopi.model import SubscriptionDefinition, SubscriptionOptions, SubscriptionState
+from octopi.subscriptions.coordinated import CoordinatedSubscriptions
+from octopi.subscriptions.effects import Effect, Session, TellDone, TellRefused
+from octopi.subscriptions.entries import MarkEntry, MemberEntry, StoredSubscriptions
+from octopi.subscriptions.log_marks import LogMarks
+from octopi.subscriptions.log_view import LogView
+from octopi.subscriptions.pending_states import PendingStates
+from octopi.subscriptions.times import WallTimes
+
+_NEW = SubscriptionId("0" * 16)
+
+
+@attrs.frozen
+class SubscriptionIdentity:
+    """Which subscription an id stands for: what grants are compared with."""
+
+    topic: str
+    topic_id: TopicId
+    name: SubscriptionName
+
+
+class PartitionSubscriptions:
+    """The machine of one partition."""
+
+    def __init__(
+        self,
+        partition: PartitionId,
+        entries: Mapping[str, Mapping[str, Any]],
+        *,
+        log_of: Callable[[TopicId], LogView | None],
+        new_id: Callable[[], str],
+        now: float,
+        wall_ms: int,
+    ) -> None:
+        """Begin with what is committed.
+
+        Args:
+          partition: whose leader this is.
+          entries: the newest value of each key of ``~subscriptions``, but for ``x/`` keys.
+          log_of: the partition's log of a topic as it is at this moment; None: it has none.
+          new_id: draws an id of 16 hexadecimal digits, for subscriptions and members.
+          now: the monotonic clock (s).
+          wall_ms: what the wall clock shows then (ms since 1970).
+
+        Raises:
+          UnreadableEntryError: if an entry can't be read.
+        """
+        stored = StoredSubscriptions.read(entries)
+        times = WallTimes(now, wall_ms)
+        self._pending = PendingStates()
+        self._coordinated = CoordinatedSubscriptions(
+            partition, stored, self._pending, times, new_id, now
+        )
+        self._marks = LogMarks(stored, log_of, self._pending, times, now)
+
+    # --- requests to the coordinator -----------------------------------------------------
+
+    def create_subscription(
+        self,
+        session: Session,
+        *,
+        name: SubscriptionName,
+        topic: TopicName,
+        topic_id: TopicId,
+        partitions: Sequence[PartitionId],
+        mode: str,
+        options: SubscriptionOptions,
+        start: str,
+        create: str,
+        now: float,
+    ) -> list[Effect]:
+        """Have a subscription, or find it (*create*: ``create``, ``attach``,
+        ``create_or_attach``).
+
+        Answered with `TellDescription`.  While its state is ``creating``, the caller's client opens
+        the marks in all *partitions* of the topic, and then finishes it, whoever began that.
+        Refused: SUBSCRIPTION_EXISTS (the reason names what differs), UNKNOWN_SUBSCRIPTION,
+        WRONG_MODE, SUBSCRIPTION_BUSY (it is being deleted), INVALID_OPTION, UNKNOWN_PARTITION (not
+        the topic's first one), TOO_MANY.
+        """
+        wanted = SubscriptionDefinition(
+            sid=_NEW,
+            name=name,
+            topic=topic,
+            topic_id=topic_id,
+            partitions=list(partitions),
+            mode=mode,
+            options=options,
+            start=start,
+            state=SubscriptionState.CREATING,
+            created_ms=TimestampMs(0),
+            used_ms=TimestampMs(0),
+        )
+        return self._coordinated.create(session, wanted, create, now)
+
+    def describe_subscription(
+        self, session: Session, topic_id: TopicId, name: SubscriptionName
+    ) -> list[Effect]:
+        """Answered with `TellDescription`; refused: UNKNOWN_SUBSCRIPTION."""
+        return self._coordinated.describe(session, topic_id, name)
+
+    def list_subscriptions(
+        self, session: Session, topic_id: TopicId, after: str, count_max: int
+    ) -> list[Effect]:
+        """Answered with `TellSubscriptions`: names behind *after*, at most *count_max* of them; it
+        is the last page if it has fewer."""
+        bounded = max(1, min(count_max, LIST_COUNT_MAX))
+        return self._coordinated.list_names(session, topic_id, after, bounded)
+
+    def finish_subscription(self, session: Session, sid: SubscriptionId) -> list[Effect]:
+        """Every log has its mark now.  Answered with `TellDone`; refused: UNKNOWN_SUBSCRIPTION."""
+        return self._coordinated.finish(session, sid)
+
+    def delete_subscription(self, session: Session, sid: SubscriptionId, step: str) -> list[Effect]:
+        """First *step* ``begin``, then the marks are deleted at each log's leader, then ``end``.
+        Answered with `TellDone`, also if there is no such subscription."""
+        if step == "begin":
+            return self._coordinated.begin_deletion(session, sid)
+        if step == "end":
+            return self._coordinated.end_deletion(session, sid)
+        return [TellRefused(session, Status.INVALID_OPTION, "step is begin or end")]
+
+    def reset_subscription(
+        self,
+        session: Session,
+        sid: SubscriptionId,
+        log: PartitionId,
+        offset: Offset,
+        now: float,
+        *,
+        force: bool = False,
+    ) -> list[Effect]:
+        """Begin to set the mark in *log*.  Answered with `TellResetBegun`: with its claim,
+        `set_mark` is called at the leader of *log*, then `finish_reset` here.  Nobody reads
+        the log meanwhile, for a minute at most.  Refused: SUBSCRIPTION_BUSY (a member has the log,
+        and not *force*), UNKNOWN_SUBSCRIPTION, UNKNOWN_PARTITION."""
+        return self._coordinated.reset(session, sid, log, offset, now, force=force)
+
+    def finish_reset(
+        self, session: Session, sid: SubscriptionId, log: PartitionId, claim: Claim, now: float
+    ) -> list[Effect]:
+        """The mark was set.  Answered with `TellDone`, also if the reset is over."""
+        return self._coordinated.reset_done(session, sid, log, claim, now)
+
+    def join_group(
+        self,
+        session: Session,
+        sid: SubscriptionId,
+        member: MemberId,
+        *,
+        static: bool,
+        held: Iterable[tuple[PartitionId, Claim]],
+        take_over: bool = False,
+        agent: str = "",
+        subject: str = "",
+        now: float,
+    ) -> list[Effect]:
+        """Be a member.  *member*: the name of a static one, else empty at first and then the id
+        that was told.  *held*: the logs that it has, with their claims.
+
+        Answered with `TellAssigned`, at once and again and again, and `TellRevoked`, until
+        `leave_group`, or `TellDetached`: UNKNOWN_MEMBER (it was silent for too long),
+        MEMBER_FENCED (another one took over, or it joined again elsewhere), UNKNOWN_SUBSCRIPTION,
+        UNKNOWN_TOPIC.  Refused: these, NOT_READY (it is being created), SUBSCRIPTION_BUSY,
+        TOO_MANY, INVALID_OPTION.
+        """
+        entry = MemberEntry(static, agent, subject)
+        return self._coordinated.join(session, sid, member, entry, held, now, take_over=take_over)
+
+    def holding(
+        self, session: Session, released: Iterable[tuple[PartitionId, Claim]], now: float
+    ) -> list[Effect]:
+        """The member that joined with *session* is alive, and has released these logs: it has
+        stored its marks, and reads them no more.  No answer."""
+        return self._coordinated.holding(session, released, now)
+
+    def leave_group(self, session: Session, joined: Session, now: float) -> list[Effect]:
+        """The member that joined with the session *joined* ends.  A static one keeps its logs until
+        its session timeout.  Answered with `TellDone`."""
+        return self._coordinated.leave(joined, session, now)
+
+    # --- requests to a log's leader ------------------------------------------------------
+
+    def open_marks(
+        self,
+        session: Session,
+        sid: SubscriptionId,
+        *,
+        name: SubscriptionName,
+        mode: str,
+        options: SubscriptionOptions,
+        start: str,
+        topic: TopicName,
+        topic_id: TopicId,
+        now: float,
+    ) -> list[Effect]:
+        """Have a mark of the subscription in the topic's log: at its start, or for *start*
+        ``latest`` at its highwater mark; one that is there stays.  Answered with `TellDone`;
+        refused: UNKNOWN_TOPIC, INVALID_OPTION, TOO_MANY, SUBSCRIPTION_EXISTS."""
+        return self._marks.open(session, sid, name, mode, options, start, topic, topic_id, now)
+
+    def attach(
+        self, session: Session, sid: SubscriptionId, member: MemberId, claim: Claim, now: float
+    ) -> list[Effect]:
+        """Read from the mark, and mark.  Answered with `TellAttached`, and at the end with
+        `TellDetached` unless the member detaches; refused: MEMBER_FENCED (there is a newer claim),
+        UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC."""
+        return self._marks.attach(session, sid, member, claim, now)
+
+    def mark(
+        self, session: Session, offset: Offset, now: float, *, confirm: int | None = None
+    ) -> list[Effect]:
+        """All below *offset* is processed.  *confirm*: a number of this mark, which `TellMarked`
+        repeats when it is committed; None: no answer.  A mark that the log can't have ends the
+        attach with `TellDetached`."""
+        return self._marks.mark(session, offset, now, confirm)
+
+    def detach(self, session: Session, attached: Session, now: float) -> list[Effect]:
+        """End the attach of the session *attached*.  Answered with `TellDone` when its marks are
+        committed."""
+        return self._marks.detach(attached, TellDone(session), now)
+
+    def set_mark(
+        self, session: Session, sid: SubscriptionId, claim: Claim, offset: Offset, now: float
+    ) -> list[Effect]:
+        """The second step of a reset.  Answered with `TellDone`; refused: MEMBER_FENCED (the reset
+        is over), OFFSET_OUT_OF_RANGE, OFFSET_INSIDE_RECORD, UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC."""
+        return self._marks.reset(session, sid, claim, offset, now)
+
+    def delete_marks(self, session: Session, sid: SubscriptionId) -> list[Effect]:
+        """Answered with `TellDone`, also if there are none."""
+        return self._marks.delete(session, sid)
+
+    def describe_marks(self, session: Session, sid: SubscriptionId) -> list[Effect]:
+        """Answered with `TellMarks`; refused: UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC."""
+        return self._marks.describe(session, sid)
+
+    # --- what happens --------------------------------------------------------------------
+
+    def committed(self, key: str, now: float) -> list[Effect]:
+        """The oldest entry of *key* that was appended is committed, and what was to follow from it
+        has been performed."""
+        entry, effects = self._pending.committed(key)
+        if key.startswith("k/"):
+            assert entry is None or isinstance(entry, MarkEntry)
+            self._marks.committed(key, entry)
+            return effects
+        sid = SubscriptionId(key.split("/")[1])
+        return effects + self._coordinated.committed(sid, now)
+
+    @property
+    def due_at(self) -> float | None:
+        """When to call `tick` (monotonic, s); None: there is nothing to wait for."""
+        times = (self._coordinated.due_at, self._marks.due_at)
+        return min((at for at in times if at is not None), default=None)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due, a bounded part of it at a time; `due_at` says when to call it again."""
+        return self._coordinated.tick(now) + self._marks.tick(now)
+
+    def session_ended(self, session: Session, now: float) -> list[Effect]:
+        """A join or an attach is over: its connection broke, or it was told so."""
+        self._coordinated.session_ended(session)
+        return self._marks.session_ended(session, now)
+
+    def topic_removed(self, topic_id: TopicId) -> list[Effect]:
+        """A topic was deleted: its subscriptions and marks go, its members are told."""
+        reason = "the topic was deleted"
+        return self._coordinated.topic_removed(topic_id, reason) + self._marks.topic_removed(
+            topic_id, reason
+        )
+
+    def store_all(self, now: float) -> list[Effect]:
+        """Append all marks that are not in the log yet: before a hand-over, and at a stop."""
+        return self._marks.store_all(now)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything is committed as it is: another leader would know all of it."""
+        return self._pending.is_empty and self._marks.is_stored
+
+    # --- looking -------------------------------------------------------------------------
+
+    def identity_of(self, sid: SubscriptionId) -> SubscriptionIdentity | None:
+        """Which subscription *sid* stands for, by its definition or its mark here; None: neither
+        is here.  For grants: a request that has only the id may name any topic."""
+        if (found := self._coordinated.get(sid)) is not None:
+            return SubscriptionIdentity(found.topic, TopicId(found.topic_id), found.name)
+        if (mark := self._marks.get(sid)) is not None:
+            return SubscriptionIdentity(mark.entry.topic, mark.topic_id, mark.entry.name)
+        return None
+
+    @property
+    def topic_ids(self) -> set[TopicId]:
+        """Topics that have subscriptions or marks here; of those that are no more the caller says
+        so (`topic_removed`), after it begins."""
+        return self._coordinated.topic_ids | self._marks.topic_ids
+
+    def marks_below(self, topic_id: TopicId) -> Offset | None:
+        """The least mark that is committed in the topic's log; None: there is none."""
+        return self._marks.least_mark(topic_id)
+
+    def check_invariants(self) -> None:
+        """Assert what the machines promise."""
+        self._coordinated.check_invariants()
