@@ -7,6 +7,8 @@ roles of its client processes (``produce``, ``consume``, ``request``, ``pace``, 
 
 from __future__ import annotations
 
+import shutil
+from importlib.util import find_spec
 from typing import Final
 
 import attrs
@@ -27,3 +29,12 @@ class Serving:
     """What is not the default, for people to read."""
     websocket: str = ""
     """Where WebSocket subscribers connect, if that is somewhere else."""
+
+
+def not_installed(program: str, packages: dict[str, str]) -> str | None:
+    """Why a system can't be measured without *program* and *packages* (module -> its name in PyPI);
+    None: all of them are there."""
+    if shutil.which(program) is None:
+        return f"{program} is not installed"
+    lacking = [name for module, name in packages.items() if find_spec(module) is None]
+    return f"{' and '.join(lacking)} not installed" if lacking else None

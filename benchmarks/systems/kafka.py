@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 from benchmarks.client import Gate, age_s, spread, stamped
 from benchmarks.kafka_broker import jar_version, kafka_cluster
-from benchmarks.systems import Serving
+from benchmarks.systems import Serving, not_installed
 
 TITLE: Final = "Apache Kafka"
 KINDS: Final = frozenset({"produce", "consume", "request", "latency"})
@@ -30,13 +29,7 @@ def missing() -> str | None:
     """Why it can't be measured."""
     if not os.environ.get(JARS):
         return f"{JARS} names no directory of Kafka's jars"
-    if shutil.which("java") is None:
-        return "java is not installed"
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError:
-        return "confluent-kafka is not installed"
-    return None
+    return not_installed("java", {"confluent_kafka": "confluent-kafka"})
 
 
 @contextmanager

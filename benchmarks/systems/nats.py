@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +18,7 @@ from typing import Any, Final
 from benchmarks.client import Gate, age_s, spread, stamped
 from benchmarks.processes import free_ports, running, wait_for_port
 from benchmarks.subscribers import Greeting, drain
-from benchmarks.systems import Serving
+from benchmarks.systems import Serving, not_installed
 
 TITLE: Final = "NATS JetStream"
 KINDS: Final = frozenset({"produce", "consume", "request", "latency", "fan-out"})
@@ -30,13 +29,7 @@ _TIMEOUT_S: Final = 60.0
 
 def missing() -> str | None:
     """Why it can't be measured."""
-    if shutil.which("nats-server") is None:
-        return "nats-server is not installed"
-    try:
-        import nats  # noqa: F401
-    except ImportError:
-        return "nats-py is not installed"
-    return None
+    return not_installed("nats-server", {"nats": "nats-py"})
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from benchmarks.client import Gate, age_s, spread, stamped
 from benchmarks.processes import free_ports, running, wait_for_port
-from benchmarks.systems import Serving
+from benchmarks.systems import Serving, not_installed
 
 TITLE: Final = "RabbitMQ Streams"
 KINDS: Final = frozenset({"produce", "consume", "request", "latency"})
@@ -25,13 +25,7 @@ _TIMEOUT_S: Final = 60.0
 
 def missing() -> str | None:
     """Why it can't be measured."""
-    if shutil.which("rabbitmq-server") is None:
-        return "rabbitmq-server is not installed"
-    try:
-        import rstream  # noqa: F401
-    except ImportError:
-        return "rstream is not installed"
-    return None
+    return not_installed("rabbitmq-server", {"rstream": "rstream"})
 
 
 @contextmanager

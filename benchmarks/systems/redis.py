@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks.client import Gate, age_s, spread, stamped
 from benchmarks.processes import free_ports, running, wait_for_port
-from benchmarks.systems import Serving
+from benchmarks.systems import Serving, not_installed
 
 TITLE: Final = "Redis Streams"
 KINDS: Final = frozenset({"produce", "consume", "request", "latency"})
@@ -22,14 +21,7 @@ _WAIT_MS: Final = 60_000
 
 def missing() -> str | None:
     """Why it can't be measured."""
-    if shutil.which("redis-server") is None:
-        return "redis-server is not installed"
-    try:
-        import hiredis  # noqa: F401
-        import redis  # noqa: F401
-    except ImportError:
-        return "redis-py with hiredis is not installed"
-    return None
+    return not_installed("redis-server", {"redis": "redis", "hiredis": "hiredis"})
 
 
 @contextmanager
