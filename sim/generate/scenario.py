@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from octopi.simulation.faults.actions import InjectedFault
+
+PIPELINED: Final = {"batch_bytes": 1}
+"""A load of which each message is a batch, and several are under way."""
 
 
 @attrs.frozen

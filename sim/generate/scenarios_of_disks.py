@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from random import Random
-from typing import Any, Final, get_args
+from typing import Any, get_args
 
 import attrs
 
@@ -39,10 +39,7 @@ from sim.generate.fault_patterns import (
     soon,
     when_producing,
 )
-from sim.generate.scenario import Scenario
-
-_PIPELINED: Final = {"batch_bytes": 1}
-"""Each message is a batch, and several are under way."""
+from sim.generate.scenario import PIPELINED, Scenario
 
 
 def back_with_less(randomness: Random) -> Scenario:
@@ -123,7 +120,7 @@ def full_for_a_moment(randomness: Random) -> Scenario:
     """A disk doesn't take a batch, and takes what comes right behind it."""
     full = Fail(errno.ENOSPC, written_fraction=randomness.choice((0.0, 0.5, 0.9)))
     moment = BreakDisk(DiskFault("append", full, ".log"))
-    load = {"burst_count": 12, "producers": 1, "topic_partitions": 1, **_PIPELINED}
+    load = {"burst_count": 12, "producers": 1, "topic_partitions": 1, **PIPELINED}
     options: dict[str, Any] = {"partitions": 1, "min_insync": 1}
     if randomness.random() < 0.5:
         # A new epoch is stored first, and what is sent meanwhile piles up behind that.

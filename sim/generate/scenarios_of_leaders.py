@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import inf
 from random import Random
-from typing import Final
 
 from octopi.simulation.disk.faults import Delay, DiskFault
 from octopi.simulation.faults.actions import (
@@ -34,10 +33,7 @@ from sim.generate.fault_patterns import (
     soon,
     when_producing,
 )
-from sim.generate.scenario import Scenario
-
-_PIPELINED: Final = {"batch_bytes": 1}
-"""Each message is a batch, and several are under way."""
+from sim.generate.scenario import PIPELINED, Scenario
 
 
 def one_dies(randomness: Random) -> Scenario:
@@ -290,7 +286,7 @@ def refused_for_long(randomness: Random) -> Scenario:
         )
     options = {"replicas": 2, "min_insync": 2, "flush_before_ack": True}
     load = {"delivery_timeout_s": 0.5, "burst_count": 4, "reopen_count": 0, "records": 40}
-    return Scenario(tuple(faults), options, {**load, **_PIPELINED})
+    return Scenario(tuple(faults), options, {**load, **PIPELINED})
 
 
 def sleeper(randomness: Random) -> Scenario:
@@ -332,7 +328,7 @@ def answers_get_lost(randomness: Random) -> Scenario:
         again = AtStep(randomness.choice(("C2b", "P1", "P2b", "P7a", "E11", "C6")), behind=True)
         strike = randomness.choice((Reset("client"), Reset("client"), a_death(randomness)))
         faults.append(InjectedFault(again, strike, "leader/0"))
-    return Scenario(tuple(faults), load={"burst_count": randomness.choice((4, 12)), **_PIPELINED})
+    return Scenario(tuple(faults), load={"burst_count": randomness.choice((4, 12)), **PIPELINED})
 
 
 def ghost(randomness: Random) -> Scenario:
