@@ -22,13 +22,12 @@ from contextvars import ContextVar
 from enum import Enum
 from functools import cache
 from math import inf
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import trio
 
 from octopi.simulation.kernel import sandbox
-from octopi.simulation.kernel.schedule import Schedule
+from octopi.simulation.kernel.schedule import OrderOfOneThread, Schedule
 from octopi.simulation.kernel.world import World
 
 try:
@@ -388,36 +387,13 @@ def _run_scheduled(world: World, main: Callable[[], Awaitable[None]], schedule: 
         _turning = None
 
 
-class _OrderOfOneThread:
-    """What Trio asks for randomness: *order* in the thread that made this.  Other threads may run
-    loops of their own meanwhile, as Spark's client does: they are given the *usual* randomness,
-    because what they draw from *order* would change the run."""
-
-    def __init__(self, order: Schedule, usual: Any) -> None:  # noqa: ANN401  # of Trio's own kind
-        self._order = order
-        self._usual = usual
-        self._thread = get_ident()
-
-    def shuffle(self, batch: list[Task]) -> None:
-        """Called by Trio for each turn of a loop."""
-        (self._order if get_ident() == self._thread else self._usual).shuffle(batch)
-
-    def random(self) -> float:
-        """Called by Trio for each turn in its other mode."""
-        drawn: float = (self._order if get_ident() == self._thread else self._usual).random()
-        return drawn
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._usual, name)  # a loop that begins has its real clock drawn
-
-
 @contextlib.contextmanager
 def deterministic(order: Schedule) -> Iterator[None]:
     """Have Trio order the tasks of this thread as *order* says within the block, and only there."""
     private: Any = _run
     saved = private._ALLOW_DETERMINISTIC_SCHEDULING, private._r
     private._ALLOW_DETERMINISTIC_SCHEDULING = True
-    private._r = _OrderOfOneThread(order, saved[1])
+    private._r = OrderOfOneThread(order, saved[1])
     try:
         yield
     finally:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from trio.lowlevel import Task
@@ -90,3 +91,26 @@ class Pct:
     def random(self) -> float:
         """See `Schedule`."""
         return self._source.random()
+
+
+class OrderOfOneThread:
+    """What Trio asks for randomness: *order* in the thread that made this.  Other threads may run
+    loops of their own meanwhile, as Spark's client does: they are given the *usual* randomness,
+    because what they draw from *order* would change the run."""
+
+    def __init__(self, order: Schedule, usual: Any) -> None:  # noqa: ANN401  # of Trio's own kind
+        self._order = order
+        self._usual = usual
+        self._thread = get_ident()
+
+    def shuffle(self, batch: list[Task]) -> None:
+        """Called by Trio for each turn of a loop."""
+        (self._order if get_ident() == self._thread else self._usual).shuffle(batch)
+
+    def random(self) -> float:
+        """Called by Trio for each turn in its other mode."""
+        drawn: float = (self._order if get_ident() == self._thread else self._usual).random()
+        return drawn
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._usual, name)  # a loop that begins has its real clock drawn
