@@ -214,7 +214,7 @@ class NonBlockingStream(trio.abc.HalfCloseableStream):
     @abstractmethod
     def cut(self) -> None:
         """Close this side at once and without a word: its descriptor is free when this returns.
-        Whoever waits for the stream hears that this side is closed."""
+        Tasks that wait for the stream hear that this side is closed."""
 
     @abstractmethod
     async def wait_readable(self) -> None:
@@ -371,7 +371,7 @@ class Randomness(Protocol):
         """A number in [0, 1), for jitter and choice."""
 
     def token_bytes(self, count: int) -> bytes:
-        """*count* bytes that nobody can guess, for ids."""
+        """*count* bytes that can't be guessed, for ids."""
 
 
 class TraceEvent(Protocol):
@@ -429,6 +429,6 @@ class Environment:
     """Called with a machine after each of its events, to check its invariants; None costs
     nothing."""
     watch: Watch | None = None
-    """Told of all that has sizes; None: nobody looks at them."""
+    """Called with each object that has sizes.  None: they are not observed."""
     stopwatch: Stopwatch = standing_still
     """How long work takes."""

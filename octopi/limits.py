@@ -533,7 +533,7 @@ REQUEST_TIMEOUT_S: Final = 15.0
 """One request, one answer; after that the connection is given up."""
 
 LEADER_SILENCE_S: Final = 0.4
-"""A broker has owed a client an answer for so long: the client asks the register whether it
+"""A client has waited for a broker's answer for so long: the client asks the register whether it
 still is the right one.  A healthy broker answers much sooner.  Together with the time in which
 a hung one is replaced (a second to notice, a moment to choose) it stays below 1.5 s."""
 
@@ -548,7 +548,7 @@ waits adds less than half to the time in which nobody knew better.  What hung is
 1.05 s later at most, and the fourth question follows at 0.4 * 1.4 ** 3 = 1.1 s."""
 
 QUESTION_INTERVAL_S: Final = 0.1
-"""When the register answers that nobody leads, a client asks again so soon, and then half as
+"""When the register answers that no broker leads, a client asks again so soon, and then half as
 often each time; half as old an answer is good enough for all that it waits for."""
 
 CONSUMER_WINDOW_BYTES: Final = 4 * MIB

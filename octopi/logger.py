@@ -57,7 +57,7 @@ class EventLogger:
         self._log(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """Something is wrong that somebody has to know of."""
+        """Something is wrong that an operator has to know of."""
         self._log(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: object) -> None:

@@ -152,7 +152,7 @@ class PartitionRecord:
 
 @attrs.frozen
 class RegisterGeneration:
-    """One start of a register.  Brokers that obeyed it obey none with a smaller generation any
+    """One start of a register.  Brokers that joined it join none with a smaller generation any
     more, nor another one with the same."""
 
     generation: Counted

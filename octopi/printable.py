@@ -1,6 +1,6 @@
 """Text of strangers, made fit for a terminal, a log line or a page.
 
-Names, addresses, keys and error texts come from whoever speaks to us.  On a terminal some
+Names, addresses, keys and error texts come from other programs.  On a terminal some
 characters are commands: they move the cursor, change the title, or show a text in another
 order than it is read (https://unicode.org/reports/tr9/ for the bidirectional ones).  Everything
 that a node logs, and that a command of the program prints, passes through here.

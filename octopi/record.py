@@ -1,8 +1,8 @@
 """The record: one message as it is stored and sent.
 
-The same bytes lie on disk, cross the wire and reach consumers; whoever builds a record
-builds its final form, and nobody encodes it again.  All numbers are unsigned and in
-network byte order.
+The same bytes lie on disk, cross the wire and reach consumers; the program that
+builds a record builds its final form, and no other encodes it again.  All numbers are
+unsigned and in network byte order.
 
 ==========  =====  ====================================================================
 field       bytes  meaning

@@ -1,6 +1,6 @@
 """Metrics, in the Prometheus text format: collected from a node's state when it is scraped.
 
-Nothing is counted here, so that a node works as fast whether or not somebody looks.  Each
+Nothing is counted here, so that a node works as fast whether or not its metrics are read.  Each
 node has a registry of its own.  docs/metrics.md says what each metric means.
 """
 
@@ -312,11 +312,11 @@ class _Register(Collector):
             ("octopi_topics", "Topics.", state.topic_count),
             (
                 "octopi_unserved_topics",
-                "Held by a broker and served to nobody.",
+                "Held by a broker, and not served.",
                 len(controller.unserved.found()),
             ),
             ("octopi_partitions", "Partitions that lie on brokers.", len(records)),
-            ("octopi_partitions_without_leader", "Nobody leads them now.", led.count(False)),
+            ("octopi_partitions_without_leader", "No broker leads them now.", led.count(False)),
             ("octopi_partitions_under_replicated", "Not all replicas in sync.", sum(behind)),
             ("octopi_journal_bytes", "Length of the journal.", self._node.journal_bytes),
         ):

@@ -298,7 +298,7 @@ def _usage_line(error: click.ClickException) -> str:
 
 
 def _forget_stdout() -> None:
-    """Whoever read our output has gone; what is still buffered has nowhere to go."""
+    """The program that read our output has ended; what is still buffered is dropped."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""Files with keys: read, and made such that nobody else reads the secret ones."""
+"""Files with keys: read, and made such that no other user can read the secret ones."""
 
 from __future__ import annotations
 

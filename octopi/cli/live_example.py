@@ -24,7 +24,7 @@ _AWAY_S: Final = 4.0
 
 
 async def live_example(nodes: NodeProcesses, url: str) -> None:
-    """Publish numbers, and kill whoever leads them, again and again, until cancelled."""
+    """Publish numbers, and kill the broker that leads them, again and again, until cancelled."""
     async with octopi.connect(url) as client:
         await client.create_topic(TOPIC, exist_ok=True)
         say("example", f"{pages_of(url)}/console/example.html (open it in several tabs)")

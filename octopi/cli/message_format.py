@@ -74,7 +74,7 @@ def compile_format(text: str, *, for_terminal: bool = False) -> Formatter:
 
 
 def for_terminal(data: bytes) -> bytes:
-    """*data* on one line, with escapes for what a terminal would obey, and for what is no
+    """*data* on one line, with escapes for control characters of terminals, and for what is no
     UTF-8."""
     return printable.readable(data.decode(errors="backslashreplace")).encode()
 

@@ -28,8 +28,8 @@ class ClusterInfo:
     learns_from: list[BrokerId] = attrs.field(factory=list)
     """The brokers that have to join for that."""
     unserved: list[UnservedTopic] = attrs.field(factory=list)
-    """Topics that brokers hold records of and nobody is served: another one of that name is in use,
-    or none.  At most 1,000."""
+    """Topics that brokers hold records of, and that are not served: another one of that name is in
+    use, or none.  At most 1,000."""
 
 
 @attrs.frozen

@@ -75,7 +75,7 @@ class Connections:
         raise reworded(opening.error, str(opening.error.args[0]))
 
     def discard(self, connection: Connection, reason: str) -> None:
-        """Close a connection that is no good; whoever uses it learns that it ended."""
+        """Close a connection that is no good; its users learn that it ended."""
         if not self._is_closed and connection.end_reason is None:
             self._nursery.start_soon(connection.close, 1000, reason)
 

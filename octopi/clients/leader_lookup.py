@@ -142,11 +142,11 @@ def leader_address(info: TopicInfo, partition: int) -> str:
 
     Raises:
       RefusedError: UNKNOWN_PARTITION.
-      NotReadyError: if nobody leads it now.
+      NotReadyError: if no broker leads it now.
     """
     place = partition_of(info, partition)
     if place.leader is None or not place.leader_address:
-        raise NotReadyError(f"nobody leads partition {partition} of {info.topic} now")
+        raise NotReadyError(f"no broker leads partition {partition} of {info.topic} now")
     return place.leader_address
 
 
@@ -162,5 +162,5 @@ def reader_addresses(info: TopicInfo, partition: int) -> list[str]:
     if place.leader_address and place.leader_address not in addresses:
         addresses.append(place.leader_address)
     if not addresses:
-        raise NotReadyError(f"nobody serves partition {partition} of {info.topic} now")
+        raise NotReadyError(f"no broker serves partition {partition} of {info.topic} now")
     return addresses

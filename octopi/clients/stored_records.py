@@ -75,7 +75,7 @@ class StoredRecords:
             yield reader
 
     async def append(self, topic: TopicName, partition: PartitionId, records: bytes) -> None:
-        """Have *records* in the log, once, whoever appended them and how often.
+        """Have *records* in the log once, whichever client appended them and however often.
 
         They are of version 2, of one producer, with consecutive sequences.  To do it again is
         harmless as long as that producer begins no newer epoch.

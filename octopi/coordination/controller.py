@@ -153,7 +153,7 @@ class Controller:
 
     def admit(self, join: Join, inventory: list[Inventory]) -> Admission:
         """A broker asks to join the formed cluster.  Nothing changes before `admitted`, except that
-        it is remembered who obeys another register.
+        it is remembered which broker has joined another register.
 
         It leaves the in-sync set of partitions whose logs it says are not intact, or of all if
         its data directory is not the one that was here last, before it may act.  What it leads
@@ -163,7 +163,8 @@ class Controller:
         is not believed (`octopi.coordination.broker_reports`).
 
         Raises:
-          SupersededError: if it is proven that another register is obeyed; this one has to stop.
+          SupersededError: if it is proven that brokers have joined another register; this one has
+              to stop.
           RefusedError: WRONG_CLUSTER, DUPLICATE_BROKER, BROKER_FENCED or TOO_MANY;
               REGISTER_SUPERSEDED for one that says without a proof that it obeys another register;
               MALFORMED_MESSAGE for reports that make no sense.
@@ -287,7 +288,7 @@ class Controller:
         """Forget a broker that is away for good.
 
         Raises:
-          RefusedError: INVALID_OPTION for one that nobody knows, BROKER_IN_USE if it is live or
+          RefusedError: INVALID_OPTION for an unknown one, BROKER_IN_USE if it is live or
               holds replicas.
         """
         state = self.state

@@ -33,7 +33,7 @@ class ElectionGoal:
     leader: BrokerId | None = None
     """Leads if it may."""
     avoid: frozenset[BrokerId] = frozenset()
-    """Lead only if nobody else can."""
+    """Lead only if no other broker can."""
     leaving: frozenset[BrokerId] = frozenset()
     """About to stop: lead only if nobody else at all can, and leave the in-sync set if the others
     in it suffice.  What they hold is on the device of each of those."""
@@ -122,14 +122,14 @@ class Election:
         if not accepted:
             return None
         staying = [one for one in accepted if one.broker not in goal.leaving]
-        # Who is about to stop serves nobody for long.
+        # A broker that is about to stop would not lead for long.
         able = [one for one in staying if serves(one.broker)] or staying or accepted
         preferred = [one for one in able if one.broker == goal.leader]
         willing = [one for one in able if one.broker not in goal.avoid]
         leader = choose_leader(preferred or willing or able, elections, topics)
         least = min(min_insync, len(members))
         if _leads_on(leader, record) and goal.is_against(leader.broker):
-            # Nobody took over in time.  The others may be slow, and are no worse for that.
+            # No broker took over in time.  The others may be slow, and are no worse for that.
             in_sync = [one for one in members if one in live]
         else:
             in_sync = [one.broker for one in staying]

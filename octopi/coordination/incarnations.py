@@ -38,9 +38,9 @@ def is_later_life(state: ClusterState, join: Join) -> bool:
 
 
 def is_proven(state: ClusterState, join: Join) -> bool:
-    """Whether whoever asks to join has shown that it is the broker whose id it claims: it knows the
-    nonce of the life that was let in last, which only that broker was told and has stored, or the
-    credential that came with the id."""
+    """Whether a broker that asks to join has shown that it is the one whose id it claims: it knows
+    the nonce of the incarnation that was let in last, which only that broker was told and has
+    stored, or the credential that came with the id."""
     if join.broker is None:
         return False
     known = state.brokers.get(join.broker)

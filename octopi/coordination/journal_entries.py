@@ -73,7 +73,7 @@ class TopicCreated:
 
     record: TopicRecord
     owner: str = ""
-    """The subject of the token that it was created with; empty: there was none, or nobody knows
+    """The subject of the token that it was created with; empty: there was none, or it is not known
     any more: a register that lost its disk learns of topics from brokers, who don't know it."""
 
 

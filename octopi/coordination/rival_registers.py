@@ -1,8 +1,8 @@
-"""Which brokers obey this register, and which obey another one.
+"""Which brokers have joined this register, and which have joined another one.
 
 A broker tells, when it joins, the newest life of a register that it obeyed.  One that is not of
 this register's past belongs to a register that was started after it, or beside it.  Whether that
-is true has to be proven: everybody who can speak to the register could say so.
+is true has to be proven: any program that reaches the register could say so.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from octopi.wire.messages import Join
 
 
 class RivalRegisters:
-    """Remembers who obeys another register; forgotten with the process."""
+    """Remembers which brokers have joined another register; forgotten with the process."""
 
     def __init__(self, state: ClusterState, live: Mapping[BrokerId, Incarnation]) -> None:
         """*live* is the caller's: broker -> incarnation."""
         self._state = state
         self._live = live
         self._left: set[BrokerId] = set()
-        """Brokers that showed who they are and obey another register."""
+        """Brokers that proved their identity and have joined another register."""
 
     def require(self, broker: BrokerId, join: Join) -> None:
         """See that *broker*, which asks to join, obeys this register, or none yet.
@@ -57,12 +57,12 @@ class RivalRegisters:
         )
 
     def _is_left_by_all(self) -> bool:
-        """Whether every broker that could lead anything obeys another register."""
+        """Whether every broker that could lead anything has joined another register."""
         records = self._state.partitions.values()
         needed = {one for record in records for one in newest_set(record)}
         needed = needed or set(self._state.brokers)
         return bool(needed) and needed <= self._left and needed.isdisjoint(self._live)
 
     def admitted(self, broker: BrokerId) -> None:
-        """The broker obeys this register."""
+        """The broker has joined this register."""
         self._left.discard(broker)

@@ -1,2 +1,2 @@
-"""What a node counts while it works, cheaply; what is only known when somebody asks is
+"""What a node counts while it works, cheaply; what is only known on request is
 collected in `octopi.admin.metrics`."""

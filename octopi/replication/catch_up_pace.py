@@ -35,7 +35,7 @@ _RUN_S_MAX: Final = 1.0
 """So old is at most what is known about the cost when producers' habits change."""
 
 _RUN_ON_S: Final = 4.0
-"""A run that brought nobody nearer goes on for so long at most: a follower that hangs or is
+"""A run that brought no follower nearer goes on for so long at most: a follower that hangs or is
 slower than producers must not make the others' runs endless."""
 
 _DRAIN_S_MAX: Final = 0.25

@@ -1,6 +1,6 @@
-"""TLS: what a node shows and whom it trusts.
+"""TLS: what a node shows and which peers it trusts.
 
-With an authority of their own, nodes verify each other: whoever connects shows the
+With an authority of their own, nodes verify each other: the one that connects shows the
 certificate that it serves with, and what only brokers may ask is refused to who has none of
 that authority (`octopi.admin.http_access`).  Browsers and other clients need none.
 """

@@ -1,6 +1,6 @@
 """How much may pass in a time: a bucket that fills steadily and may be overdrawn.
 
-Whoever overdraws it waits until it is filled again, so a message of any length passes, and
+A task that overdraws it waits until it is filled again, so a message of any length passes, and
 the rate holds over time.  Knows no clock.
 """
 

@@ -1,4 +1,4 @@
-"""Tokens: signed statements of who somebody is and what is granted, and the keys for them.
+"""Tokens: signed statements of an identity and what it is granted, and the keys for them.
 
 A token is a JSON Web Token (RFC 7519): ``sub`` names its holder, ``exp`` says when it ends,
 the claim ``octopi`` has the grants (verb -> patterns), ``octopi_quota`` bounds, ``aud`` the
@@ -41,7 +41,7 @@ _ONLY_THE_SIGNATURE: Final[Any] = {
 
 @attrs.frozen
 class Principal:
-    """Who a token says that somebody is."""
+    """The identity that a token states."""
 
     subject: str
     grants: Grants

@@ -145,7 +145,7 @@ def _from_messages(
     partition: PartitionId,
     names: Sequence[str],
 ) -> list[Any]:
-    """The slow way, for version 1 records, which nobody writes by the million."""
+    """The slow way, for version 1 records, which no program writes by the million."""
     records = frames.buffer[: frames.size_bytes]
     messages = decode(records, Offset(base_offset), topic, partition)
     return [pa.array([_cell(one, name) for one in messages], _TYPES[name]) for name in names]

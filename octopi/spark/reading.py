@@ -125,7 +125,7 @@ class OctopiReader(DataSourceReader):
 
 
 def _say_what_is_left_out(options: ReadOptions, bounds: Mapping[SourceLog, Bounds]) -> None:
-    """Files may hold records that nobody knows to be committed.
+    """Files may hold records that are not known to be committed.
 
     Raises:
       StorageError: if all of a log is such: no rows would look like no records.

@@ -238,7 +238,7 @@ class Cluster(Faults):
         """Within the block, let faults strike that are drawn from the seed; then `heal`.
 
         One is drawn each *every_s* seconds, more or less.  Half of them strike at once, half
-        wait for a step: any that somebody has come to before in this run.  All end by
+        wait for a step: any that a node has come to before in this run.  All end by
         themselves within seconds.  *kinds*: some of `octopi.testing.KINDS`.  *hosts*: only
         these; if none are given, all that there are whenever a fault is drawn.
 
@@ -259,7 +259,7 @@ class Cluster(Faults):
 
     async def settle(self, *, within_s: float = SETTLE_S) -> None:
         """`heal`, then wait until the cluster has come to rest: all brokers serve, all replicas
-        are in sync and equal.  Nobody should be sending any more.
+        are in sync and equal.  No producer should be sending any more.
 
         With ``record=True`` the contents of all logs are noted, so that `check` knows what
         is missing.
@@ -285,7 +285,7 @@ class Cluster(Faults):
 
     @asynccontextmanager
     async def _operator(self) -> AsyncIterator[Client]:
-        """Whoever tells the cluster what no program can know."""
+        """Tells the cluster what no program can know."""
         environment = self._environments.get(_OPERATOR) or await self.environment(_OPERATOR)
         async with connect(self.address, environment=environment) as client:
             yield client
@@ -295,7 +295,7 @@ class Cluster(Faults):
 
         Raises:
           HistoryViolation: if a promise is broken; the text has the events in conflict.
-          HistoryError: if the notes make no sense: somebody noted them wrongly.
+          HistoryError: if the notes make no sense: the test noted them wrongly.
         """
         faults = check(self.history)
         if faults:

@@ -130,7 +130,7 @@ class Faults:
         number = self._partition(topic, partition)
         leader = self._simulated.leader(number)
         if not leader:
-            raise MisuseError(f"nobody was appointed yet to lead {topic}/{number}")
+            raise MisuseError(f"no broker was appointed yet to lead {topic}/{number}")
         return leader
 
     def followers(self, topic: str, partition: int | None = None) -> list[str]:
@@ -286,7 +286,7 @@ class Faults:
         return self.strike(Cut(other, seconds, "out" if one_way else "both"), host)
 
     def isolate(self, host: str, *, seconds: float = inf) -> bool:
-        """Cut *host* off from everybody."""
+        """Cut *host* off from all others."""
         return self.strike(Cut("others", seconds), host)
 
     def split(self, *groups: Iterable[str], seconds: float = inf) -> None:

@@ -27,7 +27,7 @@ _REAL: Final = (
     "test itself has to take the fixture autojump_clock"
 )
 _STANDS: Final = (
-    "this MockClock moves only when somebody moves it, and a cluster would stand still: "
+    "this MockClock moves only when a test moves it, and a cluster would stand still: "
     "give it autojump_threshold=0 and no rate (with pytest-trio: the fixture autojump_clock)"
 )
 

@@ -1,4 +1,4 @@
-"""Faults that are drawn from the seed: what strikes, when, and whom.
+"""Faults that are drawn from the seed: what strikes, when, and which host.
 
 Half of them strike at a step that somebody takes, because what is fragile is what happens
 between two steps: by the clock alone nobody is hit there.  Which steps there are is learned

@@ -54,12 +54,12 @@ class HistoryRecorder:
         self._name_count = 0
 
     def name(self, host: str) -> str:
-        """A name for a producer or consumer of *host* that nobody has."""
+        """An unused name for a producer or consumer of *host*."""
         self._name_count += 1
         return f"{host}.{self._name_count}"
 
     def sender(self, producer: str) -> str:
-        """Whoever sends one message after another: a task that uses *producer*."""
+        """A sender of one message after another: a task that uses *producer*."""
         key = producer, trio.lowlevel.current_task()
         if key not in self._tasks:
             count = sum(name == producer for name, _ in self._tasks)

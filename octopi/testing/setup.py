@@ -42,7 +42,7 @@ class Setup:
     """up to so many more, drawn from the seed."""
     websocket: bool = False
     """Whether connections carry the bytes of WebSockets, instead of whole messages: slower,
-    and only of interest to whoever works on Octopi."""
+    and only of interest to developers of Octopi."""
     record: bool = False
     """Whether what all clients do and see is recorded in `Cluster.history`, and judged."""
     oracle: bool = True

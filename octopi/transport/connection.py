@@ -422,7 +422,7 @@ class Connection(MessageSender):
         return self._unanswered.is_full
 
     def _take(self, message: object, on_message: Callable[[Any], None]) -> None:
-        """Give a message to whom it is for."""
+        """Give a message to its receiver."""
         cls = type(message)
         number: int | None = getattr(message, "request", None)
         if self.turn is not None:

@@ -136,7 +136,7 @@ class FairQueue:
         return ticket
 
     def withdraw(self, ticket: Ticket) -> None:
-        """Nobody waits with *ticket* any more; harmless if it was returned."""
+        """No task waits with *ticket* any more; harmless if it was returned."""
         ticket.is_withdrawn = True
 
     def next_round(self) -> list[Ticket]:

@@ -95,7 +95,7 @@ async def open_connection(
     The connection works once `Connection.run` does.
 
     Raises:
-      UnreachableError: if nobody answers there, or not in time.
+      UnreachableError: if no node answers there, or not in time.
       RefusedError: if the node doesn't want us, such as for our version or token, or because
           the endpoint is for nodes alone (`open_node_connection`).
       ProtocolError: if the node's answer is no legal one.
@@ -210,16 +210,16 @@ async def accept_connection(
     budget: MemoryBudget | None = None,
     secrets: SecretSource | None = None,
 ) -> Connection:
-    """Hear the hello of whoever connected to *endpoint* and welcome it.  If *endpoint* is for
+    """Read the hello of a peer that connected to *endpoint*, and welcome it.  If *endpoint* is for
     nodes alone, or the hello asks for it, prove with *secrets* that this node is of the cluster,
-    and let the peer prove the same; without *secrets* nobody is let in there.
+    and let the peer prove the same; without *secrets* all peers are refused there.
 
     The connection works once `Connection.run` does.  After a failure the peer was told
     and the link is closed.
 
-    Whom a *doorkeeper* lets in has to be told to leave (`Connection.entry`).  What is done for the
-    peer up to its welcome is done in the turn *opening*, as it is a stranger so long, and then in
-    *turn*.  What is kept for it comes out of *budget*, and has to be given back
+    A peer that a *doorkeeper* lets in has to be told to leave (`Connection.entry`).  What is done
+    for the peer up to its welcome is done in the turn *opening*, as it is a stranger so long, and
+    then in *turn*.  What is kept for it comes out of *budget*, and has to be given back
     (`Connection.memory`).
 
     Raises:

@@ -3,7 +3,7 @@ for the upgrade.
 
 In charge of the framing of HTTP and its bounds: length of a head, time for it, time for
 taking an answer.  What is answered is the site's business (`HttpSite`); an upgrade is handed
-back unread to whoever speaks WebSocket.
+back unread to the code that speaks WebSocket.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class HttpSite(Protocol):
 
 
 class EmptySite:
-    """A site without pages, which lets everybody speak WebSocket."""
+    """A site without pages, which lets every program speak WebSocket."""
 
     def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
         return None

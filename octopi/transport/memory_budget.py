@@ -145,7 +145,7 @@ class ConnectionMemory:
 
 
 def unbounded_memory() -> ConnectionMemory:
-    """That of a connection that this side opened: whom it talks to is its own choice."""
+    """That of a connection that this side opened: it chose the peer itself."""
     pool = _unbounded_pool()
     account = MemoryAccount(pool, "")
     return ConnectionMemory(account, account, pool)

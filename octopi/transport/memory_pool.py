@@ -76,7 +76,7 @@ class Waiter:
         return self._account
 
     def end(self, *, granted: bool) -> None:
-        """Stop waiting, and say so to whoever waits."""
+        """Stop waiting, and say so to the task that waits."""
         self.is_granted = granted
         self._account.ended(self)
         self._wake()
@@ -214,7 +214,7 @@ class Pool:
         return entry[3] == entry[2].version and bool(entry[2].waiting)
 
     def _grant(self) -> None:
-        """Grant what fits, and the loan if nobody has it."""
+        """Grant what fits, and the loan if it is free."""
         if self._granting:
             return  # by the call that goes on already
         self._granting = True

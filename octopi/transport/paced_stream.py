@@ -32,7 +32,7 @@ class PacedStream(trio.abc.HalfCloseableStream):
         return str(self._stream)
 
     def lift(self) -> tuple[trio.abc.HalfCloseableStream, bytes]:
-        """From here on nobody waits for a turn: return the bare stream, and what came on it and
+        """From here on no task waits for a turn: return the bare stream, and what came on it and
         was not handed over.  Who goes on with this one gets that first."""
         self._turn = None
         return self._stream, bytes(self._held or b"")

@@ -1,6 +1,6 @@
 """A stream over TLS that can be used wherever a bare one can.
 
-In charge of the TLS handshake and of what its failures are called.  Whom to trust is said by
+In charge of the TLS handshake and of what its failures are called.  Which peers to trust is said by
 the context (`octopi.security.tls`).
 """
 
@@ -58,7 +58,7 @@ async def secure_client(
 
 
 async def secure_server(stream: trio.abc.Stream, context: ssl.SSLContext) -> SecureStream:
-    """*stream* of whoever connected, with TLS on it; the caller sees to the time.
+    """*stream* of a peer that connected, with TLS on it; the caller bounds the time.
 
     Raises:
       UnreachableError: if the peer doesn't speak that; the stream is closed.

@@ -53,10 +53,10 @@ async def serve(
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve *sessions* at *address* until *stop* is set; ``started`` gives the url.  What goes
-    on is noted in *traffic*.  With a *doorkeeper* everybody needs a token.  At endpoints that are
-    for nodes alone, others have to prove that they have one of *secrets*.
+    on is noted in *traffic*.  With a *doorkeeper* every client needs a token.  At endpoints that
+    are for nodes alone, others have to prove that they have one of *secrets*.
 
-    Stopping is graceful: nobody new is accepted, new requests are refused, unanswered ones
+    Stopping is graceful: new connections and requests are refused, unanswered requests
     may finish within `SHUTDOWN_GRACE_S`, then each connection is closed with code 1001.
     Cancelling closes them at once.
 

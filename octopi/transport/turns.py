@@ -24,7 +24,7 @@ from octopi.transport.fair_queue import FairQueue, MemberUsage, Ticket, UselessF
 from octopi.wire.messages import Authenticate, Credit, Heartbeat, Unsubscribe
 
 _OF_NO_USE: Final = frozenset({Heartbeat, Authenticate, Credit, Unsubscribe})
-"""What nobody needs to send often, and nobody gains anything by."""
+"""Frames that no client needs to send often, and that gain it nothing."""
 
 
 class ConnectionTurns:

@@ -113,7 +113,7 @@ class WebSocketNet:
             try:
                 stream = await self._streams.connect(host, port)
             except OSError as error:
-                raise UnreachableError(f"nobody answers at {url}: {explained(error)}") from error
+                raise UnreachableError(f"no node answers at {url}: {explained(error)}") from error
             if is_secure(url):
                 stream = await self._secured(stream, host, url)
             watched = WatchedStream(stream, holds_behind_head=not self._plain)

@@ -1,4 +1,4 @@
-"""``sim exhaust``: every step and every I/O, by everybody, fails in every way."""
+"""``sim exhaust``: every node fails at every step and every I/O, in every way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sim.commands.options import interrupted, jobs_option, json_file_option, wri
 )
 @common_options
 def exhaust(jobs: int, json_file: Path | None, table_file: Path | None) -> int:
-    """Fail everybody at every step and at every I/O, one way after the other.
+    """Fail every node at every step and at every I/O, one way after the other.
 
     \b
     For instance:

@@ -72,7 +72,7 @@ def mutants(
     who sees nothing but clients; and the faults of the smallest plan that shows it, with its
     token.
 
-    Ends with code 1 if nobody noticed one.
+    Ends with code 1 if one was not noticed.
     """
     from sim.mutants import campaign
     from sim.mutants.catalogue import MUTANTS

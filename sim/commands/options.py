@@ -53,7 +53,7 @@ def json_file_option(function: _F) -> _F:
 
 
 def plan_of(text: str, tier: str | None = None) -> Plan:
-    """The plan that somebody names on a command line.
+    """The plan that is named on a command line.
 
     Raises:
       CommandError: if it is none.
@@ -80,7 +80,7 @@ def plan_of(text: str, tier: str | None = None) -> Plan:
 
 
 def name_of(text: str) -> str:
-    """What the run of a plan is called that somebody named so."""
+    """How the run of a plan with that name is called."""
     return f"Seed {text}" if text.isdecimal() else "This plan"
 
 
@@ -92,5 +92,5 @@ def write_numbers(path: Path | None, numbers: object) -> None:
 
 
 def interrupted(summary: str) -> InterruptedByUserError:
-    """The end of a campaign that somebody interrupted, with what was done by then."""
+    """The end of a campaign that was interrupted, with what was done by then."""
     return InterruptedByUserError(f"interrupted: {summary}")

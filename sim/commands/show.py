@@ -31,7 +31,7 @@ from sim.commands.options import PLAN_HELP, name_of, plan_of, tier_option
 @tier_option
 @common_options
 def show(plan_text: str, page: Path, shiviz: Path | None, tier: str | None) -> None:
-    """Write a run as a page: who said what to whom, step by step, and what failed.
+    """Write a run as a page: which node told which what, step by step, and what failed.
 
     \b
     For instance:

@@ -154,7 +154,7 @@ MUTANTS: Final = (
         """
 -            if position < records.size_bytes:
 +            if position > records.size_bytes:
-                 yield
+                 yield from pauses(chunk.read_bytes)
                  if is_outdated():
 """,
         "the index of a segment is made anew, with all of that read, in one turn",

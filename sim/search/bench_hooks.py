@@ -1,4 +1,4 @@
-"""What the hooks for observers cost in production, where nobody observes.
+"""What the hooks for observers cost in production, where there is no observer.
 
 A hook is ``if (trace := environment.trace) is not None: ...``.  How many of them a produce goes
 through is counted in a real cluster of this machine, by observing it; what one costs, and what

@@ -1,4 +1,4 @@
-"""Fails everybody at every step and at every I/O, one way after the other.
+"""Fails every node at every step and at every I/O, one way after the other.
 
 First each scenario (`sim.search.exhaust_runs`) is run as it is, to see which cells it comes to.
 Then each cell gets each of its actions, at two different moments where there are two: the first

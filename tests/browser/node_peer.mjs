@@ -85,7 +85,7 @@ const DEEDS = {
     let register = null;
     const cluster = new Cluster(["ws://register"], {});
     cluster.askRegisterOnce = async () => {
-      if (register === null) throw new OctopiError("unreachable", "nobody answers");
+      if (register === null) throw new OctopiError("unreachable", "no node answers");
       const [leader, epoch, readers] = register;
       return { topic: { partitions: [{ partition: 0, epoch, leader: 1, leader_address: leader, readers }] } };
     };

@@ -49,7 +49,7 @@ async def run(steps: list[list[Any]]) -> list[object]:
     async def describe(name: str, create: bool) -> m.TopicInfo:
         await trio.lowlevel.checkpoint()
         if not known:
-            raise UnreachableError("nobody answers")
+            raise UnreachableError("no node answers")
         leader, epoch, readers = known
         place = m.PartitionInfo(
             PartitionId(0), epoch, BrokerId(1), leader, [BrokerId(1)], [BrokerId(1)], readers

@@ -20,7 +20,7 @@ async def test_a_token_that_was_shown_over_tls_is_shown_nowhere_else() -> None:
     async with listener, trio.open_nursery() as nursery:
         here = system_environment(nursery)
         connections = Connections(here, nursery, "test", Credentials("secret"))
-        with pytest.raises(UnreachableError, match="nobody answers"):
+        with pytest.raises(UnreachableError, match="no node answers"):
             await connections.get("wss://127.0.0.1:1")
         with pytest.raises(UnreachableError, match="it gets no token"):
             await connections.get(f"ws://127.0.0.1:{port}")

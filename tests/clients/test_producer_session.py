@@ -352,10 +352,10 @@ def test_the_reason_of_a_time_out_is_the_newest_trouble() -> None:
     log = Log()
     (a,) = log.add(b"a")
     log.session.disconnected(ConnectionLostError("gone"))
-    log.session.trouble(UnreachableError("nobody answers at ws://b:1"))
+    log.session.trouble(UnreachableError("no node answers at ws://b:1"))
     log.advance(60.0)
     assert isinstance(a.outcome, NotDeliveredError)
-    assert "last: nobody answers at ws://b:1" in str(a.outcome)
+    assert "last: no node answers at ws://b:1" in str(a.outcome)
 
 
 def test_failing_settles_everything_by_what_is_known() -> None:

@@ -180,7 +180,7 @@ class Register:
         await trio.lowlevel.checkpoint()
         self.asked += 1
         if not self.is_there:
-            raise UnreachableError("nobody answers")
+            raise UnreachableError("no node answers")
         return self.info
 
     def route(self) -> LeaderRoute:

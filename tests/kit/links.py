@@ -288,9 +288,9 @@ class MemoryNet:
         await self.runs(owner, path)
         self.connect_count += 1
         if url in self.unreachable:
-            raise UnreachableError(f"nobody answers at {url}")
+            raise UnreachableError(f"no node answers at {url}")
         if url not in self._listening:
-            raise UnreachableError(f"nobody answers at {url}") from ConnectionRefusedError()
+            raise UnreachableError(f"no node answers at {url}") from ConnectionRefusedError()
         here, there = self.pair(owner, url, path)
         self.links.append(here)
         self._listening[url](there)

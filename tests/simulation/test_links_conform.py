@@ -533,7 +533,7 @@ def test_a_foreign_address_can_not_be_listened_at(run_in: RunIn) -> None:
 
 def test_an_address_without_a_listener_is_unreachable(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
-        with pytest.raises(UnreachableError, match=f"nobody answers at ws://{place.there_host}:9"):
+        with pytest.raises(UnreachableError, match=f"no node answers at ws://{place.there_host}:9"):
             await place.here.connect(f"ws://{place.there_host}:9", PATH)
 
     run_in(scenario)

@@ -518,7 +518,7 @@ def test_a_killed_process_is_told_to_its_peers(tier: Tier) -> None:
         small.hosts["there"].kill()
         await arrives(here, b"last words")
         await breaks(here)
-        with pytest.raises(UnreachableError, match="nobody answers"):
+        with pytest.raises(UnreachableError, match="no node answers"):
             await small.here.net.connect(f"ws://there:{PORT}", PATH)
 
     run_in(tier, scenario)

@@ -55,7 +55,7 @@ async def test_an_address_that_can_not_be_had_is_explained(number: int, text: st
         )
         with pytest.raises(UnreachableError, match=f"^can't listen at h:1: {text}$"):
             await net.listen("h:1", never, paths=PATHS, handler_nursery=nursery)
-        with pytest.raises(UnreachableError, match=r"^nobody answers at ws://h:1: "):
+        with pytest.raises(UnreachableError, match=r"^no node answers at ws://h:1: "):
             await net.connect("ws://h:1", "/v1/client")
 
 

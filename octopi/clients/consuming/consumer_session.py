@@ -139,7 +139,7 @@ class ConsumerSession:
         return self.place
 
     def check_topic(self, topic_id: str) -> None:
-        """Somebody said which creation of the topic is there.
+        """An answer said which creation of the topic is there.
 
         Raises:
           TopicReplacedError: if it is another one.

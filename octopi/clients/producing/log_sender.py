@@ -1,6 +1,6 @@
 """The driver of one `ProducerSession`: performs its effects, brings it events and time.
 
-Sending is synchronous (`Connection.ask`), so whoever submits a message sends the batch
+Sending is synchronous (`Connection.ask`), so the task that submits a message sends the batch
 that it completes, and the reader that brings an answer sends the next one.  Time comes from
 the producer's `octopi.timers`; tasks are needed only for finding the leader (while the
 link is down).

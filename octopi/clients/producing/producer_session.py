@@ -196,7 +196,7 @@ class ProducerSession:
             self._open = None
 
     def hurry(self, batch: Batch) -> None:
-        """Somebody waits for the receipt: don't linger while nothing is unanswered."""
+        """A task waits for the receipt: don't linger while nothing is unanswered."""
         batch.urgent = True
 
     # --- what the connection does ------------------------------------------------------
@@ -217,7 +217,7 @@ class ProducerSession:
             self._effects.append(FindLeader(why, address, silent))
 
     def no_leader_found(self, now: float) -> None:
-        """What `AskLeader` found out; somebody will lead soon."""
+        """What `AskLeader` found out; a broker will lead soon."""
         self._silence.no_leader(now)
 
     def trouble(self, why: OctopiError) -> None:

@@ -29,7 +29,7 @@ class ControllerLink(Protocol):
         """Ask for another in-sync set of a partition that this broker leads."""
 
     def accept(self, acceptance: m.AcceptEpoch) -> None:
-        """Promise to follow nobody of an epoch before this one."""
+        """Promise to follow no leader of an epoch before this one."""
 
     def resign(self, resignation: m.Resign) -> None:
         """Say that this broker can't go on to lead a partition."""

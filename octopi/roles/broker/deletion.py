@@ -58,7 +58,7 @@ class PendingDeletion:
 
 
 class LogDeletion:
-    """What nobody uses any more, and whose files have to go."""
+    """Logs that are not used any more, and whose files have to go."""
 
     def __init__(
         self, environment: Environment, data_directory: str, ends: dict[PartitionId, ReplicaEnds]
@@ -155,7 +155,7 @@ class LogDeletion:
                 del self._leftovers[directory]
 
     async def _delete(self, doomed: PendingDeletion) -> None:
-        """Delete what is left of a log; nobody uses it any more.
+        """Delete what is left of a log that is not used any more.
 
         Raises:
           StorageError: if the disk fails.

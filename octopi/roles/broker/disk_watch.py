@@ -4,7 +4,7 @@ A write that found no space says little: it may have been a long one, and the ne
 the watch writes a file of its own, of `DISK_ROOM_BYTES_MIN`, and removes it.  While that fails
 the disk is full, and it is tried again until it works.
 
-Task: `run`, which sleeps until somebody met a full disk.
+Task: `run`, which sleeps until a write met a full disk.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class LeaderConnection:
         """
         address = self._address_of(self.leader)
         if not address:
-            raise UnreachableError(f"nobody said where broker {self.leader} is")
+            raise UnreachableError(f"the address of broker {self.leader} is not known yet")
         connection = await open_node_connection(
             self._environment, address, FOLLOW, self._agent, self._credentials
         )

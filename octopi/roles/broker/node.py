@@ -72,7 +72,7 @@ class BrokerOptions:
     token: TokenSource = lambda: None
     """What it shows to the register and to other brokers."""
     authenticator: Authenticator | None = None
-    """Whom it lets in; None: everybody."""
+    """Authenticates connections.  None disables authentication."""
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES
     """What its connections may use together; see `octopi.transport.memory_budget`."""
 

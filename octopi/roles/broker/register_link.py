@@ -159,7 +159,9 @@ class RegisterLink(ControllerLink):
                 if isinstance(answer, m.Failure):
                     _log.warning("the register hands nothing over", why=answer.reason)
                 return
-            _log.warning("stopping without a register: nobody can lead instead of this broker")
+            _log.warning(
+                "stopping without a register: no other broker can lead instead of this one"
+            )
             return
         _log.warning("stopping, though others may need this broker", after_s=HAND_OVER_ALL_S)
 

@@ -159,7 +159,7 @@ class _TailReaders:
 
     @property
     def is_due(self) -> bool:
-        """Whether somebody is to be looked at."""
+        """Whether any reader is to be looked at."""
         return self._has_news or bool(self._round)
 
     def wake(self) -> None:

@@ -1,4 +1,4 @@
-"""What a register tells of its cluster: brokers, partitions, and topics that nobody is served."""
+"""What a register tells of its cluster: brokers, partitions, and topics that are not served."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from octopi.wire.codec import EncodedList
 def described(
     message: m.DescribeCluster, controller: Controller, grants: Grants
 ) -> Slices[m.ClusterDescription]:
-    """The answer to *message* for somebody with *grants*, in slices: each partition as it is when
+    """The answer to *message* for a client with *grants*, in slices: each partition as it is when
     its slice is made."""
     state = controller.state
     brokers, partitions = EncodedList(m.BrokerInfo), EncodedList(m.PartitionInfo)

@@ -84,7 +84,7 @@ class Gathering:
             raise NotReadyError("the register has just started and listens to brokers first")
 
     def require_learned(self) -> None:
-        """Refuse to say that there is no such topic while nobody has told this register of any:
+        """Refuse to say that there is no such topic while no broker has told this register of any:
         its disk may be a new one, and brokers know.
 
         Raises:

@@ -104,7 +104,7 @@ class HandOvers:
         """Have others lead what *broker* leads; it gets no leadership before it starts anew.
 
         Raises:
-          RefusedError: NOT_READY where nobody else could lead; then it keeps those leaderships
+          RefusedError: NOT_READY where no other broker could lead; then it keeps those leaderships
               and gets no others.
         """
         self._controller.draining.add(broker)
@@ -125,7 +125,7 @@ class HandOvers:
         ]
 
     def _has_successor(self, partition: PartitionId, broker: BrokerId) -> bool:
-        """Whether *broker* leads the partition and somebody else could."""
+        """Whether *broker* leads the partition and another broker could."""
         record = self._controller.state.partitions[partition]
         avoided = self._controller.stopping
         if broker not in avoided:

@@ -35,7 +35,7 @@ class RegisterOptions:
     """After so many entries the journal is folded into a snapshot."""
     agent: str = "octopi-node"
     authenticator: Authenticator | None = None
-    """Whom it lets in; None: everybody."""
+    """Authenticates connections.  None disables authentication."""
     secrets: SecretSource | None = None
     """By which register and brokers know that each is of the cluster; None: from its data
     directory, where it makes one at its first start."""

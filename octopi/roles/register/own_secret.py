@@ -34,7 +34,7 @@ async def own_secret(
         return file
     if not is_first_start:
         raise StorageError(
-            f"{path} is gone, and brokers obey no register without it: start with a broker's copy "
+            f"{path} is gone, and brokers join no register without it: start with a broker's copy "
             f"(--join-secret FILE), or, if there is none, make another one with `octopi-node "
             f"secret {path}` and copy it to all brokers"
         )

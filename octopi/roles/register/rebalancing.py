@@ -49,7 +49,7 @@ class Rebalancing:
         """Have others lead what *broker* leads; it gets no leadership before it joins anew.
 
         Raises:
-          RefusedError: INVALID_OPTION for a broker that nobody knows; NOT_READY where nobody
+          RefusedError: INVALID_OPTION for an unknown broker; NOT_READY where no broker
               else could lead; then it keeps those leaderships and gets no others.
         """
         self._known(broker)
@@ -79,7 +79,7 @@ class Rebalancing:
 
         Raises:
           RefusedError: UNKNOWN_PARTITION, INVALID_OPTION, or NOT_READY (it didn't catch up
-              in time, or nobody else could lead); then both hold one.
+              in time, or no other broker could lead); then both hold one.
         """
         record = self._controller.state.partitions.get(partition)
         if record is None:
@@ -127,7 +127,7 @@ class Rebalancing:
             raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
 
     def _others(self, record: PartitionRecord, broker: BrokerId) -> bool:
-        """Whether somebody else than *broker* could lead now."""
+        """Whether another broker than *broker* could lead now."""
         is_live = self._controller.is_live
         return any(one != broker and is_live(one) for one in record.in_sync)
 

@@ -61,7 +61,7 @@ async def run_register(
       DirectoryInUseError: if another process has the data directory.
       StorageError: if the disk fails or its content can't be read, or the join secret is gone.
       InvalidOptionError: if the join secret is damaged.
-      SupersededError: if brokers have obeyed a newer register of the cluster, or another one.
+      SupersededError: if brokers have joined a newer register of the cluster, or another one.
       UnreachableError: if the address can't be had.
     """
     disk = environment.disk

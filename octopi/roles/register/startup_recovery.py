@@ -30,7 +30,7 @@ class FormerCluster:
     cluster: str
     """Empty: there was none."""
     generation: int
-    """The greatest of any register that they obeyed; 0 if there was none."""
+    """The greatest of any register that they joined; 0 if there was none."""
 
 
 def former_cluster(came: Iterable[Join]) -> FormerCluster:
@@ -51,7 +51,7 @@ def replay(controller: Controller, entries: list[Entry], directory: str) -> None
     """
     advice = (
         "start the register with an empty --data-dir, and it learns from brokers what is theirs; "
-        "keep this one for whoever looks into it"
+        "keep this one for an examination"
     )
     for number, entry in enumerate(entries):
         try:

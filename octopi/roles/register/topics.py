@@ -95,7 +95,7 @@ class Topics:
             self._tracer.installed(topic)
             _log.info("topic created", topic=topic.topic, partitions=topic.partitions)
         except NotReadyError:
-            return  # the register's disk failed: whoever asked is told so
+            return  # the register's disk failed: the client that asked is told so
         finally:
             self._installing.pop(topic.topic_id).set()
 
@@ -173,6 +173,6 @@ class Topics:
                 for broker in sorted(removing):
                     nursery.start_soon(self._members.have_removed, self._members[broker], told)
         except NotReadyError:
-            return  # the register's disk failed: whoever asked is told so
+            return  # the register's disk failed: the client that asked is told so
         finally:
             removed.set()

@@ -1,4 +1,4 @@
-"""What goes wrong in a run, as data: a place, an action, and whom it happens to.
+"""What goes wrong in a run, as data: a place, an action, and the node that it happens to.
 
 A fault is frozen, so that it can be printed, stored, and left out of a plan to see whether
 the plan still fails.  `octopi.simulation.faults.injector` carries faults out.
@@ -59,7 +59,7 @@ class AtTime:
 
 @attrs.frozen
 class AtStep:
-    """When somebody comes to a step of the protocols for the n-th time."""
+    """When a node comes to a step of the protocols for the n-th time."""
 
     step: str
     """Its code: a key of `STEPS`."""
@@ -75,7 +75,7 @@ class AtStep:
 
 @attrs.frozen
 class AtEffect:
-    """When somebody's I/O comes to an edge for the n-th time; for operations and their edges
+    """When the I/O of a node comes to an edge for the n-th time; for operations and their edges
     see `octopi.simulation.disk.disk`, and ``send`` has ``before`` and ``after``."""
 
     operation: str

@@ -20,10 +20,12 @@ class Rule(Enum):
     LOST_WRITE = "what was acknowledged stays in its log"
     ABORTED_READ = "a message that is surely not stored is nowhere"
     DIRTY_READ = "only what is committed is handed out, and it stays in its log"
-    PHANTOM = "what is in a log was sent by somebody"
+    PHANTOM = "what is in a log was sent by a producer"
     CORRUPT = "a message arrives as it was sent: value, key and headers"
     WRONG_LOG = "a message is in the log that it was sent to"
-    INCONSISTENT_OFFSET = "an offset has one message and a message one offset, whoever is asked"
+    INCONSISTENT_OFFSET = (
+        "an offset has one message and a message one offset, whichever broker is asked"
+    )
     DUPLICATE = "a message that was sent once is in its log once"
     NOT_DENSE = "a record begins where the one before it ends, and has the size of its message"
     NONMONOTONIC_SEND = "messages that a producer sent one after another lie in that order"

@@ -32,19 +32,19 @@ PROMISES: Final[Mapping[str, str]] = {
     ),
     "two-leaders": "in one epoch one life of one broker leads: the one that was appointed",
     "undecided-told": "the register tells only what it has made durable",
-    "epoch-used-again": "a change of leaders begins with an epoch that nobody has promised",
+    "epoch-used-again": "a change of leaders begins with an epoch that no replica has promised",
     "promise-forgotten": "a broker accepts only an epoch that is on its disk",
-    "stopping-proposes": "a broker that was asked to stop takes nobody out of the in-sync set",
+    "stopping-proposes": "a broker that was asked to stop takes no replica out of the in-sync set",
     "refusing-proposes": (
-        "a leader whose disk refuses records takes nobody out of the in-sync set, who is to lead"
+        "a leader whose disk refuses records takes no replica out of the in-sync set: it is to lead"
     ),
     "in-sync-unasked": (
-        "whoever is decided to be in sync has promised the epoch, in the life that it lives"
+        "a replica that is decided to be in sync has promised the epoch, in its present incarnation"
     ),
     "incomplete-leader": (
-        "whoever leads, and whoever is in the in-sync set, has all committed records"
+        "the leader, and each replica of the in-sync set, has all committed records"
     ),
-    "uncommitted-seen": "nobody is told that more is committed than is",
+    "uncommitted-seen": "no client or replica is told that more is committed than is",
     "receipt-wrong": "a receipt is given for committed records, and for the producer's own",
     "committed-twice": "the sequence of a producer is committed once, without gaps",
     "invalid-committed": "what is committed are whole, valid records",
@@ -68,7 +68,7 @@ PROMISES: Final[Mapping[str, str]] = {
     "liveness": "once everything is healed, the cluster gets going again in bounded time",
     "complaint": "a node complains of nothing that no fault excuses",
     "exception": "no node ends with an exception of its own making",
-    "DeadlockError": "somebody can always go on",
+    "DeadlockError": "some task can always go on",
     "SpinningError": "time passes",
     **{rule: words for system in SYSTEMS for rule, words in system.promises.items()},
 }

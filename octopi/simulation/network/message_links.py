@@ -89,7 +89,7 @@ class FrameNet:
             try:
                 end = await self._network.connect(self._life, host, port)
             except OSError as error:
-                raise UnreachableError(f"nobody answers at {url}: {explained(error)}") from error
+                raise UnreachableError(f"no node answers at {url}: {explained(error)}") from error
             return await self._shake_hands(end, host_and_port(host, port), path)
         self._life.check()
         raise UnreachableError(f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s")

@@ -81,7 +81,7 @@ class ArchivedLog:
             if other.start < one.end:
                 raise StorageError(
                     f"{one.path} and {other.path.name} overlap: one of them was put there by "
-                    "somebody else; move one away"
+                    "another program; move one away"
                 )
         return found
 

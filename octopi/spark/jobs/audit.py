@@ -84,7 +84,7 @@ class Audit:
 
 @attrs.frozen(order=True)
 class NotJudged:
-    """What one replica holds, and nobody knows to be committed."""
+    """What one replica holds, and is not known to be committed."""
 
     log: str
     directory: str
@@ -421,7 +421,7 @@ def _compare(log: SourceLog, group: list[_Replica], start: int, end: int) -> Ite
     counts: defaultdict[bytes, list[_Replica]] = defaultdict(list)
     for one in group:
         counts[contents[one.number]].append(one)
-    # With two replicas nobody knows who is right; the one that holds more is believed.
+    # With two replicas it is not known which is right; the one that holds more is believed.
     right, *wrong = sorted(counts, key=lambda one: (-len(counts[one]), -len(one)))
     for content in wrong:
         common = min(len(content), len(right))

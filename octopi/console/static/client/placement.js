@@ -13,14 +13,14 @@ export function placeOf(info, partition) {
 
 export function leaderAddress(info, partition) {
   const { leader, leader_address: address } = placeOf(info, partition);
-  if (leader === null || !address) throw new OctopiError("not_ready", `nobody leads partition ${partition} of ${info.topic} now`);
+  if (leader === null || !address) throw new OctopiError("not_ready", `no broker leads partition ${partition} of ${info.topic} now`);
   return address;
 }
 
 // Where a log can be read, best first.
 export function readerAddresses(info, partition) {
   const addresses = readers(placeOf(info, partition));
-  if (!addresses.length) throw new OctopiError("not_ready", `nobody serves partition ${partition} of ${info.topic} now`);
+  if (!addresses.length) throw new OctopiError("not_ready", `no broker serves partition ${partition} of ${info.topic} now`);
   return addresses;
 }
 
