@@ -71,6 +71,13 @@ reset of a log of a subscription, from 1."""
 NO_CLAIM: Final = Claim(0)
 """Where there was none yet."""
 
+SUBSCRIPTIONS_LOG: Final = "~subscriptions"
+"""Name and id of the internal log in which a partition keeps its durable subscriptions."""
+
+INTERNAL_LOGS: Final = (SUBSCRIPTIONS_LOG,)
+"""The internal logs of each partition: replicated with the logs of its topics, and no topics.
+No name and no id of a topic has a ``~``."""
+
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _ID: Final = re.compile(rf"[0-9a-f]{{{ID_CHARACTERS}}}", re.ASCII)
 _NONCE: Final = re.compile(rf"[!-~]{{1,{NONCE_BYTES_MAX}}}", re.ASCII)
@@ -138,6 +145,11 @@ def id_fault(text: str) -> str:
     if _ID.fullmatch(text) is not None:
         return ""
     return f"it has to be {ID_CHARACTERS} hexadecimal digits in lower case"
+
+
+def is_internal(log: str) -> bool:
+    """Whether *log*, the name or the id of a log, is that of an internal log."""
+    return log in INTERNAL_LOGS
 
 
 def optional_id_fault(text: str) -> str:

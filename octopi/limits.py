@@ -382,6 +382,21 @@ RECONNECT_GRACE_S: Final = 3.0
 SEGMENT_BYTES_MAX: Final = 256 * MIB
 """A segment is closed beyond this; retention and verification work by segment."""
 
+INTERNAL_SEGMENT_BYTES_MAX: Final = 1 * MIB
+"""The same for internal logs, from which whole segments are removed behind a snapshot."""
+
+INTERNAL_KEY_BYTES_MAX: Final = 1 * KIB
+INTERNAL_VALUE_BYTES_MAX: Final = 1 * MIB
+"""Key and value of one entry of an internal log."""
+
+SNAPSHOT_BYTES_MIN: Final = 1 * MIB
+SNAPSHOT_FACTOR: Final = 4
+"""A snapshot of an internal log is due when the log is longer, from the last snapshot's begin on,
+than `SNAPSHOT_BYTES_MIN` and than `SNAPSHOT_FACTOR` times its live entries."""
+
+SNAPSHOT_PIECE_BYTES: Final = 64 * KIB
+"""A leader that makes a snapshot appends about this much at a time, or one entry that is larger."""
+
 SEGMENT_AGE_S_MAX: Final = 7 * 24 * 3600.0
 """A segment is closed when its first record is so old, so that retention by age ends."""
 

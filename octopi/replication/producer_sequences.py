@@ -186,6 +186,11 @@ class ProducerSequences:
         known = self._producers.get(producer)
         return Sequence(known.next_sequence if known else 0)
 
+    def next_in_epoch(self, producer: ProducerId, epoch: ProducerEpoch) -> Sequence:
+        """What *producer* has to send next if it sends in *epoch*, which is not below its own."""
+        known = self._producers.get(producer)
+        return Sequence(known.next_sequence if known and known.epoch == epoch else 0)
+
     def before(self, offset: Offset) -> ProducerSequences:
         """What this was when the log ended at *offset*, as far as it is still known."""
         table = ProducerSequences(self._producers_max, self._batches_max)
