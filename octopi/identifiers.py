@@ -152,9 +152,30 @@ def is_internal(log: str) -> bool:
     return log in INTERNAL_LOGS
 
 
+def log_id_fault(text: str) -> str:
+    """Why *text* is no id of a log, which is its topic's or that of an internal log; empty if it
+    is one."""
+    return "" if is_internal(text) else id_fault(text)
+
+
+def log_name_fault(name: str, topic_id: str) -> str:
+    """Why no log has that *name* and that *topic_id*; empty if one may.
+
+    An internal log's name is its id; both of any other log are those of its topic.
+    """
+    if is_internal(name):
+        return "" if topic_id == name else f"the id of {name} is {name}, not {topic_id!r}"
+    return topic_name_fault(name) or id_fault(topic_id)
+
+
 def optional_id_fault(text: str) -> str:
     """The same, where an empty text stands for no topic or no cluster."""
     return id_fault(text) if text else ""
+
+
+def optional_log_id_fault(text: str) -> str:
+    """The same, where an empty text stands for no log."""
+    return log_id_fault(text) if text else ""
 
 
 def nonce_fault(text: str) -> str:

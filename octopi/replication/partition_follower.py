@@ -130,6 +130,12 @@ class PartitionFollower:
         """A log is durable below *end*."""
         return self._on_log(topic_id, self.logs[topic_id].flushed(end))
 
+    def require_again(self, topic_id: TopicId) -> list[PartitionEffect]:
+        """What that log asks of its acknowledgements has changed: its
+        `LogState.flush_before_ack`."""
+        log = self.logs.get(topic_id)
+        return self._on_log(topic_id, log.require(durable=self._durable)) if log else []
+
     def require_durable(self, durable: bool) -> list[PartitionEffect]:
         """From here on, acknowledge only what is on the device, or no longer so."""
         self._durable = durable

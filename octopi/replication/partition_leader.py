@@ -14,7 +14,7 @@ from __future__ import annotations
 import attrs
 
 from octopi.errors import ProtocolError
-from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, TopicId
+from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, TopicId, is_internal
 from octopi.replication.effects import Effect, OnLog, PartitionEffect, ToBroker
 from octopi.replication.epoch_history import divergence
 from octopi.replication.log_leader import LogLeader
@@ -112,8 +112,13 @@ class PartitionLeader:
     @property
     def min_insync(self) -> int:
         """The in-sync set doesn't shrink below this: the least that any topic asks for, so
-        that no topic waits for another's wish."""
-        return min((leader.log.min_insync for leader in self.logs.values()), default=1)
+        that no topic waits for another's wish.  Internal logs ask for nothing."""
+        asked = (
+            leader.log.min_insync
+            for topic_id, leader in self.logs.items()
+            if not is_internal(topic_id)
+        )
+        return min(asked, default=1)
 
     # --- sessions --------------------------------------------------------------------
 
@@ -295,6 +300,12 @@ class PartitionLeader:
             return []
         self.pending = None
         return self._recount()
+
+    def require_again(self, topic_id: TopicId) -> list[PartitionEffect]:
+        """What that log asks of its commits has changed: its `LogState.flush_before_ack` or
+        `LogState.min_insync`."""
+        leader = self.logs.get(topic_id)
+        return on_log(topic_id, self._require(leader)) if leader is not None else []
 
     def require_durable(self, durable: bool) -> list[PartitionEffect]:
         """From here on, what the leader holds counts only on the device, or no longer so."""

@@ -28,7 +28,16 @@ from typing import Any
 import attrs
 
 from octopi.errors import NotLeaderError
-from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, Offset, PartitionId, TopicId
+from octopi.identifiers import (
+    NO_EPOCH,
+    BrokerId,
+    Epoch,
+    Incarnation,
+    Offset,
+    PartitionId,
+    TopicId,
+    is_internal,
+)
 from octopi.limits import REPLICA_LAG_S_MAX
 from octopi.record import Scan
 from octopi.replication.effects import (
@@ -94,6 +103,12 @@ class PartitionReplica:
         self.broker = broker
         self.incarnation = incarnation
         self.logs = logs
+        self.role = Role.IDLE
+        self.registered = False
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        """Its session with the leader; None before the first stream is open."""
+        self._follow_topics()
         # Where all is flushed before it is acknowledged, or there is no log yet, nothing that
         # counts was lost: a log is on the device before anything is appended to it.
         flushed = state.sync_flag or not lost_power
@@ -102,11 +117,6 @@ class PartitionReplica:
         )
         whole = state.whole and all(log.sound for log in logs.values())
         self.state = attrs.evolve(state, intact=intact, whole=whole)
-        self.role = Role.IDLE
-        self.registered = False
-        self.leader: PartitionLeader | None = None
-        self.follower: PartitionFollower | None = None
-        """Its session with the leader; None before the first stream is open."""
         self._away: frozenset[BrokerId] = frozenset()
         self._stopping: frozenset[BrokerId] = frozenset()
         self.is_stopping = False
@@ -429,16 +439,53 @@ class PartitionReplica:
     def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
         """A log was made here, for a topic of the partition."""
         self.logs[topic_id] = log
+        # The log of the topic is on the device.
+        effects = self._follow_topics()
         if self.leader is not None:
-            return self.leader.add_log(topic_id, log)
-        return self._follow_with(self.follower, topic_id, log) if self.follower is not None else []
+            effects += self.leader.add_log(topic_id, log)
+        elif self.follower is not None:
+            effects += self._follow_with(self.follower, topic_id, log)
+        return effects
 
-    def remove_log(self, topic_id: TopicId) -> None:
-        """The topic was deleted."""
+    def remove_log(self, topic_id: TopicId) -> list[PartitionEffect]:
+        """The topic was deleted.  Before its files go, internal logs have to be on the device as
+        far as they go: see `_follow_topics`."""
         self.logs.pop(topic_id, None)
         for role in (self.leader, self.follower):
             if role is not None:
                 role.remove_log(topic_id)
+        return self._follow_topics()
+
+    def _follow_topics(self) -> list[PartitionEffect]:
+        """Have internal logs flushed before they are acknowledged exactly where the logs of all
+        topics are.
+
+        A replica counts as intact after a power failure if all of its logs are flushed before they
+        are acknowledged.  If an internal log never were, every power failure would cost a replica
+        that lost nothing of its topics; if it always were, a mark would wait for the device
+        where the messages that it is about don't."""
+        flush = all(
+            log.flush_before_ack for topic_id, log in self.logs.items() if not is_internal(topic_id)
+        )
+        effects: list[PartitionEffect] = []
+        for topic_id, log in self.logs.items():
+            if is_internal(topic_id) and log.flush_before_ack != flush:
+                log.flush_before_ack = flush
+                effects += self._require_again(topic_id)
+        return effects
+
+    def require_in_sync(self, topic_id: TopicId, count: int) -> list[PartitionEffect]:
+        """Commit nothing of an internal log while fewer replicas than *count* are in sync: the
+        greatest `min_insync` of the topics that it keeps something of."""
+        log = self.logs.get(topic_id)
+        if log is None or log.min_insync == count:
+            return []
+        log.min_insync = count
+        return self._require_again(topic_id)
+
+    def _require_again(self, topic_id: TopicId) -> list[PartitionEffect]:
+        role = self.leader or self.follower
+        return role.require_again(topic_id) if role is not None else []
 
     def flushed(self, topic_id: TopicId, end: Offset) -> list[PartitionEffect]:
         """A log is durable below *end*."""

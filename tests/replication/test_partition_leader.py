@@ -6,9 +6,16 @@ import attrs
 import pytest
 
 from octopi.errors import ProtocolError, Status
-from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence, TopicId
+from octopi.identifiers import (
+    SUBSCRIPTIONS_LOG,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+    TopicId,
+)
 from octopi.record import BatchBuilder, Request, Run, encode_opaque, scan
-from octopi.replication.effects import Refusal, Reply, ToBroker
+from octopi.replication.effects import OnLog, PublishHighwater, Refusal, Reply, ToBroker
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.partition_leader import PartitionLeader
@@ -26,6 +33,7 @@ from octopi.wire.messages import (
 )
 
 TOPIC = TopicId("orders")
+INTERNAL = TopicId(SUBSCRIPTIONS_LOG)
 PRODUCER, EPOCH = ProducerId(b"p" * 16), ProducerEpoch(0)
 FOLLOW = Follow(0, 3, 2, 1, 1, TOPIC, [EpochStart(1, 0)], 80)
 ACKNOWLEDGE = Acknowledge(0, 3, 2, 1, 1, TOPIC, 80)
@@ -249,3 +257,27 @@ def test_produces_are_refused_while_too_few_are_in_sync() -> None:
     assert machine.min_insync == 2
     machine.remove_log(TOPIC)
     assert machine.min_insync == 1
+
+
+def test_an_internal_log_asks_for_nothing_of_the_in_sync_set() -> None:
+    machine = leader([1, 2], min_insync=2)
+    machine.add_log(INTERNAL, LogState.empty(min_insync=1))
+    assert machine.min_insync == 2, "or every set could shrink to one"
+    internal_alone = leader([1, 2])
+    internal_alone.remove_log(TOPIC)
+    internal_alone.add_log(INTERNAL, LogState.empty(min_insync=3))
+    assert internal_alone.min_insync == 1
+
+
+def test_an_internal_log_commits_with_as_many_as_its_topics_ask_for() -> None:
+    machine = leader([1])
+    state = LogState.empty()
+    machine.add_log(INTERNAL, state)
+    state.min_insync = 2
+    assert machine.require_again(INTERNAL) == []
+    state.end = state.flushed_end = Offset(10)
+    assert machine.require_again(INTERNAL) == []
+    assert state.highwater == 0
+    state.min_insync = 1
+    assert OnLog(INTERNAL, PublishHighwater(Offset(10))) in machine.require_again(INTERNAL)
+    assert machine.require_again(TopicId("gone")) == []

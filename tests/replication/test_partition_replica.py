@@ -2,8 +2,9 @@
 
 import attrs
 
-from octopi.identifiers import BrokerId, Epoch, Offset, TopicId
+from octopi.identifiers import SUBSCRIPTIONS_LOG, BrokerId, Epoch, Offset, TopicId
 from octopi.replication.effects import (
+    FlushLog,
     FollowLeader,
     OnLog,
     PartitionEffect,
@@ -159,6 +160,55 @@ def test_after_a_power_loss_a_log_is_not_intact_until_the_register_knows() -> No
         0, 2, 1, ReplicaState(sync_flag=True), {TOPIC: log()}, lost_power=True
     )
     assert flagged.report.intact
+
+
+INTERNAL = TopicId(SUBSCRIPTIONS_LOG)
+FLUSHED = TopicId("payments")
+
+
+def after_power_loss(logs: dict[TopicId, LogState]) -> PartitionReplica:
+    return PartitionReplica(0, 2, 1, ReplicaState(), logs, lost_power=True)
+
+
+def test_an_internal_log_leaves_a_replica_as_intact_as_its_topics_do() -> None:
+    assert after_power_loss({INTERNAL: log()}).report.intact, "it has no topics"
+    flushed = LogState.empty(flush_before_ack=True)
+    assert after_power_loss({INTERNAL: log(), FLUSHED: flushed}).report.intact
+    machine = after_power_loss({INTERNAL: log(), FLUSHED: flushed, TOPIC: log()})
+    assert not machine.report.intact
+    assert not machine.logs[INTERNAL].flush_before_ack
+    unsound = log()
+    unsound.sound = False
+    assert not after_power_loss({INTERNAL: unsound}).report.intact
+
+
+def test_an_internal_log_is_flushed_before_it_is_acknowledged_where_all_topics_are() -> None:
+    """As long as it isn't, a power loss must not leave the replica intact."""
+    for record in (attrs.evolve(RECORD, in_sync=[1, 2]), attrs.evolve(RECORD, leader=2)):
+        machine = PartitionReplica(0, 1, 1, ReplicaState(), {TOPIC: log(), INTERNAL: log()})
+        machine.joined()
+        machine.installed(record, 0.0)
+        if record.leader == 2:
+            machine.stream_opened()
+            machine.followed(Followed(0, 3, 1, 1, INTERNAL, Offset(100), Offset(100)))
+        internal = machine.logs[INTERNAL]
+        assert not internal.flush_before_ack
+        effects = machine.remove_log(TOPIC)
+        assert internal.flush_before_ack
+        assert OnLog(INTERNAL, FlushLog()) in effects, "what was acknowledged before, too"
+        machine.add_log(FLUSHED, LogState.empty(flush_before_ack=True))
+        assert internal.flush_before_ack
+        machine.add_log(TOPIC, log())
+        assert not internal.flush_before_ack
+        machine.check_invariants()
+
+
+def test_what_the_topics_ask_for_binds_their_internal_log() -> None:
+    machine = PartitionReplica(0, 1, 1, ReplicaState(), {INTERNAL: log(end=0, flushed_end=0)})
+    assert machine.require_in_sync(INTERNAL, 2) == []
+    assert machine.logs[INTERNAL].min_insync == 2
+    assert machine.require_in_sync(INTERNAL, 2) == []
+    assert machine.require_in_sync(TopicId("~other"), 2) == []
 
 
 def test_a_clean_shutdown_leaves_logs_that_a_power_loss_can_not_harm() -> None:
