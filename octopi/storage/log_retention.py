@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from octopi.errors import StorageError
 from octopi.identifiers import Offset
@@ -12,6 +13,8 @@ from octopi.storage.retention import ClosedSegment, expired_count
 from octopi.storage.segment import Segment
 from octopi.storage.segments import Segments
 from octopi.storage.time_slices import Slices
+
+_BEGINNING: Final = Offset(0)
 
 
 class LogRetention:
@@ -44,8 +47,9 @@ class LogRetention:
                 return
             end = segment.end
 
-    def expired_count(self, now_ms: int, below: Offset) -> int:
-        """How many of the oldest segments the options don't keep, all before *below*."""
+    def expired_count(self, now_ms: int, below: Offset, outdated_below: Offset = _BEGINNING) -> int:
+        """How many of the oldest segments the options don't keep, all before *below*.  They keep
+        nothing of what lies before *outdated_below*."""
         return expired_count(
             self._closed_segments(),
             log_bytes=self._segments.end - self._segments.start,
@@ -53,6 +57,7 @@ class LogRetention:
             below=below,
             age_ms=self._options.retention_ms,
             bytes_min=self._options.retention_bytes,
+            outdated_below=outdated_below,
         )
 
     def _newest_ms(self, segment: Segment) -> int:

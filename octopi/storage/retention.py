@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
 from octopi.identifiers import Offset
+
+_NOTHING: Final = Offset(0)
 
 
 @attrs.frozen
@@ -40,20 +43,23 @@ def expired_count(
     below: Offset,
     age_ms: int | None,
     bytes_min: int | None,
+    outdated_below: Offset = _NOTHING,
 ) -> int:
     """How many of *closed*, oldest first, go.
 
     A segment goes if its newest record is older than *age_ms*, or if the rest of the log,
     the active segment included, still has *bytes_min* bytes without it; None keeps without
-    limit.  The first that stays keeps all behind it, and nothing at or beyond the offset
-    *below* goes.  *closed* is read no further than needed.
+    limit.  It goes, too, if it ends at *outdated_below* or before.  The first that stays keeps all
+    behind it, and nothing at or beyond the offset *below* goes.  *closed* is read no further than
+    needed.
     """
     count = 0
     for segment in closed:
         rest_bytes = log_bytes - segment.size_bytes
         too_old = age_ms is not None and now_ms - segment.newest_ms > age_ms
         too_much = bytes_min is not None and rest_bytes >= bytes_min
-        if segment.end > below or not (too_old or too_much):
+        outdated = segment.end <= outdated_below
+        if segment.end > below or not (too_old or too_much or outdated):
             break
         log_bytes = rest_bytes
         count += 1

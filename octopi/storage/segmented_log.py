@@ -49,6 +49,8 @@ from octopi.storage.segment import Segment
 from octopi.storage.segments import Segments
 from octopi.storage.time_slices import Slices, at_once, quickly
 
+_BEGINNING: Final = Offset(0)
+
 _BOUNDARIES_COUNT_MAX: Final = 256
 """Ends of reads remembered, so that who reads on from there needs no walk to prove it."""
 
@@ -422,15 +424,21 @@ class SegmentedLog:
 
     # --- retention -----------------------------------------------------------------------
 
-    def retention_start(self, now_ms: int, *, below: Offset) -> Offset:
+    def retention_start(
+        self, now_ms: int, *, below: Offset, outdated_below: Offset = _BEGINNING
+    ) -> Offset:
         """Where the log would begin after `apply_retention`."""
         self._condition.check_open()
-        count = self.retention.expired_count(now_ms, min(below, self.flushed_end))
+        until = min(below, self.flushed_end)
+        count = self.retention.expired_count(now_ms, until, outdated_below)
         return next(islice(self._segments, count, None)).base if count else self.start
 
-    def apply_retention(self, now_ms: int, *, below: Offset) -> Retained:
-        """Remove the oldest segments that the options don't keep, all durable and before *below*.
-        Quick after `LogRetention.learn_ages`.
+    def apply_retention(
+        self, now_ms: int, *, below: Offset, outdated_below: Offset = _BEGINNING
+    ) -> Retained:
+        """Remove the oldest segments that the options don't keep, all durable and before *below*;
+        they keep nothing of what lies before *outdated_below*.  Quick after
+        `LogRetention.learn_ages`.
 
         One that isn't durable could come back from a power failure incomplete.
 
@@ -438,7 +446,8 @@ class SegmentedLog:
           StorageError: if a file can't be removed; those before it are gone.
         """
         self._condition.check_open()
-        count = self.retention.expired_count(now_ms, min(below, self.flushed_end))
+        until = min(below, self.flushed_end)
+        count = self.retention.expired_count(now_ms, until, outdated_below)
         size_bytes = self.size_bytes
         for _ in range(count):
             try:

@@ -39,8 +39,8 @@ MUTANTS: Final = (
         "retention-beyond-the-highwater-mark",
         "octopi.roles.broker.local_log",
         """
--            start = self._files.retention_start(now_ms, below=self.highwater)
-+            start = self._files.retention_start(now_ms, below=self._files.end)
+-                now_ms, below=self.highwater, outdated_below=outdated_below
++                now_ms, below=self._files.end, outdated_below=outdated_below
 """,
         "a leader removes what it has not committed",
         _EARLY,

@@ -39,6 +39,7 @@ def count(
     age_ms: int | None = None,
     bytes_min: int | None = None,
     below: int = 10**9,
+    outdated_below: int = 0,
 ) -> int:
     return expired_count(
         closed,
@@ -47,11 +48,19 @@ def count(
         below=Offset(below),
         age_ms=age_ms,
         bytes_min=bytes_min,
+        outdated_below=Offset(outdated_below),
     )
 
 
 def test_without_limits_everything_stays() -> None:
     assert count(segments(9000, 8000)) == 0
+
+
+def test_segments_go_that_end_before_what_is_still_needed() -> None:
+    assert count(segments(3, 2, 1), outdated_below=0) == 0
+    assert count(segments(3, 2, 1), outdated_below=199) == 1
+    assert count(segments(3, 2, 1), outdated_below=200) == 2
+    assert count(segments(3, 2, 1), outdated_below=200, below=199) == 1, "not all committed"
 
 
 def test_segments_go_when_their_newest_record_is_too_old() -> None:

@@ -9,7 +9,7 @@ What is not in the segments is in the log's checkpoint file (`octopi.roles.broke
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -37,6 +37,8 @@ from octopi.tracing import steps
 from octopi.wire.messages import LogInfo, TopicRecord
 
 _log = get_logger(__name__)
+
+_BEGINNING: Final = Offset(0)
 
 
 class LocalLog(ReadableLog):
@@ -440,9 +442,10 @@ class LocalLog(ReadableLog):
         while the log is to begin anew and its files don't yet, as on a disk that fails."""
         return not self._is_closed and self._files.start >= self.state.start
 
-    async def apply_retention(self) -> None:
-        """Remove segments that are too old or too many, all of them committed for all to see:
-        what the leader is about to commit, its followers may lack."""
+    async def apply_retention(self, outdated_below: Offset = _BEGINNING) -> None:
+        """Remove segments that are too old or too many, or that lie before *outdated_below*, all of
+        them committed for all to see: what the leader is about to commit, its followers may
+        lack."""
         if not self._retains:
             return
         await in_turns(self._files.retention.learn_ages(self._environment.clock.wall_ms()))
@@ -450,14 +453,16 @@ class LocalLog(ReadableLog):
             return
         now_ms = self._environment.clock.wall_ms()
         try:
-            start = self._files.retention_start(now_ms, below=self.highwater)
+            start = self._files.retention_start(
+                now_ms, below=self.highwater, outdated_below=outdated_below
+            )
             if self._notes is not None and start > self._files.start:
                 # First: a segment that is missing from there on is damage.
                 self._notes.note(self.topic_id, start=start, recovery_point=start, highwater=start)
                 await self._notes.sync()
                 if not self._retains:
                     return
-            self._files.apply_retention(now_ms, below=start)
+            self._files.apply_retention(now_ms, below=start, outdated_below=outdated_below)
         except StorageError as error:
             # Some segments may be gone all the same.
             _log.error("retention failed", topic=self.topic.topic, why=str(error))
