@@ -10,10 +10,13 @@ import attrs
 from hypothesis import strategies as st
 
 from octopi.identifiers import (
+    INTERNAL_LOGS,
     address_fault,
     id_fault,
+    log_id_fault,
     nonce_fault,
     optional_id_fault,
+    optional_log_id_fault,
     topic_name_fault,
 )
 from octopi.limits import COUNTED_MAX
@@ -32,10 +35,13 @@ from octopi.wire.messages import (
 
 _ENTRIES_MAX = 4
 _IDS = st.text("0123456789abcdef", min_size=16, max_size=16)
+_LOG_IDS = _IDS | st.sampled_from(INTERNAL_LOGS)
 _TEXTS: dict[object, st.SearchStrategy[str]] = {
     topic_name_fault: st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,40}", fullmatch=True),
     id_fault: _IDS,
     optional_id_fault: _IDS | st.just(""),
+    log_id_fault: _LOG_IDS,
+    optional_log_id_fault: _LOG_IDS | st.just(""),
     nonce_fault: st.from_regex(r"[!-~]{1,64}", fullmatch=True),
     controls_fault: st.text(max_size=60).filter(lambda text: not has_controls(text)),
     address_fault: st.sampled_from(["ws://a:1", "wss://broker-1.example:7001", "ws://[::1]:9"]),

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from octopi.errors import InvalidTopicError
-from octopi.identifiers import topic_name
+from octopi.identifiers import (
+    INTERNAL_LOGS,
+    log_id_fault,
+    log_name_fault,
+    optional_log_id_fault,
+    topic_name,
+)
 from octopi.limits import TEXT_BYTES_MAX, TOPIC_NAME_BYTES_MAX
 
 
@@ -96,3 +102,23 @@ def test_a_legal_name_is_one_part_of_a_path_and_the_same_in_a_url(text: str) -> 
     assert PureWindowsPath("data", name).parts == ("data", name)
     assert name not in {".", ".."}
     assert quote(name, safe="") == name
+
+
+@pytest.mark.parametrize("name", INTERNAL_LOGS)
+def test_an_internal_log_has_a_name_that_no_topic_has_and_that_is_its_id(name: str) -> None:
+    with pytest.raises(InvalidTopicError):
+        topic_name(name)
+    assert not log_id_fault(name)
+    assert not optional_log_id_fault(name)
+    assert not log_name_fault(name, name)
+    assert "the id of" in log_name_fault(name, "0" * 16)
+
+
+def test_any_other_log_has_the_name_and_the_id_of_its_topic() -> None:
+    assert not log_name_fault("orders", "0" * 16)
+    assert not optional_log_id_fault("")
+    assert not optional_log_id_fault("0" * 16)
+    for name, topic_id in (("~other", "0" * 16), ("orders", "~subscriptions"), ("orders", "")):
+        assert log_name_fault(name, topic_id)
+    for odd in ("", "~other", "../x"):
+        assert log_id_fault(odd)

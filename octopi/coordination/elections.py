@@ -24,7 +24,7 @@ from octopi.coordination.journal_entries import (
     PartitionDecided,
 )
 from octopi.errors import NotReadyError
-from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId
+from octopi.identifiers import INTERNAL_LOGS, BrokerId, Epoch, Incarnation, PartitionId
 from octopi.wire.messages import (
     AcceptEpoch,
     AlterInSync,
@@ -176,7 +176,7 @@ class Elections:
         if missing and not ordered:
             return None
         elections = Counter(one.leader for one in self._state.partitions.values())
-        topics = self.topic_ids(partition)
+        topics = self.log_ids(partition)
         if record.in_sync and not missing:
             decided = change.decide(
                 record,
@@ -231,14 +231,14 @@ class Elections:
         is_loss = record.recovered_epoch > before.recovered_epoch
         return LeaderDecision(before, record, self.losses(record) if is_loss else None, ordered)
 
-    def topic_ids(self, partition: PartitionId) -> list[str]:
-        """Of the topics that have a log in *partition*."""
-        return [one.topic_id for one in self._state.topics_on({partition})]
+    def log_ids(self, partition: PartitionId) -> list[str]:
+        """Of the logs in *partition*: those of its topics, and the internal ones."""
+        return [*(one.topic_id for one in self._state.topics_on({partition})), *INTERNAL_LOGS]
 
     def losses(self, decided: PartitionRecord) -> list[LogLoss]:
         """What is known to be lost by *decided*, the record that would conclude a change."""
         change = self.changes[decided.partition]
-        return change.losses(decided.leader, self.topic_ids(decided.partition))
+        return change.losses(decided.leader, self.log_ids(decided.partition))
 
     def waits_for(self, partition: PartitionId) -> list[BrokerId]:
         """The brokers without which a partition that has no leader gets none, unless an operator

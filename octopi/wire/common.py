@@ -15,7 +15,9 @@ from octopi.identifiers import (
     Offset,
     PartitionId,
     address_fault,
+    log_id_fault,
     optional_id_fault,
+    optional_log_id_fault,
 )
 from octopi.limits import (
     ADDRESS_BYTES_MAX,
@@ -60,6 +62,9 @@ Token = Annotated[str, AtMost(HELLO_BYTES_MAX)] | None
 Hash = Annotated[bytes, AtMost(JOIN_SECRET_BYTES)]
 Brokers = Annotated[list[BrokerId], AtMost(BROKERS_MAX)]
 Partitions = Annotated[list[PartitionId], AtMost(PARTITIONS_PER_TOPIC_MAX)]
+LogId = Annotated[str, AtMost(ID_CHARACTERS), Grammar(log_id_fault)]
+"""The id of a topic, or of an internal log."""
+OptionalLogId = Annotated[str, AtMost(ID_CHARACTERS), Grammar(optional_log_id_fault)]
 OptionalId = Annotated[str, AtMost(ID_CHARACTERS), Grammar(optional_id_fault)]
 NodeAddress = Annotated[str, AtMost(ADDRESS_BYTES_MAX), Grammar(address_fault)]
 

@@ -32,7 +32,7 @@ from octopi.model import (
     TopicText,
     Verb,
 )
-from octopi.wire.common import BrokerInfo, NodeAddress, OptionalId, Text
+from octopi.wire.common import BrokerInfo, LogId, NodeAddress, OptionalId, Text
 from octopi.wire.declarations import (
     DECIDER_TO_MEMBER,
     MEMBER_TO_DECIDER,
@@ -275,7 +275,7 @@ class AnnounceEpoch:
 class LogEnd:
     """How far one replica holds one log."""
 
-    topic_id: Id
+    topic_id: LogId
     end: Place
     """The end of what it holds, on the device (exclusive)."""
     sound: Annotated[bool, MayBeMissing()] = True

@@ -29,7 +29,7 @@ from octopi.model import (
     Seal,
     Verb,
 )
-from octopi.wire.common import OptionalId, Records, Text
+from octopi.wire.common import OptionalLogId, Records, Text
 from octopi.wire.declarations import FOLLOWER_TO_LEADER, LEADER_TO_FOLLOWER, notice, on_the_cluster
 
 
@@ -58,7 +58,7 @@ class Follow:
     incarnation: IncarnationNumber
     attempt: Counted
     """Incremented by the follower for each session; (incarnation, attempt) identifies a session."""
-    topic_id: OptionalId
+    topic_id: OptionalLogId
     epochs: EpochStarts
     """The epoch history of the follower's log."""
     log_end: Place
@@ -100,7 +100,7 @@ class Followed:
     epoch: EpochNumber
     incarnation: IncarnationNumber
     attempt: Counted
-    topic_id: OptionalId
+    topic_id: OptionalLogId
     keep: Place
     """The follower keeps its log below this, the end of the common prefix."""
     begin: Place

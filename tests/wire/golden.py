@@ -19,8 +19,10 @@ import cbor2
 from octopi.identifiers import (
     address_fault,
     id_fault,
+    log_id_fault,
     nonce_fault,
     optional_id_fault,
+    optional_log_id_fault,
     topic_name_fault,
 )
 from octopi.model import PartitionRecord
@@ -33,7 +35,9 @@ FILE = Path(__file__).with_name("golden_messages.txt")
 _TEXTS: dict[object, str] = {
     topic_name_fault: "orders",
     id_fault: "00c1a5735eed0001",
+    log_id_fault: "00c1a5735eed0001",
     optional_id_fault: "00c1a5735eed0002",
+    optional_log_id_fault: "00c1a5735eed0002",
     nonce_fault: "n1",
     controls_fault: "why",
     address_fault: "ws://a:1",

@@ -233,7 +233,7 @@ class OperatorRecovery:
             waits_for=machine.waits_for(self._partition),
             replicas=[self._holding(one) for one in record.replicas],
             lost=[
-                m.LostRange(names[one.topic_id], one.kept_end, one.known_end)
+                m.LostRange(names.get(one.topic_id, one.topic_id), one.kept_end, one.known_end)
                 for one in losses[:_LOST_COUNT_MAX]
             ],
             lost_log_count=len(losses),
@@ -249,7 +249,7 @@ class OperatorRecovery:
         accepted = change.accepts.get(broker)
         if accepted is None:
             return m.ReplicaHolding(broker, live, member, False, False, NO_EPOCH, 0, 0, 0)
-        missing = change.losses(broker, machine.topic_ids(self._partition))
+        missing = change.losses(broker, machine.log_ids(self._partition))
         return m.ReplicaHolding(
             broker,
             live,
