@@ -16,7 +16,7 @@ from typing import Final
 from octopi.clients.client import Client
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError
-from octopi.identifiers import BrokerId, PartitionId
+from octopi.identifiers import INTERNAL_LOGS, BrokerId, PartitionId
 from octopi.retry import may_pass
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.retired_folders import MOVING_SUFFIX
@@ -184,6 +184,9 @@ class Healer:
                 for partition in topic.partitions
                 if partition in held
             }
+            wanted |= {
+                log_directory(DATA_DIRECTORY, one, name) for one in held for name in INTERNAL_LOGS
+            }
             wanted |= {f"data/replicas/{one}{end}" for one in held for end in _REPLICA_FILES}
             found = {path.rpartition("/")[0][1:] for path in node.host.disk.files("data/logs")}
             found |= {path[1:] for path in node.host.disk.files("data/replicas")}
@@ -196,7 +199,11 @@ class Healer:
 
     def differing(self) -> str:
         """Which logs don't have the same bytes everywhere."""
-        return str([str(log) for log in self._client_log.logs if self._differs(log)] or "")
+        internal = [
+            LogName(name, one.partition) for one in self._rest.records for name in INTERNAL_LOGS
+        ]
+        logs = [*self._client_log.logs, *internal]
+        return str([str(log) for log in logs if self._differs(log)] or "")
 
     def _differs(self, log: LogName) -> bool:
         """Whether replicas have different records, as far as retention has left all of them."""

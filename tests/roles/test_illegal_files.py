@@ -157,7 +157,10 @@ async def test_a_noted_log_without_a_legal_name_is_left_out_and_the_broker_serve
             await describe(cluster, "orders", create=False)
             await cluster.stop(broker)
         assert {path for path in files(tmp_path) if "broker-1" not in path} == before
-        assert sorted(os.listdir(tmp_path / f"broker-1/logs/{partition}")) == ["orders"]
+        assert sorted(os.listdir(tmp_path / f"broker-1/logs/{partition}")) == [
+            "orders",
+            "~subscriptions",
+        ]
 
 
 async def test_a_log_whose_checkpoint_names_no_topic_gets_a_new_one_and_is_not_deleted(
@@ -175,7 +178,7 @@ async def test_a_log_whose_checkpoint_names_no_topic_gets_a_new_one_and_is_not_d
         await checkpoint.store(SystemDisk(), path, stored)
         await cluster.start_broker()
         await describe(cluster, "orders", create=False)
-        assert os.listdir(folder) == ["orders"]
+        assert sorted(os.listdir(folder)) == ["orders", "~subscriptions"]
         made = checkpoint.load(SystemDisk(), path)
         assert made is not None
         assert made["topic"]["topic_id"] == info.topic_id

@@ -14,6 +14,7 @@ from tests.roles.replica_managers import TOPIC, started_on
 
 PLACED = m.PartitionRecord(0, 1, 0, 1, 1, [1], [1])
 DIRECTORY = "data/logs/0/orders"
+BOTH = ["orders", "~subscriptions"]
 
 
 async def made_at_last(disk: MemoryDisk, logs: ReplicaManager) -> None:
@@ -23,10 +24,36 @@ async def made_at_last(disk: MemoryDisk, logs: ReplicaManager) -> None:
     assert not await logs.install_topics([TOPIC])
 
 
+async def partition_made_at_last(disk: MemoryDisk, logs: ReplicaManager) -> None:
+    """The same for the replica with its internal log, which is the first one there."""
+    assert await logs.install_partitions([PLACED], [])
+    assert logs.replica(0) is None, "it neither follows nor leads"
+    disk.heal()
+    assert not await logs.install_partitions([PLACED], [])
+    assert not await logs.install_topics([TOPIC])
+
+
 def opened(logs: ReplicaManager, caplog: pytest.LogCaptureFixture) -> list[str]:
     """The topics that a broker has after its start, which has nothing to tell."""
     assert not [one.getMessage() for one in caplog.records]
-    return [log.topic.topic for log in logs.store]
+    return sorted(log.topic.topic for log in logs.store)
+
+
+async def test_a_topics_log_lasts_though_the_name_of_its_directory_was_not_synced_at_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await started_on(disk, tasks)
+        await logs.install_partitions([PLACED], [])
+        disk.fail(errno.EIO, "sync_directory", path_end="data/logs/0")
+        await made_at_last(disk, logs)
+        tasks.cancel_scope.cancel()
+    caplog.clear()
+    disk.crash(keep_page_cache=False)
+    async with trio.open_nursery() as tasks:
+        assert opened(await started_on(disk, tasks), caplog) == BOTH
+        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("parent", ["data/logs/0", "data/logs", "data"])
@@ -36,14 +63,14 @@ async def test_a_log_lasts_though_the_name_of_its_directory_was_not_synced_at_fi
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
         logs = await started_on(disk, tasks)
-        await logs.install_partitions([PLACED], [])
+        await logs.metadata.remember([PLACED], [])
         disk.fail(errno.EIO, "sync_directory", path_end=parent)
-        await made_at_last(disk, logs)
+        await partition_made_at_last(disk, logs)
         tasks.cancel_scope.cancel()
     caplog.clear()
     disk.crash(keep_page_cache=False)
     async with trio.open_nursery() as tasks:
-        assert opened(await started_on(disk, tasks), caplog) == ["orders"]
+        assert opened(await started_on(disk, tasks), caplog) == BOTH
         tasks.cancel_scope.cancel()
 
 
@@ -53,9 +80,9 @@ async def test_a_log_lasts_though_the_process_died_while_it_made_the_directory(
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
         logs = await started_on(disk, tasks)
-        await logs.install_partitions([PLACED], [])
+        await logs.metadata.remember([PLACED], [])
         disk.fail(errno.EIO, "sync_directory", path_end="data")
-        assert await logs.install_topics([TOPIC])
+        assert await logs.install_partitions([PLACED], [])
         tasks.cancel_scope.cancel()
     disk.crash(keep_page_cache=True)
     async with trio.open_nursery() as tasks:
@@ -65,7 +92,7 @@ async def test_a_log_lasts_though_the_process_died_while_it_made_the_directory(
     caplog.clear()
     disk.crash(keep_page_cache=False)
     async with trio.open_nursery() as tasks:
-        assert opened(await started_on(disk, tasks), caplog) == ["orders"]
+        assert opened(await started_on(disk, tasks), caplog) == BOTH
         tasks.cancel_scope.cancel()
 
 
@@ -84,7 +111,7 @@ async def test_a_log_is_noted_for_good_though_that_failed_at_first() -> None:
     disk.remove_directory(DIRECTORY)  # which is noticed, if it is noted
     async with trio.open_nursery() as tasks:
         logs = await started_on(disk, tasks)
-        assert [log.topic.topic for log in logs.store] == ["orders"]
+        assert sorted(log.topic.topic for log in logs.store) == BOTH
         replica = logs.replica(0)
         assert replica is not None
         assert not replica.machine.state.intact

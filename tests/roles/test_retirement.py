@@ -58,6 +58,7 @@ async def test_whichever_files_a_failure_of_power_brought_back_are_removed_witho
         await logs.install_partitions([m.PartitionRecord(0, 2, 0, 2, 2, [2], [2])], [])
         assert not left(disk)
         tasks.cancel_scope.cancel()
+    disk.make_directory("data/logs/0/~subscriptions")
     if not gone.startswith("data/logs"):
         disk.make_directory("data/logs/0/orders")
     for path, content in before.items():

@@ -6,7 +6,7 @@ incarnation of the broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -15,7 +15,7 @@ import trio
 
 from octopi.environment import Disk, Environment
 from octopi.errors import StorageError
-from octopi.identifiers import NO_EPOCH, Epoch, PartitionId, TopicId, id_fault, topic_name_fault
+from octopi.identifiers import NO_EPOCH, Epoch, PartitionId, TopicId, log_name_fault
 from octopi.logger import get_logger
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_files import partition_number, stored_topic
@@ -61,9 +61,15 @@ class LogDeletion:
     """Logs that are not used any more, and whose files have to go."""
 
     def __init__(
-        self, environment: Environment, data_directory: str, ends: dict[PartitionId, ReplicaEnds]
+        self,
+        environment: Environment,
+        data_directory: str,
+        ends: dict[PartitionId, ReplicaEnds],
+        flush_internal: Callable[[PartitionId], Awaitable[None]],
     ) -> None:
-        """*ends*: what is noted of the logs, by partition; of replicas that stay."""
+        """*ends*: what is noted of the logs, by partition; of replicas that stay.
+        *flush_internal*: makes the internal logs of a replica durable."""
+        self._flush_internal = flush_internal
         self._environment = environment
         self._disk = environment.disk
         self._logs_directory = f"{data_directory}/logs"
@@ -164,6 +170,9 @@ class LogDeletion:
             trace(steps.T7Removing(*doomed.log_fields))
         if doomed.log is not None:
             await doomed.log.discard()
+        # Without this topic the logs that are left may all be flushed before they are acknowledged.
+        # After a failure of power the replica would count as intact then.
+        await self._flush_internal(doomed.partition)
         ends = self._ends.get(doomed.partition)
         if ends is not None:  # else the whole replica goes
             await ends.remove(doomed.topic_id)
@@ -181,7 +190,7 @@ class LogDeletion:
           StorageError: if the disk fails.
         """
         # A name or an id that is none may lead out of the partition's folder.
-        if why := topic_name_fault(doomed.topic) or id_fault(doomed.topic_id):
+        if why := log_name_fault(doomed.topic, doomed.topic_id):
             raise StorageError(f"{doomed.directory!r} is not deleted: {why}")
         _require_own(self._disk, doomed.directory)
         parent, _, name = doomed.directory.rpartition("/")

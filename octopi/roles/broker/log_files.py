@@ -9,7 +9,7 @@ from typing import Any
 from octopi import record
 from octopi.environment import Disk, Environment
 from octopi.errors import DiskFullError, StorageError
-from octopi.identifiers import Offset, PartitionId, TopicId, topic_name_fault
+from octopi.identifiers import Offset, PartitionId, TopicId, is_internal, topic_name_fault
 from octopi.limits import LIST_COUNT_MAX, SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.replication.producer_sequences import ProducerSequences
@@ -84,13 +84,14 @@ def is_of_topic(environment: Environment, directory: str, topic_id: TopicId) -> 
 
 
 def log_directory(data_directory: str, partition: PartitionId, topic: str) -> str:
-    """Where a log's files lie; topic names are safe as names of folders by their grammar.
+    """Where a log's files lie; names of topics and of internal logs are safe as names of folders by
+    their grammar.
 
     Raises:
-      StorageError: if *topic* is no name of a topic, or *partition* no number of a partition: that
+      StorageError: if *topic* is the name of neither, or *partition* no number of a partition: that
           place could be anywhere.
     """
-    why = topic_name_fault(topic)
+    why = "" if is_internal(topic) else topic_name_fault(topic)
     if why or not 0 <= partition < LIST_COUNT_MAX:
         raise StorageError(
             f"partition {partition} has no place for a log of topic {topic[:200]!r}"
@@ -152,6 +153,15 @@ def _finish_restart(disk: Disk, directory: str, begin: Offset) -> None:
                 disk.remove(segment_path(directory, base))
     except OSError as error:
         raise StorageError(f"{error.filename} can't be removed: {error.strerror}") from error
+
+
+def has_segments(disk: Disk, directory: str) -> bool:
+    """Whether anything was ever appended to the log in *directory*.
+
+    Raises:
+      StorageError: if that can't be read.
+    """
+    return bool(_bases(disk, directory))
 
 
 def _bases(disk: Disk, directory: str) -> list[Offset]:

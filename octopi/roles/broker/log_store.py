@@ -12,8 +12,9 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
-from octopi.identifiers import Offset, PartitionId, TopicId
+from octopi.identifiers import INTERNAL_LOGS, Offset, PartitionId, TopicId, is_internal
 from octopi.logger import get_logger
+from octopi.replication.internal_log import internal_log
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_files import log_directory
@@ -74,6 +75,16 @@ class LogStore:
             )
         return None
 
+    async def create_internal(self, partition_id: PartitionId) -> None:
+        """Have the internal logs of a replica.
+
+        Raises:
+          StorageError: if the disk fails, or is full; what was made is of use the next time.
+        """
+        for name in INTERNAL_LOGS:
+            if (name, partition_id) not in self.logs:
+                await self._create(internal_log(name, partition_id), partition_id)
+
     async def _create(self, topic: TopicRecord, partition_id: PartitionId) -> LocalLog:
         directory = log_directory(self._data_directory, partition_id, topic.topic)
         if (trace := self._environment.trace) is not None:
@@ -120,13 +131,13 @@ class LogStore:
     # --- looking up --------------------------------------------------------------------
 
     def find(self, topic: str, partition: PartitionId) -> LocalLog:
-        """The log of (topic, partition).
+        """The log of (topic, partition) that clients may use: internal logs are for nodes alone.
 
         Raises:
           NotLeaderError: if it isn't here; the register knows where it is, or that it is
               nowhere.
         """
-        log = self.logs.get((topic, partition))
+        log = None if is_internal(topic) else self.logs.get((topic, partition))
         if log is None:
             raise NotLeaderError(
                 f"this broker keeps no log of topic {topic[:200]!r} in partition {partition}: "
@@ -164,8 +175,9 @@ class LogStore:
         return found
 
     def topics(self) -> list[TopicRecord]:
-        """The topics that have logs here, each once."""
-        return list({log.topic.topic_id: log.topic for log in self.logs.values()}.values())
+        """The topics that have logs here, each once.  Internal logs are of no topic."""
+        found = {log.topic.topic_id: log.topic for log in self.logs.values()}
+        return [topic for topic_id, topic in found.items() if not is_internal(topic_id)]
 
     async def close(self) -> None:
         """Close all, cleanly, a few at a time."""

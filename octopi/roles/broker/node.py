@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.identifiers import BrokerId
+from octopi.identifiers import BrokerId, is_internal
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
     MEMORY_BUDGET_BYTES,
@@ -23,6 +23,7 @@ from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
+from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.register_link import RegisterLink
@@ -91,6 +92,7 @@ class BrokerNode:
     replicas: ReplicaManager
     readers: Readers
     traffic: ServerStatistics
+    internal_logs: InternalLogs
     link: RegisterLink | None = None
     """The way to the register; None before there is one."""
 
@@ -145,11 +147,17 @@ async def run_broker(
             nursery.start_soon(replicas.status.disk.run)
             readers = Readers(environment.clock)
             nursery.start_soon(readers.tail_broadcast.run)
+            internal_logs = InternalLogs(environment, replicas.replica)
+            nursery.start_soon(internal_logs.run)
             nursery.start_soon(
-                _retain, environment, replicas.store, options.retention_check_interval_s
+                _retain,
+                environment,
+                replicas.store,
+                internal_logs,
+                options.retention_check_interval_s,
             )
             traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
-            node = BrokerNode(environment, options, replicas, readers, traffic)
+            node = BrokerNode(environment, options, replicas, readers, traffic, internal_logs)
             show(node)
             await _serve(node, identity, stop, task_status)
             await replicas.close()
@@ -230,11 +238,16 @@ async def _join(
     task_status.started(address)
 
 
-async def _retain(environment: Environment, logs: LogStore, interval_s: float) -> None:
+async def _retain(
+    environment: Environment, logs: LogStore, internal_logs: InternalLogs, interval_s: float
+) -> None:
     """Apply every log's retention now and then."""
     clock = environment.clock
     while True:
         await clock.sleep_until(clock.now() + interval_s)
         for log in logs:
-            await log.apply_retention()
+            if is_internal(log.topic_id):
+                await internal_logs.apply_retention(log)
+            else:
+                await log.apply_retention()
             await trio.lowlevel.checkpoint()

@@ -14,7 +14,16 @@ from contextlib import suppress
 
 from octopi.environment import Environment
 from octopi.errors import AlteredTailError, StorageError
-from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Offset, PartitionId, TopicId
+from octopi.identifiers import (
+    INTERNAL_LOGS,
+    NO_EPOCH,
+    BrokerId,
+    Epoch,
+    Offset,
+    PartitionId,
+    TopicId,
+    is_internal,
+)
 from octopi.limits import RETIRED_KEEP_S
 from octopi.logger import get_logger
 from octopi.replication.effects import ReplicaState
@@ -30,6 +39,7 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_files import (
     fault_of_age,
+    has_segments,
     is_of_topic,
     log_directory,
     partition_number,
@@ -75,7 +85,7 @@ class Opening:
         self._flusher = flusher
         self._flush_options = flush_options
         self._lost_power = lost_power
-        self.deletion = LogDeletion(environment, data_directory, self.ends)
+        self.deletion = LogDeletion(environment, data_directory, self.ends, self._flush_internal)
         """What has to go."""
         self._doubtful: set[PartitionId] = set()
         """Partitions of which more may have been noted than is found."""
@@ -85,6 +95,17 @@ class Opening:
         """Partitions whose files were being moved to it, and could not all be moved."""
         self._lasting = {data_directory}
         """Directories that are there also after a failure of power."""
+
+    async def _flush_internal(self, partition_id: PartitionId) -> None:
+        """Make the internal logs of a replica durable, as far as they go.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        for name in INTERNAL_LOGS:
+            log = self.logs.get((name, partition_id))
+            if log is not None:
+                await log.flush()
 
     def partitions(self) -> list[PartitionId]:
         """Those of which anything lies here.
@@ -126,12 +147,17 @@ class Opening:
         return decided
 
     def holds_logs(self, partition_id: PartitionId) -> bool:
-        """Whether there is anything of a replica that is worth to be kept.
+        """Whether there is anything of a replica that is worth to be kept.  Its internal logs are
+        not, while nothing was appended to them.
 
         Raises:
           StorageError: if that can't be read.
         """
-        return bool(names_in(self._disk, f"{self._data_directory}/logs/{partition_id}"))
+        root = f"{self._data_directory}/logs/{partition_id}"
+        return any(
+            not is_internal(name) or has_segments(self._disk, f"{root}/{name}")
+            for name in names_in(self._disk, root)
+        )
 
     async def move_away(self, partition_id: PartitionId, epoch: Epoch) -> None:
         """Have the files of a replica that was given up kept by `RetiredReplicas`; nobody uses them

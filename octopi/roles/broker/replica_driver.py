@@ -30,10 +30,12 @@ from octopi.errors import (
 )
 from octopi.identifiers import NO_EPOCH, BrokerId, Incarnation, Offset, PartitionId, TopicId
 from octopi.logger import get_logger
+from octopi.record import scan
 from octopi.replication.effects import (
     Answer,
     Append,
     AppendReplicated,
+    CommitReceipt,
     Effect,
     FindDuplicate,
     FlushLog,
@@ -54,6 +56,7 @@ from octopi.replication.effects import (
     ToRegister,
     Truncate,
 )
+from octopi.replication.internal_log import EncodedEntry, next_records
 from octopi.replication.partition_replica import PartitionReplica, Role
 from octopi.roles.broker.duplicate_lookup import answer_repetition
 from octopi.roles.broker.effect_retries import EffectRetries
@@ -165,6 +168,37 @@ class ReplicaDriver:
 
         self.submit(receive)
 
+    def append_internal(
+        self, log: LocalLog, entries: Callable[[], list[EncodedEntry]], answer: Answer
+    ) -> None:
+        """Append to an internal log what *entries* gives in this append's turn, when all that was
+        appended before is in the log; *answer* is called once, now or later.
+
+        Nothing given: nothing is appended, and the answer is the log's end.  A `StorageError` that
+        *entries* raises is the answer, too.
+        """
+
+        def receive() -> list[PartitionEffect]:
+            try:
+                leader = self.machine.log_leader(log.topic_id)
+                given = entries()
+            except OctopiError as error:
+                return [OnLog(log.topic_id, Reply(answer, refusal_of(error)))]
+            if not given:
+                receipt = CommitReceipt(log.end, leader.epoch, False)
+                return [OnLog(log.topic_id, Reply(answer, receipt))]
+            now_ms = self._environment.clock.wall_ms()
+            records = next_records(log.topic_id, leader, given, now_ms)
+            found = scan(records)
+            observed = answer
+            if self._tracer is not None:
+                observed = self._tracer.observed(log, found, answer)
+                self._tracer.received(log, found)
+            effects = leader.receive(records, found, observed)
+            return [OnLog(log.topic_id, effect) for effect in effects]
+
+        self.submit(receive)
+
     def replicate(self, message: Replicate) -> None:
         """The leader sent records.
 
@@ -184,12 +218,11 @@ class ReplicaDriver:
     def remove_log(self, topic_id: TopicId) -> None:
         """A topic was deleted."""
         self.logs.pop(topic_id, None)
+        self.submit(lambda: self.machine.remove_log(topic_id))
 
-        def remove() -> list[PartitionEffect]:
-            self.machine.remove_log(topic_id)
-            return []
-
-        self.submit(remove)
+    def require_in_sync(self, topic_id: TopicId, count: int) -> None:
+        """Commit nothing of an internal log while fewer replicas than *count* are in sync."""
+        self.submit(lambda: self.machine.require_in_sync(topic_id, count))
 
     def joined(self) -> None:
         """The register knows this incarnation of the broker, on a connection that may be a new one:

@@ -12,7 +12,7 @@ from typing import Any
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
-from octopi.identifiers import Offset, TopicId, id_fault, topic_name_fault
+from octopi.identifiers import Offset, TopicId, log_name_fault
 from octopi.limits import NOTES_SYNC_S
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
@@ -140,7 +140,7 @@ def ends_path(replica_path: str) -> str:
 
 
 def topic_of(described: Mapping[str, Any]) -> TopicRecord:
-    """The topic that a checkpoint or a file of ends describes.
+    """The topic, or the internal log, that a checkpoint or a file of ends describes.
 
     Raises:
       StorageError: if that is none: its name and its id are parts of paths.
@@ -149,6 +149,6 @@ def topic_of(described: Mapping[str, Any]) -> TopicRecord:
         topic = checkpoint.typed(described, TopicRecord)
     except ValueError as error:
         raise StorageError(f"that describes no topic: {error}") from error
-    if why := topic_name_fault(topic.topic) or id_fault(topic.topic_id):
+    if why := log_name_fault(topic.topic, topic.topic_id):
         raise StorageError(f"no topic is like that: {why}")
     return topic

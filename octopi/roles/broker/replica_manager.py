@@ -17,6 +17,7 @@ from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
 from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S, RETIRED_KEEP_S
+from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.broker_health import BrokerHealth
@@ -28,6 +29,7 @@ from octopi.roles.broker.hand_over_preparation import HandOverPreparation
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.replica_driver import ReplicaDriver
+from octopi.roles.broker.replica_state import begin_state
 from octopi.roles.broker.replica_streams import ReplicaStreams
 from octopi.roles.broker.retirement import ReplicaRetirement
 from octopi.storage.brief_lock import BriefLock
@@ -37,6 +39,8 @@ from octopi.tracing import steps
 from octopi.transport.handshake import NodeCredentials
 from octopi.wire import messages as m
 from octopi.wire.messages import PartitionRecord, TopicRecord
+
+_log = get_logger(__name__)
 
 
 class ReplicaManager(Decisions):
@@ -75,6 +79,8 @@ class ReplicaManager(Decisions):
         self._retiring: dict[PartitionId, ReplicaDriver | None] = {}
         """Given up, and not all of their files are moved or deleted; None: by an earlier
         incarnation."""
+        self._lacking: set[PartitionId] = set()
+        """Those of which an internal log could not be had yet."""
         self._retirement = BriefLock()
         self._noted_at = 0.0
         """When marks were noted last that moved without a flush."""
@@ -141,10 +147,20 @@ class ReplicaManager(Decisions):
         for replica in self._replicas.values():
             await replica.settled()  # what was found missing is on the device before joining
 
-    async def _begin_replica(self, partition_id: PartitionId) -> ReplicaDriver:
+    async def _begin_replica(
+        self, partition_id: PartitionId, *, is_new: bool = False
+    ) -> ReplicaDriver:
+        """*is_new*: this broker held nothing of the partition before.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
         assert self._identity is not None, "a broker without a name holds nothing"
         if partition_id not in self.store.ends:
             await self.store.opening.begin_ends(PartitionId(partition_id), {})
+        if is_new:
+            await begin_state(self._environment, self._replica_path(partition_id))
+        await self._make_internal_logs(partition_id, is_new=is_new)
         logs = {log.topic_id: log for log in self.store if log.partition == partition_id}
         replica = self._replicas[partition_id] = ReplicaDriver(
             self._environment,
@@ -163,6 +179,38 @@ class ReplicaManager(Decisions):
         if self._is_stopping:
             replica.machine.stopping()
         return replica
+
+    async def _make_internal_logs(self, partition_id: PartitionId, *, is_new: bool) -> None:
+        """Have the internal logs of a replica before it follows or leads, so that nothing is ever
+        acknowledged for a partition without them.
+
+        A replica that is not new says what it holds all the same if one of them can't be had, as
+        when its files can't be read: that is tried again now and then.
+
+        Raises:
+          StorageError: if a new replica can't have them.
+        """
+        try:
+            await self.store.create_internal(partition_id)
+        except StorageError as error:
+            if is_new:
+                raise
+            self._lacking.add(partition_id)
+            _log.error("a replica lacks an internal log", partition=partition_id, why=str(error))
+
+    async def make_lacking_logs(self) -> None:
+        """Make the internal logs that could not be had before, as far as that can be done now."""
+        for partition_id in sorted(self._lacking):
+            replica = self._replicas.get(partition_id)
+            if replica is None:  # it was given up
+                self._lacking.discard(partition_id)
+                continue
+            with suppress(StorageError):
+                await self.store.create_internal(partition_id)
+                for log in self.store:
+                    if log.partition == partition_id and log.topic_id not in replica.logs:
+                        replica.add_log(log)
+                self._lacking.discard(partition_id)
 
     def replica(self, partition_id: PartitionId) -> ReplicaDriver | None:
         """This broker's replica of a partition, if it has one."""
@@ -279,7 +327,7 @@ class ReplicaManager(Decisions):
         if replica is None:
             if broker not in decided.replicas:
                 return
-            replica = await self._begin_replica(partition)
+            replica = await self._begin_replica(partition, is_new=True)
             replica.submit(replica.machine.joined)
         now = self._environment.clock.now()
         replica.submit(partial(replica.machine.installed, decided, now))
@@ -407,6 +455,7 @@ class ReplicaManager(Decisions):
         while True:
             await clock.sleep_until(clock.now() + DELETION_RETRY_S)
             await self.delete_again()
+            await self.make_lacking_logs()
             await self.store.retired.turn(is_full=bool(self.status.disk.trouble))
 
     async def delete_again(self) -> None:

@@ -57,3 +57,14 @@ async def forget_intact(environment: Environment, path: str) -> None:
     """
     state = attrs.evolve(stored_state(environment, path), intact=False, whole=False)
     await checkpoint.store(environment.disk, path, state_fields(state))
+
+
+async def begin_state(environment: Environment, path: str) -> None:
+    """Store what a new replica remembers, in *path*, before it has a log: a log without that file
+    looks as if the file were lost.
+
+    Raises:
+      StorageError: if the disk fails.
+    """
+    state = attrs.evolve(stored_state(environment, path), ends=True)
+    await checkpoint.store(environment.disk, path, state_fields(state))
