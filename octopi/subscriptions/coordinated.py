@@ -41,12 +41,15 @@ from octopi.subscriptions.entries import (
     definition_key,
     member_key,
 )
-from octopi.subscriptions.log_marks import TURN_COUNT, unsupported
+from octopi.subscriptions.log_marks import unsupported
 from octopi.subscriptions.pending_states import PendingStates
 from octopi.subscriptions.times import Timetable, WallTimes
 from octopi.wire.codec import fault_in
 
 Name: TypeAlias = tuple[TopicId, SubscriptionName]
+
+TURN_SIZE: Final = 1_000
+"""Members and logs of subscriptions that a call of `tick` looks at, about."""
 
 _NEVER: Final = float("inf")
 
@@ -289,7 +292,8 @@ class CoordinatedSubscriptions:
         if (group := self._group(session)) is None:
             return []  # it has been told
         group.heard(session, now)
-        return self._planned(group.sid, group.released(session, released, now))
+        effects = group.released(session, released, now)
+        return self._planned(group.sid, effects) if effects else []
 
     def leave(self, session: Session, answer: Session, now: float) -> list[Effect]:
         """A member ends; *answer*: the session that asks for that."""
@@ -349,11 +353,13 @@ class CoordinatedSubscriptions:
     def tick(self, now: float) -> list[Effect]:
         """Expire members, and subscriptions that had none for long."""
         effects: list[Effect] = []
-        for key in self._due.due(now, TURN_COUNT):
-            sid = SubscriptionId(key)
+        work = 0
+        while work < TURN_SIZE and (due := self._due.due(now, 1)):
+            sid = SubscriptionId(due[0])
             found, group = self._definitions.get(sid), self._coordinators.get(sid)
             if found is None or group is None:
                 continue
+            work += 1 + len(group.members) + len(group.logs)
             had_members = bool(group.members)
             effects += group.tick(now)
             if had_members:

@@ -116,9 +116,9 @@ class Coordinator:
         was told before; of others that were assigned to it, it does not know, or it has released
         them.  It is told what it has beside them."""
         known = self.members.get(member)
-        others = [name for name in self.members if name != member]
+        others = [name for name in self.members if name != member] if self._is_exclusive else []
         effects: list[Effect] = []
-        if self._is_exclusive and others:
+        if others:
             if not take_over:
                 reason = f"the member {others[0]} has it, and the mode is exclusive"
                 return [TellRefused(session, Status.SUBSCRIPTION_BUSY, reason)]

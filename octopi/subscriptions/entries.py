@@ -182,11 +182,19 @@ class StoredSubscriptions:
         """
         found = cls()
         for key, value in entries.items():
-            try:
-                found._add(key, value)
-            except (TypeError, ValueError) as error:
-                raise UnreadableEntryError(key, str(error)) from None
+            found.add(key, value)
         return found
+
+    def add(self, key: str, value: Mapping[str, Any]) -> None:
+        """Read one entry; of ten thousands of them, some can be read in each turn.
+
+        Raises:
+          UnreadableEntryError: if it is not what `to_map` makes.
+        """
+        try:
+            self._add(key, value)
+        except (TypeError, ValueError) as error:
+            raise UnreadableEntryError(key, str(error)) from None
 
     def _add(self, key: str, value: Mapping[str, Any]) -> None:
         kind, *ids = key.split("/")

@@ -191,12 +191,12 @@ class LogMark:
 
     def store(self, now: float) -> list[Effect]:
         """Append the mark, if it is not in the log yet."""
-        return self._append(now) if self.entry != self._appended else []
+        return [] if self.is_stored else self._append(now)
 
     @property
     def is_stored(self) -> bool:
         """Whether the mark is appended as it is."""
-        return self.entry == self._appended
+        return self._unstored_since is None
 
     # --- operating ---------------------------------------------------------------------
 

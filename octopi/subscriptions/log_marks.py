@@ -26,7 +26,7 @@ from octopi.subscriptions.times import Timetable, WallTimes
 from octopi.wire.codec import fault_in
 
 TURN_COUNT: Final = 100
-"""Marks and subscriptions that a call of `tick` looks at."""
+"""Marks that a call of `tick` looks at."""
 
 _AGAIN_S: Final = 1.0
 """What can't be done when it is due is tried again after this."""
@@ -50,6 +50,8 @@ class LogMarks:
         self._by_key: dict[str, LogMark] = {}
         self._attached: dict[Session, LogMark] = {}
         """Sessions that attached and have not ended; another member may have its mark."""
+        self._unstored: dict[str, LogMark] = {}
+        """Marks that are not appended as they are."""
         self._due = Timetable()
         for (sid, topic_id), entry in stored.marks.items():
             mark = self._add(LogMark(sid, topic_id, entry, pending, times, now))
@@ -200,18 +202,20 @@ class LogMarks:
                 effects += self._remove(mark, Status.UNKNOWN_SUBSCRIPTION, reason)
                 continue
             effects += mark.tick(now)
+            self._note(mark)
             at = mark.due_at
             self._due.set(key, now + _AGAIN_S if at is not None and at <= now else at)
         return effects
 
     def store_all(self, now: float) -> list[Effect]:
         """Append every mark that is not in the log yet."""
-        return [effect for mark in self._marks.values() for effect in mark.store(now)]
+        unstored, self._unstored = self._unstored, {}
+        return [effect for mark in unstored.values() for effect in mark.store(now)]
 
     @property
     def is_stored(self) -> bool:
         """Whether every mark is appended as it is."""
-        return all(mark.is_stored for mark in self._marks.values())
+        return not self._unstored
 
     # --- looking -----------------------------------------------------------------------
 
@@ -243,11 +247,20 @@ class LogMarks:
     def _remove(self, mark: LogMark, status: Status, reason: str, *then: Effect) -> list[Effect]:
         del self._marks[mark.sid]
         del self._by_key[mark.key]
+        self._unstored.pop(mark.key, None)
         return mark.delete(status, reason, *then)
 
     def _planned(self, mark: LogMark, effects: list[Effect]) -> list[Effect]:
-        self._due.set(mark.key, mark.due_at)
+        if self._by_key.get(mark.key) is mark:  # a member may go after its mark was removed
+            self._note(mark)
+            self._due.set(mark.key, mark.due_at)
         return effects
+
+    def _note(self, mark: LogMark) -> None:
+        if mark.is_stored:
+            self._unstored.pop(mark.key, None)
+        else:
+            self._unstored[mark.key] = mark
 
 
 def unsupported(mode: str) -> str:

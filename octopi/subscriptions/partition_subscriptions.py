@@ -62,7 +62,7 @@ class PartitionSubscriptions:
     def __init__(
         self,
         partition: PartitionId,
-        entries: Mapping[str, Mapping[str, Any]],
+        entries: Mapping[str, Mapping[str, Any]] | StoredSubscriptions,
         *,
         log_of: Callable[[TopicId], LogView | None],
         new_id: Callable[[], str],
@@ -73,7 +73,8 @@ class PartitionSubscriptions:
 
         Args:
           partition: whose leader this is.
-          entries: the newest value of each key of ``~subscriptions``, but for ``x/`` keys.
+          entries: the newest value of each key of ``~subscriptions``, but for ``x/`` keys; or what
+            was read of them, a part in each turn (`StoredSubscriptions.add`).
           log_of: the partition's log of a topic as it is at this moment; None: it has none.
           new_id: draws an id of 16 hexadecimal digits, for subscriptions and members.
           now: the monotonic clock (s).
@@ -82,7 +83,9 @@ class PartitionSubscriptions:
         Raises:
           UnreadableEntryError: if an entry can't be read.
         """
-        stored = StoredSubscriptions.read(entries)
+        stored = entries
+        if not isinstance(stored, StoredSubscriptions):
+            stored = StoredSubscriptions.read(stored)
         times = WallTimes(now, wall_ms)
         self._pending = PendingStates()
         self._coordinated = CoordinatedSubscriptions(

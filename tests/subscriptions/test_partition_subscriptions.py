@@ -26,7 +26,8 @@ from octopi.limits import (
 )
 from octopi.model import SubscriptionMode, SubscriptionOptions, SubscriptionStart
 from octopi.subscriptions import coordinated, effects as e, log_marks
-from octopi.subscriptions.entries import LostSpan
+from octopi.subscriptions.entries import LostSpan, StoredSubscriptions
+from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 from tests.subscriptions.group_world import NAME, TOPIC_ID, SteadyLog
 from tests.subscriptions.leader import RecordingLeader
 
@@ -676,6 +677,41 @@ def test_a_tick_does_a_bounded_part_of_what_is_due() -> None:
     leader.perform(effects)
     leader.pass_time(0)
     assert leader.machine.marks_below(TOPIC_ID) == 50
+
+
+def test_a_tick_of_large_groups_does_a_bounded_part_of_what_is_due() -> None:
+    leader = RecordingLeader()
+    logs = tuple(range(100))
+    count = 3 * coordinated.TURN_SIZE // len(logs)
+    for n in range(count):
+        created = leader.create(f"s{n}", partitions=logs)
+        sid = leader.last(created, e.TellDescription).definition.sid
+        leader.perform(leader.machine.finish_subscription(leader.session(), sid))
+        leader.join(sid)
+    leader.now = 11.0
+    turns = []
+    while (due_at := leader.machine.due_at) is not None and due_at <= leader.now:
+        turns.append(leader.machine.tick(leader.now))
+        leader.perform(turns[-1])
+    assert len(turns) >= 3
+    assert sum(isinstance(one, e.TellDetached) for turn in turns for one in turn) == count
+
+
+def test_entries_can_be_read_a_part_at_a_time() -> None:
+    leader = RecordingLeader()
+    leader.ready()
+    stored = StoredSubscriptions()
+    for key, value in leader.committed.items():
+        stored.add(key, value)
+    machine = PartitionSubscriptions(
+        PartitionId(0),
+        stored,
+        log_of=lambda _: leader.log,
+        new_id=lambda: "0" * 16,
+        now=0.0,
+        wall_ms=0,
+    )
+    assert machine.topic_ids == {TOPIC_ID}
 
 
 def test_the_definition_is_stored_as_it_was_decided() -> None:
