@@ -180,6 +180,8 @@ class GroupWorld:
         """The offset of each mark that asked for a confirmation."""
         self.programs = [Program("worker" if n == 0 and seed % 2 else "") for n in range(members)]
         self.log = SteadyLog(messages)
+        self._answered: PartitionLeader | None = None
+        """Who has just told a member its mark."""
         self.leaders: list[PartitionLeader] = []
         for n in range(logs):
             internal = InternalLog()
@@ -269,8 +271,14 @@ class GroupWorld:
         weights = [float(weight) for _, weight in work]
         # Each walk has other troubles: what one kind leads to is not undone by all the others.
         weights += [weight * self.random.choice([0.0, 0.3, 1.0, 3.0]) for _, weight in trouble]
+        # In some walks leaders mostly die just when they have answered.
+        strike = self.random.choice([0.0, 0.0, 0.5])
         for action in self.random.choices(functions, weights, k=steps):
-            action()
+            answered, self._answered = self._answered, None
+            if answered is not None and self.random.random() < strike:
+                self._replace(answered)
+            else:
+                action()
             self.check()
 
     def _note(self, text: str) -> None:
@@ -346,6 +354,7 @@ class GroupWorld:
         if effect.mark < max(leader.told, leader.confirmed):
             raise BrokenRuleError(f"went back: told {effect.mark}, before it was {leader.told}")
         leader.told, leader.is_read = effect.mark, True
+        self._answered = leader
         leader.told_claim = max(leader.told_claim, effect.claim)
 
     def _told_assignment(self, effect: e.TellAssigned) -> None:
@@ -355,7 +364,9 @@ class GroupWorld:
                 raise BrokenRuleError(f"untold: claim {claim} of log {log} is not committed")
 
     def _change_leader(self) -> None:
-        leader = self.random.choice(self.leaders)
+        self._replace(self.random.choice(self.leaders))
+
+    def _replace(self, leader: PartitionLeader) -> None:
         keep = self.random.randint(0, len(leader.internal.appended))
         self._note(f"another leader of {leader.partition}, keeping {keep}")
         for _ in range(keep):

@@ -10,7 +10,8 @@ from tests.subscriptions.group_world import GroupWorld
 
 def world_of(seed: int) -> GroupWorld:
     mode = SubscriptionMode.EXCLUSIVE if seed % 8 == 5 else SubscriptionMode.FAILOVER
-    return GroupWorld(seed, is_calm=seed % 4 == 3, mode=mode)
+    size = 1 + seed // 2 % 2
+    return GroupWorld(seed, members=1 + size, logs=size, is_calm=seed % 4 == 3, mode=mode)
 
 
 @pytest.mark.parametrize("first", range(0, 200, 20))
