@@ -282,6 +282,8 @@ class Verb(StrEnum):
     """Append to them."""
     SUBSCRIBE = "subscribe"
     """Read them."""
+    CONSUME = "consume"
+    """Be a member of durable subscriptions: create them, have their messages, move their marks."""
     ADMIN = "admin"
     """Delete topics; for ``*`` also drain and remove brokers, move replicas, add partitions."""
     REPLICATE = "replicate"

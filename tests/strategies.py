@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from octopi.identifiers import (
     INTERNAL_LOGS,
     address_fault,
+    consumer_name_fault,
     id_fault,
     log_id_fault,
     nonce_fault,
@@ -28,6 +29,10 @@ from octopi.wire.messages import (
     MayBeMissing,
     MayBeNegative,
     PartitionRecord,
+    SubscriptionDefinition,
+    SubscriptionMode,
+    SubscriptionStart,
+    SubscriptionState,
     TopicOptions,
     TopicRecord,
     Within,
@@ -39,6 +44,7 @@ _LOG_IDS = _IDS | st.sampled_from(INTERNAL_LOGS)
 _TEXTS: dict[object, st.SearchStrategy[str]] = {
     topic_name_fault: st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,40}", fullmatch=True),
     id_fault: _IDS,
+    consumer_name_fault: st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,40}", fullmatch=True),
     optional_id_fault: _IDS | st.just(""),
     log_id_fault: _LOG_IDS,
     optional_log_id_fault: _LOG_IDS | st.just(""),
@@ -61,6 +67,11 @@ def instances(cls: type) -> st.SearchStrategy[object]:
         return _partition_records()
     if cls is TopicRecord:
         return _topic_records()
+    if cls is SubscriptionDefinition:
+        words = {"mode": SubscriptionMode, "start": SubscriptionStart, "state": SubscriptionState}
+        return _any_instances(
+            cls, **{name: st.sampled_from([*map(str, all_of)]) for name, all_of in words.items()}
+        )
     return _any_instances(cls)
 
 

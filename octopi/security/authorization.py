@@ -42,7 +42,11 @@ def denied(grants: Grants, message: object) -> str | None:
         return None if grants.covers(topic) else f"the token grants nothing on topic {topic!r}"
     verb = _ON_ITS_TOPIC.get(cls)
     if verb is not None:
-        return None if grants.allows(verb, topic) else not_granted(verb, topic)
+        name: str | None = getattr(message, "name", None) if verb is Verb.CONSUME else None
+        if not grants.allows(verb, topic, name):
+            return not_granted(verb, topic, name)
+        also = _NEEDS[cls].also
+        return None if also is None or grants.allows(also, topic) else not_granted(also, topic)
     verb = _ON_THE_CLUSTER.get(cls)
     if verb is not None and grants.allows(verb, None):
         return None
@@ -56,6 +60,8 @@ def denied_at(grants: Grants, endpoint: Endpoint) -> str | None:
     return None
 
 
-def not_granted(verb: Verb, topic: str) -> str:
+def not_granted(verb: Verb, topic: str, subscription: str | None = None) -> str:
     """The text of a refusal."""
+    if subscription is not None:
+        return f"the token does not grant {verb} on subscription {f'{topic}/{subscription}'!r}"
     return f"the token does not grant {verb} on topic {topic!r}"

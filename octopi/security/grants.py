@@ -2,6 +2,10 @@
 
 Pure.  In a pattern ``*`` stands for any characters, or none.  Operations on the cluster, such as
 draining a broker, need the pattern ``*``.
+
+The verb ``consume`` is about durable subscriptions.  Its patterns have two parts, that of the topic
+and that of the subscription, as in ``orders/billing`` and ``orders.*/*``; ``*`` alone stands for
+``*/*``.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ EVERY_TOPIC: Final = "*"
 
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*-]+", re.ASCII)
 
+_BETWEEN: Final = "/"
+"""Stands between the topic and the subscription, and in no name."""
+
 
 @attrs.frozen
 class Grants:
@@ -27,11 +34,15 @@ class Grants:
 
     patterns: Mapping[Verb, tuple[str, ...]]
 
-    def allows(self, verb: Verb, topic: str | None) -> bool:
-        """Whether *verb* is granted on *topic*; None: on the cluster as a whole."""
+    def allows(self, verb: Verb, topic: str | None, subscription: str | None = None) -> bool:
+        """Whether *verb* is granted on *topic*; None: on the cluster as a whole.
+
+        ``consume`` is granted on a *subscription* of the topic; None: on any of them."""
         patterns = self.patterns.get(verb, ())
         if topic is None:
             return EVERY_TOPIC in patterns
+        if verb is Verb.CONSUME:
+            return any(_matches_subscription(pattern, topic, subscription) for pattern in patterns)
         return any(matches(pattern, topic) for pattern in patterns)
 
     def covers(self, topic: str | None) -> bool:
@@ -56,12 +67,34 @@ def grants(wanted: Mapping[str, Sequence[str]]) -> Grants:
         if len(patterns) > PATTERNS_PER_VERB_MAX:
             raise InvalidOptionError(f"a verb has at most {PATTERNS_PER_VERB_MAX} patterns")
         for pattern in patterns:
-            if len(pattern) > TOPIC_NAME_BYTES_MAX or _PATTERN.fullmatch(pattern) is None:
-                raise InvalidOptionError(
-                    f"{pattern[:40]!r} is not a pattern: write a topic name, * for any characters"
-                )
+            if fault := _pattern_fault(Verb(name), pattern):
+                raise InvalidOptionError(f"{pattern[:40]!r} is not a pattern: {fault}")
         found[Verb(name)] = tuple(patterns)
     return Grants(found)
+
+
+def _pattern_fault(verb: Verb, pattern: str) -> str:
+    """What is wrong with a pattern of *verb*; empty: nothing."""
+    is_pair = verb is Verb.CONSUME and pattern != EVERY_TOPIC
+    parts = pattern.split(_BETWEEN) if is_pair else [pattern]
+    if len(parts) == 1 + is_pair and all(_is_pattern(one) for one in parts):
+        return ""
+    if is_pair:
+        return "write TOPIC/SUBSCRIPTION, with * for any characters, as in 'orders/*'"
+    return "write a topic name, * for any characters"
+
+
+def _is_pattern(text: str) -> bool:
+    return len(text) <= TOPIC_NAME_BYTES_MAX and _PATTERN.fullmatch(text) is not None
+
+
+def _matches_subscription(pattern: str, topic: str, subscription: str | None) -> bool:
+    if pattern == EVERY_TOPIC:
+        return True
+    of_topics, _, of_subscriptions = pattern.partition(_BETWEEN)
+    if not matches(of_topics, topic):
+        return False
+    return subscription is None or matches(of_subscriptions, subscription)
 
 
 def matches(pattern: str, topic: str) -> bool:

@@ -76,7 +76,11 @@ class Permission:
     verb: Verb | None
     """None: any verb is enough."""
     on_its_topic: bool
-    """On the topic that the message names (its field ``topic``); else on the cluster."""
+    """On the topic that the message names (its field ``topic``); else on the cluster.  The verb
+    ``consume``: on the subscription of that topic that it names (its field ``name``); without such
+    a field on any, and who handles the message has to look which one it is."""
+    also: Verb | None = None
+    """Needed as well, on the topic that the message names."""
 
 
 ANY_TOKEN: Final = Permission(None, on_its_topic=False)
@@ -87,6 +91,11 @@ ANYTHING_ON_ITS_TOPIC: Final = Permission(None, on_its_topic=True)
 def on_its_topic(verb: Verb) -> Permission:
     """*verb* on the topic that the message names."""
     return Permission(verb, on_its_topic=True)
+
+
+def on_its_subscription(*, also: Verb | None = None) -> Permission:
+    """``consume`` on the subscription that the message is about, and *also* on its topic."""
+    return Permission(Verb.CONSUME, on_its_topic=True, also=also)
 
 
 def on_the_cluster(verb: Verb) -> Permission:

@@ -14,6 +14,7 @@ The classes stand in one module for each plane:
 
 - `octopi.wire.common`: on any connection, and the parts that several planes share;
 - `octopi.wire.client`: topics, records and readings;
+- `octopi.wire.subscriptions`: durable subscriptions;
 - `octopi.wire.admin`: what operators order;
 - `octopi.wire.membership`: between the brokers and the register;
 - `octopi.wire.replication`: between followers and leaders.
@@ -29,3 +30,4 @@ from octopi.wire.common import *
 from octopi.wire.declarations import *
 from octopi.wire.membership import *
 from octopi.wire.replication import *
+from octopi.wire.subscriptions import *

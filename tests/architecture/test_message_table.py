@@ -27,6 +27,9 @@ def needs(permission: m.Permission | None) -> str:
         return "none"
     if permission.verb is None:
         return "any verb on its topic" if permission.on_its_topic else "any token"
+    if permission.verb is m.Verb.CONSUME:
+        also = "" if permission.also is None else f", `{permission.also.value}` on its topic"
+        return f"`consume` on its subscription{also}"
     return f"`{permission.verb.value}` on " + ("its topic" if permission.on_its_topic else "`*`")
 
 

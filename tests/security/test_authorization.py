@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from octopi.identifiers import PartitionId, SubscriptionId
 from octopi.security.authorization import denied, denied_at
 from octopi.security.grants import Grants, Verb, grants
 from octopi.wire import messages as m
@@ -12,6 +13,7 @@ from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, Endpoint
 
 OPTIONS = m.TopicOptions()
 TOPIC = "orders"
+SUBSCRIPTION = "billing"
 
 NEEDED: dict[type, Verb | None] = {
     m.CreateTopic: Verb.CREATE,
@@ -38,6 +40,23 @@ NEEDED: dict[type, Verb | None] = {
     m.BrokerStatus: Verb.REPLICATE,
     m.Follow: Verb.REPLICATE,
     m.Acknowledge: Verb.REPLICATE,
+    m.CreateSubscription: Verb.CONSUME,
+    m.DescribeSubscription: Verb.CONSUME,
+    m.ListSubscriptions: Verb.CONSUME,
+    m.FinishSubscription: Verb.CONSUME,
+    m.DeleteSubscription: Verb.CONSUME,
+    m.ResetSubscription: Verb.CONSUME,
+    m.FinishReset: Verb.CONSUME,
+    m.JoinGroup: Verb.CONSUME,
+    m.OpenMarks: Verb.CONSUME,
+    m.Attach: Verb.CONSUME,
+    m.SetMark: Verb.CONSUME,
+    m.DeleteMarks: Verb.CONSUME,
+    m.DescribeMarks: Verb.CONSUME,
+    m.Holding: None,
+    m.LeaveGroup: None,
+    m.Mark: None,
+    m.Detach: None,
     m.Authenticate: None,
     m.Credit: None,
     m.DescribeCluster: None,
@@ -50,6 +69,14 @@ NEEDED: dict[type, Verb | None] = {
 }
 """What each message needs; None: any verb (on its topic, if it names one)."""
 
+NEEDED_AS_WELL: dict[type, Verb] = {
+    m.DeleteSubscription: Verb.ADMIN,
+    m.ResetSubscription: Verb.ADMIN,
+    m.FinishReset: Verb.ADMIN,
+    m.SetMark: Verb.ADMIN,
+    m.DeleteMarks: Verb.ADMIN,
+}
+
 MAY_BE_SENT = frozenset().union(
     *(one.to_decider | one.to_leader for one in (CLIENT, MEMBERSHIP, FOLLOW))
 )
@@ -59,8 +86,14 @@ def example(cls: type) -> object:
     """A message of that class, about `TOPIC` if it is about one."""
     message: object = object.__new__(cls)
     for field in attrs.fields(cls):
-        object.__setattr__(message, field.name, TOPIC if field.name == "topic" else 1)
+        value = {"topic": TOPIC, "name": SUBSCRIPTION}.get(field.name, 1)
+        object.__setattr__(message, field.name, value)
     return message
+
+
+def pairs(verb: Verb, topics: list[str]) -> list[str]:
+    """Patterns of *verb* that cover these topics, and all their subscriptions."""
+    return [f"{one}/*" for one in topics] if verb is Verb.CONSUME else topics
 
 
 def test_nothing_that_may_be_sent_is_forgotten() -> None:
@@ -71,19 +104,21 @@ def test_nothing_that_may_be_sent_is_forgotten() -> None:
 @pytest.mark.parametrize("verb", Verb)
 def test_each_message_needs_its_verb(cls: type, verb: Verb) -> None:
     needed = NEEDED[cls]
-    is_enough = needed in {None, verb}
+    also = NEEDED_AS_WELL.get(cls)
+    is_enough = needed in {None, verb} and also is None
     assert (denied(grants({verb: ["*"]}), example(cls)) is None) == is_enough
     others: dict[str, list[str]] = {one: ["*"] for one in Verb if one is not verb}
-    assert (denied(grants(others), example(cls)) is None) == (needed != verb)
+    assert (denied(grants(others), example(cls)) is None) == (verb not in {needed, also})
 
 
 @pytest.mark.parametrize("cls", NEEDED, ids=lambda cls: cls.__name__)
 def test_a_verb_granted_on_other_topics_does_not_count(cls: type) -> None:
-    elsewhere = grants({verb: ["other", "orders.*", "**"[:1] + "x"] for verb in Verb})
+    topics = ["other", "orders.*", "**"[:1] + "x"]
+    elsewhere = grants({verb: pairs(verb, topics) for verb in Verb})
     has_topic = "topic" in {field.name for field in attrs.fields(cls)}
     free = NEEDED[cls] is None and cls is not m.DescribeTopic
     assert (denied(elsewhere, example(cls)) is None) == free
-    here = grants({verb: ["ord*"] for verb in Verb})
+    here = grants({verb: pairs(verb, ["ord*"]) for verb in Verb})
     assert (denied(here, example(cls)) is None) == (has_topic or free)
 
 
@@ -100,7 +135,41 @@ def test_only_brokers_come_to_the_endpoints_of_brokers(endpoint: Endpoint, verb:
     allowed = endpoint is CLIENT or verb is Verb.REPLICATE
     assert (denied_at(grants({verb: ["*"]}), endpoint) is None) == allowed
     if endpoint is not CLIENT:
-        assert denied_at(grants({verb: ["a*"]}), endpoint) is not None
+        assert denied_at(grants({verb: pairs(verb, ["a*"])}), endpoint) is not None
+
+
+@pytest.mark.parametrize("cls", NEEDED_AS_WELL, ids=lambda cls: cls.__name__)
+def test_some_messages_need_a_second_verb_on_the_topic(cls: type) -> None:
+    pair = {Verb.CONSUME: ["orders/*"], Verb.ADMIN: ["orders"]}
+    assert denied(grants(pair), example(cls)) is None
+    assert denied(grants(pair | {Verb.ADMIN: ["other"]}), example(cls)) == (
+        "the token does not grant admin on topic 'orders'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "of_one", "of_another", "of_some"),
+    [
+        ("orders/billing", True, False, True),
+        ("orders/*", True, True, True),
+        ("*/billing", True, False, True),
+        ("*", True, True, True),
+        ("orders/b*", True, False, True),
+        ("other/billing", False, False, False),
+    ],
+)
+def test_a_message_that_names_its_subscription_needs_the_verb_on_that_one(
+    pattern: str, of_one: bool, of_another: bool, of_some: bool
+) -> None:
+    held = grants({Verb.CONSUME: [pattern]})
+    for name, expected in (("billing", of_one), ("shipping", of_another)):
+        text = denied(held, m.DescribeSubscription(1, TOPIC, PartitionId(0), name))
+        assert text is None or text == (
+            f"the token does not grant consume on subscription 'orders/{name}'"
+        )
+        assert (text is None) == expected
+    by_id = m.DescribeMarks(1, TOPIC, PartitionId(0), SubscriptionId("0" * 16))
+    assert (denied(held, by_id) is None) == of_some
 
 
 def test_a_refusal_quotes_what_it_was_given() -> None:

@@ -48,7 +48,7 @@ def test_no_pattern_takes_long() -> None:
 
 @given(st.sampled_from(Verb), st.sampled_from(Verb), NAMES)
 def test_a_verb_grants_itself_and_no_other(granted: Verb, asked: Verb, topic: str) -> None:
-    some = grants({granted: [topic]})
+    some = grants({granted: [f"{topic}/*" if granted is Verb.CONSUME else topic]})
     assert some.allows(asked, topic) == (granted is asked)
     assert not some.allows(asked, topic + "x")
     assert some.covers(topic)
@@ -58,7 +58,8 @@ def test_a_verb_grants_itself_and_no_other(granted: Verb, asked: Verb, topic: st
 @pytest.mark.parametrize("verb", Verb)
 def test_the_cluster_as_a_whole_is_granted_by_the_star_alone(verb: Verb) -> None:
     assert grants({verb: ["*"]}).allows(verb, None)
-    assert not grants({verb: ["a*", "**"]}).allows(verb, None)
+    almost = ["a*/*", "*/*"] if verb is Verb.CONSUME else ["a*", "**"]
+    assert not grants({verb: almost}).allows(verb, None)
 
 
 def test_a_token_grants_nothing_by_default_and_a_node_without_tokens_everything() -> None:
@@ -74,6 +75,24 @@ def test_a_token_grants_nothing_by_default_and_a_node_without_tokens_everything(
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidOptionError, match="is not a pattern"):
         grants({"publish": [pattern]})
+
+
+@pytest.mark.parametrize(
+    "pattern", ["orders", "orders/", "/billing", "a/b/c", "a b/c", "a/\0", "**", "a/" + "x" * 201]
+)
+def test_a_pattern_of_consume_has_a_topic_and_a_subscription(pattern: str) -> None:
+    with pytest.raises(InvalidOptionError, match="is not a pattern: write TOPIC/SUBSCRIPTION"):
+        grants({"consume": [pattern]})
+
+
+def test_a_star_in_a_pattern_of_consume_stays_in_its_part() -> None:
+    some = grants({"consume": ["orders*/bill*"]})
+    assert some.allows(Verb.CONSUME, "orders.eu", "billing")
+    assert some.allows(Verb.CONSUME, "orders.eu")
+    assert not some.allows(Verb.CONSUME, "orders.eu", "shipping")
+    assert not some.allows(Verb.CONSUME, "other", "billing")
+    assert some.covers("orders.eu")
+    assert not some.covers("bill")
 
 
 def test_unknown_verbs_and_too_many_patterns_are_refused() -> None:

@@ -18,6 +18,7 @@ import cbor2
 
 from octopi.identifiers import (
     address_fault,
+    consumer_name_fault,
     id_fault,
     log_id_fault,
     nonce_fault,
@@ -25,7 +26,7 @@ from octopi.identifiers import (
     optional_log_id_fault,
     topic_name_fault,
 )
-from octopi.model import PartitionRecord
+from octopi.model import PartitionRecord, SubscriptionDefinition
 from octopi.printable import controls_fault
 from octopi.wire.codec import encode
 from octopi.wire.messages import MESSAGES, Grammar, TopicOptions, Within
@@ -34,6 +35,7 @@ FILE = Path(__file__).with_name("golden_messages.txt")
 
 _TEXTS: dict[object, str] = {
     topic_name_fault: "orders",
+    consumer_name_fault: "billing",
     id_fault: "00c1a5735eed0001",
     log_id_fault: "00c1a5735eed0001",
     optional_id_fault: "00c1a5735eed0002",
@@ -53,6 +55,7 @@ _FIXED: dict[type, dict[str, Any]] = {
         "recovered_epoch": 3,
     },
     TopicOptions: {"segment_bytes": 4096},
+    SubscriptionDefinition: {"mode": "failover", "start": "latest", "state": "ready"},
 }
 """Fields that have to fit each other."""
 

@@ -96,7 +96,7 @@ def of_field(hint: Any) -> Iterator[Excess]:  # noqa: ANN401
         if isinstance(note, m.AtMost):
             many = note.size + 1
             values: dict[object, object] = {str: "0" * many, bytes: bytes(many)}
-            value = values.get(hint, [0] * many)
+            value = values.get(getattr(hint, "__supertype__", hint), [0] * many)
             unit = "entries" if origin is list else "bytes"
             complaint = f"it has {many} {unit}, at most {note.size} are allowed"
             yield Excess("", note.size, value, {"": value}, complaint)

@@ -92,6 +92,12 @@ def keygen(file: Path, public: Path | None) -> None:
 @click.option("--publish", multiple=True, metavar="PATTERN", help="Append to these topics.")
 @click.option("--subscribe", multiple=True, metavar="PATTERN", help="Read these topics.")
 @click.option(
+    "--consume",
+    multiple=True,
+    metavar="TOPIC/SUBSCRIPTION",
+    help="Be a member of these durable subscriptions; * for any characters.",
+)
+@click.option(
     "--admin",
     multiple=True,
     metavar="PATTERN",
