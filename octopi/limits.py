@@ -485,6 +485,9 @@ SUBSCRIPTIONS_PER_PARTITION_MAX: Final = 10_000
 """Durable subscriptions whose coordinator is the leader of one partition, and marks that one
 partition keeps: about 1 KiB of memory each."""
 
+SUBSCRIPTION_SESSIONS_MAX: Final = 2_000
+"""Logs and groups of durable subscriptions that one connection is attached to or has joined."""
+
 MEMBERS_PER_SUBSCRIPTION_MAX: Final = 1_000
 
 SESSION_TIMEOUT_MS_MIN: Final = 1_000

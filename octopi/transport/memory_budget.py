@@ -27,6 +27,8 @@ OUTBOX: Final = "outbox"
 READINGS: Final = "readings"
 FETCHES: Final = "fetches"
 """Fetches that wait for records."""
+MEMBERS: Final = "members"
+"""Members of durable subscriptions."""
 
 
 @attrs.frozen
@@ -34,7 +36,7 @@ class Usage:
     """What is held of a pool."""
 
     kind: str
-    """`OUTBOX`, `UNFINISHED`, `READINGS` or `FETCHES`."""
+    """`OUTBOX`, `UNFINISHED`, `READINGS`, `FETCHES` or `MEMBERS`."""
     held_bytes: int
 
 
@@ -88,6 +90,7 @@ class MemoryBudget:
             (self.messages, UNFINISHED, UNFINISHED),
             (self.tasks, READINGS, READINGS),
             (self.tasks, FETCHES, FETCHES),
+            (self.tasks, MEMBERS, MEMBERS),
             (self.to_peers, OUTBOX, "peer_outbox"),
             (self.from_peers, UNFINISHED, "peer_unfinished"),
         ):

@@ -19,12 +19,14 @@ from octopi.limits import (
     OUTBOX_BYTES_MAX,
     READINGS_MAX,
     REQUESTS_IN_FLIGHT_MAX,
+    SUBSCRIPTION_SESSIONS_MAX,
     WAITING_FETCHES_MAX,
 )
 
 BOUNDS: Final[Mapping[str, int]] = {
     "waiting fetches": WAITING_FETCHES_MAX,
     "readings": READINGS_MAX,
+    "subscription sessions": SUBSCRIPTION_SESSIONS_MAX,
     "requests": REQUESTS_IN_FLIGHT_MAX,
     "outbox bytes": OUTBOX_BYTES_MAX + MIB,  # and one message, of which a run has no larger ones
     "bytes of a log on their way": FOLLOW_WINDOW_BYTES + FETCH_BYTES_DEFAULT,

@@ -1,0 +1,489 @@
+"""Durable subscriptions: what clients ask the coordinator and the leaders of logs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import attrs
+
+from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, RefusedError, Status
+from octopi.identifiers import (
+    MemberId,
+    Offset,
+    PartitionId,
+    SubscriptionId,
+    SubscriptionName,
+    TopicId,
+    TopicName,
+)
+from octopi.limits import SUBSCRIPTION_SESSIONS_MAX, TEXT_BYTES_MAX
+from octopi.model import SubscriptionDefinition
+from octopi.roles.answers import refuse
+from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.broker.subscriptions import answers
+from octopi.roles.broker.subscriptions.broker_subscriptions import BrokerSubscriptions
+from octopi.roles.broker.subscriptions.led_log import lag_ms
+from octopi.roles.broker.subscriptions.led_partition import Call, LedPartition
+from octopi.security.grants import Verb
+from octopi.subscriptions import effects as e
+from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
+from octopi.transport.failures import failure
+from octopi.transport.memory_budget import MEMBERS
+from octopi.transport.services import Service
+from octopi.wire import messages as m
+
+_RequestById = (
+    m.FinishSubscription
+    | m.DeleteSubscription
+    | m.ResetSubscription
+    | m.FinishReset
+    | m.JoinGroup
+    | m.Attach
+    | m.SetMark
+    | m.DeleteMarks
+    | m.DescribeMarks
+)
+_Request = (
+    _RequestById | m.CreateSubscription | m.DescribeSubscription | m.ListSubscriptions | m.OpenMarks
+)
+
+_PAGE_COUNT: Final = 200
+"""Subscriptions that one answer lists, at most."""
+_PAGE_PARTITIONS: Final = 10_000
+"""The same for the partitions that these name together."""
+_CONFIRMS_MAX: Final = 1_000
+"""Confirmations that one attach waits for."""
+
+
+@attrs.define(eq=False)
+class _Asked:
+    """A request of this connection.
+
+    See `octopi.roles.broker.subscriptions.led_partition.SessionOwner`."""
+
+    service: SubscriptionService
+    request: int
+    led: LedPartition
+    topic: str
+    lasts: bool = False
+    """Whether it is a join or an attach, which ends later than with its first answer."""
+    name: str | None = None
+    """Of the subscription, for grants."""
+    session: e.Session = 0
+    count_max: int = 0
+    """Subscriptions that its answer lists, at most."""
+    confirm_count: int = 0
+    """Confirmations that are waited for."""
+    is_over: bool = False
+
+    def tell(self, effect: e.Effect) -> None:
+        """Answer it."""
+        self.service.tell(self, effect)
+
+    def end(self, session: e.Session, error: OctopiError) -> None:
+        """It has ended without an answer of the machine."""
+        self.service.ended(self, error)
+
+
+class SubscriptionService(Service):
+    """The requests of one connection; those that joined or attached last until they end."""
+
+    def __init__(self, subscriptions: BrokerSubscriptions, context: ClientContext) -> None:
+        super().__init__(
+            {
+                m.CreateSubscription: self._create,
+                m.DescribeSubscription: self._describe,
+                m.ListSubscriptions: self._list,
+                m.FinishSubscription: self._finish,
+                m.DeleteSubscription: self._delete,
+                m.ResetSubscription: self._reset,
+                m.FinishReset: self._finish_reset,
+                m.JoinGroup: self._join,
+                m.Holding: self._holding,
+                m.LeaveGroup: self._leave,
+                m.OpenMarks: self._open_marks,
+                m.Attach: self._attach,
+                m.Mark: self._mark,
+                m.Detach: self._detach,
+                m.SetMark: self._set_mark,
+                m.DeleteMarks: self._delete_marks,
+                m.DescribeMarks: self._describe_marks,
+            }
+        )
+        self._subscriptions = subscriptions
+        self._context = context
+        self._connection = context.connection
+        self._lasting: dict[int, _Asked] = {}
+        """Joins and attaches, by the numbers of their requests."""
+
+    def sizes(self) -> dict[str, int]:
+        """See `octopi.environment.Sized`."""
+        return {"subscription sessions": len(self._lasting)}
+
+    def closed(self) -> None:
+        """The connection has ended: attached members store their marks, those that joined have
+        until their session timeout to come back."""
+        for asked in list(self._lasting.values()):
+            self._finish_asked(asked)
+
+    def token_refreshed(self) -> None:
+        """Members whose subscription is granted no more end."""
+        grants = self._connection.grants
+        for asked in list(self._lasting.values()):
+            if not grants.allows(Verb.CONSUME, asked.topic, asked.name):
+                self._finish_asked(asked)
+                reason = f"the token does not grant {Verb.CONSUME} on it any more"
+                self._post(failure(asked.request, Status.FORBIDDEN, reason))
+
+    # --- to the coordinator --------------------------------------------------------------
+
+    def _create(self, message: m.CreateSubscription) -> None:
+        log = self._log(message.topic, message.partition, message.topic_id)
+        if message.partitions != log.topic.partitions:
+            raise RefusedError(
+                f"topic {message.topic} has the partitions {log.topic.partitions[:20]}",
+                Status.INVALID_OPTION,
+            )
+        self._ask(
+            message,
+            lambda machine, session, now: machine.create_subscription(
+                session,
+                name=SubscriptionName(message.name),
+                topic=TopicName(message.topic),
+                topic_id=TopicId(message.topic_id),
+                partitions=message.partitions,
+                mode=message.mode,
+                options=message.options,
+                start=message.start,
+                create=message.create,
+                now=now,
+            ),
+        )
+
+    def _describe(self, message: m.DescribeSubscription) -> None:
+        topic_id = self._log(message.topic, message.partition).topic_id
+        name = SubscriptionName(message.name)
+        self._ask(
+            message, lambda one, session, _: one.describe_subscription(session, topic_id, name)
+        )
+
+    def _list(self, message: m.ListSubscriptions) -> None:
+        log = self._log(message.topic, message.partition)
+        count = min(_PAGE_COUNT, _PAGE_PARTITIONS // len(log.topic.partitions), message.count_max)
+        self._ask(
+            message,
+            lambda machine, session, _: machine.list_subscriptions(
+                session, log.topic_id, message.after, max(1, count)
+            ),
+            count=max(1, count),
+        )
+
+    def _finish(self, message: m.FinishSubscription) -> None:
+        self._ask_by_id(
+            message, lambda one, session, _: one.finish_subscription(session, message.sid)
+        )
+
+    def _delete(self, message: m.DeleteSubscription) -> None:
+        self._ask_by_id(
+            message,
+            lambda one, session, _: one.delete_subscription(session, message.sid, message.step),
+        )
+
+    def _reset(self, message: m.ResetSubscription) -> None:
+        offset = Offset(message.offset)
+        self._ask_by_id(
+            message,
+            lambda one, session, now: one.reset_subscription(
+                session, message.sid, message.log, offset, now, force=message.force
+            ),
+        )
+
+    def _finish_reset(self, message: m.FinishReset) -> None:
+        self._ask_by_id(
+            message,
+            lambda one, session, now: one.finish_reset(
+                session, message.sid, message.log, message.claim, now
+            ),
+        )
+
+    def _join(self, message: m.JoinGroup) -> None:
+        entry = self._connection.entry
+        subject = "" if entry is None else entry.identity.subject
+        self._ask_by_id(
+            message,
+            lambda one, session, now: one.join_group(
+                session,
+                message.sid,
+                MemberId(message.member),
+                static=message.static,
+                held=[(log.partition, log.claim) for log in message.held],
+                take_over=message.take_over,
+                agent=self._connection.greeting.agent,
+                subject=subject,
+                now=now,
+            ),
+            lasts=True,
+        )
+
+    def _holding(self, message: m.Holding) -> None:
+        if (asked := self._lasting.get(message.request)) is None:
+            return  # it has been told why it has ended
+        released = [(log.partition, log.claim) for log in message.released]
+        self._tell_machine(asked, lambda one, session, now: one.holding(session, released, now))
+
+    def _leave(self, message: m.LeaveGroup) -> None:
+        self._end_session(
+            message.request,
+            lambda one, joined, session, now: one.leave_group(session, joined, now),
+        )
+
+    # --- to a log's leader ---------------------------------------------------------------
+
+    def _open_marks(self, message: m.OpenMarks) -> None:
+        log = self._log(message.topic, message.partition, message.topic_id)
+        self._context.require_end(log, message.partition)
+        self._ask(
+            message,
+            lambda machine, session, now: machine.open_marks(
+                session,
+                message.sid,
+                name=SubscriptionName(message.name),
+                mode=message.mode,
+                options=message.options,
+                start=message.start,
+                topic=TopicName(message.topic),
+                topic_id=TopicId(message.topic_id),
+                now=now,
+            ),
+        )
+
+    def _attach(self, message: m.Attach) -> None:
+        log = self._log(message.topic, message.partition)
+        self._context.require_end(log, message.partition)
+        member = MemberId(message.member)
+        self._ask_by_id(
+            message,
+            lambda one, session, now: one.attach(session, message.sid, member, message.claim, now),
+            lasts=True,
+        )
+
+    def _mark(self, message: m.Mark) -> None:
+        if (asked := self._lasting.get(message.request)) is None:
+            return  # it has been told why it has ended
+        if message.confirm:
+            asked.confirm_count += 1
+            if asked.confirm_count > _CONFIRMS_MAX:
+                self._finish_asked(asked)
+                reason = f"an attach waits for at most {_CONFIRMS_MAX} confirmations"
+                self._post(m.Detached(asked.request, Status.TOO_MANY, reason))
+                return
+        number = message.acknowledge if message.confirm else None
+        offset = Offset(message.offset)
+        self._tell_machine(
+            asked, lambda one, session, now: one.mark(session, offset, now, confirm=number)
+        )
+
+    def _detach(self, message: m.Detach) -> None:
+        self._end_session(
+            message.request,
+            lambda one, attached, session, now: one.detach(session, attached, now),
+        )
+
+    def _set_mark(self, message: m.SetMark) -> None:
+        log = self._log(message.topic, message.partition)
+        self._context.require_end(log, message.partition)
+        offset = Offset(message.offset)
+        self._ask_by_id(
+            message,
+            lambda one, session, now: one.set_mark(
+                session, message.sid, message.claim, offset, now
+            ),
+        )
+
+    def _delete_marks(self, message: m.DeleteMarks) -> None:
+        self._ask_by_id(message, lambda one, session, _: one.delete_marks(session, message.sid))
+
+    def _describe_marks(self, message: m.DescribeMarks) -> None:
+        log = self._log(message.topic, message.partition)
+        self._context.require_end(log, message.partition)
+        self._ask_by_id(message, lambda one, session, _: one.describe_marks(session, message.sid))
+
+    # --- asking --------------------------------------------------------------------------
+
+    def _log(self, topic: str, partition: PartitionId, topic_id: str | None = None) -> LocalLog:
+        """The log of a topic that is asked about.
+
+        Raises:
+          NotLeaderError: if this broker doesn't lead it.
+          RefusedError: UNKNOWN_TOPIC, if *topic_id* is that of another creation of the topic.
+        """
+        self._subscriptions.led(partition)
+        log = self._context.served(topic, partition)
+        if topic_id is not None and log.topic_id != topic_id:
+            raise RefusedError(
+                f"topic {topic} was deleted and made again: its id is {log.topic_id}, not "
+                f"{topic_id[:40]!r}",
+                Status.UNKNOWN_TOPIC,
+            )
+        return log
+
+    def _ask(
+        self,
+        message: _Request,
+        call: Call,
+        *,
+        lasts: bool = False,
+        name: str | None = None,
+        count: int = 0,
+    ) -> None:
+        """Have the machine of the message's partition decide about it.
+
+        Raises:
+          RefusedError: if it can't.
+        """
+        led = self._subscriptions.led(message.partition)
+        asked = _Asked(self, message.request, led, message.topic, lasts, name, count_max=count)
+        if lasts:
+            self._begin_session(asked)
+        try:
+            led.ask(asked, partial(_remembering, asked, call))
+        except BaseException:
+            self._release(asked)
+            raise
+
+    def _ask_by_id(self, message: _RequestById, call: Call, *, lasts: bool = False) -> None:
+        """The same for a message that has only the subscription's id.
+
+        Raises:
+          RefusedError: if it can't, or if the token doesn't grant what the id stands for.
+        """
+        machine = self._subscriptions.led(message.partition).machine
+        name = None
+        if (found := machine.identity_of(SubscriptionId(message.sid))) is not None:
+            name = found.name
+            grants = self._connection.grants
+            if found.topic != message.topic or not grants.allows(Verb.CONSUME, found.topic, name):
+                raise RefusedError(
+                    f"topic {message.topic} has no subscription with the id {message.sid[:40]!r}",
+                    Status.UNKNOWN_SUBSCRIPTION,
+                )
+        self._ask(message, call, lasts=lasts, name=name)
+
+    def _begin_session(self, asked: _Asked) -> None:
+        if asked.request in self._lasting:
+            raise ProtocolError(f"request {asked.request} is a member already")
+        if len(self._lasting) >= SUBSCRIPTION_SESSIONS_MAX:
+            raise RefusedError(
+                f"a connection joins and attaches at most {SUBSCRIPTION_SESSIONS_MAX} times",
+                Status.TOO_MANY,
+            )
+        self._context.charge_task(MEMBERS)
+        self._lasting[asked.request] = asked
+
+    def _tell_machine(self, asked: _Asked, call: Call) -> None:
+        """Have the machine know something about a session; nothing of it is answered here."""
+        with contextlib.suppress(RefusedError):  # its leadership ended, and so did the session
+            machine = asked.led.machine
+            now = self._context.environment.clock.now()
+            asked.led.perform(call(machine, asked.session, now))
+
+    def _end_session(self, request: int, call: Callable[..., list[e.Effect]]) -> None:
+        """Leave or detach: answered with `Done`, also if it has ended before."""
+        asked = self._lasting.get(request)
+        if asked is None:
+            self._post(m.Done(request))
+            return
+        old = asked.session
+        self._release(asked)
+        asked.led.forget(old)
+        leaving = _Asked(self, request, asked.led, asked.topic)
+        try:
+            asked.led.ask(leaving, lambda one, session, now: call(one, old, session, now))
+        except OctopiError as error:
+            refuse(self._connection, request, error)
+
+    # --- answering -----------------------------------------------------------------------
+
+    def tell(self, asked: _Asked, effect: e.Effect) -> None:
+        """Answer a request with what the machine says."""
+        request = asked.request
+        match effect:
+            case e.TellAssigned() | e.TellRevoked():
+                self._post(answers.assignment(request, effect))
+                return
+            case e.TellAttached():
+                self._post(answers.attached(request, effect))
+                return
+            case e.TellMarked():
+                asked.confirm_count -= 1
+                self._post(m.Marked(request, effect.acknowledge))
+                return
+        self._finish_asked(asked)
+        match effect:
+            case e.TellDone():
+                self._post(m.Done(request))
+            case e.TellRefused():
+                self._post(failure(request, effect.status, effect.reason[:TEXT_BYTES_MAX]))
+            case e.TellDetached():
+                reason = effect.reason[:TEXT_BYTES_MAX]
+                self._post(m.Detached(request, int(effect.status), reason))
+            case e.TellDescription():
+                self._post(answers.description(request, effect))
+            case e.TellSubscriptions():
+                self._post(self._page(asked, effect.definitions))
+            case e.TellResetBegun():
+                self._post(m.ResetBegun(request, effect.claim))
+            case e.TellMarks():
+                self._context.tasks.start_soon(self._tell_marks, asked, effect)
+
+    def ended(self, asked: _Asked, error: OctopiError) -> None:
+        """The leadership ended before the machine answered, or while a member was there."""
+        self._release(asked)
+        refuse(self._connection, asked.request, error)
+
+    def _finish_asked(self, asked: _Asked) -> None:
+        """A request is over."""
+        if not asked.is_over:
+            self._release(asked)
+            asked.led.close(asked.session)
+
+    def _release(self, asked: _Asked) -> None:
+        asked.is_over = True
+        if asked.lasts and self._lasting.get(asked.request) is asked:
+            del self._lasting[asked.request]
+            self._context.release_task(MEMBERS)
+
+    def _post(self, message: object) -> None:
+        with contextlib.suppress(ConnectionLostError):
+            self._connection.post(message)
+
+    def _page(
+        self, asked: _Asked, definitions: tuple[SubscriptionDefinition, ...]
+    ) -> m.SubscriptionList:
+        grants = self._connection.grants
+        shown = [one for one in definitions if grants.allows(Verb.CONSUME, asked.topic, one.name)]
+        is_last = len(definitions) < asked.count_max
+        return m.SubscriptionList(asked.request, shown, "" if is_last else definitions[-1].name)
+
+    async def _tell_marks(self, asked: _Asked, marks: e.TellMarks) -> None:
+        try:
+            log = self._context.logs.find(asked.topic, asked.led.partition)
+        except OctopiError as error:
+            refuse(self._connection, asked.request, error)  # the topic was just deleted
+            return
+        with self._context.refusing(log, asked.request):
+            wall_ms = self._context.environment.clock.wall_ms()
+            age_ms = await lag_ms(log, marks.mark, wall_ms)
+            self._connection.post(answers.marks_description(asked.request, marks, age_ms))
+
+
+def _remembering(
+    asked: _Asked, call: Call, machine: PartitionSubscriptions, session: e.Session, now: float
+) -> list[e.Effect]:
+    """*call*; answers that come at once find the session in *asked*."""
+    asked.session = session
+    return call(machine, session, now)

@@ -1,0 +1,1 @@
+"""Durable subscriptions on a broker: what drives their machines (`octopi.subscriptions`)."""

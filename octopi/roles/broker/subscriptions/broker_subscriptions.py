@@ -1,0 +1,122 @@
+"""The durable subscriptions of all partitions that this broker leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import NotLeaderError
+from octopi.identifiers import PartitionId, TopicId
+from octopi.limits import REPLICA_TICK_S
+from octopi.replication.partition_leader import PartitionLeader
+from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.replica_driver import ReplicaDriver
+from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.subscriptions.led_partition import LedPartition
+from octopi.roles.broker.subscriptions.ports import Leadership, StateLogs
+
+
+class ReplicaLeadership:
+    """The leadership that a replica of this broker has; see `Leadership`."""
+
+    def __init__(
+        self, manager: ReplicaManager, replica: ReplicaDriver, leader: PartitionLeader
+    ) -> None:
+        self.partition = replica.partition
+        self._manager = manager
+        self._replica = replica
+        self._leader = leader
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this broker leads no more, or leads anew."""
+        return not self._replica.leads or self._replica.machine.leader is not self._leader
+
+    def log(self, topic_id: TopicId) -> LocalLog | None:
+        """The partition's log of a topic."""
+        return self._replica.logs.get(topic_id)
+
+    def redirect(self) -> NotLeaderError:
+        """Says who leads."""
+        reason = f"this broker does not lead partition {self.partition} any more"
+        return redirect(self._manager, reason, self.partition)
+
+
+def leaderships(manager: ReplicaManager) -> dict[PartitionId, Leadership]:
+    """Those that this broker has at this moment."""
+    return {
+        replica.partition: ReplicaLeadership(manager, replica, replica.machine.leader)
+        for replica in manager.replicas
+        if replica.leads and replica.machine.leader is not None
+    }
+
+
+class BrokerSubscriptions:
+    """Begins with each leadership, and ends with it."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        states: StateLogs,
+        leaderships: Callable[[], dict[PartitionId, Leadership]],
+        tasks: trio.Nursery,
+    ) -> None:
+        """*leaderships*: those that this broker has now.  *tasks*: the broker's nursery."""
+        self._environment = environment
+        self._states = states
+        self._leaderships = leaderships
+        self._tasks = tasks
+        self._led: dict[PartitionId, LedPartition] = {}
+        self._sessions = count(1)
+
+    async def run(self) -> None:
+        """Look after all of them, until cancelled."""
+        clock = self._environment.clock
+        while True:
+            await clock.sleep_until(clock.now() + REPLICA_TICK_S)
+            self._see_to_leaderships()
+            for one in list(self._led.values()):
+                one.look(clock.now())
+                await trio.lowlevel.checkpoint()
+
+    def _see_to_leaderships(self) -> None:
+        for partition, one in list(self._led.items()):
+            if one.leadership.is_over:
+                one.end()
+            if one.has_ended:
+                del self._led[partition]
+        for partition, leadership in self._leaderships().items():
+            if partition not in self._led:
+                begun = self._led[partition] = LedPartition(
+                    self._environment, leadership, self._states, self._sessions.__next__
+                )
+                self._tasks.start_soon(begun.begin)
+
+    def led(self, partition: PartitionId) -> LedPartition:
+        """The subscriptions of *partition*.
+
+        Raises:
+          NotLeaderError: if this broker doesn't lead it.
+        """
+        one = self._led.get(partition)
+        if one is None or one.has_ended or one.leadership.is_over:
+            self._see_to_leaderships()
+            one = self._led.get(partition)
+        if one is None:
+            raise NotLeaderError(f"this broker does not lead partition {partition}")
+        return one
+
+    async def prepare(self, partition: PartitionId) -> None:
+        """Have all marks of *partition* committed, before another broker leads it."""
+        if (one := self._led.get(partition)) is not None:
+            await one.store_all()
+
+    async def prepare_all(self) -> None:
+        """The same for all partitions: this broker is to stop."""
+        async with trio.open_nursery() as nursery:
+            for one in list(self._led.values()):
+                nursery.start_soon(one.store_all)

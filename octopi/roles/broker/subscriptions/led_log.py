@@ -1,0 +1,67 @@
+"""A log of a topic as its leader's subscriptions see it."""
+
+from __future__ import annotations
+
+from octopi.errors import NeedsTimeError, RefusedError
+from octopi.identifiers import Offset
+from octopi.position import Anchor, epochs_of
+from octopi.record import record_timestamp_ms
+from octopi.roles.broker.local_log import LocalLog
+
+
+class LedLog:
+    """See `octopi.subscriptions.log_view.LogView`."""
+
+    def __init__(self, log: LocalLog) -> None:
+        self._log = log
+
+    @property
+    def start(self) -> Offset:
+        """The oldest record that retention has left."""
+        return self._log.start
+
+    @property
+    def highwater(self) -> Offset:
+        """What is committed ends here."""
+        return self._log.highwater
+
+    @property
+    def end(self) -> Offset:
+        """The log ends here."""
+        return self._log.end
+
+    def has_place(self, offset: Offset) -> bool:
+        """Whether a record begins at *offset*, or the log ends there, as far as that is known."""
+        try:
+            self._log.read_uncommitted(offset, 0)
+        except NeedsTimeError:
+            return True
+        except RefusedError:
+            return False
+        return True
+
+    def anchor_before(self, offset: Offset) -> Anchor:
+        """The anchor of the place at *offset*."""
+        return self._log.anchor_before(offset)
+
+    def fork(self, offset: Offset, anchor: Anchor) -> Offset | None:
+        """Where the log parts from one with *anchor* at *offset*; None: it doesn't."""
+        epochs, state = epochs_of(anchor), self._log.state
+        if not epochs:
+            return None
+        return state.epochs.fork(offset, epochs, state.end, is_leader=True)
+
+
+async def lag_ms(log: LocalLog, mark: Offset, wall_ms: int) -> int:
+    """How long ago the message at *mark* was produced; 0: none is committed there, or it has no
+    time stamp.
+
+    Raises:
+      StorageError, RefusedError: if it can't be read.
+    """
+    if not log.start <= mark < log.highwater:
+        return 0
+    await log.prove(mark)
+    records = log.read(mark, 1)
+    timestamp_ms = record_timestamp_ms(records, 0) if records else -1
+    return max(0, wall_ms - timestamp_ms) if timestamp_ms >= 0 else 0

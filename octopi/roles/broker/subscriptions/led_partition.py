@@ -1,0 +1,254 @@
+"""The durable subscriptions of one partition while this broker leads it.
+
+It gives requests to the machine (`octopi.subscriptions.partition_subscriptions`) and performs what
+that wants.  What is appended is told, and the machine hears of it, when it is committed.  If an
+entry is not known to be committed, the machine may know more than later leaders will: then all
+sessions end, and another machine begins with what is in the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeAlias
+
+import attrs
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import (
+    NotLeaderError,
+    NotReadyError,
+    OctopiError,
+    RefusedError,
+    Status,
+    StorageError,
+)
+from octopi.identifiers import PartitionId, TopicId
+from octopi.logger import get_logger
+from octopi.replication.effects import CommitReceipt, Refusal
+from octopi.roles.broker.subscriptions.led_log import LedLog
+from octopi.roles.broker.subscriptions.ports import Leadership, StateLogs
+from octopi.subscriptions.effects import AppendState, Effect, Session
+from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
+
+_log = get_logger(__name__)
+
+Call: TypeAlias = Callable[[PartitionSubscriptions, Session, float], list[Effect]]
+"""One method of the machine, given the session and the time."""
+
+
+@attrs.frozen
+class _Committed:
+    """The oldest appended entry of a key is committed."""
+
+    key: str
+
+
+class SessionOwner(Protocol):
+    """A request, and where its answers go."""
+
+    def tell(self, effect: Effect) -> None:
+        """Answer it; *effect* names the session of the request."""
+
+    def end(self, session: Session, error: OctopiError) -> None:
+        """The session has ended without an answer of the machine."""
+
+
+class LedPartition:
+    """One leadership's subscriptions."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        leadership: Leadership,
+        states: StateLogs,
+        next_session: Callable[[], Session],
+    ) -> None:
+        self.leadership = leadership
+        self.partition: PartitionId = leadership.partition
+        self._environment = environment
+        self._states = states
+        self._next_session = next_session
+        self._machine: PartitionSubscriptions | None = None
+        self._fault: StorageError | None = None
+        self._owners: dict[Session, SessionOwner] = {}
+        self._work: deque[Effect | _Committed] = deque()
+        self._is_working = False
+        self._topics: set[TopicId] = set()
+        """Those with subscriptions or marks here whose logs were there."""
+        self._min_insync = 1
+        self._settled = trio.Event()
+        self.has_ended = False
+        """No request is taken any more; if this broker leads on, another one begins."""
+
+    async def begin(self) -> None:
+        """Read what is stored; until then requests are refused with NOT_READY."""
+        try:
+            loaded = await self._states.load(self.partition)
+            if self._is_over():
+                return
+            clock = self._environment.clock
+            machine = PartitionSubscriptions(
+                self.partition,
+                loaded.values,
+                log_of=self._log_of,
+                new_id=lambda: self._environment.randomness.token_bytes(8).hex(),
+                now=clock.now(),
+                wall_ms=clock.wall_ms(),
+            )
+        except NotLeaderError:
+            self.end()
+        except StorageError as error:
+            self._fault = error
+            _log.error("no subscriptions", partition=self.partition, why=str(error))
+        else:
+            for topic_id in machine.topic_ids:
+                self._note_topic(topic_id)
+            self._machine = machine
+
+    def _is_over(self) -> bool:
+        if not self.has_ended and self.leadership.is_over:
+            self.end()
+        return self.has_ended
+
+    def _log_of(self, topic_id: TopicId) -> LedLog | None:
+        log = self.leadership.log(topic_id)
+        return None if log is None else LedLog(log)
+
+    # --- requests ------------------------------------------------------------------------
+
+    @property
+    def machine(self) -> PartitionSubscriptions:
+        """The machine, for looking.
+
+        Raises:
+          NotLeaderError: if this broker doesn't lead the partition any more.
+          NotReadyError: if the machine has yet to begin.
+          RefusedError: INTERNAL, if what is stored can't be used.
+        """
+        if self._is_over():
+            raise self.leadership.redirect()
+        if self._fault is not None:
+            reason = f"no subscription of partition {self.partition} can be served: {self._fault}"
+            raise RefusedError(reason[:900], Status.INTERNAL)
+        if self._machine is None:
+            raise NotReadyError(
+                f"the new leader of partition {self.partition} has yet to read its subscriptions"
+            )
+        return self._machine
+
+    def ask(self, owner: SessionOwner, call: Call) -> Session:
+        """Have the machine decide about a request; return its session.
+
+        Raises:
+          RefusedError: as `machine`.
+        """
+        machine, session = self.machine, self._next_session()
+        self._owners[session] = owner
+        self.perform(call(machine, session, self._environment.clock.now()))
+        return session
+
+    def close(self, session: Session) -> None:
+        """The request of *session* is over."""
+        if self._owners.pop(session, None) is not None and self._machine is not None:
+            now = self._environment.clock.now()
+            self.perform(self._machine.session_ended(session, now))
+
+    def forget(self, session: Session) -> None:
+        """The same, where the machine knows."""
+        self._owners.pop(session, None)
+
+    # --- effects -------------------------------------------------------------------------
+
+    def perform(self, effects: list[Effect]) -> None:
+        """Do what the machine wants, in its order."""
+        self._work.extend(effects)
+        if self._is_working:
+            return
+        self._is_working = True
+        try:
+            while self._work and not self.has_ended:
+                self._do(self._work.popleft())
+        finally:
+            self._is_working = False
+
+    def _do(self, one: Effect | _Committed) -> None:
+        match one:
+            case _Committed(key):
+                assert self._machine is not None
+                self._work.extend(self._machine.committed(key, self._environment.clock.now()))
+                if self._machine.is_settled:
+                    self._settled.set()
+            case AppendState():
+                self._append(one)
+            case _:
+                owner = self._owners.get(one.session)
+                if owner is not None:
+                    owner.tell(one)
+
+    def _append(self, state: AppendState) -> None:
+        kind, _, ids = state.key.partition("/")
+        if state.value is not None and kind in "sk":
+            topic_id = ids.rpartition("/")[2] if kind == "k" else state.value["topic_id"]
+            self._note_topic(TopicId(topic_id))
+        done = partial(self._appended, state)
+        self._states.append(self.partition, state.key, state.value, done)
+
+    def _appended(self, state: AppendState, answer: CommitReceipt | Refusal) -> None:
+        if self.has_ended:
+            return
+        if isinstance(answer, Refusal):
+            if answer.status != Status.NOT_LEADER:
+                _log.error("state not stored", partition=self.partition, why=answer.reason)
+            self.end()
+        else:
+            self.perform([*state.then, _Committed(state.key)])  # type: ignore[list-item]
+
+    def _note_topic(self, topic_id: TopicId) -> None:
+        """What is kept of a topic needs as many replicas in sync as its records."""
+        log = self.leadership.log(topic_id)
+        if log is None or topic_id in self._topics:
+            return
+        self._topics.add(topic_id)
+        if log.topic.options.min_insync > self._min_insync:
+            self._min_insync = log.topic.options.min_insync
+            self._states.require_in_sync(self.partition, self._min_insync)
+
+    # --- what happens --------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Do what is due, and see whether the leadership has ended, or topics have gone."""
+        if self._is_over() or (machine := self._machine) is None:
+            return
+        for topic_id in [one for one in self._topics if self.leadership.log(one) is None]:
+            self._topics.discard(topic_id)
+            self.perform(machine.topic_removed(topic_id))
+        if (due_at := machine.due_at) is not None and due_at <= now and not self.has_ended:
+            self.perform(machine.tick(now))
+
+    async def store_all(self) -> None:
+        """Have all marks committed: another broker is to lead."""
+        if self._machine is None or self._is_over():
+            return
+        self.perform(self._machine.store_all(self._environment.clock.now()))
+        while not self.has_ended and not self._machine.is_settled:
+            self._settled = trio.Event()
+            await self._settled.wait()
+
+    def end(self) -> None:
+        """The leadership has ended, or nothing is known for sure any more."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        self._settled.set()
+        self._work.clear()
+        owners, self._owners = self._owners, {}
+        error: OctopiError = NotReadyError(
+            f"the leader of partition {self.partition} could not store what it decided: ask again"
+        )
+        if self.leadership.is_over:
+            error = self.leadership.redirect()
+        for session, owner in owners.items():
+            owner.end(session, error)
