@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from octopi.clients.producing.producer import Producer
     from octopi.clients.producing.receipts import PendingReceipt, Receipt
     from octopi.clients.stored_records import RecordReader, StoredRecords
+    from octopi.clients.subscribing.administration import (
+        MarkReset,
+        SubscribedLogStatus,
+        SubscriptionStatus,
+    )
+    from octopi.clients.subscribing.subscribed_log import SubscribedLog
+    from octopi.clients.subscribing.subscription import Subscription
     from octopi.errors import (
         Blame,
         ChecksumError,
@@ -57,14 +64,19 @@ if TYPE_CHECKING:
     )
     from octopi.identifiers import (
         BrokerId,
+        Claim,
         Epoch,
         Incarnation,
+        MemberId,
         Offset,
         PartitionId,
+        SubscriptionId,
+        SubscriptionName,
         TimestampMs,
         TopicId,
         TopicName,
     )
+    from octopi.model import SubscriptionDefinition, SubscriptionOptions
     from octopi.position import Anchor, Place, Position
     from octopi.record import Message
     from octopi.wire.messages import (
@@ -76,6 +88,7 @@ if TYPE_CHECKING:
         PartitionRecovery,
         ReplicaHolding,
         ReplicaTroubleAt,
+        SubscriptionMember,
         TopicInfo,
         TopicOptions,
         UnservedTopic,
@@ -104,6 +117,7 @@ _MODULES = {
     "BrokerLog": "octopi.clients.answers",
     "ChecksumError": "octopi.errors",
     "Chunk": "octopi.clients.consuming.consumer_session",
+    "Claim": "octopi.identifiers",
     "Client": "octopi.clients.client",
     "ClosedError": "octopi.errors",
     "ClusterInfo": "octopi.clients.answers",
@@ -122,7 +136,9 @@ _MODULES = {
     "LogInfo": "octopi.wire.messages",
     "LostRange": "octopi.wire.messages",
     "MalformedRecordError": "octopi.errors",
+    "MarkReset": "octopi.clients.subscribing.administration",
     "MemberFencedError": "octopi.errors",
+    "MemberId": "octopi.identifiers",
     "Message": "octopi.record",
     "NotDeliveredError": "octopi.errors",
     "NotReadyError": "octopi.errors",
@@ -150,8 +166,17 @@ _MODULES = {
     "Status": "octopi.errors",
     "StatusMeaning": "octopi.errors",
     "StoredRecords": "octopi.clients.stored_records",
+    "SubscribedLog": "octopi.clients.subscribing.subscribed_log",
+    "SubscribedLogStatus": "octopi.clients.subscribing.administration",
+    "Subscription": "octopi.clients.subscribing.subscription",
     "SubscriptionBusyError": "octopi.errors",
+    "SubscriptionDefinition": "octopi.model",
     "SubscriptionExistsError": "octopi.errors",
+    "SubscriptionId": "octopi.identifiers",
+    "SubscriptionMember": "octopi.wire.messages",
+    "SubscriptionName": "octopi.identifiers",
+    "SubscriptionOptions": "octopi.model",
+    "SubscriptionStatus": "octopi.clients.subscribing.administration",
     "TimestampMs": "octopi.identifiers",
     "TopicExistsError": "octopi.errors",
     "TopicId": "octopi.identifiers",
@@ -177,6 +202,7 @@ __all__ = [
     "BrokerLog",
     "ChecksumError",
     "Chunk",
+    "Claim",
     "Client",
     "ClosedError",
     "ClusterInfo",
@@ -195,7 +221,9 @@ __all__ = [
     "LogInfo",
     "LostRange",
     "MalformedRecordError",
+    "MarkReset",
     "MemberFencedError",
+    "MemberId",
     "Message",
     "NotDeliveredError",
     "NotReadyError",
@@ -223,8 +251,17 @@ __all__ = [
     "Status",
     "StatusMeaning",
     "StoredRecords",
+    "SubscribedLog",
+    "SubscribedLogStatus",
+    "Subscription",
     "SubscriptionBusyError",
+    "SubscriptionDefinition",
     "SubscriptionExistsError",
+    "SubscriptionId",
+    "SubscriptionMember",
+    "SubscriptionName",
+    "SubscriptionOptions",
+    "SubscriptionStatus",
     "TimestampMs",
     "TopicExistsError",
     "TopicId",

@@ -7,13 +7,24 @@ out.  So the next attempt looks at the cluster first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Literal
 
 from octopi.clients.answers import BrokerLog, ClusterInfo
-from octopi.clients.options import not_negative
+from octopi.clients.consuming.start_position import Start
+from octopi.clients.options import not_negative, one_of
 from octopi.clients.routing import RequestRouter
+from octopi.clients.subscribing.administration import (
+    Creation,
+    MarkReset,
+    SubscriptionAdministration,
+    SubscriptionStatus,
+    subscription_options,
+)
 from octopi.errors import ConnectionLostError, RefusedError, Status, UnknownTopicError
 from octopi.identifiers import BrokerId, PartitionId, topic_name
-from octopi.limits import DRAIN_TIMEOUT_S, MOVE_TIMEOUT_S
+from octopi.limits import DRAIN_TIMEOUT_S, LIST_COUNT_MAX, MOVE_TIMEOUT_S
+from octopi.model import SubscriptionDefinition
 from octopi.wire.messages import (
     AddPartitions,
     BrokerInfo,
@@ -24,11 +35,14 @@ from octopi.wire.messages import (
     DescribeLogs,
     Done,
     DrainBroker,
+    ListTopics,
     LogList,
     MoveReplica,
     PartitionRecovery,
     RecoverPartition,
     RemoveBroker,
+    TopicInfo,
+    TopicList,
 )
 
 
@@ -40,6 +54,7 @@ class Admin:
 
     def __init__(self, router: RequestRouter) -> None:
         self._router = router
+        self._subscriptions = SubscriptionAdministration(router)
 
     async def describe_cluster(self) -> ClusterInfo:
         """The brokers and partitions of the cluster."""
@@ -87,6 +102,84 @@ class Admin:
             logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
             if not page.more or not page.logs:
                 return logs
+
+    async def create_subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        mode: Literal["exclusive", "failover"] = "exclusive",
+        start: Literal["earliest", "latest"] = "earliest",
+        session_timeout_s: float = 10.0,
+        release_timeout_s: float = 10.0,
+        expires: timedelta | None = timedelta(days=7),
+        exist_ok: bool = False,
+    ) -> SubscriptionDefinition:
+        """Make a durable subscription, with its mark at *start* in each log.  The options are those
+        of `Client.subscription`.
+
+        Raises:
+          SubscriptionExistsError: if it exists (unless *exist_ok*, and it is the same).
+          UnknownTopicError: if there is no such topic.
+          InvalidOptionError: if an option is out of its range.
+        """
+        one_of("mode", mode, "exclusive", "failover")
+        options = subscription_options(session_timeout_s, release_timeout_s, expires)
+        info = await self._router.describe_topic(topic_name(topic))
+        create: Creation = "create_or_attach" if exist_ok else "create"
+        return await self._subscriptions.have(info, name, mode, options, start, create)
+
+    async def describe_subscription(self, topic: str, name: str) -> SubscriptionStatus:
+        """A durable subscription, its members, and how far it is in each log.
+
+        Raises:
+          UnknownTopicError, UnknownSubscriptionError: if there is none.
+        """
+        return await self._subscriptions.describe(topic, name)
+
+    async def subscriptions(self, topic: str | None = None) -> list[SubscriptionDefinition]:
+        """The durable subscriptions of *topic* (None: of all topics), by topic and name.
+
+        Raises:
+          UnknownTopicError: if there is no such topic.
+        """
+        if topic is not None:
+            return await self._subscriptions.of_topic(topic)
+        names = [one.topic for one in await list_topics(self._router)]
+        return [one for name in names for one in await self._subscriptions.of_topic(name)]
+
+    async def reset_subscription(
+        self,
+        topic: str,
+        name: str,
+        to: Start,
+        *,
+        partition: int | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> list[MarkReset]:
+        """Set the marks of a durable subscription to *to*, a place as a consumer's start; in one
+        *partition*, or in all.  With *dry_run* only say what would be done.
+
+        A member that has a log loses it for that, with *force*, and gets it back with the new mark.
+
+        Raises:
+          SubscriptionBusyError: if a member has a log, unless *force*.
+          UnknownTopicError, UnknownSubscriptionError: if there is none.
+          InvalidOptionError: if *to* is no place in the topic.
+          OffsetOutOfRangeError, OffsetInsideRecordError: if an offset is no record's.
+        """
+        return await self._subscriptions.reset(
+            topic, name, to, partition=partition, force=force, dry_run=dry_run
+        )
+
+    async def delete_subscription(self, topic: str, name: str) -> None:
+        """Delete a durable subscription; its members are told.
+
+        Raises:
+          UnknownTopicError, UnknownSubscriptionError: if there is none.
+        """
+        await self._subscriptions.delete(topic, name)
 
     async def drain_broker(self, broker: int, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
         """Hand the leaderships of *broker* to other in-sync replicas, and return when it leads
@@ -261,3 +354,18 @@ async def delete(
 
 async def _describe(router: RequestRouter) -> ClusterDescription:
     return await router.ask_register("describe the cluster", DescribeCluster, ClusterDescription)
+
+
+async def list_topics(router: RequestRouter) -> list[TopicInfo]:
+    """All topics, in the order of their names."""
+    topics: list[TopicInfo] = []
+    while True:
+        after = topics[-1].topic if topics else ""
+
+        def question(request: int, after: str = after) -> ListTopics:
+            return ListTopics(request, after, LIST_COUNT_MAX // 10)
+
+        page = await router.ask_register("list topics", question, TopicList)
+        topics += page.topics
+        if not page.more or not page.topics:
+            return topics

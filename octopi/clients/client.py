@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeVar
 import attrs
 import trio
 
-from octopi.clients.admin import Admin, delete
+from octopi.clients.admin import Admin, delete, list_topics
 from octopi.clients.answers import FetchResult
 from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
@@ -29,9 +29,12 @@ from octopi.clients.consuming.start_position import (
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
 from octopi.clients.leader_lookup import partition_of
-from octopi.clients.options import not_negative, within
+from octopi.clients.options import not_negative, one_of, within
 from octopi.clients.producing.producer import Producer, ProducerOptions
 from octopi.clients.stored_records import StoredRecords
+from octopi.clients.subscribing.administration import Creation, subscription_options
+from octopi.clients.subscribing.opening import open_subscription
+from octopi.clients.subscribing.subscription import Subscription
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -46,7 +49,6 @@ from octopi.limits import (
     DELIVERY_TIMEOUT_S,
     FETCH_BYTES_DEFAULT,
     LINGER_S,
-    LIST_COUNT_MAX,
     PRODUCER_BUFFER_BYTES,
     RECONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
@@ -68,10 +70,8 @@ from octopi.wire.messages import (
     CreateTopic,
     DeleteTopic,
     FoundOffset,
-    ListTopics,
     TopicDescription,
     TopicInfo,
-    TopicList,
     TopicOptions,
 )
 
@@ -106,17 +106,7 @@ class Client:
 
     async def topics(self) -> list[TopicInfo]:
         """All topics, in the order of their names."""
-        topics: list[TopicInfo] = []
-        while True:
-            after = topics[-1].topic if topics else ""
-
-            def question(request: int, after: str = after) -> ListTopics:
-                return ListTopics(request, after, LIST_COUNT_MAX // 10)
-
-            page = await self._router.ask_register("list topics", question, TopicList)
-            topics += page.topics
-            if not page.more or not page.topics:
-                return topics
+        return await list_topics(self._router)
 
     async def describe_topic(self, name: str, *, create: bool = False) -> TopicInfo:
         """A topic and where its partitions are; *create* makes a missing one.
@@ -374,6 +364,77 @@ class Client:
                 yield consumer
             finally:
                 consumer.close()
+
+    @asynccontextmanager
+    async def subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        mode: Literal["exclusive", "failover"] = "exclusive",
+        member: str | None = None,
+        create: Creation = "create_or_attach",
+        start: Literal["earliest", "latest"] = "earliest",
+        take_over: bool = False,
+        on_gap: Literal["fail", "skip"] = "fail",
+        mark: Literal["auto", "manual"] = "auto",
+        session_timeout_s: float = 10.0,
+        release_timeout_s: float = 10.0,
+        expires: timedelta | None = timedelta(days=7),
+        window_bytes: int = CONSUMER_WINDOW_BYTES,
+        reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
+    ) -> AsyncIterator[Subscription]:
+        """A member of the durable subscription *name* of *topic*, for the block.
+
+        A subscription remembers how far its members are: whoever comes next goes on there.  In the
+        mode ``exclusive`` it has one member at a time, in the mode ``failover`` each log has one,
+        and the logs are spread over the members.
+
+        *member*: a name for this member, which then keeps its logs through a restart.  *create*:
+        whether a missing subscription is made (``create_or_attach``), has to be new (``create``)
+        or has to be there (``attach``); *start* says where a new one begins, at each log's oldest
+        message or behind its newest.  *take_over*: replace the member of an exclusive subscription.
+        *on_gap*: what to do when retention removed what comes next; ``"skip"`` goes on behind it
+        and notes it in `Subscription.gaps`.  *mark*: ``"auto"`` marks a message when the next one
+        is asked for; ``"manual"``: only `Subscription.mark` does.  *session_timeout_s* (1 to 300):
+        a member that is silent for so long loses its logs.  *release_timeout_s* (0 to 300): how
+        long it may work on a message when another member is to have the log.  *expires*: a
+        subscription that nobody uses for so long is deleted; None: never.  These three are fixed
+        when the subscription is made.  *window_bytes*, *reconnect_timeout_s*: as for `consumer`.
+
+        Raises:
+          SubscriptionBusyError: if an exclusive subscription has another member, which didn't go
+              within the request time-out.
+          UnknownSubscriptionError, SubscriptionExistsError: as *create* says; the second one also
+              if it has another mode or other options.
+          InvalidTopicError, UnknownTopicError: if there is no such topic.
+          InvalidOptionError: if an option is out of its range.
+        """
+        within("window_bytes", window_bytes, 1, _WINDOW_BYTES_MAX)
+        one_of("on_gap", on_gap, "fail", "skip")
+        one_of("mark", mark, "auto", "manual")
+        one_of("mode", mode, "exclusive", "failover")
+        one_of("create", create, "create", "attach", "create_or_attach")
+        if reconnect_timeout_s is not None:
+            within("reconnect_timeout_s", reconnect_timeout_s, 0, 86_400 * 365)
+        options = subscription_options(session_timeout_s, release_timeout_s, expires)
+        info = await self.describe_topic(topic)
+        async with open_subscription(
+            self._cluster,
+            info,
+            name,
+            mode=mode,
+            options=options,
+            start=start,
+            create=create,
+            member=member,
+            take_over=take_over,
+            is_auto=mark == "auto",
+            skip_gaps=on_gap == "skip",
+            window_bytes=window_bytes,
+            reconnect_timeout_s=reconnect_timeout_s,
+        ) as subscription:
+            yield subscription
 
 
 def connect(

@@ -29,3 +29,15 @@ def not_negative(**numbers: int | None) -> None:
     for name, value in numbers.items():
         if value is not None:
             within(name, value, 0, _INTEGER_MAX)
+
+
+def one_of(name: str, value: str, *allowed: str) -> None:
+    """Check that option *name* is one of *allowed*.
+
+    Raises:
+      InvalidOptionError: if not.
+    """
+    if value not in allowed:
+        raise InvalidOptionError(
+            f"{name} is {value!r}; it must be {', '.join(allowed[:-1])} or {allowed[-1]}"
+        )

@@ -47,7 +47,8 @@ from octopi.identifiers import NO_CLAIM, Claim, MemberId, Offset, PartitionId
 
 TIMEOUT_S = 1.0
 LOGS = [PartitionId(0), PartitionId(1)]
-MEMBERS = [MemberId("ann"), MemberId("bob")]
+ANN = MemberId("ann")
+MEMBERS = [ANN, MemberId("bob")]
 
 
 @attrs.define
@@ -155,7 +156,7 @@ class World:
                 effects = session.expired()
                 wire.cut()
             case ("assignment", add, release):
-                effects = session.assigned(add, release)
+                effects = session.assigned(name, add, release)
         self.perform(name, effects)
 
     def assign(self, log: PartitionId, name: MemberId) -> None:
@@ -403,28 +404,39 @@ HELD = (PartitionId(0), Claim(4))
 
 
 def test_what_was_given_back_is_not_revived_and_is_reported_again() -> None:
-    session = GroupSession(MemberId("ann"))
-    assert session.assigned([HELD], []) == [BeginLog(*HELD)]
+    session = GroupSession(ANN)
+    assert session.assigned(ANN, [HELD], []) == [BeginLog(*HELD)]
     assert session.finished(*HELD) == [ReportReleased((HELD,))]
-    assert session.assigned([HELD], []) == [ReportReleased((HELD,))]
+    assert session.assigned(ANN, [HELD], []) == [ReportReleased((HELD,))]
     assert session.held == []
     session.joining()
-    assert session.assigned([], []) == [ReportReleased((HELD,))]
-    assert session.assigned([], []) == []
+    assert session.assigned(ANN, [], []) == [ReportReleased((HELD,))]
+    assert session.assigned(ANN, [], []) == []
 
 
 def test_a_release_that_comes_before_its_assignment_is_answered() -> None:
-    session = GroupSession(MemberId("ann"))
-    assert session.assigned([], [HELD]) == [ReportReleased((HELD,))]
-    assert session.assigned([HELD], []) == [ReportReleased((HELD,))]
+    session = GroupSession(ANN)
+    assert session.assigned(ANN, [], [HELD]) == [ReportReleased((HELD,))]
+    assert session.assigned(ANN, [HELD], []) == [ReportReleased((HELD,))]
 
 
 def test_an_expired_member_gives_up_all_that_it_has() -> None:
-    session = GroupSession(MemberId("ann"))
-    session.assigned([HELD, (PartitionId(3), Claim(1))], [HELD])
+    session = GroupSession(ANN)
+    session.assigned(ANN, [HELD, (PartitionId(3), Claim(1))], [HELD])
     assert session.expired() == [AbandonLog(*HELD), AbandonLog(PartitionId(3), Claim(1))]
     assert session.held == []
     assert not session.is_ending(PartitionId(0))
+    assert session.member == "ann"
+
+
+def test_a_member_without_a_name_keeps_the_id_that_it_got_until_it_expires() -> None:
+    session = GroupSession()
+    assert session.member == ""
+    session.assigned(MemberId("17"), [HELD], [])
+    session.joining()
+    assert session.member == "17"
+    session.expired()
+    assert session.member == ""
 
 
 def test_a_new_leader_that_knows_an_older_mark_is_told_the_newest() -> None:

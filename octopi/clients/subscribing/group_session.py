@@ -8,7 +8,7 @@ that grows with each assignment of the log.  A member reads a log while it holds
   - It gives a log back when the program has finished with it and its mark is stored.  Until the
     coordinator has heard that, it may ask again, and is answered again.
   - A broken connection to the coordinator ends nothing.  The member joins again under the same
-    name, and reads on meanwhile.
+    name or id, and reads on meanwhile.
   - It gives up all its logs if the coordinator doesn't know it any more: others may have them.
 
 Pure: calls are events, results are lists of effects, to be performed in their order.  It knows no
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum, auto
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -64,6 +64,9 @@ class ReportReleased:
 GroupEffect: TypeAlias = BeginLog | FinishLog | AbandonLog | ReportReleased
 
 
+_NO_MEMBER: Final = MemberId("")
+
+
 class JoinRemedy(Enum):
     """What to do after a join ended."""
 
@@ -95,9 +98,11 @@ class GroupSession:
     back; what is being finished is held.
     """
 
-    def __init__(self, member: MemberId) -> None:
-        """*member*: its name, which is the same at each join."""
-        self.member = member
+    def __init__(self, static_member: MemberId | None = None) -> None:
+        """*static_member*: its name, which it chose; None: the coordinator gives it an id."""
+        self.static_member = static_member
+        self.member = static_member or _NO_MEMBER
+        """What the coordinator calls it; empty before it has joined."""
         self._held: dict[PartitionId, Claim] = {}
         self._ending: set[PartitionId] = set()
         """Of these, those that the program was asked to finish."""
@@ -120,8 +125,12 @@ class GroupSession:
         self._is_new = True
         return self.held
 
-    def assigned(self, add: Iterable[HeldClaim], release: Iterable[HeldClaim]) -> list[GroupEffect]:
-        """The coordinator assigned logs, and asked for others."""
+    def assigned(
+        self, member: MemberId, add: Iterable[HeldClaim], release: Iterable[HeldClaim]
+    ) -> list[GroupEffect]:
+        """The coordinator assigned logs to the member, which it calls *member*, and asked for
+        others."""
+        self.member = member
         effects: list[GroupEffect] = []
         again: dict[PartitionId, Claim] = {}
         if self._is_new:  # what was told on an older connection may not have arrived
@@ -168,6 +177,7 @@ class GroupSession:
 
     def expired(self) -> list[GroupEffect]:
         """The coordinator knows the member no more: all its logs may be others'."""
+        self.member = self.static_member or _NO_MEMBER
         return [effect for partition in sorted(self._held) for effect in self._drop(partition)]
 
     def _drop(self, partition: PartitionId) -> list[GroupEffect]:

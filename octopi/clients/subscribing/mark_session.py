@@ -19,6 +19,7 @@ seconds on the monotonic clock of the member.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from enum import Enum, auto
 from typing import Final
@@ -76,7 +77,8 @@ class MarkSession:
 
     def __init__(self, session_timeout_s: float) -> None:
         self._session_timeout_s = session_timeout_s
-        self._is_attached = False
+        self.is_attached = False
+        """Whether the leader takes marks now."""
         self._asked_at: float | None = None
         """When the attachment was asked for that is to be answered."""
         self.start: Offset | None = None
@@ -85,7 +87,7 @@ class MarkSession:
         """The newest mark of the program."""
         self._sent: Offset = Offset(0)
         """The newest mark that was sent on this attachment, or that it was answered with."""
-        self._sent_at = 0.0
+        self._sent_at = -math.inf
         self._word_at: float | None = None
         """When the newest question was sent that the leader has answered."""
         self._numbers = 0
@@ -103,13 +105,13 @@ class MarkSession:
     def attaching(self, now: float) -> None:
         """The leader is asked for an attachment."""
         self._asked_at = now
-        self._is_attached = False
+        self.is_attached = False
         self._unanswered.clear()
 
     def attached(self, mark: Offset, now: float) -> list[SendMark]:
         """The leader has committed the claim, and *mark* is what it knows."""
         assert self._asked_at is not None, "nobody asked for it"
-        self._is_attached = True
+        self.is_attached = True
         self._heard(self._asked_at)
         if self.start is None:
             self.start = mark
@@ -122,7 +124,7 @@ class MarkSession:
 
     def disconnected(self) -> None:
         """The attachment has ended, and may be had again."""
-        self._is_attached = False
+        self.is_attached = False
         self._unanswered.clear()
 
     # --- marks -------------------------------------------------------------------------
@@ -132,9 +134,13 @@ class MarkSession:
         if offset <= self.marked:
             return []
         self.marked = offset
-        if self._is_attached and now >= self._sent_at + MARK_SENDING_S:
+        if self.is_attached and now >= self._sent_at + MARK_SENDING_S:
             return [self._tell(now)]
         return []
+
+    def flush(self, now: float) -> list[SendMark]:
+        """Nothing more will be marked: what waits is sent now."""
+        return [self._tell(now)] if self.is_attached and self.marked > self._sent else []
 
     def commit(self, now: float) -> list[SendMark]:
         """The program wants to know when its mark is committed: once `is_committed` of what is
@@ -142,7 +148,12 @@ class MarkSession:
         if self.is_committed(self.marked):
             return []
         self._to_confirm = self.marked
-        return [self._ask(now)] if self._is_attached else []
+        return [self._ask(now)] if self.is_attached else []
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was marked is known to be committed."""
+        return self.start is None or self.confirmed >= self.marked
 
     def is_committed(self, offset: Offset) -> bool:
         """Whether a mark at *offset* or behind it is known to be committed."""
@@ -170,7 +181,7 @@ class MarkSession:
 
     def due_at(self) -> float | None:
         """When to call `tick`; None: there is nothing to do."""
-        if not self._is_attached:
+        if not self.is_attached:
             return None
         times = []
         if self.marked > self._sent:
@@ -215,6 +226,6 @@ class MarkSession:
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""
-        assert self._is_attached or not self._unanswered
-        assert self._sent <= self.marked or not self._is_attached
+        assert self.is_attached or not self._unanswered
+        assert self._sent <= self.marked or not self.is_attached
         assert self.confirmed <= self.marked

@@ -1,0 +1,423 @@
+"""Makes, describes, resets and deletes durable subscriptions.
+
+A subscription is known to its coordinator, the leader of its topic's first partition, and each
+log's leader keeps its mark there.  So most of these operations have several steps.  Each step can
+be repeated, and what one caller leaves unfinished, another one finishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Literal, TypeVar
+
+import attrs
+
+from octopi.clients.consuming.start_position import OffsetSpec, find_starts, start_places
+from octopi.clients.leader_lookup import partition_of
+from octopi.clients.options import within
+from octopi.clients.routing import RequestRouter
+from octopi.errors import (
+    InvalidOptionError,
+)
+from octopi.identifiers import (
+    Claim,
+    MemberId,
+    Offset,
+    PartitionId,
+    SubscriptionName,
+    TopicName,
+    consumer_name_fault,
+    topic_name,
+)
+from octopi.limits import LIST_COUNT_MAX
+from octopi.model import (
+    SubscriptionDefinition,
+    SubscriptionMode,
+    SubscriptionOptions,
+    SubscriptionStart,
+    SubscriptionState,
+)
+from octopi.position import Position
+from octopi.wire.messages import (
+    CreateSubscription,
+    DeleteMarks,
+    DeleteSubscription,
+    DescribeMarks,
+    DescribeSubscription,
+    Done,
+    FinishReset,
+    FinishSubscription,
+    ListSubscriptions,
+    MarksDescription,
+    OpenMarks,
+    ResetBegun,
+    ResetSubscription,
+    SetMark,
+    SubscriptionDescription,
+    SubscriptionList,
+    SubscriptionMember,
+    TopicInfo,
+)
+
+Creation = Literal["create", "attach", "create_or_attach"]
+"""Whether a subscription has to be new, has to be there, or is made if it is missing."""
+
+_T = TypeVar("_T")
+
+
+@attrs.frozen
+class SubscribedLogStatus:
+    """A subscription in one log."""
+
+    partition: PartitionId
+    phase: str
+    """``assigned`` to a member, ``free`` or ``resetting``."""
+    member: MemberId
+    """Who has it; empty: nobody."""
+    claim: Claim
+    mark: Offset
+    """Everything below it is processed."""
+    highwater: Offset
+    lag_bytes: int
+    lag_ms: int
+    """Age of the message at the mark; 0 at the end of the log."""
+    changed_ms: int
+    """When the mark was stored last (ms since 1970)."""
+    is_attached: bool
+    """Whether a member is connected to the log's leader."""
+    skipped: list[tuple[Offset, Offset]]
+    """What was lost and passed over (begin, end), the newest last; at most 100."""
+
+
+@attrs.frozen
+class SubscriptionStatus:
+    """A subscription, its members, and how far it is."""
+
+    definition: SubscriptionDefinition
+    members: list[SubscriptionMember]
+    logs: list[SubscribedLogStatus]
+
+    @property
+    def lag_bytes(self) -> int:
+        """Of all logs."""
+        return sum(one.lag_bytes for one in self.logs)
+
+
+@attrs.frozen
+class MarkReset:
+    """What a reset does, or would do, to the mark of one log."""
+
+    partition: PartitionId
+    before: Offset
+    after: Offset
+
+
+class SubscriptionAdministration:
+    """These operations, for one client."""
+
+    def __init__(self, router: RequestRouter) -> None:
+        self._router = router
+
+    async def have(
+        self,
+        info: TopicInfo,
+        name: str,
+        mode: str,
+        options: SubscriptionOptions,
+        start: str,
+        create: Creation,
+    ) -> SubscriptionDefinition:
+        """The subscription, made as *create* says, with a mark in each log.
+
+        Raises:
+          InvalidOptionError: if *name* or an option can't be.
+          SubscriptionExistsError, UnknownSubscriptionError: as *create* says.
+        """
+        wanted = subscription_name(name)
+        if mode not in set(SubscriptionMode):
+            raise InvalidOptionError(f"mode is {mode!r}; it must be exclusive or failover")
+        if start not in set(SubscriptionStart):
+            raise InvalidOptionError(f"start is {start!r}; it must be earliest or latest")
+        if fault := options.fault():
+            raise InvalidOptionError(fault)
+        topic, first = TopicName(info.topic), first_partition(info)
+        partitions = [PartitionId(one.partition) for one in info.partitions]
+        found = await self._ask(
+            f"create subscription {name}",
+            topic,
+            first,
+            lambda request: CreateSubscription(
+                request,
+                topic,
+                first,
+                info.topic_id,
+                partitions,
+                wanted,
+                mode,
+                options,
+                start,
+                create,
+            ),
+            SubscriptionDescription,
+        )
+        definition = found.definition
+        if definition.state == SubscriptionState.CREATING:
+            await self._open(definition)
+        return definition
+
+    async def _open(self, definition: SubscriptionDefinition) -> None:
+        """Fix where the subscription begins in each log, and say so to the coordinator."""
+        topic = TopicName(definition.topic)
+        what = f"create subscription {definition.name}"
+        for partition in definition.partitions:
+
+            def question(request: int, partition: PartitionId = partition) -> OpenMarks:
+                return OpenMarks(
+                    request,
+                    topic,
+                    partition,
+                    definition.topic_id,
+                    definition.sid,
+                    definition.name,
+                    definition.mode,
+                    definition.options,
+                    definition.start,
+                )
+
+            await self._ask(what, topic, partition, question, Done)
+        first = definition.partitions[0]
+        await self._ask(
+            what,
+            topic,
+            first,
+            lambda request: FinishSubscription(request, topic, first, definition.sid),
+            Done,
+        )
+
+    async def describe(self, topic: str, name: str) -> SubscriptionStatus:
+        """A subscription, its members, and how far it is.
+
+        Raises:
+          UnknownTopicError, UnknownSubscriptionError: if there is none.
+        """
+        found = await self._describe(topic, name)
+        assignments = {one.partition: one for one in found.assignments}
+        logs = []
+        for partition in found.definition.partitions:
+            marks = await self._marks(found.definition, partition)
+            one = assignments.get(partition)
+            logs.append(
+                SubscribedLogStatus(
+                    partition=partition,
+                    phase="free" if one is None else one.phase,
+                    member=MemberId("") if one is None else one.member,
+                    claim=marks.claim if one is None else one.claim,
+                    mark=marks.mark,
+                    highwater=marks.highwater,
+                    lag_bytes=marks.lag_bytes,
+                    lag_ms=marks.lag_ms,
+                    changed_ms=marks.changed_ms,
+                    is_attached=bool(marks.member),
+                    skipped=[(one.begin, one.end) for one in marks.skipped],
+                )
+            )
+        return SubscriptionStatus(found.definition, found.members, logs)
+
+    async def of_topic(self, topic: str) -> list[SubscriptionDefinition]:
+        """The subscriptions of a topic, in the order of their names.
+
+        Raises:
+          UnknownTopicError: if there is no such topic.
+        """
+        info = await self._router.describe_topic(topic_name(topic))
+        name, first = TopicName(info.topic), first_partition(info)
+        found: list[SubscriptionDefinition] = []
+        after = ""
+        while True:
+
+            def question(request: int, after: str = after) -> ListSubscriptions:
+                return ListSubscriptions(request, name, first, after, LIST_COUNT_MAX // 10)
+
+            page = await self._ask(
+                f"list the subscriptions of {topic}", name, first, question, SubscriptionList
+            )
+            found += page.definitions
+            after = page.after
+            if not after:
+                return found
+
+    async def reset(
+        self,
+        topic: str,
+        name: str,
+        to: OffsetSpec | Position | str,
+        *,
+        partition: int | None,
+        force: bool,
+        dry_run: bool,
+    ) -> list[MarkReset]:
+        """Set the marks to *to*, log by log.
+
+        Raises:
+          InvalidOptionError: if *to* is no place in the topic.
+          SubscriptionBusyError: if a member has a log, unless *force*.
+          OffsetOutOfRangeError, OffsetInsideRecordError: if an offset is no record's.
+        """
+        definition = (await self._describe(topic, name)).definition
+        info = await self._router.describe_topic(topic_name(topic))
+        chosen = list(definition.partitions)
+        if partition is not None:
+            chosen = [PartitionId(partition_of(info, partition).partition)]
+        asked = TopicName(info.topic)
+        starts = await find_starts(
+            start_places(info, to, chosen),
+            lambda one, at, value: self._router.find_offset(asked, one, at, value),
+            with_end=False,
+        )
+        resets = []
+        for one, found in starts.items():
+            before = (await self._marks(definition, one)).mark
+            after = found.place.offset
+            if not dry_run:
+                await self._reset_log(definition, one, after, force)
+            resets.append(MarkReset(one, before, after))
+        return resets
+
+    async def _reset_log(
+        self, definition: SubscriptionDefinition, log: PartitionId, offset: Offset, force: bool
+    ) -> None:
+        """First the coordinator takes the log from its member, then the log's leader sets the mark,
+        then the coordinator assigns the log again."""
+        topic, first = TopicName(definition.topic), definition.partitions[0]
+        sid, what = definition.sid, f"reset subscription {definition.name}"
+        begun = await self._ask(
+            what,
+            topic,
+            first,
+            lambda request: ResetSubscription(request, topic, first, sid, log, offset, force),
+            ResetBegun,
+        )
+        await self._ask(
+            what,
+            topic,
+            log,
+            lambda request: SetMark(request, topic, log, sid, begun.claim, offset),
+            Done,
+        )
+        await self._ask(
+            what,
+            topic,
+            first,
+            lambda request: FinishReset(request, topic, first, sid, log, begun.claim),
+            Done,
+        )
+
+    async def delete(self, topic: str, name: str) -> None:
+        """Delete a subscription and its marks.
+
+        Raises:
+          UnknownTopicError, UnknownSubscriptionError: if there is none.
+        """
+        definition = (await self._describe(topic, name)).definition
+        asked, first = TopicName(definition.topic), definition.partitions[0]
+        sid, what = definition.sid, f"delete subscription {name}"
+
+        async def step(text: str) -> None:
+            await self._ask(
+                what,
+                asked,
+                first,
+                lambda request: DeleteSubscription(request, asked, first, sid, text),
+                Done,
+            )
+
+        await step("begin")
+        for partition in definition.partitions:
+
+            def question(request: int, partition: PartitionId = partition) -> DeleteMarks:
+                return DeleteMarks(request, asked, partition, sid)
+
+            await self._ask(what, asked, partition, question, Done)
+        await step("end")
+
+    # --- single questions --------------------------------------------------------------
+
+    async def _describe(self, topic: str, name: str) -> SubscriptionDescription:
+        info = await self._router.describe_topic(topic_name(topic))
+        asked, first, wanted = TopicName(info.topic), first_partition(info), subscription_name(name)
+        return await self._ask(
+            f"describe subscription {name}",
+            asked,
+            first,
+            lambda request: DescribeSubscription(request, asked, first, wanted),
+            SubscriptionDescription,
+        )
+
+    async def _marks(
+        self, definition: SubscriptionDefinition, partition: PartitionId
+    ) -> MarksDescription:
+        topic = TopicName(definition.topic)
+        return await self._ask(
+            f"describe subscription {definition.name}",
+            topic,
+            partition,
+            lambda request: DescribeMarks(request, topic, partition, definition.sid),
+            MarksDescription,
+        )
+
+    async def _ask(
+        self,
+        what: str,
+        topic: TopicName,
+        partition: PartitionId,
+        question: Callable[[int], Any],
+        expected: type[_T],
+    ) -> _T:
+        return await self._router.ask_leader(what, topic, partition, question, expected)
+
+
+def subscription_name(text: str) -> SubscriptionName:
+    """*text*, if it can name a subscription.
+
+    Raises:
+      InvalidOptionError: if it can't.
+    """
+    if fault := consumer_name_fault(text):
+        raise InvalidOptionError(f"subscription: {fault}")
+    return SubscriptionName(text)
+
+
+def member_name(text: str) -> MemberId:
+    """*text*, if it can name a member.
+
+    Raises:
+      InvalidOptionError: if it can't.
+    """
+    if fault := consumer_name_fault(text):
+        raise InvalidOptionError(f"member: {fault}")
+    return MemberId(text)
+
+
+def first_partition(info: TopicInfo) -> PartitionId:
+    """The partition whose leader is the coordinator of a topic's subscriptions."""
+    return PartitionId(info.partitions[0].partition)
+
+
+def subscription_options(
+    session_timeout_s: float, release_timeout_s: float, expires: timedelta | None
+) -> SubscriptionOptions:
+    """The options of a new subscription.
+
+    Raises:
+      InvalidOptionError: if one is out of its range.
+    """
+    within("session_timeout_s", session_timeout_s, 1, 300)
+    within("release_timeout_s", release_timeout_s, 0, 300)
+    if expires is not None:
+        within("expires (in seconds)", expires.total_seconds(), 60, 86_400 * 365 * 100)
+    return SubscriptionOptions(
+        session_timeout_ms=round(session_timeout_s * 1000),
+        release_timeout_ms=round(release_timeout_s * 1000),
+        expires_ms=None if expires is None else expires // timedelta(milliseconds=1),
+    )
