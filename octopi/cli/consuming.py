@@ -7,6 +7,7 @@ there may see a message twice, but misses none.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from octopi import Consumer, Position
+from octopi import Consumer, MemberFencedError, Position, Subscription
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.message_format import for_terminal
 from octopi.cli.rate_meter import RateMeter
@@ -127,15 +128,41 @@ class Output:
             with trio.CancelScope(shield=True):
                 await self._save()
 
+    async def copy_subscription(self, subscription: Subscription) -> None:
+        """Print the messages of *subscription*, whose marks are manual, until *count_max* is
+        reached or the output is closed.  What is written is marked.
+
+        Raises:
+          OctopiError: whatever the subscription raises.
+          OSError: if writing fails.
+        """
+        self.meter.start()
+        with contextlib.suppress(BrokenPipeError):  # the reader of the output closed it
+            async for messages in subscription.batches():
+                messages = self._wanted(messages)
+                await self._print(messages, None)
+                try:
+                    subscription.mark(messages[-1])
+                except MemberFencedError as error:
+                    self.warn(f"{error.args[0]}: what was printed last may be printed there, too")
+                if self.is_complete:
+                    break
+
+    def _wanted(self, messages: list[Message]) -> list[Message]:
+        """Those of *messages* that `count_max` leaves to be printed."""
+        if self.count_max is None:
+            return messages
+        return messages[: self.count_max - self.meter.messages]
+
     def _warn_of_forks(self, consumer: Consumer) -> None:
         for fork in consumer.forks[self._forks_count :]:
             self._forks_count += 1
             self.warn(str(fork.args[0]))
 
-    async def _print(self, messages: list[Message], position: Position) -> None:
-        if self.count_max is not None and len(messages) > self.count_max - self.meter.messages:
-            messages = messages[: self.count_max - self.meter.messages]
-            last = messages[-1]
+    async def _print(self, messages: list[Message], position: Position | None) -> None:
+        wanted = self._wanted(messages)
+        if position is not None and len(wanted) < len(messages):
+            messages, last = wanted, wanted[-1]
             place = attrs.evolve(position.places[last.partition], offset=last.next_offset)
             position = attrs.evolve(position, places={**position.places, last.partition: place})
         data = self.printer(messages)

@@ -25,6 +25,7 @@ _COMMANDS: Final = {
         "produce",
         "consume",
         "topics",
+        "subscriptions",
         "brokers",
         "partitions",
         "status",

@@ -1,4 +1,4 @@
-"""Parses the start position of `consume`, option ``-o``.
+"""Parses a place in a topic: option ``-o`` of `consume`, ``--to`` of `subscriptions reset`.
 
 =============  ==============================================================
 ``earliest``   the oldest message that is kept
@@ -29,8 +29,9 @@ _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
-def parse_start(text: str) -> OffsetSpec | Position:
-    """The start position that *text* denotes, as `octopi.Client.consumer` takes it.
+def parse_start(text: str, option: str = "--offset") -> OffsetSpec | Position:
+    """The start position that *text* denotes, as `octopi.Client.consumer` takes it.  *option*: what
+    it was given with, for errors.
 
     Raises:
       CommandError: if *text* is not a start position.
@@ -61,7 +62,7 @@ def parse_start(text: str) -> OffsetSpec | Position:
         except (ValueError, OverflowError):
             pass  # reported below, with all forms
     raise CommandError(
-        f"--offset {text!r} is not a start position: use earliest, latest, an offset, -N for the "
+        f"{option} {text!r} is not a start position: use earliest, latest, an offset, -N for the "
         "last N messages, @TIME such as @2026-01-31T12:00, or a position that begins with v1:",
         ExitCode.USAGE,
     )

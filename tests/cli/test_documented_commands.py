@@ -27,6 +27,7 @@ PAGES = [
     "docs/operations.md",
     "docs/security.md",
     "docs/spark.md",
+    "docs/subscriptions.md",
 ]
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import attrs
 import click
 
 from octopi.cli.config import ClientSettings
@@ -24,6 +25,7 @@ from octopi.cli.rate_meter import RateMeter
 if TYPE_CHECKING:
     from octopi.cli.consuming import Output, Printer
     from octopi.clients.consuming.start_position import Start
+    from octopi.clients.subscribing.administration import Creation
 
 _STDOUT = 1
 
@@ -72,6 +74,27 @@ _STDOUT = 1
     "place: raise ends with an error, resume warns and continues with the log as it is now.",
 )
 @click.option(
+    "--subscription",
+    "subscription_name",
+    metavar="NAME",
+    help="Be a member of this durable subscription: go on where its members stopped, and mark each "
+    "line when it is written.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["exclusive", "failover"]),
+    help="Of the subscription: exclusive (the default): one member at a time; failover: each log "
+    "has one, spread over the members.",
+)
+@click.option("--member", metavar="NAME", help="A name, to keep the logs through a restart.")
+@click.option("--take-over", is_flag=True, help="Replace the member of an exclusive subscription.")
+@click.option(
+    "--create",
+    type=click.Choice(["create", "attach", "create_or_attach"]),
+    help="Whether the subscription has to be new, has to be there, or is made if it is missing "
+    "(the default).",
+)
+@click.option(
     "--raw",
     is_flag=True,
     help="Print bytes unchanged on a terminal, too, control characters included.",
@@ -91,6 +114,11 @@ def consume(
     format_text: str | None,
     position_file: Path | None,
     on_fork: Literal["raise", "resume"],
+    subscription_name: str | None,
+    mode: Literal["exclusive", "failover"] | None,
+    member: str | None,
+    take_over: bool,
+    create: Creation | None,
     raw: bool,
     as_json: bool,
     server: str | None,
@@ -105,6 +133,7 @@ def consume(
       octopi-node consume orders -o -10 -f '%o %k %v\n'
       octopi-node consume orders -o @2026-11-21T10:00 --json | jq .value
       octopi-node consume orders --position-file orders.position -e >> orders.txt
+      octopi-node consume orders --subscription billing | book-orders
 
     Each value is followed by a newline.  Standard output gets messages only.  On a terminal,
     control characters are printed as escapes such as \x1b.
@@ -114,6 +143,22 @@ def consume(
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s, retry_s=retry_s
     )
+
+    if subscription_name is None:
+        for option, is_given in (
+            ("--mode", mode),
+            ("--member", member),
+            ("--take-over", take_over),
+            ("--create", create),
+        ):
+            if is_given:
+                raise CommandError(f"{option} is for --subscription", ExitCode.USAGE)
+    elif position_file or stop_at_end or partition is not None:
+        raise CommandError(
+            "--subscription excludes --position-file, --exit and --partition: it has marks of its "
+            "own, for all partitions, and waits for more",
+            ExitCode.USAGE,
+        )
 
     from octopi.cli.consuming import Output, PositionFile
     from octopi.cli.running import run
@@ -130,6 +175,26 @@ def consume(
         position_file=PositionFile(position_file, SystemDisk()) if position_file else None,
         warn=lambda text: say(f"warning: {text}", err=True),
     )
+    if subscription_name is not None:
+        if start_text not in ("earliest", "latest"):
+            raise CommandError(
+                "--subscription begins at earliest or latest; `octopi-node subscriptions reset` "
+                "moves it elsewhere",
+                ExitCode.USAGE,
+            )
+        membership = _Membership(
+            subscription_name,
+            mode or "exclusive",
+            member,
+            take_over,
+            create or "create_or_attach",
+            "earliest" if start_text == "earliest" else "latest",
+        )
+        run(
+            partial(_be_member, settings, topic, membership, output),
+            lambda: f"interrupted; {meter.summary()}",
+        )
+        return
     run(
         partial(_consume, settings, topic, start, partition, stop_at_end, on_fork, output),
         lambda: f"interrupted; {meter.summary()}",
@@ -172,3 +237,37 @@ async def _consume(
         ) as consumer,
     ):
         await output.copy(consumer)
+
+
+@attrs.frozen
+class _Membership:
+    """Of a durable subscription."""
+
+    name: str
+    mode: Literal["exclusive", "failover"]
+    member: str | None
+    take_over: bool
+    create: Creation
+    start: Literal["earliest", "latest"]
+
+
+async def _be_member(
+    settings: ClientSettings, topic: str, wanted: _Membership, output: Output
+) -> None:
+    from octopi.cli.client_request import connected
+
+    async with (
+        connected(settings) as client,
+        client.subscription(
+            topic,
+            wanted.name,
+            mode=wanted.mode,
+            member=wanted.member,
+            create=wanted.create,
+            start=wanted.start,
+            take_over=wanted.take_over,
+            mark="manual",
+            reconnect_timeout_s=settings.retry_s,
+        ) as subscription,
+    ):
+        await output.copy_subscription(subscription)
