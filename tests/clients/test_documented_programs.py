@@ -1,4 +1,4 @@
-"""Every program in the document about clients runs as it is printed there."""
+"""Every program in the documents about clients runs as it is printed there."""
 
 from __future__ import annotations
 
@@ -9,23 +9,33 @@ import pytest
 
 from tests.kit.cluster import running_cluster
 
-DOCUMENT = Path(__file__).parents[2] / "docs/clients.md"
-PROGRAMS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+DOCUMENTS = [
+    Path(__file__).parents[2] / "docs" / name for name in ("clients.md", "subscriptions.md")
+]
+PROGRAMS = {
+    f"{document.stem} {number}": program
+    for document in DOCUMENTS
+    for number, program in enumerate(
+        re.findall(r"^```python\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL), 1
+    )
+}
 
 
-def test_the_document_has_programs() -> None:
-    assert len(PROGRAMS) >= 4
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_document_has_programs(document: Path) -> None:
+    assert f"{document.stem} 4" in PROGRAMS
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=range(1, len(PROGRAMS) + 1))
+@pytest.mark.parametrize("name", PROGRAMS)
 async def test_the_program_runs(
-    program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    program = PROGRAMS[name]
     ending = "trio.run(main)\n"
     assert program.endswith(ending)
     async with running_cluster(tmp_path) as cluster:
         names: dict[str, object] = {}
         source = program.removesuffix(ending).replace("ws://127.0.0.1:7000", cluster.register.url)
-        exec(compile(source, str(DOCUMENT), "exec"), names)
+        exec(compile(source, name, "exec"), names)
         await names["main"]()  # type: ignore[operator]
     assert capsys.readouterr().out
