@@ -7,6 +7,7 @@ flusher, retention, the fan-out to subscribers, and the link to the register.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 import trio
@@ -16,6 +17,7 @@ from octopi.identifiers import BrokerId, is_internal
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
     MEMORY_BUDGET_BYTES,
+    PREPARE_S,
     RETENTION_CHECK_INTERVAL_S,
     RETIRED_KEEP_S,
 )
@@ -34,6 +36,11 @@ from octopi.roles.broker.services.produce import ProduceService
 from octopi.roles.broker.services.read import ReadService
 from octopi.roles.broker.services.session import BrokerSession
 from octopi.roles.broker.services.subscribe import SubscribeService
+from octopi.roles.broker.services.subscriptions import SubscriptionService
+from octopi.roles.broker.subscriptions.broker_subscriptions import (
+    BrokerSubscriptions,
+    leaderships,
+)
 from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 from octopi.storage.directories import lock_directory, make_durable_directory
@@ -93,6 +100,7 @@ class BrokerNode:
     readers: Readers
     traffic: ServerStatistics
     internal_logs: InternalLogs
+    subscriptions: BrokerSubscriptions
     link: RegisterLink | None = None
     """The way to the register; None before there is one."""
 
@@ -100,7 +108,8 @@ class BrokerNode:
 def client_services(node: BrokerNode) -> Sequence[Callable[[ClientContext], Service]]:
     """What makes the services that a client connection of *node* is the union of; called once.  A
     service that needs more of the broker than its context has is given that here."""
-    return ProduceService, ReadService, SubscribeService, DescribeService
+    subscriptions = partial(SubscriptionService, node.subscriptions)
+    return ProduceService, ReadService, SubscribeService, DescribeService, subscriptions
 
 
 async def run_broker(
@@ -156,8 +165,15 @@ async def run_broker(
                 internal_logs,
                 options.retention_check_interval_s,
             )
+            subscriptions = BrokerSubscriptions(
+                environment, internal_logs, partial(leaderships, replicas), nursery
+            )
+            nursery.start_soon(subscriptions.run)
+            replicas.preparation.parts.append(subscriptions.prepare)
             traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
-            node = BrokerNode(environment, options, replicas, readers, traffic, internal_logs)
+            node = BrokerNode(
+                environment, options, replicas, readers, traffic, internal_logs, subscriptions
+            )
             show(node)
             await _serve(node, identity, stop, task_status)
             await replicas.close()
@@ -221,6 +237,8 @@ async def _serve(
         # Others lead before anybody who is connected here has to go, and the register counts
         # this broker out before its followers lose it.
         replicas.stop()
+        with environment.clock.timeout(PREPARE_S):
+            await node.subscriptions.prepare_all()
         await link.hand_over()
         await link.leave()
         closing.set()
