@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from octopi.errors import HistoryLostError, InvalidOptionError, StorageError
-from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.identifiers import Offset, PartitionId, TopicId, TopicName, is_internal
 from octopi.limits import RECORD_BYTES_MAX
 from octopi.operating_system import SystemDisk
 from octopi.position import NO_ANCHOR, Anchor, Place
@@ -65,7 +65,8 @@ def find_folders(disk: SystemDisk, path: str) -> list[LogFolder]:
         for partition in disk.list_directory(root)
         if partition.isdecimal()
         for name in disk.list_directory(f"{root}/{partition}")
-        if "!" not in name  # a topic that is being deleted, or what was set aside
+        # A topic that is being deleted, or what was set aside.
+        if "!" not in name and not is_internal(name)
     ]
     found += _missing(disk, path, {one.log for one in found})
     return sorted(found, key=lambda one: one.log)

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import octopi
 from octopi.admin.cluster_snapshot import ClusterSnapshot, look, problems
 from octopi.cli.main import cli
+from octopi.identifiers import is_internal
 from octopi.operating_system import SystemDisk
 from octopi.storage.ends_file import load_ends
 from tests.kit.named_clusters import ProcessCluster, process_cluster
@@ -93,7 +94,8 @@ def noted_end(cluster: ProcessCluster, name: str) -> int:
     (path,) = cluster.data_dir(name).glob("replicas/*.ends")
     stored = load_ends(SystemDisk(), str(path))
     assert stored is not None
-    return min((one.recovery_point for one in stored.logs.values()), default=0)
+    topics = (one for topic_id, one in stored.logs.items() if not is_internal(topic_id))
+    return min((one.recovery_point for one in topics), default=0)
 
 
 async def kill_all(cluster: ProcessCluster) -> None:
