@@ -28,18 +28,10 @@ from typing import Any
 import attrs
 
 from octopi.errors import NotLeaderError
-from octopi.identifiers import (
-    NO_EPOCH,
-    BrokerId,
-    Epoch,
-    Incarnation,
-    Offset,
-    PartitionId,
-    TopicId,
-    is_internal,
-)
+from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId, TopicId
 from octopi.limits import REPLICA_LAG_S_MAX
 from octopi.record import Scan
+from octopi.replication import replica_logs
 from octopi.replication.effects import (
     FollowLeader,
     OnLog,
@@ -64,7 +56,6 @@ from octopi.wire.messages import (
     Follow,
     Followed,
     InSyncAltered,
-    LogEnd,
     PartitionRecord,
     ReplicaReport,
     Replicate,
@@ -108,14 +99,10 @@ class PartitionReplica:
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
         """Its session with the leader; None before the first stream is open."""
-        self._follow_topics()
-        # Where all is flushed before it is acknowledged, or there is no log yet, nothing that
-        # counts was lost: a log is on the device before anything is appended to it.
+        replica_logs.follow_topics(logs)
         flushed = state.sync_flag or not lost_power
-        intact = state.intact and all(
-            log.sound and (flushed or log.flush_before_ack) for log in logs.values()
-        )
-        whole = state.whole and all(log.sound for log in logs.values())
+        intact = state.intact and replica_logs.are_intact(logs, flushed=flushed)
+        whole = state.whole and replica_logs.are_sound(logs)
         self.state = attrs.evolve(state, intact=intact, whole=whole)
         self._away: frozenset[BrokerId] = frozenset()
         self._stopping: frozenset[BrokerId] = frozenset()
@@ -156,7 +143,7 @@ class PartitionReplica:
         damaged is copied again when the register, which knew of it, lets this replica into the
         in-sync set."""
         is_back = self.state.intact and self.broker in record.in_sync
-        return self.state.whole or (is_back and all(log.sound for log in self.logs.values()))
+        return self.state.whole or (is_back and replica_logs.are_sound(self.logs))
 
     def announced(self, message: AnnounceEpoch) -> list[PartitionEffect]:
         """The register begins a new epoch: leave the role, promise, report."""
@@ -171,28 +158,11 @@ class PartitionReplica:
             message.epoch,
             self.broker,
             self.incarnation,
-            last_epoch=max((self._last_epoch(log) for log in self.logs.values()), default=NO_EPOCH),
+            last_epoch=replica_logs.last_epoch(self.logs),
             log_epoch=self.state.log_epoch,
-            ends=self._ends(),
+            ends=replica_logs.log_ends(self.logs, whole=self.state.whole),
         )
         return [*effects, ToRegister(accept)]
-
-    def _ends(self) -> list[LogEnd]:
-        """How far each log goes."""
-        return [
-            LogEnd(
-                topic_id,
-                log.end,
-                # What was set aside may be copied again only in part.
-                sound=log.sound and self.state.whole,
-                held_end=log.held_end if log.held_end > log.end else 0,
-            )
-            for topic_id, log in self.logs.items()
-        ]
-
-    @staticmethod
-    def _last_epoch(log: LogState) -> Epoch:
-        return max(log.epochs.ends(log.end), default=NO_EPOCH)
 
     def installed(self, record: PartitionRecord, now: float) -> list[PartitionEffect]:
         """The register told a decision: lead, follow, or learn the in-sync set (*now*:
@@ -439,7 +409,6 @@ class PartitionReplica:
     def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
         """A log was made here, for a topic of the partition."""
         self.logs[topic_id] = log
-        # The log of the topic is on the device.
         effects = self._follow_topics()
         if self.leader is not None:
             effects += self.leader.add_log(topic_id, log)
@@ -448,8 +417,7 @@ class PartitionReplica:
         return effects
 
     def remove_log(self, topic_id: TopicId) -> list[PartitionEffect]:
-        """The topic was deleted.  Before its files go, internal logs have to be on the device as
-        far as they go: see `_follow_topics`."""
+        """The topic was deleted.  Before its files go, internal logs have to be on the device."""
         self.logs.pop(topic_id, None)
         for role in (self.leader, self.follower):
             if role is not None:
@@ -457,26 +425,11 @@ class PartitionReplica:
         return self._follow_topics()
 
     def _follow_topics(self) -> list[PartitionEffect]:
-        """Have internal logs flushed before they are acknowledged exactly where the logs of all
-        topics are.
-
-        A replica counts as intact after a power failure if all of its logs are flushed before they
-        are acknowledged.  If an internal log never were, every power failure would cost a replica
-        that lost nothing of its topics; if it always were, a mark would wait for the device
-        where the messages that it is about don't."""
-        flush = all(
-            log.flush_before_ack for topic_id, log in self.logs.items() if not is_internal(topic_id)
-        )
-        effects: list[PartitionEffect] = []
-        for topic_id, log in self.logs.items():
-            if is_internal(topic_id) and log.flush_before_ack != flush:
-                log.flush_before_ack = flush
-                effects += self._require_again(topic_id)
-        return effects
+        changed = replica_logs.follow_topics(self.logs)
+        return [effect for topic_id in changed for effect in self._require_again(topic_id)]
 
     def require_in_sync(self, topic_id: TopicId, count: int) -> list[PartitionEffect]:
-        """Commit nothing of an internal log while fewer replicas than *count* are in sync: the
-        greatest `min_insync` of the topics that it keeps something of."""
+        """Commit nothing of an internal log while fewer replicas than *count* are in sync."""
         log = self.logs.get(topic_id)
         if log is None or log.min_insync == count:
             return []

@@ -101,7 +101,7 @@ def _missing(disk: SystemDisk, path: str, found: Collection[SourceLog]) -> Itera
             missing = [
                 LogFolder(log, f"{path}/logs/{partition}/{log.topic}", noted.highwater)
                 for topic_id, noted in listed.items()
-                if noted.topic
+                if noted.topic and not is_internal(topic_id)
                 if (log := _log(noted.topic["topic"], partition, topic_id)) not in found
                 if log.topic not in folders
             ]

@@ -21,10 +21,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "damaged-logs-count-as-intact",
-        "octopi.replication.partition_replica",
+        "octopi.replication.replica_logs",
         """
--            log.sound and (flushed or log.flush_before_ack) for log in logs.values()
-+            flushed or log.flush_before_ack for log in logs.values()
+-    return all(log.sound and (flushed or log.flush_before_ack) for log in logs.values())
++    return all(flushed or log.flush_before_ack for log in logs.values())
 """,
         "a broker with a damaged log tells the register that it holds all that it acknowledged",
         "incomplete-leader",

@@ -153,10 +153,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "refilled-in-part-and-sound",
-        "octopi.replication.partition_replica",
+        "octopi.replication.replica_logs",
         """
--                sound=log.sound and self.state.whole,
-+                sound=log.sound,
+-            sound=log.sound and whole,
++            sound=log.sound,
 """,
         "a replica whose damage was taken out of its log says that nothing is missing, before it "
         "has copied that again, and may lead without an order",

@@ -58,7 +58,7 @@ async def test_a_retired_replica_is_listed_and_checked_beside_its_broker_and_rem
         assert row["size_bytes"] > sum(map(len, VALUES))
         checked = await in_thread(program, "verify", str(folder))
         assert (checked.exit_code, checked.stderr) == (0, "")
-        assert "checked 1 log" in checked.stdout
+        assert "checked 2 logs" in checked.stdout
         assert "no damage" in checked.stdout
         refused = await in_thread(program, "retired", "remove", broker, folder.name, input="")
         assert refused.exit_code == 2

@@ -318,7 +318,7 @@ class ReplicaDriver:
 
     async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
         tracer = self._tracer
-        after = tracer.before(effect, self._log_of(effect)) if tracer is not None else None
+        after = tracer.before(effect, self.logs) if tracer is not None else None
         follow_up = await self._do_on_device(effect)
         if after is not None:
             after()
@@ -360,8 +360,8 @@ class ReplicaDriver:
 
     def _perform(self, effect: PartitionEffect) -> list[PartitionEffect]:
         tracer, after = self._tracer, None
-        if tracer is not None and self._is_possible(effect):
-            after = tracer.before(effect, self._log_of(effect))
+        if tracer is not None and tracer.is_possible(effect, self.failure):
+            after = tracer.before(effect, self.logs)
         try:
             follow_up = self._do(effect)
         except OctopiError as error:
@@ -369,25 +369,6 @@ class ReplicaDriver:
         if after is not None:
             after()
         return follow_up
-
-    def _log_of(self, effect: PartitionEffect) -> LocalLog | None:
-        match effect:
-            case OnLog(topic_id):
-                return self.logs.get(topic_id)
-            case ToBroker(_, message):
-                return self.logs.get(TopicId(message.topic_id))
-        return None
-
-    def _is_possible(self, effect: PartitionEffect) -> bool:
-        """Whether *effect* is tried, as far as that can be known before."""
-        if isinstance(effect, OnLog):
-            if not isinstance(effect.effect, Append):
-                return True
-            leader = self.machine.leader
-            return self.failure is None and leader is not None and effect.topic_id in leader.logs
-        if isinstance(effect, ToRegister) and isinstance(effect.message, AlterInSync):
-            return self.machine.may_propose(effect.message)
-        return True
 
     def _do(self, effect: PartitionEffect) -> list[PartitionEffect]:
         match effect:

@@ -7,14 +7,15 @@ observer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
 import attrs
 
 from octopi.environment import Trace
-from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Offset, PartitionId
+from octopi.errors import StorageError
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Offset, PartitionId, TopicId
 from octopi.record import Scan
 from octopi.replication.effects import (
     Answer,
@@ -81,14 +82,28 @@ class ReplicaTracer:
 
     # --- effects -------------------------------------------------------------------------
 
-    def before(self, effect: PartitionEffect, log: LocalLog | None) -> After:
+    def is_possible(self, effect: PartitionEffect, failure: StorageError | None) -> bool:
+        """Whether *effect* is tried, as far as that can be known before.  *failure*: why the
+        replica takes nothing any more; None: it does."""
+        if isinstance(effect, OnLog):
+            if not isinstance(effect.effect, Append):
+                return True
+            leader = self._machine.leader
+            return failure is None and leader is not None and effect.topic_id in leader.logs
+        if isinstance(effect, ToRegister) and isinstance(effect.message, AlterInSync):
+            return self._machine.may_propose(effect.message)
+        return True
+
+    def before(self, effect: PartitionEffect, logs: Mapping[TopicId, LocalLog]) -> After:
         """Trace the edge before *effect*, which is performed next; return what traces the one
-        behind it.  *log*: the one that the effect is about, if it is here."""
+        behind it.  *logs*: those that are here."""
         match effect:
-            case OnLog(_, on_log) if log is not None:
-                return self._before_on_log(on_log, log)
-            case ToBroker(broker, message) if log is not None:
-                return self._before_telling(log, broker, message)
+            case OnLog(topic_id, on_log):
+                if (log := logs.get(topic_id)) is not None:
+                    return self._before_on_log(on_log, log)
+            case ToBroker(broker, message):
+                if (log := logs.get(TopicId(message.topic_id))) is not None:
+                    return self._before_telling(log, broker, message)
             case StoreState(state):
                 return self._both(self._of_state(state), steps.D2Promising, steps.D2Promised)
             case ToRegister(AlterInSync() as change):
