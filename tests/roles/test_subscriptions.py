@@ -519,6 +519,47 @@ async def test_a_leader_that_is_drained_takes_no_mark_with_it(
             assert [one.log_count for one in described.members] == [1]
 
 
+async def test_a_mark_that_comes_while_a_hand_over_is_prepared_is_stored_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, monkeypatch) as bench:
+        sid = await bench.create()
+        _, claim = await bench.join(sid)
+        attached, _ = await bench.attach(sid, claim)
+        (subscriptions,) = bench.subscriptions
+        attached.mark(bench.ends[0])
+        await bench.mark_of(sid)  # it was taken
+        await subscriptions.prepare(bench.partition)
+        attached.mark(bench.ends[1])
+        await bench.mark_of(sid)
+        stored = [one for one in bench.states.entries[bench.partition].items() if one[0][0] == "k"]
+        assert [value["mark"] for _, value in stored] == [bench.ends[1]]
+
+
+async def test_two_preparations_at_a_time_both_end_and_wait_for_no_later_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, monkeypatch) as bench:
+        sid = await bench.create()
+        _, claim = await bench.join(sid)
+        attached, _ = await bench.attach(sid, claim)
+        (subscriptions,) = bench.subscriptions
+        bench.states.is_held = True
+        attached.mark(bench.ends[0])
+        await bench.mark_of(sid)
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(subscriptions.prepare, bench.partition)
+                nursery.start_soon(subscriptions.prepare_all)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                attached.mark(bench.ends[1])
+                await bench.mark_of(sid)
+                first, *later = bench.states.held
+                bench.states.held = [first]
+                bench.states.release()
+        assert later
+
+
 async def test_a_mark_survives_the_leader_if_it_was_confirmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

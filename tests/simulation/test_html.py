@@ -22,8 +22,8 @@ from octopi.simulation.faults.actions import Cut, Kill, LosePower
 from octopi.simulation.faults.injector import FAULT, HEALED, SKIPPED
 from octopi.simulation.history.checker import check
 from octopi.simulation.history.events import History
-from octopi.simulation.invariants import elections, oracle
 from octopi.simulation.invariants.descriptions import PROMISES
+from octopi.simulation.invariants.oracle import Oracle
 from octopi.simulation.invariants.system import SystemInvariants
 from octopi.simulation.invariants.systems import SYSTEMS
 from octopi.simulation.kernel.world import Event, Violation
@@ -157,7 +157,7 @@ def test_what_the_checker_found_comes_with_all_notes_on_the_same_messages() -> N
 
 
 def test_every_rule_of_the_oracle_has_its_promise() -> None:
-    source = inspect.getsource(oracle) + inspect.getsource(elections)
+    source = "".join(inspect.getsource(one) for one in Oracle.__mro__ if one is not object)
     rules = re.findall(r"_break\(\s*\"([a-z-]+)\"", source)
     assert len(set(rules)) > 10
     assert set(rules) <= set(PROMISES)

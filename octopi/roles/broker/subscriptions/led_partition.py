@@ -26,6 +26,7 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.identifiers import PartitionId, TopicId
+from octopi.limits import HAND_OVER_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.subscriptions.led_log import LedLog
@@ -79,7 +80,12 @@ class LedPartition:
         self._topics: set[TopicId] = set()
         """Those with subscriptions or marks here whose logs were there."""
         self._min_insync = 1
-        self._settled = trio.Event()
+        self._appended_count = self._committed_count = 0
+        """Entries of this leadership."""
+        self._committed = trio.lowlevel.ParkingLot()
+        """Tasks that wait for entries to be committed."""
+        self._stores_until = 0.0
+        """Each mark is stored at once until then (monotonic, s): another broker is to lead."""
         self.has_ended = False
         """No request is taken any more; if this broker leads on, another one begins."""
 
@@ -169,18 +175,26 @@ class LedPartition:
             return
         self._is_working = True
         try:
-            while self._work and not self.has_ended:
+            while (self._work or self._store_at_once()) and not self.has_ended:
                 self._do(self._work.popleft())
         finally:
             self._is_working = False
+
+    def _store_at_once(self) -> bool:
+        """Have marks stored, if another broker is to lead; return whether there are any."""
+        now = self._environment.clock.now()
+        if self._machine is None or now >= self._stores_until or self.has_ended:
+            return False
+        self._work.extend(self._machine.store_all(now))
+        return bool(self._work)
 
     def _do(self, one: Effect | _Committed) -> None:
         match one:
             case _Committed(key):
                 assert self._machine is not None
                 self._work.extend(self._machine.committed(key, self._environment.clock.now()))
-                if self._machine.is_settled:
-                    self._settled.set()
+                self._committed_count += 1
+                self._committed.unpark_all()
             case AppendState():
                 self._append(one)
             case _:
@@ -193,6 +207,7 @@ class LedPartition:
         if state.value is not None and kind in "sk":
             topic_id = ids.rpartition("/")[2] if kind == "k" else state.value["topic_id"]
             self._note_topic(TopicId(topic_id))
+        self._appended_count += 1
         done = partial(self._appended, state)
         self._states.append(self.partition, state.key, state.value, done)
 
@@ -229,20 +244,24 @@ class LedPartition:
             self.perform(machine.tick(now))
 
     async def store_all(self) -> None:
-        """Have all marks committed: another broker is to lead."""
+        """Have all marks committed, and those that come next stored at once: another broker is to
+        lead."""
         if self._machine is None or self._is_over():
             return
-        self.perform(self._machine.store_all(self._environment.clock.now()))
-        while not self.has_ended and not self._machine.is_settled:
-            self._settled = trio.Event()
-            await self._settled.wait()
+        now = self._environment.clock.now()
+        self._stores_until = now + HAND_OVER_TIMEOUT_S
+        self.perform(self._machine.store_all(now))
+        # What comes meanwhile is not waited for: a busy member would have it take for ever.
+        count = self._appended_count
+        while not self.has_ended and self._committed_count < count:
+            await self._committed.park()
 
     def end(self) -> None:
         """The leadership has ended, or nothing is known for sure any more."""
         if self.has_ended:
             return
         self.has_ended = True
-        self._settled.set()
+        self._committed.unpark_all()
         self._work.clear()
         owners, self._owners = self._owners, {}
         error: OctopiError = NotReadyError(
