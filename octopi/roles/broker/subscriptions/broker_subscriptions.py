@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from itertools import count
 
 import trio
@@ -18,6 +18,7 @@ from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.subscriptions.led_partition import LedPartition
 from octopi.roles.broker.subscriptions.ports import Leadership, StateLogs
+from octopi.storage.time_slices import in_groups
 
 
 class ReplicaLeadership:
@@ -46,12 +47,14 @@ class ReplicaLeadership:
         return redirect(self._manager, reason, self.partition)
 
 
-def leaderships(manager: ReplicaManager) -> dict[PartitionId, Leadership]:
-    """Those that this broker has at this moment."""
+def leaderships(
+    manager: ReplicaManager, known: Container[PartitionId]
+) -> dict[PartitionId, Leadership]:
+    """Those that this broker has at this moment, but for the *known* partitions."""
     return {
         replica.partition: ReplicaLeadership(manager, replica, replica.machine.leader)
         for replica in manager.replicas
-        if replica.leads and replica.machine.leader is not None
+        if replica.partition not in known and replica.leads and replica.machine.leader is not None
     }
 
 
@@ -62,10 +65,11 @@ class BrokerSubscriptions:
         self,
         environment: Environment,
         states: StateLogs,
-        leaderships: Callable[[], dict[PartitionId, Leadership]],
+        leaderships: Callable[[Container[PartitionId]], dict[PartitionId, Leadership]],
         tasks: trio.Nursery,
     ) -> None:
-        """*leaderships*: those that this broker has now.  *tasks*: the broker's nursery."""
+        """*leaderships*: those that this broker has now, but for the partitions that it is given.
+        *tasks*: the broker's nursery."""
         self._environment = environment
         self._states = states
         self._leaderships = leaderships
@@ -79,8 +83,9 @@ class BrokerSubscriptions:
         while True:
             await clock.sleep_until(clock.now() + REPLICA_TICK_S)
             self._see_to_leaderships()
-            for one in list(self._led.values()):
-                one.look(clock.now())
+            for some in in_groups(list(self._led.values())):
+                for one in some:
+                    one.look(clock.now())
                 await trio.lowlevel.checkpoint()
 
     def _see_to_leaderships(self) -> None:
@@ -89,12 +94,11 @@ class BrokerSubscriptions:
                 one.end()
             if one.has_ended:
                 del self._led[partition]
-        for partition, leadership in self._leaderships().items():
-            if partition not in self._led:
-                begun = self._led[partition] = LedPartition(
-                    self._environment, leadership, self._states, self._sessions.__next__
-                )
-                self._tasks.start_soon(begun.begin)
+        for partition, leadership in self._leaderships(self._led).items():
+            begun = self._led[partition] = LedPartition(
+                self._environment, leadership, self._states, self._sessions.__next__
+            )
+            self._tasks.start_soon(begun.begin)
 
     def led(self, partition: PartitionId) -> LedPartition:
         """The subscriptions of *partition*.
