@@ -487,6 +487,20 @@ def test_a_walk_over_a_file_meets_damage_where_it_is(large: Large, bit: int) -> 
     assert caught.value.position_bytes == 5 * RECORD_BYTES
 
 
+@pytest.mark.parametrize("piece_bytes", [1, RECORD_BYTES - 1, RECORD_BYTES + 1])
+def test_a_scan_in_pieces_that_are_too_small_finds_each_record_all_the_same(
+    piece_bytes: int,
+) -> None:
+    disk = empty_disk()
+    log = open_log(disk)
+    append(log, batch(*[VALUE] * 3))
+    log.close()
+    chunks = list(RecordFile.existing(disk, DIRECTORY, Offset(0)).scan(0, piece_bytes))
+    assert [chunk.position for chunk in chunks] == [0, RECORD_BYTES, 2 * RECORD_BYTES]
+    assert [chunk.fault for chunk in chunks] == [None] * 3
+    assert all(chunk.read_bytes >= RECORD_BYTES for chunk in chunks)
+
+
 class _Waits:
     """A turn that may begin at every second attempt only."""
 
