@@ -212,11 +212,6 @@ class LogMarks:
         unstored, self._unstored = self._unstored, {}
         return [effect for mark in unstored.values() for effect in mark.store(now)]
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether every mark is appended as it is."""
-        return not self._unstored
-
     # --- looking -----------------------------------------------------------------------
 
     def get(self, sid: SubscriptionId) -> LogMark | None:

@@ -314,11 +314,6 @@ class PartitionSubscriptions:
         """Append all marks that are not in the log yet: before a hand-over, and at a stop."""
         return self._marks.store_all(now)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether everything is committed as it is: another leader would know all of it."""
-        return self._pending.is_empty and self._marks.is_stored
-
     # --- looking -------------------------------------------------------------------------
 
     def identity_of(self, sid: SubscriptionId) -> SubscriptionIdentity | None:

@@ -48,8 +48,3 @@ class PendingStates:
         if not states:
             del self._pending[key]
         return state.entry, state.waiting
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all states are committed."""
-        return not self._pending
