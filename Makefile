@@ -46,9 +46,10 @@ search: exhaust ## that, plans that failed once, and some seeds; results in sear
 	$(BIN)/octopi-node sim seeds
 	$(BIN)/octopi-node sim run --tier message --seeds 600 --json search/message.json --pages search/pages
 	$(BIN)/octopi-node sim run --tier websocket --seeds 150 --json search/websocket.json --pages search/pages
-chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers and ten with 5; needs root, to mount small disks
+chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers, ten with 5, ten with members of subscriptions; needs root, to mount small disks
 	$(BIN)/python -m tests.chaos --kinds all --brokers 3 --seconds 600
 	$(BIN)/python -m tests.chaos --kinds all --brokers 5 --seconds 600
+	$(BIN)/python -m tests.chaos.subscriptions --seconds 600
 fuzz: .venv/.dev ## look for inputs that decoders and file formats don't stand: ten minutes; FUZZ_SECONDS=3600 for an hour
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 fuzz-briefly: .venv/.dev

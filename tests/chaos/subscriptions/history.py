@@ -1,0 +1,197 @@
+"""What members of a durable subscription said, and whether it keeps what docs/subscriptions.md
+promises.  It shares no code with the checker of the simulator.
+
+- Every acknowledged message was processed by some member.
+- No message below an offset that a member saw confirmed is handed out after that.
+- A message is handed out again only where a failure explains it: the member that had it was killed,
+  paused or fenced, or a broker failed, at most `UNSTORED_S` after the member had done with it.
+- A member is fenced only where a failure explains that, at most `FENCED_S` before.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+UNSTORED_S: Final = 2.0
+"""A mark of a living member at a living leader is committed within this time.  It takes 100 ms and
+250 ms on a quiet machine."""
+
+FENCED_S: Final = 60.0
+"""Between a failure and the next commit of a member that lost a log by it."""
+
+Log: TypeAlias = int
+"""A partition of the one topic."""
+
+
+@attrs.frozen
+class Failure:
+    """Something was done to a process, and was over at `end`."""
+
+    what: str
+    begin: float
+    end: float
+    pid: int | None = None
+    """The member's; None: it was a broker, which concerns all of them."""
+
+
+@attrs.frozen
+class Delivery:
+    """A member was handed a message."""
+
+    log: Log
+    offset: int
+    value: str
+    pid: int
+    handed_at: float
+    done_at: float | None
+    """None: the member did not say that it had processed it."""
+
+
+@attrs.frozen
+class Confirmation:
+    """A member knows that all below `offset` is committed."""
+
+    log: Log
+    offset: int
+    at: float
+
+
+@attrs.define
+class History:
+    """One subscription, over a whole run."""
+
+    mode: str
+    deliveries: list[Delivery]
+    confirmations: list[Confirmation]
+    fences: list[Failure] = attrs.field(factory=list)
+    """When members were told that another one has a log; their messages in hand come again."""
+
+    @classmethod
+    def read(cls, mode: str, files: Iterable[Path]) -> History:
+        """What the members of *mode* wrote; a last line that was cut off is left out."""
+        found = cls(mode, [], [])
+        for file in files:
+            lines = file.read_bytes().split(b"\n")
+            assert not lines[-1], f"{file} ends in the middle of a line"
+            found._add([json.loads(line) for line in lines[:-1]])
+        found.deliveries.sort(key=lambda one: one.handed_at)
+        return found
+
+    def _add(self, lines: list[dict[str, Any]]) -> None:
+        handed: dict[int, dict[str, Any]] = {}
+
+        def end(one: dict[str, Any], done_at: float | None) -> None:
+            facts = one["partition"], one["offset"], one["value"], one["pid"], one["at"]
+            self.deliveries.append(Delivery(*facts, done_at))
+
+        for line in lines:
+            pid = line["pid"]
+            if line["do"] == "handed":
+                if (before := handed.pop(pid, None)) is not None:
+                    end(before, None)
+                handed[pid] = line
+            elif line["do"] == "done":
+                end(handed.pop(pid), line["at"])
+            elif line["do"] == "confirmed":
+                self.confirmations.append(
+                    Confirmation(line["partition"], line["offset"], line["at"])
+                )
+            elif line["do"] == "fenced":
+                self.fences.append(Failure("member fenced", line["at"], line["at"], pid))
+        for one in handed.values():
+            end(one, None)
+
+    # --- judging -----------------------------------------------------------------------
+
+    def judge(self, acknowledged: Iterable[str], failures: list[Failure]) -> list[str]:
+        """The faults, each a sentence."""
+        return [
+            *self._passed_over(acknowledged),
+            *self._confirmed_and_again(),
+            *self._unexplained(failures),
+            *self._fenced_for_nothing(failures),
+        ]
+
+    def _fenced_for_nothing(self, failures: list[Failure]) -> list[str]:
+        return [
+            f"{self.mode}: the member {fence.pid} was fenced, and no failure explains it"
+            for fence in self.fences
+            if not any(
+                one.pid in {None, fence.pid} and one.begin <= fence.begin <= one.end + FENCED_S
+                for one in failures
+            )
+        ]
+
+    def _passed_over(self, acknowledged: Iterable[str]) -> list[str]:
+        done = {one.value for one in self.deliveries if one.done_at is not None}
+        missing = [value for value in acknowledged if value not in done]
+        if not missing:
+            return []
+        return [f"{self.mode}: {len(missing)} messages passed over: {', '.join(missing[:5])}"]
+
+    def _confirmed_and_again(self) -> list[str]:
+        faults = []
+        for log, all_of_log in _by_log(self.confirmations).items():
+            all_of_log.sort(key=lambda one: one.at)
+            times = [one.at for one in all_of_log]
+            highest = list(accumulate((one.offset for one in all_of_log), max))
+            for handed in self.deliveries:
+                known = bisect_right(times, handed.handed_at)
+                if handed.log == log and known and handed.offset < highest[known - 1]:
+                    faults.append(
+                        f"{self.mode}: {handed.value} at {log}/{handed.offset} was handed out "
+                        f"although all below {highest[known - 1]} was confirmed"
+                    )
+        return faults
+
+    def again(self) -> list[tuple[Delivery, Delivery]]:
+        """Each delivery of a message that was handed out before, with the one before."""
+        last: dict[tuple[Log, int], Delivery] = {}
+        pairs = []
+        for one in self.deliveries:
+            if (before := last.get((one.log, one.offset))) is not None:
+                pairs.append((before, one))
+            last[one.log, one.offset] = one
+        return pairs
+
+    def _unexplained(self, failures: list[Failure]) -> list[str]:
+        return [
+            f"{self.mode}: {second.value} at {second.log}/{second.offset} was handed out again "
+            f"{second.handed_at - first.handed_at:.3f} s later, and no failure explains it"
+            for first, second in self.again()
+            if explanation(first, second, [*failures, *self.fences]) is None
+        ]
+
+    def causes(self, failures: list[Failure]) -> Counter[str]:
+        """How many messages came again, by what explains it."""
+        known = [*failures, *self.fences]
+        pairs = self.again()
+        return Counter(explanation(*pair, known) or "nothing" for pair in pairs)
+
+
+def explanation(first: Delivery, second: Delivery, failures: list[Failure]) -> str | None:
+    """The failure because of which a message came again; None: there is none."""
+    begin = first.handed_at
+    end = second.handed_at
+    if first.done_at is not None:
+        end = min(end, first.done_at + UNSTORED_S)
+    for one in failures:
+        concerns = one.pid is None or one.pid == first.pid
+        if concerns and one.begin <= end and one.end >= begin:
+            return one.what
+    return None
+
+
+def _by_log(confirmations: Iterable[Confirmation]) -> dict[Log, list[Confirmation]]:
+    found: dict[Log, list[Confirmation]] = defaultdict(list)
+    for one in confirmations:
+        found[one.log].append(one)
+    return found

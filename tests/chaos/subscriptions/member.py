@@ -1,0 +1,95 @@
+"""One member of a durable subscription, a process of its own that is there to be killed.
+
+It writes a line of JSON for all that happens to it before it goes on, so that what it knew when it
+was killed can be read afterwards.  Times are those of the machine's monotonic clock, which all
+processes share.
+
+====================== ==========================================================
+``do``                 what it says
+====================== ==========================================================
+``handed``             the subscription handed out a message
+``done``               the member has processed it; what marks it comes behind this line
+``confirmed``          everything of the log below ``offset`` is marked and committed
+``fenced``             the member was told that another one has its log
+====================== ==========================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from typing import Final, Literal, TypeAlias, cast
+
+import trio
+
+import octopi
+from octopi.retry import may_pass
+
+_AGAIN_S: Final = 0.2
+_WORK_S: Final = 0.002
+"""What a message takes, in the mean."""
+_COMMIT_SHARE: Final = 0.03
+"""So many messages are confirmed by themselves."""
+
+
+class _Diary:
+    """The file of lines."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(self, do: str, **facts: object) -> None:
+        line = json.dumps({"do": do, "at": time.monotonic(), "pid": os.getpid(), **facts})
+        os.write(self._file, line.encode() + b"\n")
+
+
+Mode: TypeAlias = Literal["exclusive", "failover"]
+
+
+async def _belong(url: str, topic: str, mode: Mode, member: str | None, diary: _Diary) -> None:
+    randomness = random.Random(os.getpid())
+    while True:
+        try:
+            async with (
+                octopi.connect(url) as client,
+                client.subscription(topic, mode, mode=mode, member=member) as messages,
+            ):
+                async for message in messages:
+                    await _process(message, diary, randomness)
+                    if randomness.random() < _COMMIT_SHARE:
+                        await messages.commit()
+                        diary.note(
+                            "confirmed", partition=message.partition, offset=message.next_offset
+                        )
+        except octopi.MemberFencedError as error:
+            diary.note("fenced", why=str(error))
+        except octopi.OctopiError as error:
+            diary.note("error", why=repr(error), passes=may_pass(error))
+            if not may_pass(error):
+                raise
+        await trio.sleep(_AGAIN_S)
+
+
+async def _process(message: octopi.Message, diary: _Diary, randomness: random.Random) -> None:
+    facts = {
+        "partition": message.partition,
+        "offset": message.offset,
+        "value": message.value.decode(),
+    }
+    diary.note("handed", **facts)
+    await trio.sleep(randomness.expovariate(1 / _WORK_S))
+    diary.note("done", **facts)
+
+
+def main() -> None:
+    """``python -m tests.chaos.subscriptions.member URL TOPIC MODE NAME FILE``; the subscription
+    is named after its mode, and a member without NAME has no name of its own."""
+    url, topic, mode, name, path = sys.argv[1:]
+    trio.run(_belong, url, topic, cast(Mode, mode), name or None, _Diary(path))
+
+
+if __name__ == "__main__":
+    main()
