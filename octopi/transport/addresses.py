@@ -1,6 +1,6 @@
 """Addresses as people write them: ``host:port`` to listen at, ``ws://host:port`` to reach.
 
-Pure text; whether anything is there is the network's to say.
+This module only parses and writes text; it doesn't ask the network whether a node is there.
 """
 
 from __future__ import annotations
@@ -43,12 +43,15 @@ def server_address(url: str) -> tuple[str, int]:
 
 
 def is_secure(url: str) -> bool:
-    """Whether the node at *url* is spoken to over TLS."""
+    """Whether *url* asks for TLS (``wss://``)."""
     return url.startswith("wss:")
 
 
 def server_url(host: str, port: int, *, secure: bool = False) -> str:
-    """The url for programs on this machine of what listens at *host* and *port*."""
+    """The url at which programs on this machine reach the node that listens at *host* and *port*.
+
+    A wildcard such as ``0.0.0.0`` becomes ``localhost``.
+    """
     scheme = "wss" if secure else "ws"
     return f"{scheme}://{host_and_port('localhost' if host in _WILDCARDS else host, port)}"
 

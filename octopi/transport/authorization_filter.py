@@ -25,7 +25,7 @@ _EXPIRED = "the token has expired"
 
 
 class AuthorizationFilter:
-    """The guard of one connection."""
+    """Checks the messages of one connection, and ends it when its token expires."""
 
     def __init__(self, connection: Connection, session: Session, clock: Clock) -> None:
         self._connection = connection
@@ -35,10 +35,11 @@ class AuthorizationFilter:
         self._refreshed: trio.Event | None = None
 
     def handle(self, message: object) -> None:
-        """Give *message* to the session, if that is granted.
+        """Give *message* to the session if the token grants it.
 
         Raises:
-          RefusedError: FORBIDDEN; UNAUTHENTICATED or EXPIRED for a token that is no good.
+          RefusedError: FORBIDDEN, if it doesn't; UNAUTHENTICATED or EXPIRED, if the message is an
+              `Authenticate` whose token is not valid.
           OctopiError: what the session raises.
         """
         if type(message) is Authenticate:
@@ -58,7 +59,7 @@ class AuthorizationFilter:
         self._connection.post(Authenticated(message.request, expires_ms))
 
     async def end_in_time(self) -> None:
-        """End the connection when its token ends; return at once if nothing ever has to."""
+        """End the connection when its token expires.  Without authentication, return at once."""
         while self._entry is not None:
             expires_ms = self._entry.identity.expires_ms
             left_s = WALL_CLOCK_CHECK_S

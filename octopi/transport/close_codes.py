@@ -1,5 +1,5 @@
-"""Close codes of WebSocket (RFC 6455 section 7.4.1; from 4000 on ours), and which status ends
-a connection with which."""
+"""The close codes of WebSocket (RFC 6455 section 7.4.1), and which status closes a connection with
+which code.  Codes from 4000 on are Octopi's own."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ _BY_STATUS: Final = {
 
 
 def close_code(status: Status) -> int:
-    """What a connection that ends with *status* is closed with."""
+    """The code with which a connection that ends with *status* is closed."""
     return _BY_STATUS.get(status, PROTOCOL_ERROR)

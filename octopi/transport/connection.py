@@ -1,20 +1,20 @@
 """A connection: one link, one reader, one writer, numbered requests both ways.
 
 `Connection.run` is the reader; it has the writer as its only child task, and nothing else
-sends or receives on the link.  So a caller that is cancelled while it waits never tears a
-message, and whoever holds a connection may `post` from synchronous code.
+sends or receives on the link.  So a caller that is cancelled while it waits never leaves half a
+message on the link, and synchronous code may call `post`.
 
-What stops an unwilling peer:
+What a connection does about a peer that misbehaves:
 
-- it doesn't take what we send: the outbox fills, the reader pauses, and after
-  `SEND_TIMEOUT_S` without a message leaving the connection is closed;
-- it sends without waiting for answers: the reader pauses at `REQUESTS_IN_FLIGHT_MAX`, not
-  counting the requests that `set_aside` was called for;
-- it says nothing: after the heartbeat time-out the connection is closed.  The time counts
-  only while the reader reads, since what a paused reader leaves unread is no silence;
-- it sends what the protocol doesn't allow: `Failure`, then the end.
+- The peer doesn't read what we send: the outbox fills, the reader pauses, and the connection is
+  closed when no message could be sent for `SEND_TIMEOUT_S`.
+- The peer sends requests without waiting for answers: the reader pauses at
+  `REQUESTS_IN_FLIGHT_MAX`, not counting the requests for which `set_aside` was called.
+- The peer is silent: the connection is closed after the heartbeat time-out.  The time counts
+  only while the reader reads, since a paused reader would not notice what the peer sends.
+- The peer breaks the protocol: it gets a `Failure`, then the connection is closed.
 
-A connection knows no roles: what a message means is `on_message`'s business.
+A connection knows no roles: `on_message` decides what a message means.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _log = get_logger(__name__)
 _HEARTBEAT: Final = encode(Heartbeat())
 
 _PACE_S: Final = 1.0
-"""Who has had more than its share is looked at so often, as it may say goodbye meanwhile."""
+"""The longest sleep while a peer is over its rate: the connection may end meanwhile."""
 
 _CLOCK_RESOLUTION_S: Final = 1e-6
-"""Differences of times are inexact: a deadline may seem to come a little early."""
+"""Differences of times are inexact, so a deadline counts as reached this much before it."""
 
 _T = TypeVar("_T")
 
@@ -91,12 +91,13 @@ class Connection(MessageSender):
         turn: ConnectionTurn | None = None,
         memory: ConnectionMemory | None = None,
     ) -> None:
-        """*latencies*: where to count how long the peer's requests take.  *entry*: what it was
-        let in with, where tokens are asked for.  *turn*: where there may be many peers.
-        *memory*: what may be kept for it; None: all."""
+        """*latencies*: where to count how long the peer's requests take.  *entry*: the identity
+        that the peer's token proved; None where tokens are not required.  *turn*: shares the
+        thread with other connections; None on the side that connected.  *memory*: the accounts
+        to which memory for the peer is charged; None: memory is not bounded."""
         super().__init__(link, clock, entry, memory)
         self.greeting: Final = greeting
-        """What the other side said about itself."""
+        """The hello or the welcome that the peer sent."""
         self._receives = receives
         self._heartbeat_interval_s = heartbeat_interval_s
         self._heartbeat_timeout_s = heartbeat_timeout_s
@@ -111,7 +112,7 @@ class Connection(MessageSender):
 
         self._running = False
         self._fault: Exception | None = None
-        """What is wrong with the last message, or with how we took it."""
+        """What the peer did wrong in the last message, or how handling it failed."""
         self._ended = trio.Event()
 
         self._last_received_at = self._last_payload_at = self._sent_at
@@ -127,12 +128,14 @@ class Connection(MessageSender):
 
     @property
     def last_received_at(self) -> float:
-        """When the last message came, or when the connection was opened."""
+        """When the last message was received; before the first one, when the connection was
+        opened.  By the clock, in seconds."""
         return self._last_received_at
 
     @property
     def last_payload_at(self) -> float:
-        """The same of the last message that was more than a sign of life."""
+        """When the last message was received that was neither a heartbeat nor an answer to
+        `probe`."""
         return self._last_payload_at
 
     @property
@@ -153,7 +156,7 @@ class Connection(MessageSender):
         )
 
     def post(self, message: object) -> None:
-        """Hand *message* to the writer, whatever waits there already.
+        """Hand *message* to the writer, even if the outbox is full.
 
         Raises:
           ConnectionLostError: if the connection has ended.
@@ -196,7 +199,7 @@ class Connection(MessageSender):
         Raises:
           ConnectionLostError: if the connection has ended.
         """
-        # Not a turn for the other tasks each time: the outbox bounds what goes in without one.
+        # This does not yield to other tasks each time: the outbox bounds what callers can post.
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._bucket is not None:
             await self._pace(self._bucket)
@@ -204,7 +207,7 @@ class Connection(MessageSender):
             raise ConnectionLostError(str(self._end))
 
     async def send(self, message: object) -> None:
-        """`post`, once the outbox has room.  Cancelled: nothing was posted.
+        """Wait until the outbox has room, then `post` *message*.  Cancelled: nothing was posted.
 
         Raises:
           ConnectionLostError: if the connection has ended.
@@ -234,7 +237,7 @@ class Connection(MessageSender):
         self._callbacks[message.request] = on_answer
 
     def probe(self, message: Numbered) -> None:
-        """Post a request for the sign of life that its answer is; what that says is dropped.
+        """Post a request whose answer only shows that the peer is live; its content is dropped.
 
         Raises:
           ConnectionLostError: if the connection has ended.
@@ -244,18 +247,18 @@ class Connection(MessageSender):
         self._probed_at = self._clock.now()
 
     def forget(self, request: int) -> None:
-        """Drop what else comes back for *request*; no matter if it was never asked."""
+        """Drop further answers to *request*.  Harmless if it was never asked."""
         self._callbacks.pop(request, None)
 
     async def request(self, message: Numbered, expected: type[_T], timeout_s: float) -> _T:
-        """Ask one question and wait for its one answer.
+        """Send one request and wait for its one answer.
 
-        A time-out ends the connection: what was asked may be carried out later, and
-        nothing that is sent on this connection can tell.  Cancelled: the answer is dropped.
+        A time-out ends the connection, because the peer may still carry the request out, and this
+        connection has no way to find out.  Cancelled: the answer is dropped.
 
         Raises:
           RefusedError: if the peer answered with a `Failure`.
-          ConnectionLostError: if the connection ended or the time was over; the peer may
+          ConnectionLostError: if the connection ended, or no answer came in time; the peer may
               have carried the request out.
           ProtocolError: if the answer is of another class; the connection is ended.
           ValueError: if a field is out of its bounds.
@@ -265,11 +268,11 @@ class Connection(MessageSender):
         )
 
     async def close(self, code: int = 1000, reason: str = "", *, grace_s: float = 0.0) -> None:
-        """Close gracefully: what is posted goes out (within `CLOSE_TIMEOUT_S`), then the
-        link is closed with *code* and *reason*.
+        """Close gracefully: send what was posted (within `CLOSE_TIMEOUT_S`), then close the link
+        with *code* and *reason*.
 
-        With *grace_s*, new requests of the peer are refused from now on and those it waits
-        for may be answered for so long.
+        With *grace_s*, new requests of the peer are refused from now on, and the connection waits
+        up to *grace_s* seconds for its earlier requests to be answered.
         """
         try:
             if grace_s:
@@ -297,13 +300,13 @@ class Connection(MessageSender):
         on_end: Callable[[], None] = lambda: None,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Read and write until either side closed; then the link is closed.
+        """Read and write until either side closes the connection; then close the link.
 
-        *on_end* is called once, as soon as the end is known: closing the link of a peer that
-        hangs takes a while.
-        *on_message* gets what the peer asks or tells, one message after the other, and
-        must not wait.  An `OctopiError` that it raises for a request becomes the answer.
-        Any other exception is logged and ends this connection only.
+        *on_message* gets the requests and notices of the peer, one after the other, and must not
+        wait.  An `OctopiError` that it raises for a request becomes the answer.  Any other
+        exception is logged and ends this connection only.
+        *on_end* is called once, as soon as the connection has ended and before the link is closed,
+        which takes a while if the peer hangs.
         """
         self._running = True
         try:
@@ -334,8 +337,7 @@ class Connection(MessageSender):
             _log.sparing(self._clock).info("peer_refused", peer=self.peer, error=str(error))
             await self._refuse(error)
         except Exception:
-            # A fault of ours in what handles messages: this peer learns that, all others
-            # go on.
+            # A bug in the handler of messages: this peer is told, other connections go on.
             _log.sparing(self._clock).exception("message_handler_failed", peer=self.peer)
             await self._refuse(ProtocolError("the node failed internally", Status.INTERNAL))
 
@@ -344,7 +346,7 @@ class Connection(MessageSender):
             if self._is_full:
                 while self._is_full:
                     await self._room.park()
-                self._last_received_at = self._clock.now()  # what was left unread is no silence
+                self._last_received_at = self._clock.now()  # the peer may have sent meanwhile
             if self._bucket is not None:
                 await self._pace(self._bucket)
                 self._last_received_at = self._clock.now()
@@ -356,13 +358,13 @@ class Connection(MessageSender):
         raise self._fault
 
     async def _pace(self, bucket: TokenBucket) -> None:
-        """Wait while the peer, or another connection of its token, has had more than its share."""
+        """Wait while the peer and the other connections of its token are over their rate."""
         while self._end is None and (wait_s := bucket.wait_s(self._clock.now())) > 0:
             self._last_received_at = self._clock.now()
             await self._clock.sleep_until(self._clock.now() + min(wait_s, _PACE_S))
 
     def _take_data(self, on_message: Callable[[Any], None], data: bytes) -> bool:
-        """Take a message of the link; false if no other may come now."""
+        """Handle a message from the link.  False: the reader has to pause before the next one."""
         self._last_received_at = self._clock.now()
         self._received_count += 1
         self._received_bytes += len(data)
@@ -372,7 +374,7 @@ class Connection(MessageSender):
             return True
         try:
             self._take(decode(data, self._receives), on_message)
-        except Exception as error:  # told to the peer by the reader
+        except Exception as error:  # the reader tells the peer
             self._fault = error
             return False
         if self._bucket is not None and self._bucket.wait_s(self._last_received_at) > 0:
@@ -390,7 +392,7 @@ class Connection(MessageSender):
         return max(0.0, due - self._clock.now())
 
     def _keep_time(self) -> None:
-        """Give up on a peer that hangs; let one that waits hear of us."""
+        """End the connection if the peer hangs; send a heartbeat if one is due."""
         now = self._clock.now() + _CLOCK_RESOLUTION_S
         if self._sending_since is not None:
             if now >= self._sending_since + SEND_TIMEOUT_S:
@@ -408,7 +410,7 @@ class Connection(MessageSender):
 
     @property
     def _listened_at(self) -> float:
-        """Since when the peer says nothing, though we listen; infinite if we don't."""
+        """Since when the peer has been silent while we read; infinite while we don't read."""
         waits_until = -math.inf if self.turn is None else self.turn.waits_until
         return max(self._last_received_at, waits_until)
 
@@ -422,7 +424,7 @@ class Connection(MessageSender):
         return self._unanswered.is_full
 
     def _take(self, message: object, on_message: Callable[[Any], None]) -> None:
-        """Give a message to its receiver."""
+        """Hand a message to the handler of requests and notices, or to the caller of `ask`."""
         cls = type(message)
         number: int | None = getattr(message, "request", None)
         if self.turn is not None:
@@ -471,7 +473,7 @@ class Connection(MessageSender):
             self.post(answer)
 
     async def _refuse(self, error: ProtocolError) -> None:
-        """Tell the peer what it did wrong, and end."""
+        """Tell the peer what it did wrong, and end the connection."""
         if self._end is None:
             self.post(failure(error.request, error.status, str(error)))
             self._begin_close(close_code(error.status), str(error), f"closed by this side: {error}")

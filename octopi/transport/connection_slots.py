@@ -1,10 +1,11 @@
-"""How many connections a node has, and which one goes when there is no place for another.
+"""Bounds the connections of a node, and decides which one is closed when a new one needs its slot.
 
-A connection is a stranger until its peer has said who it is: a client with its hello, and the token
-that the node may ask for; a member with a proof.  Members are the nodes of the cluster and its
-operators.  Strangers have what the others leave, and the one that came first goes for the next one.
-Clients and members together leave a reserve, so there is always a place in which the next one can
-say who it is.  A member that finds no place but in the reserve takes that of the newest client.
+A connection is a stranger until its handshake is done: a client sends its hello, and a token if the
+node requires one; a member sends a proof.  Members are the nodes of the cluster and its operators.
+Strangers use the slots that clients and members leave; when no slot is free, the oldest stranger is
+closed for the new connection.  Clients and members together never use a small reserve, so a new
+connection always finds a slot for its handshake.  If only the reserve is left for a member, the
+newest client is closed.
 Synchronous, and without a clock.
 """
 
@@ -17,7 +18,7 @@ from octopi.limits import RESERVED_PLACES_MAX, RESERVED_PLACES_SHARE
 
 
 class ConnectionSlot:
-    """That of one accepted connection."""
+    """The slot of one accepted connection."""
 
     __slots__ = ("_places", "give_up")
 
@@ -26,13 +27,13 @@ class ConnectionSlot:
         self.give_up: Final = give_up
 
     def settle(self, *, is_client: bool) -> bool:
-        """Its peer has said who it is, and is a stranger no more: a client, or else a member.
-        False: there is no place for another client, or this connection had to go meanwhile."""
+        """The handshake has shown that the peer is a client or a member, so it is no stranger any
+        more.  False: there is no slot for another client, or this connection lost its slot."""
         return self._places is not None and self._places.settle(self, is_client=is_client)
 
     @property
     def has_left(self) -> bool:
-        """Whether the place is another one's now, or free."""
+        """Whether this connection has no slot any more: it ended, or lost its slot."""
         return self._places is None
 
     def leave(self) -> None:
@@ -43,32 +44,33 @@ class ConnectionSlot:
 
 
 class ConnectionSlots:
-    """Those of one listener."""
+    """The slots of one listener."""
 
     def __init__(self, count_max: int) -> None:
         self.count_max: Final = count_max
         self.count = 0
         """Accepted connections."""
         self._strangers: dict[ConnectionSlot, None] = {}
-        """In the order in which they came; so are the others."""
+        """In the order in which they were accepted."""
         self._clients: dict[ConnectionSlot, None] = {}
+        """In the order in which their handshakes were done."""
         self._members: dict[ConnectionSlot, None] = {}
 
     @property
     def client_count(self) -> int:
-        """Clients that have a place; those that had to leave it for a member not counted."""
+        """Clients that have a slot, without those that lost theirs to a member."""
         return len(self._clients)
 
     @property
     def settled_max(self) -> int:
-        """How many clients and members there may be before one of them has to go."""
+        """The slots without the reserve: how many clients and members there may be together."""
         return self.count_max - min(RESERVED_PLACES_MAX, self.count_max // RESERVED_PLACES_SHARE)
 
     def enter(self, give_up: Callable[[], None]) -> ConnectionSlot | None:
-        """A place for another connection, a stranger.  None: there is none.
+        """Return a slot for a new connection, which is a stranger.  None: there is none.
 
-        *give_up* is called, once at most, if this connection has to go: at once while it is a
-        stranger, as another one is in its place when the call returns.
+        *give_up* is called, at most once, if this connection loses its slot.  A stranger has lost
+        its slot to another connection already when the call is made.
         """
         if self.count >= self.count_max:
             oldest = next(iter(self._strangers), None)
@@ -93,7 +95,7 @@ class ConnectionSlots:
         self._members[place] = None
         if is_full and self._clients:
             newest, _ = self._clients.popitem()
-            newest.give_up()  # and leaves when it has gone
+            newest.give_up()  # it calls `leave` when it has ended
         return True
 
     def left(self, place: ConnectionSlot) -> None:

@@ -1,4 +1,4 @@
-"""How a connection is doing: counters and queue lengths of a moment."""
+"""Counters and queue lengths of one connection, at one moment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import attrs
 
 @attrs.frozen
 class ConnectionStatistics:
-    """How a connection is doing."""
+    """Counters since the connection was opened, and queue lengths of this moment."""
 
     sent_count: int
     """Messages handed to the link, heartbeats included."""
@@ -19,4 +19,4 @@ class ConnectionStatistics:
     unanswered_count: int
     """Requests of the peer without an answer yet."""
     awaited_count: int
-    """Requests of ours that still listen for answers."""
+    """Requests of ours that may still get answers."""

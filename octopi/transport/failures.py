@@ -1,6 +1,6 @@
-"""From an exception to the `Failure` that tells the peer, and back.
+"""Converts exceptions to `Failure` messages for the peer, and back.
 
-Which status an exception stands for is decided here, once, for every role.
+This module decides for all roles which status an exception becomes.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _STATUSES: Final[tuple[tuple[type[OctopiError], Status], ...]] = (
     (StorageError, Status.INTERNAL),
     (NeedsTimeError, Status.NOT_READY),
 )
-"""The first class that fits."""
+"""The first row whose class the exception has gives its status."""
 
 
 def failure_of(request: int | None, error: OctopiError) -> Failure | None:
-    """The answer to *request* that *error* stands for; None if it stands for no answer."""
+    """The `Failure` that answers *request* because of *error*; None if *error* has no status."""
     if isinstance(error, RefusedError):
         return failure(
             request, error.status, str(error.args[0]), error.address, error.epoch, error.offset
@@ -61,8 +61,8 @@ def failure(
     epoch: int | None = None,
     offset: int | None = None,
 ) -> Failure:
-    """A `Failure` whose texts fit: a long *reason* is cut, and names no directory of this
-    machine."""
+    """A `Failure` whose texts are within their bounds: a long *reason* is cut, and paths in it
+    are given relative to the data directory."""
     if len(address.encode(errors="replace")) > ADDRESS_BYTES_MAX:
         address = ""
     return Failure(
@@ -85,8 +85,8 @@ def refusal(answer: Failure) -> RefusedError:
 
 
 def told(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
-    """*text*, of an error of this node, for another machine: as much as fits, and where this
-    node's files lie is not in it."""
+    """*text*, of an error of this node, for another machine: paths are given relative to the data
+    directory, and the text is cut to *bytes_max* bytes."""
     return cut(without_directory(text), bytes_max)
 
 

@@ -1,15 +1,15 @@
-"""WebSocket frames (RFC 6455 section 5), read and written: bytes in, whole messages out.
+"""WebSocket frames (RFC 6455 section 5): bytes in, whole messages out.
 
-In charge of what a frame may look like, of fragments, and of the bound of a message, which is
-checked before anything is kept.  Knows no stream, no deadline and no handshake; extensions are
-never agreed on, so reserved bits are never set.
+Checks the frames, puts fragments together, and checks the size of a message before it keeps any
+of it.  Knows no stream, no deadline and no handshake.  Extensions are never negotiated, so reserved
+bits are never set.
 
 ========  ====  ========================================================================
 bits      mask  meaning
 ========  ====  ========================================================================
 first     0x80  FIN: the last frame of a message
 byte      0x70  reserved, zero
-\\         0x0F  opcode: 0 goes on, 1 text, 2 binary, 8 close, 9 ping, 10 pong
+\\         0x0F  opcode: 0 continuation, 1 text, 2 binary, 8 close, 9 ping, 10 pong
 second    0x80  the payload is masked, by four bytes that follow the length
 byte      0x7F  length; 126: in the next 2 bytes, 127: in the next 8
 ========  ====  ========================================================================
@@ -36,7 +36,7 @@ GOING_AWAY: Final = 1001
 PROTOCOL_ERROR: Final = 1002
 UNSUPPORTED_DATA: Final = 1003
 NO_CODE: Final = 1005
-"""Never sent: what a close frame without a code means."""
+"""The code of a close frame that has none; never sent."""
 INVALID_TEXT: Final = 1007
 MESSAGE_TOO_BIG: Final = 1009
 """Close codes, section 7.4.1."""
@@ -48,31 +48,31 @@ _RESERVED: Final = 0x70
 _OPCODE: Final = 0x0F
 _MASKED: Final = 0x80
 _WHOLE: Final = _FIN | BINARY
-"""How nearly every frame begins."""
+"""The first byte of nearly every frame: a binary message in one frame."""
 _LENGTH_IN_2: Final = 126
 _COPIED_BYTES_MAX: Final = 4096
 """Below this a copy of the payload costs less than a view of it."""
 _FRAMES_IN_A_ROW_MAX: Final = 16
-"""Frames without a message that are read in one call."""
+"""How many frames that complete no message are read in one call of `FrameReader.next`."""
 _KNOWN: Final = frozenset({CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
 _CODES: Final = frozenset({*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)})
-"""Those that a close frame may hold."""
+"""The codes that a close frame may hold."""
 _LENGTH_16: Final = struct.Struct(">BBH")
 _LENGTH_64: Final = struct.Struct(">BBQ")
 _CODE: Final = struct.Struct(">H")
 
 
 class FrameFault(Exception):
-    """The peer sent what no message of ours is, or what is no WebSocket at all."""
+    """The peer broke RFC 6455, or sent something else than binary messages within their bound."""
 
     def __init__(self, code: int, text: str) -> None:
-        """*code*: what the connection is to be closed with."""
+        """*code*: the close code for the connection."""
         super().__init__(text)
         self.code = code
 
 
 def frame_head(opcode: int, size_bytes: int, mask: bytes = b"") -> bytes:
-    """What comes before the payload of an unfragmented frame of *size_bytes*."""
+    """The head of an unfragmented frame whose payload has *size_bytes*, *mask* included."""
     masked = _MASKED if mask else 0
     if size_bytes < 126:
         return bytes((_FIN | opcode, masked | size_bytes)) + mask
@@ -82,7 +82,7 @@ def frame_head(opcode: int, size_bytes: int, mask: bytes = b"") -> bytes:
 
 
 def close_payload(code: int, reason: str) -> bytes:
-    """The payload of a close frame; a long *reason* is cut."""
+    """The payload of a close frame with *code* and *reason*; a long *reason* is cut."""
     cut = reason.encode(errors="replace")[: CONTROL_BYTES_MAX - _CODE.size]
     return _CODE.pack(code) + cut.decode(errors="ignore").encode()
 
@@ -91,7 +91,7 @@ def parse_close(payload: bytes) -> tuple[int, str]:
     """Code and reason of a close frame.
 
     Raises:
-      FrameFault: if it is none.
+      FrameFault: if *payload* is not that of a close frame.
     """
     if not payload:
         return NO_CODE, ""
@@ -107,10 +107,11 @@ def parse_close(payload: bytes) -> tuple[int, str]:
 
 
 class FrameReader:
-    """Takes bytes as they come and gives whole messages.
+    """Takes bytes as they are received and returns whole messages.
 
-    Invariant: of the frame that is not complete, `_payload` holds what came behind its head if
-    that has been read (then `_is_in_frame`), else `_buffer` holds all of it from `_at` on.
+    Invariant: while a frame is incomplete and its head has been read, `_is_in_frame` is true and
+    `_payload` holds what was received behind the head.  While the head is incomplete, `_buffer`
+    holds it from `_at` on.
     """
 
     __slots__ = (
@@ -131,8 +132,9 @@ class FrameReader:
     )
 
     def __init__(self, *, is_masked: bool, on_control: Callable[[int, bytes], None]) -> None:
-        """*is_masked*: whether the peer is a client.  *on_control* gets opcode and payload of each
-        control frame, in its place between the messages; what it raises, `next` raises."""
+        """*is_masked*: whether the peer masks its frames, as a client does.  *on_control* is called
+        by `next` with opcode and payload of each control frame, in order with the messages; `next`
+        passes on what it raises."""
         self._is_masked = is_masked
         self._on_control = on_control
         self._buffer = b""
@@ -143,17 +145,17 @@ class FrameReader:
         self._payload = bytearray()
         self._missing_bytes = 0
         self._message = bytearray()
-        """The fragments of the message so far, if it comes in several frames."""
+        """The fragments of a message so far that comes in several frames."""
         self._is_fragmented = False
         self.is_paused = False
-        """Whether `next` found no message yet in what came, and is to be called again."""
+        """Whether `next` stopped before it had read all, and has to be called again."""
         self.may_keep = False
         """False: `kept_bytes` is 0, and there is no need to ask for it."""
         self.useless_count = 0
-        """Control frames and tiny fragments that were read; for callers to reset."""
+        """Control frames and tiny fragments that were read; callers reset it."""
 
     def feed(self, data: bytes) -> None:
-        """Take what came.  Not before `next` has said that there is no other message."""
+        """Take received bytes.  Call it only when `next` has returned None without pausing."""
         self.may_keep = True
         taken = 0
         if self._is_in_frame:
@@ -167,28 +169,28 @@ class FrameReader:
 
     @property
     def unread_bytes(self) -> int:
-        """How much came that `next` has not looked at."""
+        """How many received bytes `next` has not read."""
         return len(self._buffer) - self._at
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept of what came: parts of messages, and messages that were not taken."""
+        """How many received bytes are kept: parts of messages, and messages not read yet."""
         return len(self._payload) + len(self._message) + len(self._buffer)
 
     @property
     def missing_bytes(self) -> int:
-        """What is missing of the frame that has begun to come; 0 if that is not known."""
+        """How many bytes of an incomplete frame are missing; 0 if its head is incomplete, too."""
         return self._missing_bytes if self._is_in_frame else 0
 
     def next(self, bytes_max: int) -> bytes | None:
-        """The next message, of at most *bytes_max* bytes; None if more has to come first, or if
-        `is_paused`: so that its caller can look at the time where much comes without a message.
+        """The next message, of at most *bytes_max* bytes.  None if it is incomplete, or if
+        `is_paused`: after several frames without a message, so that the caller can check the time.
 
         Raises:
-          FrameFault: if the peer may not send what came.  Nothing can be read after it.
+          FrameFault: if the peer must not send this.  Nothing can be read after it.
         """
         self.is_paused = False
-        if not self._buffer and not self._is_in_frame:  # as usual, behind the last message
+        if not self._buffer and not self._is_in_frame:  # the usual case behind the last message
             self.may_keep = self._is_fragmented
             return None
         others = 0
@@ -213,7 +215,8 @@ class FrameReader:
         return None
 
     def _next_payload(self, bytes_max: int) -> bytes | None:
-        """The payload of the next frame, without its mask; `_first_byte` says what it is."""
+        """The unmasked payload of the next frame, whose first byte is `_first_byte`; None if the
+        frame is incomplete."""
         payload: bytes | bytearray | memoryview
         if self._is_in_frame:
             if self._missing_bytes:
@@ -241,7 +244,7 @@ class FrameReader:
         return apply_mask(payload, self._mask) if self._is_masked else bytes(payload)
 
     def _read_head(self, bytes_max: int) -> tuple[int, int]:
-        """Where in the buffer the payload begins (0: the head is not complete), and its size."""
+        """Where in the buffer the payload begins (0: the head is incomplete), and its size."""
         buffer, at = self._buffer, self._at
         available_bytes = len(buffer) - at
         if available_bytes < 2:
@@ -288,6 +291,6 @@ class FrameReader:
             raise FrameFault(MESSAGE_TOO_BIG, f"a message had more than {bytes_max} bytes")
 
     def _drop_what_was_read(self) -> None:
-        """An idle connection keeps nothing."""
+        """Drop the buffer when all of it was read, so that an idle connection keeps nothing."""
         if self._at == len(self._buffer):
             self._buffer, self._at = b"", 0

@@ -1,8 +1,7 @@
-"""The sending half of a link in frames of our own.
+"""The sending half of a `FramedLink`.
 
-A message goes out in the call that hands it over (`FrameSender.offer`) if nothing else is on its
-way and the system takes it at once.  Whatever can't be sent at once waits in `_unsent`, where the
-order is kept.
+`FrameSender.offer` sends a message at once if no other message is being sent and the system takes
+all of it.  Bytes that can't be sent at once wait in `_unsent`, in order.
 """
 
 from __future__ import annotations
@@ -19,15 +18,16 @@ from octopi.transport.frame_reader import BINARY, CLOSE, PONG, frame_head
 from octopi.transport.masking import apply_mask
 
 _PIECE_BYTES: Final = 1024 * KIB
-"""Sent at a time where a stream is not the system's own."""
+"""How much is sent in one call on a stream that is not the system's own, such as TLS."""
 
 _MASK_BYTES: Final = 4
 _JOINED_BYTES_MAX: Final = 2 * KIB
-"""Up to this a message is copied behind its head: that costs less than a second part."""
+"""Up to this size a message is copied behind its head, which costs less than sending two parts."""
 
 
 def _pieces(parts: list[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """All of *parts*, without a copy of a large one: encryption makes some of what it gets."""
+    """All of *parts* in pieces of at most `_PIECE_BYTES`, so that a large part isn't copied as a
+    whole: encryption copies what it is given."""
     for part in parts:
         for at in range(0, len(part), _PIECE_BYTES):
             yield memoryview(part)[at : at + _PIECE_BYTES]
@@ -44,8 +44,8 @@ class FrameSender:
         masks: Randomness | None,
         peer: str,
     ) -> None:
-        """*tasks*: the link's own, ends with it.  *masks*: a client needs it, a server sends
-        without."""
+        """*tasks*: the nursery of this link, which ends with it.  *masks*: where a client's masks
+        come from; None on the side of the server, which doesn't mask."""
         self._stream = stream
         self._prompt = stream if isinstance(stream, NonBlockingStream) else None
         self._tasks = tasks
@@ -53,15 +53,15 @@ class FrameSender:
         self._peer = peer
 
         self._unsent: list[bytes | memoryview] = []
-        """Of frames that are to be sent next, or partly are."""
+        """The rest of the frames that are sent next; the first one may be sent in part."""
         self._offered: bytes | None = None
         """The message that `offer` began to send and left to `send`."""
         self._due: list[bytes] = []
-        """Control frames that come behind them."""
+        """Control frames that follow them."""
         self._is_sending = False
         self._sent = trio.lowlevel.ParkingLot()
         self._is_torn = False
-        """A frame was begun, and is not or can't be finished: nothing can be sent behind it."""
+        """Whether a frame was sent in part and is not finished: no other may be sent behind it."""
         self._is_broken = False
         self._has_sent_eof = False
 
@@ -99,7 +99,7 @@ class FrameSender:
 
     @property
     def _is_over(self) -> bool:
-        """Whether no message can be sent any more."""
+        """Whether no more messages can be sent."""
         gone = isinstance(self._end, ConnectionLostError)
         return gone or self._is_torn or self._said_close or self._is_closing
 
@@ -112,9 +112,9 @@ class FrameSender:
         return [head + data] if len(data) <= _JOINED_BYTES_MAX else [head, data]
 
     async def _send_unsent(self) -> None:
-        """Send what is unsent, and control frames that come due meanwhile."""
+        """Send what is unsent, and control frames that become due meanwhile."""
         self._is_sending = True
-        self._is_torn = True  # and stays so if this is cancelled, or fails
+        self._is_torn = True  # it stays true if this is cancelled, or fails
         try:
             while self._unsent:
                 if self._prompt is not None:
@@ -141,7 +141,7 @@ class FrameSender:
             self._sent.unpark_all()
 
     def _send_now(self, stream: NonBlockingStream) -> None:
-        """Send of what is unsent what the system takes at once."""
+        """Send as much of what is unsent as the system takes at once."""
         sent_bytes = stream.send_nowait(self._unsent)
         while self._unsent and sent_bytes >= len(self._unsent[0]):
             sent_bytes -= len(self._unsent.pop(0))
@@ -149,8 +149,8 @@ class FrameSender:
             self._unsent[0] = memoryview(self._unsent[0])[sent_bytes:]
 
     def _send_control(self, opcode: int, payload: bytes) -> None:
-        """Send a control frame, at once if that can be done; of the pongs that wait, the last one
-        is enough (RFC 6455 section 5.5.3)."""
+        """Send a control frame, at once if possible.  A pong replaces pongs that still wait, as
+        RFC 6455 section 5.5.3 allows."""
         if self._said_close or self._is_torn:
             return
         self._due = [*map(bytes, self._frame(opcode, payload))]
@@ -177,7 +177,7 @@ class FrameSender:
                 if self._said_close:
                     await self._send_eof()
             except (ConnectionLostError, trio.BrokenResourceError, trio.ClosedResourceError):
-                return  # who receives finds out, too
+                return  # the task that receives on this stream gets an error, too
 
     async def _send_eof(self) -> None:
         if not self._has_sent_eof:

@@ -1,10 +1,10 @@
-"""A link on a stream whose WebSocket handshake is done: frames and messages without
-trio-websocket, which takes a turn of the scheduler and five copies for each.
+"""A link on a stream whose WebSocket handshake is done.
 
-In charge of who receives when, of answering pings and closes, and of the closing handshake.
-Sending is in `octopi.transport.frame_sender`, what a frame looks like in
-`octopi.transport.frame_reader`.  All messages of a piece that came are taken in one turn
-(`receive_all`).
+The link reads and writes frames itself, because trio-websocket takes a turn of the scheduler and
+copies the bytes five times for each message.  This module receives messages, answers pings and
+closes, and does the closing handshake.  `octopi.transport.frame_sender` sends, and
+`octopi.transport.frame_reader` parses frames.  `FramedLink.receive_all` handles all messages of a
+received piece in one turn.
 """
 
 from __future__ import annotations
@@ -35,24 +35,26 @@ from octopi.transport.frame_reader import (
 from octopi.transport.frame_sender import FrameSender
 
 RECEIVE_BYTES: Final = 256 * KIB
-"""One read from the socket, at most.  Nothing of that size is kept while a connection is idle."""
+"""The most that one read takes from the socket.  An idle connection keeps no such buffer."""
 
 RECEIVE_BYTES_MIN: Final = 8 * KIB
-"""One read of a connection that takes the time of a turn for less.  What is left at the end of a
-turn is kept until the next one, so much more is not read."""
+"""The least that a read asks for.  A connection that can't handle more in one turn doesn't read
+more, because what is left at the end of a turn is kept until the next one."""
 
 READS_IN_A_ROW_MAX: Final = 8
-"""So much may be read before others have their turn."""
+"""How many reads may follow one another before other tasks have their turn."""
 
 LAST_WORD_S: Final = 0.05
-"""For sending a close frame when there is nobody left to wait for the answer."""
+"""How long a link that is closed by a cancelled task may take to send its close frame; it doesn't
+wait for the answer."""
 
 _FRAMING_BYTES_MAX: Final = KIB
-"""Of a short message: the heads of its fragments, and some pings."""
+"""How many bytes beside its payload a short message may take: the heads of its fragments, and
+some pings."""
 
 
 class FramedLink(FrameSender):
-    """`octopi.environment.Link` in frames of our own."""
+    """`octopi.environment.Link` that reads and writes WebSocket frames itself."""
 
     def __init__(
         self,
@@ -65,8 +67,9 @@ class FramedLink(FrameSender):
         peer: str,
         path: str,
     ) -> None:
-        """*early*: what came behind the handshake.  *tasks*: the link's own, ends with it.
-        *masks*: a client needs it, a server sends without."""
+        """*early*: bytes that were received behind the handshake.  *tasks*: the nursery of this
+        link, which ends with it.  *masks*: where a client's masks come from; None on the side of
+        the server, which doesn't mask."""
         super().__init__(stream, tasks, masks=masks, peer=peer)
         self._clock = clock
         self._path = path
@@ -74,24 +77,24 @@ class FramedLink(FrameSender):
         self._reader = FrameReader(is_masked=masks is None, on_control=self._take_control)
         self._reader.feed(early)
         self._turn: Turn | None = None
-        """Of the one who receives all, once somebody did."""
+        """The turn that `receive_all` was called with."""
         self._receive_bytes = RECEIVE_BYTES_MIN
-        """The next read."""
+        """How much the next read asks for."""
         self._fed_bytes = 0
-        """What the reader was fed in this turn, or had left from the one before."""
+        """What the reader was given in this turn, with what it had left from the turn before."""
         self._intake: Intake | None = None
-        """Bounds what may be read; None: nothing does."""
+        """Bounds how much may be read; None: unbounded."""
         self._kept_bytes = 0
-        """What the intake knows of."""
+        """The kept bytes that the intake was told last."""
         self._reads_in_a_row = 0
         self._is_receiving = False
         self._received_all = trio.Event()
         self._drained: trio.Event | None = None
         self._fault_code: int | None = None
-        """What to close with, because of what the peer sent."""
+        """The close code for what the peer did wrong; None: nothing."""
 
         self.place: ConnectionSlot | None = None
-        """That of an accepted link at its node."""
+        """The slot of an accepted link; None on the side that connected."""
         self.closed: Final = trio.Event()
 
     @property
@@ -109,7 +112,7 @@ class FramedLink(FrameSender):
         try:
             while (message := self._next(bytes_max)) is None or self._is_closing:
                 if message is not None or self._reader.is_paused:
-                    continue  # so little is read before the next turn that no time is looked at
+                    continue  # what was received at once is bounded, so this loop is short
                 if allowed_bytes < 0:
                     text = f"a message had more than {bytes_max} bytes"
                     raise self._refuse(FrameFault(MESSAGE_TOO_BIG, text))
@@ -168,32 +171,33 @@ class FramedLink(FrameSender):
             self._is_receiving = False
 
     def _receive_less(self) -> None:
-        """A turn is over before all was taken that had come: read next about what a turn takes."""
+        """A turn was over before everything was handled: read less next time, about as much as
+        two turns can handle."""
         taken_bytes = self._fed_bytes - self._reader.unread_bytes
         self._fed_bytes = self._reader.unread_bytes
         self._receive_bytes = min(RECEIVE_BYTES, max(RECEIVE_BYTES_MIN, 2 * taken_bytes))
 
     def _keep(self, intake: Intake) -> None:
-        """Have counted what is kept of what was received."""
+        """Tell the intake how many received bytes are kept."""
         self._kept_bytes = self._reader.kept_bytes
         intake.keep(self._kept_bytes)
 
     async def _room(self, size_bytes: int, intake: Intake) -> int:
-        """How much of *size_bytes* to read now, once something may be.  Callers don't ask where
-        so much is free that all of them may."""
+        """Wait until something may be read, and return how much of *size_bytes*.  Callers skip
+        this while the pool has *size_bytes* to spare for any account."""
         while not (room_bytes := intake.room(size_bytes)):
             self._rest(self._turn)
             await intake.wait(size_bytes, self._reader.missing_bytes)
-            self._kept_bytes = -1  # so that what was granted is given back when it is known
+            self._kept_bytes = -1  # so that `_keep` is called, which gives back what is not needed
             if self._turn is not None and not self._turn.begin():
                 await self._turn.wait()
         return room_bytes
 
     def _next(self, bytes_max: int) -> bytes | None:
-        """The next message that has come; None if there is none, or if the reader is paused.
+        """The next message that was received; None if there is none, or if the reader is paused.
 
         Raises:
-          OctopiError: if no other can come.
+          OctopiError: if nothing more can be received.
         """
         if self._end is not None:
             raise self._end.with_traceback(None)
@@ -203,7 +207,10 @@ class FramedLink(FrameSender):
             raise self._refuse(fault) from None
 
     def _refuse(self, fault: FrameFault) -> ProtocolError:
-        """Nothing of what the peer sends is of use any more, but it shall get to hear why."""
+        """Stop receiving because of *fault*, and return the error to raise.
+
+        What the peer still sends is read and dropped, so that it can receive the close frame.
+        """
         too_large = fault.code == MESSAGE_TOO_BIG
         status = Status.MESSAGE_TOO_LARGE if too_large else Status.MALFORMED_MESSAGE
         error = ProtocolError(str(fault), status)
@@ -213,9 +220,9 @@ class FramedLink(FrameSender):
         return error
 
     async def _receive_some(self) -> int:
-        """Feed the reader with what comes next, and return how many bytes that were; cancelled,
-        nothing of it is lost."""
-        # Once for each message, so the checks that mostly pass are made here, without a call.
+        """Receive once, give the bytes to the reader, and return how many there were.  Cancelled:
+        no byte is lost."""
+        # This runs once for each message, so the checks that mostly pass are made without a call.
         prompt, turn, intake = self._prompt, self._turn, self._intake
         size_bytes = self._receive_bytes
         try:
@@ -257,20 +264,20 @@ class FramedLink(FrameSender):
         else:
             self._end_receiving(self._lost())
         if prompt is None and turn is not None and not turn.begin():
-            await turn.wait()  # what came is kept, also if this is cancelled
+            await turn.wait()  # the reader has the bytes, so cancelling this loses nothing
         return received_bytes
 
     def _rest(self, turn: Turn | None) -> None:
-        """There is nothing to take for now."""
+        """There is nothing to receive for now: end the turn."""
         self._reads_in_a_row = self._fed_bytes = 0
         if turn is not None:
             turn.end()
 
     async def _drain(self) -> None:
-        """Throw away what comes, until the peer is done.
+        """Receive and drop bytes until the peer ends the stream.
 
-        To close the stream while the peer still sends would have its system throw away what we
-        said last, and a peer that can't send on doesn't read either.
+        If we closed the stream while the peer still sends, its system would discard our last
+        message; and a peer that is blocked in sending doesn't read it either.
         """
         if self._drained is None:
             self._drained = trio.Event()
@@ -304,8 +311,8 @@ class FramedLink(FrameSender):
             return
         self._is_closing = True
         try:
-            # The peer shall learn why, also when whoever closes was cancelled; but then nobody
-            # has time to wait for its answer.
+            # The close frame is sent even if the task that closes the link was cancelled; then the
+            # time only suffices to send it, not to wait for the peer's answer.
             cancelled = trio.current_effective_deadline() == -math.inf
             with self._clock.timeout(LAST_WORD_S if cancelled else CLOSE_TIMEOUT_S) as scope:
                 scope.shield = True
@@ -316,7 +323,7 @@ class FramedLink(FrameSender):
             await trio.aclose_forcefully(self._stream)
 
     async def _say_goodbye(self, code: int, reason: str) -> None:
-        """Send what is unsent and a close frame, then wait until the peer is done, too."""
+        """Send what is unsent and a close frame, then wait until the peer has closed, too."""
         try:
             while self._is_sending:
                 await self._sent.park()
@@ -324,7 +331,7 @@ class FramedLink(FrameSender):
                 return
             if not self._said_close:
                 if isinstance(self._end, ConnectionLostError):
-                    return  # the peer ended the stream without a word
+                    return  # the stream ended before a close frame was received
                 self._said_close = True
                 self._due += map(bytes, self._frame(CLOSE, close_payload(code, reason)))
             self._unsent, self._due = [*self._unsent, *self._due], []
@@ -334,7 +341,7 @@ class FramedLink(FrameSender):
             else:
                 await self._receive_on(lambda _: True, self._turn)
         except OctopiError:
-            pass  # it is gone, or said what nobody wants to hear now
+            pass  # the peer is gone, or broke the protocol: the link is closed in any case
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await self._send_eof()
             await self._drain()

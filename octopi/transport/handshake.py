@@ -1,10 +1,10 @@
-"""Hello and welcome: from a link to a connection whose sides know each other.
+"""The handshake of a connection: hello and welcome.
 
 The connecting side sends `Hello` first, and nothing else before it; its size is bounded.  The
-answer, `Welcome` or `Failure`, comes within a time limit.
+accepting side answers with `Welcome` or `Failure` within a time limit.
 
-At an endpoint for nodes alone there are two messages more in between, `Challenge` and `Proof`, by
-which first the accepting side and then the connecting side proves that it belongs to the cluster
+At an endpoint for nodes alone there are two more messages in between, `Challenge` and `Proof`: with
+them first the accepting side and then the connecting side proves that it belongs to the cluster
 (`octopi.security.join_secret`).  A client may request the same with a nonce in its hello: so an
 operator proves to be one, and gets a connection slot when none is left for clients.
 """
@@ -56,12 +56,12 @@ from octopi.wire.messages import (
 )
 
 TokenSource = Callable[[], str | None]
-"""Returns the token to connect with; called for each connection, as it may have been refreshed."""
+"""Returns the token to connect with.  Called for each connection, since tokens are renewed."""
 
 
 @attrs.frozen
 class NodeCredentials:
-    """What a node shows to other nodes of its cluster."""
+    """What a node proves its membership with to other nodes, and the token that it sends."""
 
     secrets: SecretSource = lambda: NO_SECRETS
     token: TokenSource = lambda: None
@@ -79,7 +79,7 @@ _NO_PLACE: Final = (
 _ANY_TIME: Final = frozenset({Heartbeat, Failure})
 
 HEARTBEAT_MS_MIN: Final = 10
-"""A node that asks for heartbeats faster than this is not taken seriously."""
+"""The shortest interval of heartbeats that a welcome may ask for; a shorter one is refused."""
 
 
 async def open_connection(
@@ -96,10 +96,10 @@ async def open_connection(
 
     Raises:
       UnreachableError: if no node answers there, or not in time.
-      RefusedError: if the node doesn't want us, such as for our version or token, or because
-          the endpoint is for nodes alone (`open_node_connection`).
-      ProtocolError: if the node's answer is no legal one.
-      InvalidOptionError: if *url* is none.
+      RefusedError: if the node refuses us, such as for our version or token, or because the
+          endpoint is for nodes alone (`open_node_connection`).
+      ProtocolError: if the node's answer breaks the protocol.
+      InvalidOptionError: if *url* is not the address of a node.
     """
 
     async def ask_in(link: Link) -> Welcome:
@@ -116,11 +116,11 @@ async def open_node_connection(
     agent: str,
     credentials: NodeCredentials,
 ) -> Connection:
-    """`open_connection` as a node, or at the endpoint of clients as an operator: proves to the
-    node at *url* that this side belongs to the cluster, once that node has proven the same.
+    """`open_connection` as a node, or at the endpoint of clients as an operator: the node at *url*
+    proves that it belongs to the cluster, then this side proves the same.
 
     Raises:
-      RefusedError: also if either doesn't believe the other.
+      RefusedError: also if the proof of either side is not accepted.
       UnreachableError: also if this node has no join secret (yet).
       And what `open_connection` raises.
     """
@@ -142,7 +142,7 @@ async def open_node_connection(
                 await link.send(encode(failure(None, Status.NOT_A_MEMBER, _DOUBTED)))
             raise RefusedError(
                 f"the node at {url} does not belong to the cluster of this one: it did not prove "
-                "that it has the same join secret, and nothing is done that it says",
+                "that it has the same join secret, so its messages are ignored",
                 Status.NOT_A_MEMBER,
             )
         proof = opening.proof(key, Side.CONNECTING)
@@ -211,21 +211,21 @@ async def accept_connection(
     secrets: SecretSource | None = None,
 ) -> Connection:
     """Read the hello of a peer that connected to *endpoint*, and welcome it.  If *endpoint* is for
-    nodes alone, or the hello asks for it, prove with *secrets* that this node is of the cluster,
-    and let the peer prove the same; without *secrets* all peers are refused there.
+    nodes alone, or the hello asks for it, prove with *secrets* that this node belongs to the
+    cluster, and have the peer prove the same; without *secrets* all peers are refused there.
 
-    The connection works once `Connection.run` does.  After a failure the peer was told
-    and the link is closed.
+    The connection works once `Connection.run` does.  After a failure the peer was told why, and
+    the link is closed.
 
-    A peer that a *doorkeeper* lets in has to be told to leave (`Connection.entry`).  What is done
-    for the peer up to its welcome is done in the turn *opening*, as it is a stranger so long, and
-    then in *turn*.  What is kept for it comes out of *budget*, and has to be given back
-    (`Connection.memory`).
+    With an *authenticator*, callers have to call ``leave`` on the `Connection.entry` of the result
+    when the connection has ended.  The work for the peer up to its welcome counts to the turn
+    *opening*, since it is a stranger until then, and later work to *turn*.  Memory for the peer is
+    charged to *budget*; callers give it back by closing `Connection.memory`.
 
     Raises:
-      ProtocolError: if it said something else, too much, or nothing in time.
-      RefusedError: if its proof or its token is no good, or if the node has no place for it.
-      ConnectionLostError: if it went away, or doesn't believe us.
+      ProtocolError: if the peer sent something else, too much, or nothing in time.
+      RefusedError: if its proof or token is not valid, or if the node has no slot for it.
+      ConnectionLostError: if the peer went away, or did not accept our proof.
     """
     hello: Hello | None = None
     entry: AuthenticatedPeer | None = None
@@ -270,7 +270,7 @@ async def accept_connection(
     return Connection(
         link,
         environment.clock,
-        attrs.evolve(hello, token=None, nonce=b""),  # nobody needs them any more
+        attrs.evolve(hello, token=None, nonce=b""),  # they are not needed after the handshake
         receives=endpoint.accepted_by(role) | _ANY_TIME,
         heartbeat_interval_s=endpoint.heartbeat_interval_s,
         heartbeat_timeout_s=endpoint.heartbeat_timeout_s,
@@ -282,16 +282,18 @@ async def accept_connection(
 
 
 def _operates(entry: AuthenticatedPeer | None) -> bool:
-    """Whether a token says that its holder operates the cluster."""
+    """Whether the peer's token makes it an operator: it grants `admin` on ``*``."""
     return entry is not None and entry.identity.grants.allows(Verb.ADMIN, None)
 
 
 def _memory(
     budget: MemoryBudget | None, link: Link, endpoint: Endpoint, entry: AuthenticatedPeer | None
 ) -> ConnectionMemory | None:
-    """What is kept for the peer, beginning with what *link* reads.  Its token says who that is.
-    Without tokens each connection is somebody else, as the clients of one machine, or behind one
-    proxy, have the same address."""
+    """The memory accounts of the peer, to which *link* charges what it reads from now on.
+
+    The subject of its token owns them.  Without tokens each connection is a subject of its own,
+    because clients of one machine, or behind one proxy, can't be told apart by their address.
+    """
     if budget is None:
         return None
     subject = link.peer if entry is None else entry.identity.subject
@@ -319,12 +321,13 @@ async def _be_shown(
     source: SecretSource | None,
     turn: ConnectionTurn | None,
 ) -> str | None:
-    """Prove to another node that this one is of its cluster, and be shown the same; return the
-    token that came with its proof.
+    """Prove to the peer that this node belongs to the cluster, then check the peer's proof.
+    Return the token that came with it.
 
     Raises:
-      RefusedError: NOT_A_MEMBER, if that one is not; NOT_READY, if this one has no secret yet.
-      ConnectionLostError: if the other one went away, or doesn't believe us.
+      RefusedError: NOT_A_MEMBER, if the peer's proof is not valid; NOT_READY, if this node has no
+          join secret yet.
+      ConnectionLostError: if the peer went away, or did not accept our proof.
     """
     secrets = source() if source is not None else NO_SECRETS
     if not secrets.keys:
@@ -344,7 +347,7 @@ async def _be_shown(
         await turn.wait()
     answer = decode(data, frozenset({Proof, Failure}))
     if isinstance(answer, Failure):
-        raise ConnectionLostError(f"the other node turned away: {answer.reason}")
+        raise ConnectionLostError(f"the other node did not accept our proof: {answer.reason}")
     assert isinstance(answer, Proof)
     if opening.proven(secrets, Side.CONNECTING, [answer.proof]) is None:
         raise RefusedError(

@@ -1,9 +1,8 @@
-"""HTTP in front of WebSocket, on one listener: requests are answered until one of them asks
-for the upgrade.
+"""Answers HTTP requests on an accepted connection until one asks for the upgrade to WebSocket.
 
-In charge of the framing of HTTP and its bounds: length of a head, time for it, time for
-taking an answer.  What is answered is the site's business (`HttpSite`); an upgrade is handed
-back unread to the code that speaks WebSocket.
+This module frames HTTP and checks its bounds: the length of a head, the time for it, and the time
+in which a peer has to take an answer.  The `HttpSite` decides about the answer.  A request for the
+upgrade is left unread on the stream, for the code that speaks WebSocket.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ _ALWAYS: Final = (
 
 
 class HttpSite(Protocol):
-    """What a node has to say over HTTP."""
+    """Answers the HTTP requests to a node."""
 
     def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
-        """The answer to who must not speak WebSocket here; None: it may."""
+        """The refusal of a request for the upgrade; None: the peer may speak WebSocket here."""
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """The answer to a request; takes a bounded time."""
+        """The answer to a request.  Implementations have to return within a bounded time."""
 
 
 class EmptySite:
-    """A site without pages, which lets every program speak WebSocket."""
+    """A site without pages that refuses no upgrade."""
 
     def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
         return None
@@ -70,12 +69,12 @@ class HttpFront:
         self._received = bytearray()
 
     async def serve(self) -> HttpRequest | None:
-        """Answer requests until one asks for the upgrade; return that, with its head still to
-        be received from the stream.  None: there is nothing more to come."""
+        """Answer requests until one asks for the upgrade; return that one, with its head still to
+        be received from the stream.  None: the connection has ended."""
         try:
             return await self._serve()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return None  # by the peer, or for another connection that needs the place
+            return None  # the peer closed it, or another connection needed its slot
 
     async def _serve(self) -> HttpRequest | None:
         idle_s = HANDSHAKE_TIMEOUT_S
@@ -86,14 +85,14 @@ class HttpFront:
                 head = await self._head(idle_s)
                 if head is None:
                     return None
-                # Also of a request that is refused, whatever else is wrong with it.
+                # Set before the head is checked: the refusal of a HEAD has no body either.
                 wants_body = not head.startswith(b"HEAD ")
                 request = read_head(protocol, head, self._asker)
                 if request.is_upgrade:
                     refused = self._site.refuse_upgrade(request)
                     if refused is None:
-                        # Not as one: trio-websocket would leave lying, until more comes, what
-                        # comes before it has accepted.
+                        # In two pieces: if trio-websocket received what follows the head before it
+                        # has accepted, it would not look at it until more is received.
                         self._stream.unread(head, bytes(self._received))
                         return request
                     answer = refused
@@ -111,11 +110,11 @@ class HttpFront:
             idle_s = HTTP_IDLE_S
 
     async def _head(self, idle_s: float) -> bytes | None:
-        """The next head, if it begins within *idle_s* and ends `HANDSHAKE_TIMEOUT_S` after its
-        first byte, or after the connection was accepted.
+        """The next head, or None.  The head has to begin within *idle_s* seconds, and to end within
+        `HANDSHAKE_TIMEOUT_S` after its first byte, or after the connection was accepted.
 
         Raises:
-          HttpRefusal: if it is too long.
+          HttpRefusal: if the head is too long.
         """
         self._stream.limit(HEAD_BYTES_MAX + 1)
         searched_bytes = 0
@@ -142,7 +141,7 @@ class HttpFront:
         try:
             return await self._site.answer(request)
         except Exception:
-            # A fault of ours; it ends this request only.
+            # A bug of this node; it ends this request only.
             _log.sparing(self._clock).exception("request_failed", peer=self._asker.peer)
             return plain(500, "the node failed internally: look at its log")
 
@@ -154,21 +153,21 @@ class HttpFront:
         *,
         wants_body: bool,
     ) -> bool:
-        """Whether the peer may ask again."""
+        """Send *answer*.  Return whether the peer may send another request."""
         is_last = request is None or answer.status >= 400 or request.is_upgrade
         headers = [
             *_ALWAYS,
             ("content-type", answer.content_type),
             *answer.headers,
         ]
-        if answer.status != 304:  # whose length would be that of what the peer has already
+        if answer.status != 304:  # its length would be that of the body that the peer has already
             headers.append(("content-length", str(len(answer.body))))
         if is_last:
             headers.append(("connection", "close"))
         body = answer.body if wants_body else b""
         parts = [protocol.send(h11.Response(status_code=answer.status, headers=headers))]
         if is_last:
-            parts.append(body)  # not through h11, which doesn't know how a request went on
+            parts.append(body)  # not through h11, which may not have parsed the request
         else:
             parts.append(protocol.send(h11.Data(data=body)))
             parts.append(protocol.send(h11.EndOfMessage()))

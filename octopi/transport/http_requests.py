@@ -1,8 +1,8 @@
-"""What is asked and answered over HTTP, and how the head of a request is read.
+"""HTTP requests and answers, and how the head of a request is parsed.
 
-A request here is its head: nothing that has a body is taken, so there is no length that two
-readers could understand differently, and what follows a head is the next request or, behind
-an upgrade, WebSocket.  The grammar is h11's; what stands here is stricter.  Knows no socket.
+A request consists of its head: a request with a body is refused.  So there is no length that two
+readers could understand differently, and what follows a head is the next request or, behind an
+upgrade, WebSocket.  h11 has the grammar; the checks of this module are stricter.  Knows no socket.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import attrs
 import h11
 
 HEAD_BYTES_MAX: Final = 16 * 1024
-"""Of request line and headers together, as h11 takes them at most."""
+"""The most that request line and headers may have together; h11 is given the same bound."""
 
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
 _BARE_LINE_FEED: Final = re.compile(rb"(?<!\r)\n")
 _ONCE: Final = frozenset({"host", "origin", "authorization", "upgrade", "content-length"})
-"""Headers that can mean only one thing."""
+"""Headers that must not come twice."""
 
 TEXT: Final = "text/plain; charset=utf-8"
 
 
 @attrs.frozen
 class Asker:
-    """Who asks."""
+    """The peer that sends a request."""
 
     peer: str
     """Its address, for people to read."""
     is_secure: bool = False
-    """Whether it came over TLS."""
+    """Whether it connected over TLS."""
     is_verified: bool = False
-    """Whether it has shown a certificate that we trust."""
+    """Whether it has shown a certificate that this node trusts."""
 
 
 @attrs.frozen
@@ -45,11 +45,11 @@ class HttpRequest:
     method: str
     """``GET`` or ``HEAD``."""
     path: str
-    """As it was sent, percent signs and all, without the query."""
+    """As it was sent, not percent-decoded, without the query."""
     query: Mapping[str, str]
-    """Of a name that comes twice the last value."""
+    """The parameters of the query; if a name comes twice, its last value."""
     headers: Mapping[str, str]
-    """By their names in lower case; of a name that comes twice all values, with commas."""
+    """By their names in lower case; if a name comes twice, all values, joined by commas."""
     asker: Asker
 
     @property
@@ -62,19 +62,20 @@ class HttpRequest:
 
 @attrs.frozen
 class HttpAnswer:
-    """What is answered."""
+    """The answer to a request."""
 
     status: int
     body: bytes
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
-    """Beside length and type."""
+    """Headers beside content-length and content-type."""
     done: Callable[[], None] | None = None
-    """Called when it was sent, or can't be."""
+    """Called when the answer was sent, or could not be sent."""
 
 
 class HttpRefusal(Exception):
-    """A request that is answered without asking what it wants; its connection is closed."""
+    """A request whose head is not acceptable: it is answered with the error, and its connection is
+    closed."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -82,16 +83,16 @@ class HttpRefusal(Exception):
 
 
 def plain(status: int, text: str, *headers: tuple[str, str]) -> HttpAnswer:
-    """An answer that says *text*."""
+    """An answer in plain text."""
     return HttpAnswer(status, f"{text}\n".encode(), TEXT, headers)
 
 
 def end_of_head(data: bytes | bytearray, searched_bytes: int = 0) -> int | None:
-    """Where the head that *data* begins with ends; None: not in it.  *searched_bytes*: the
-    beginning that is known to hold no end.
+    """How many bytes the head has with which *data* begins; None: it is incomplete.
+    *searched_bytes*: how many bytes from the beginning an earlier call has searched in vain.
 
     Raises:
-      HttpRefusal: if it is too long, whether it ends or not.
+      HttpRefusal: if the head is too long, complete or not.
     """
     found = _END_OF_HEAD.search(data, max(0, searched_bytes - 2))
     if (len(data) if found is None else found.end()) > HEAD_BYTES_MAX:
@@ -100,10 +101,10 @@ def end_of_head(data: bytes | bytearray, searched_bytes: int = 0) -> int | None:
 
 
 def read_head(connection: h11.Connection, head: bytes, asker: Asker) -> HttpRequest:
-    """The request that *head*, cut by `end_of_head`, is.
+    """Parse *head*, a complete head as found by `end_of_head`.
 
     Raises:
-      HttpRefusal: if it is none, or one that is never taken.
+      HttpRefusal: if it is no HTTP request, or one that every site refuses.
     """
     if _BARE_LINE_FEED.search(head):
         raise HttpRefusal(400, "lines end with CR LF")
@@ -135,7 +136,7 @@ def read_head(connection: h11.Connection, head: bytes, asker: Asker) -> HttpRequ
 
 
 def _check_upgrade(headers: Mapping[str, str]) -> None:
-    """Make sure that wsproto, which gets the head next, can read it: it takes all to be ASCII.
+    """Check that wsproto, which parses the head next, can read it: wsproto expects ASCII.
 
     Raises:
       HttpRefusal: if it can't.

@@ -1,8 +1,8 @@
-"""The mask that a WebSocket client puts on what it sends (RFC 6455 section 5.3).
+"""The mask that a WebSocket client applies to what it sends (RFC 6455 section 5.3).
 
-It keeps scripts of browsers from writing bytes of their choice to what lies between; it is no
-secret.  For a batch it has to be vectorised: in plain Python it costs a hundred times as much
-(300 us for 128 KiB), more than everything else that happens to the batch on its way.
+The mask is no secret.  It keeps scripts in browsers from sending bytes of their choice to proxies
+on the way.  For a batch it has to be vectorised: plain Python takes a hundred times as long (300 us
+for 128 KiB), longer than all else that is done for the batch.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ Buffer = bytes | bytearray | memoryview
 
 
 def apply_mask_slowly(data: Buffer, mask: bytes) -> bytes:
-    """*data* with the 4 bytes of *mask* on it, or off it: the same."""
+    """Return *data* XOR the 4 bytes of *mask*, repeated; this masks and unmasks."""
     return bytes(XorMaskerSimple(mask).process(bytearray(data)))
 
 
 def _quickest() -> Callable[[Buffer, bytes], bytes]:
     try:
         from websockets.speedups import apply_mask as quick
-    except ImportError:  # it was installed without its extension
+    except ImportError:  # websockets was installed without its C extension
         return apply_mask_slowly
     return quick
 
 
 apply_mask: Final = _quickest()
-"""`apply_mask_slowly`, as quickly as can be had."""
+"""The same as `apply_mask_slowly`, by the C extension of websockets where there is one."""

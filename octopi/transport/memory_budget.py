@@ -1,8 +1,8 @@
 """How much memory the connections of a node may use together.
 
 Every connection has an account for its messages (encoded ones that wait to be sent, and received
-ones that are not complete) and one for what waits in tasks (readings, fetches).
-`octopi.transport.memory_pool` has the rule by which they share it.
+ones that are incomplete) and one for its waiting tasks (readings, fetches, members of durable
+subscriptions).  `octopi.transport.memory_pool` has the rule by which accounts share the memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MEMBERS: Final = "members"
 
 @attrs.frozen
 class Usage:
-    """What is held of a pool."""
+    """How many bytes of one kind are held of a pool."""
 
     kind: str
     """`OUTBOX`, `UNFINISHED`, `READINGS`, `FETCHES` or `MEMBERS`."""
@@ -43,9 +43,9 @@ class Usage:
 class MemoryBudget:
     """The memory for the connections of one node.
 
-    Three eighths are for messages of clients, as many for what waits in tasks, and two eighths
-    for messages that come from other nodes.  Those that go to them are only counted: the
-    protocol bounds them, and no client may keep nodes from talking to each other.
+    Three eighths are for messages to and from clients, three eighths for waiting tasks, and two
+    eighths for messages from other nodes.  Messages to other nodes are only counted: the protocol
+    bounds them, and clients must not be able to stop the traffic between nodes.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class MemoryBudget:
 
     @property
     def used_bytes(self) -> int:
-        """What all subjects hold together of what is shared."""
+        """What all subjects hold together of the shared pools."""
         return sum(one.used_bytes for one in (self.messages, self.tasks, self.from_peers))
 
     def connection(self, subject: str, *, is_peer: bool) -> ConnectionMemory:
-        """That of a new connection; it has to `ConnectionMemory.close`.  *is_peer*: it is
-        another node's."""
+        """The accounts of a new connection; callers have to call `ConnectionMemory.close`.
+        *is_peer*: the connection is another node's."""
         if is_peer:
             incoming, outgoing = (
                 MemoryAccount(self.from_peers, subject),
@@ -84,7 +84,8 @@ class MemoryBudget:
         return ConnectionMemory(incoming, outgoing, self.tasks)
 
     def usage(self) -> Iterator[Usage]:
-        """What is held, by kind."""
+        """What is held of each pool, by kind.  The kinds of messages to and from other nodes are
+        called ``peer_outbox`` and ``peer_unfinished``."""
         for pool, kind, name in (
             (self.messages, OUTBOX, OUTBOX),
             (self.messages, UNFINISHED, UNFINISHED),
@@ -97,7 +98,8 @@ class MemoryBudget:
             yield Usage(name, pool.held.get(kind, 0))
 
     def largest(self, count: int) -> list[tuple[str, int]]:
-        """The *count* subjects that hold most of what is shared, with how many bytes."""
+        """The *count* subjects that hold most of the shared pools, with the bytes that they
+        hold."""
         held: dict[str, int] = {}
         for pool in (self.messages, self.tasks, self.from_peers):
             for name, size_bytes in pool.largest(count):
@@ -106,7 +108,7 @@ class MemoryBudget:
 
 
 def _message_pool(size_bytes: int, connections_max: int, loan_bytes: int) -> Pool:
-    """Of *size_bytes* in all: shares, a loan, and the allowances of all connections."""
+    """A pool for messages whose shares, loan and allowances have *size_bytes* together."""
     reserved_bytes = loan_bytes + 2 * connections_max * MEMORY_ALLOWANCE_BYTES
     return Pool(
         max(0, size_bytes - reserved_bytes),
@@ -120,21 +122,21 @@ def _unbounded_pool() -> Pool:
 
 
 class ConnectionMemory:
-    """What one connection may use."""
+    """The memory accounts of one connection."""
 
     __slots__ = ("_tasks", "_tasks_pool", "incoming", "outgoing")
 
     def __init__(self, incoming: MemoryAccount, outgoing: MemoryAccount, tasks: Pool) -> None:
         self.incoming: Final = incoming
-        """For messages that come; a client's is the same as `outgoing`."""
+        """For messages that are received; for a client this is the same account as `outgoing`."""
         self.outgoing: Final = outgoing
-        """For messages that go."""
+        """For messages that wait to be sent."""
         self._tasks_pool = tasks
         self._tasks: MemoryAccount | None = None
 
     @property
     def tasks(self) -> MemoryAccount:
-        """For what waits in tasks.  Not after `close`."""
+        """For waiting tasks.  Not to be used after `close`."""
         if self._tasks is None:
             self._tasks = MemoryAccount(self._tasks_pool, self.incoming.name)
         return self._tasks
@@ -148,7 +150,7 @@ class ConnectionMemory:
 
 
 def unbounded_memory() -> ConnectionMemory:
-    """That of a connection that this side opened: it chose the peer itself."""
+    """Accounts without bounds, for a connection that this side opened to a peer of its choice."""
     pool = _unbounded_pool()
     account = MemoryAccount(pool, "")
     return ConnectionMemory(account, account, pool)

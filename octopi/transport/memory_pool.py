@@ -1,23 +1,23 @@
 """Memory that is shared fairly by subject, with a loan for what is larger than a share.
 
-A subject is the holder of a token; where no tokens are asked for, each connection is a subject.
+A subject is the holder of a token; where tokens are not required, each connection is a subject.
 A subject may have several accounts.
 
 The rule of a `Pool` is that of dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
-thresholds in a shared-memory ATM switch", 1996): an account takes more only as far as what it
-holds is then at most what is free, less what its subject holds.  So a single account takes a third
-at most, a single subject half, each share shrinks while others use theirs, and something always
+thresholds in a shared-memory ATM switch", 1996): an account may take more as long as it then holds
+at most what is still free, less what its subject holds.  So a single account takes at most a third,
+a single subject at most half, each share shrinks while others use theirs, and something always
 stays free for a subject that comes later.  For what can't be divided, such as one large record,
 the rule counts what is free before it is taken.  What an account holds up to the pool's allowance
-is not counted against its share, so that small messages pass at any time.
+is not counted against its share, so small messages always pass.
 
-A message that does not fit waits.  When something becomes free, those wait shortest who hold and
-want least.  One message larger than its share would wait for ever under load, so each pool has
-one loan beside its shares, of the size of the largest message: it goes from subject to subject,
-in the order in which they began to wait.
+A message that doesn't fit waits.  When something becomes free, the subject that holds and wants
+least goes first.  A message larger than its share would wait for ever under load, so a pool for
+messages has one loan beside its shares, of the size of the largest message; waiting subjects get
+the loan in turn, in the order in which they began to wait.
 
-All of it is synchronous and knows no clock.  `octopi.transport.outbox` and
-`octopi.transport.framed_link` wait with it.  docs/decisions/0037-one-memory-budget.md has the
+All of it is synchronous and knows no clock; `octopi.transport.outbox` and
+`octopi.transport.framed_link` do the waiting.  docs/decisions/0037-one-memory-budget.md has the
 reasons.
 """
 
@@ -29,16 +29,16 @@ from heapq import heapify, heappop, heappush, nlargest
 from typing import Final
 
 UNFINISHED: Final = "unfinished"
-"""Received parts of messages that are not complete, and messages that were not taken yet: the
-kind that the loan is for."""
+"""Parts of incomplete messages that were received, and messages that were not handled yet.  The
+loan is for this kind."""
 
 NEVER: Final = 1 << 62
-"""More bytes than there ever are."""
+"""More bytes than can ever be free."""
 
 _STALE_ENTRIES_MIN: Final = 64
 _LOAN_TRIES: Final = 8
-"""Waiting accounts that are tried, at most, for one whose message fits the loan: nearly each
-does."""
+"""How many waiting subjects are tried, at most, for one whose message fits the loan; nearly every
+message does."""
 
 
 class Subject:
@@ -49,10 +49,10 @@ class Subject:
     def __init__(self, name: str) -> None:
         self.name: Final = name
         self.held_bytes = 0
-        """Beyond the allowances of its accounts, and without a loan."""
+        """What its accounts hold beyond their allowances, without the account with the loan."""
         self.waiting: deque[Waiter] = deque()
         self.version = 0
-        """Of its entry in the order of those that wait."""
+        """Of its current entry in `Pool._by_need`; entries with an older version are stale."""
 
 
 class Waiter:
@@ -72,17 +72,17 @@ class Waiter:
 
     @property
     def account(self) -> MemoryAccount:
-        """Whose it is."""
+        """The account that waits."""
         return self._account
 
     def end(self, *, granted: bool) -> None:
-        """Stop waiting, and say so to the task that waits."""
+        """Stop waiting, and wake the task that waits."""
         self.is_granted = granted
         self._account.ended(self)
         self._wake()
 
     def withdraw(self) -> None:
-        """Wait no longer; what was granted is given back."""
+        """Stop waiting; if *size_bytes* were granted already, give them back."""
         if self.is_granted:
             self._account.release(self.kind, self.size_bytes)
         else:
@@ -99,31 +99,31 @@ class Pool:
     """
 
     def __init__(self, total_bytes: int, *, allowance_bytes: int, loan_bytes: int = 0) -> None:
-        """*total_bytes*: to share.  *allowance_bytes*: what each account may hold beside that.
-        *loan_bytes*: what one account at a time may hold beside both."""
+        """*total_bytes*: what accounts share.  *allowance_bytes*: what each account may hold beside
+        its share.  *loan_bytes*: what one account at a time may hold beside both."""
         self.total_bytes: Final = total_bytes
         self.allowance_bytes: Final = allowance_bytes
         self.loan_bytes: Final = loan_bytes
         self.used_bytes = 0
         self.ample_bytes = total_bytes // 3
-        """Any account may take so much without asking."""
+        """Any account may take up to this without asking."""
         self.borrower: MemoryAccount | None = None
         """The account that has the loan."""
         self.held: dict[str, int] = {}
-        """By kind: everything that accounts hold, allowances and loan included."""
+        """Everything that accounts hold, allowances and loan included, by kind."""
         self._subjects: dict[str, Subject] = {}
-        """Those that hold something beyond their allowances, or wait."""
+        """The subjects that hold something beyond their allowances, or wait."""
         self._waiting: dict[Subject, None] = {}
-        """Subjects that wait, in the order in which they get the loan."""
+        """The subjects that wait, in the order in which they get the loan."""
         self._by_need: list[tuple[int, int, Subject, int]] = []
-        """A heap of what has to be free for each subject that waits; entries of another version
-        than the subject's are of no use any more."""
+        """A heap of (bytes that have to be free for the subject, number, subject, version); an
+        entry is stale if the subject has a newer version."""
         self._entry_count = 0
         self._granting = False
 
     @property
     def held_bytes(self) -> int:
-        """Everything that accounts hold."""
+        """Everything that accounts hold, in bytes."""
         return sum(self.held.values())
 
     @property
@@ -146,16 +146,17 @@ class Pool:
         return subject
 
     def changed(self, subject: Subject, difference_bytes: int) -> None:
-        """*subject* holds so much more; grant what has become possible."""
+        """*subject* holds *difference_bytes* more; grant what has become possible."""
         subject.held_bytes += difference_bytes
         self.used_bytes += difference_bytes
-        # However much of what is used is the account's own.
+        # The same for every account, also for one that holds all that is used.
         is_lent = self.borrower is not None
         self.ample_bytes = 0 if is_lent else self.total_bytes // 3 - self.used_bytes
         self.look_at(subject)
 
     def look_at(self, subject: Subject) -> None:
-        """Something of *subject*, or of the loan, has changed."""
+        """What *subject* holds or waits for, or the loan, has changed: grant what has become
+        possible."""
         if subject.waiting:
             self._rank(subject)
         elif not subject.held_bytes:
@@ -164,22 +165,22 @@ class Pool:
             self._grant()
 
     def add(self, waiter: Waiter) -> None:
-        """*waiter* waits from now on; it may be granted at once."""
+        """Have *waiter* wait; it may be granted at once."""
         subject = self.subject(waiter.account.name)
         subject.waiting.append(waiter)
         self._waiting.setdefault(subject)
         self.look_at(subject)
 
     def settled(self, account: MemoryAccount) -> None:
-        """*account* gives the loan back; what it still holds counts to its shares again."""
+        """*account* gives the loan back; what it still holds counts against its share again."""
         subject = self.subject(account.name)
         self.borrower = None
-        if subject in self._waiting:  # others of the same name: now it is the turn of the next
+        if subject in self._waiting:  # other accounts of it wait: the next subject goes first
             self._waiting[subject] = self._waiting.pop(subject)
         self.changed(subject, account.beyond_allowance())
 
     def remove(self, waiter: Waiter) -> None:
-        """*waiter* waits no more; harmless if it does not."""
+        """Have *waiter* stop waiting; harmless if it doesn't wait."""
         subject = self._subjects.get(waiter.account.name)
         if subject is not None and waiter in subject.waiting:
             subject.waiting.remove(waiter)
@@ -189,7 +190,7 @@ class Pool:
     # --- granting --------------------------------------------------------------------
 
     def _rank(self, subject: Subject) -> None:
-        """Put *subject* where it belongs among those that wait."""
+        """Put *subject* into `_by_need` according to what it needs now."""
         subject.version += 1
         self._entry_count += 1
         need = self._need(subject)
@@ -199,14 +200,14 @@ class Pool:
             heapify(self._by_need)
 
     def _need(self, subject: Subject) -> int:
-        """What has to be free before the first that waits of *subject* is granted its bytes."""
+        """How many bytes have to be free before the first waiter of *subject* is granted."""
         waiter = subject.waiting[0]
         beyond = waiter.account.beyond_allowance(waiter.size_bytes)
         if not beyond:
             return 0
         if waiter.account is not self.borrower:
             return beyond + subject.held_bytes
-        # It may finish the message that the loan is for, and begin no other.
+        # With the loan, the account may receive the rest of its message, but nothing else.
         fits = waiter.kind == UNFINISHED and beyond <= self.loan_bytes
         return 0 if fits else NEVER
 
@@ -216,7 +217,7 @@ class Pool:
     def _grant(self) -> None:
         """Grant what fits, and the loan if it is free."""
         if self._granting:
-            return  # by the call that goes on already
+            return  # a call further up the stack does it
         self._granting = True
         try:
             while (waiter := self._next()) is not None:
@@ -231,14 +232,14 @@ class Pool:
             self._granting = False
 
     def _next(self) -> Waiter | None:
-        """Who is granted what it waits for; with the loan, if that takes it."""
+        """The next waiter to be granted.  If it is granted only with the loan, lend it that."""
         while self._by_need and not self._is_current(self._by_need[0]):
             heappop(self._by_need)
         if self._by_need and self._by_need[0][0] <= self.total_bytes - self.used_bytes:
             return self._by_need[0][2].waiting[0]
         if self.loan_bytes and self.borrower is None:
             for subject in list(self._waiting)[:_LOAN_TRIES]:
-                self._waiting[subject] = self._waiting.pop(subject)  # the last one next time
+                self._waiting[subject] = self._waiting.pop(subject)  # it is the last one next time
                 waiter = subject.waiting[0]
                 if waiter.account.beyond_allowance(waiter.size_bytes) <= self.loan_bytes:
                     waiter.account.borrow()
@@ -257,19 +258,20 @@ class MemoryAccount:
     __slots__ = ("_held", "_is_closed", "_waiters", "held_bytes", "name", "pool")
 
     def __init__(self, pool: Pool, name: str) -> None:
-        """*name*: of its subject."""
+        """*name*: the name of its subject."""
         self.pool: Final = pool
         self.name: Final = name
         self.held_bytes = 0
-        """Of all kinds."""
+        """What it holds, of all kinds together."""
         self._held: dict[str, int] | None = None
-        """By kind; made when it is needed, as most connections are idle."""
+        """What it holds by kind; None until it first holds something, as most connections are
+        idle."""
         self._waiters: tuple[Waiter, ...] = ()
         self._is_closed = False
 
     @property
     def has_loan(self) -> bool:
-        """Whether it has what a pool lends to one at a time."""
+        """Whether this account has the loan of its pool."""
         return self.pool.borrower is self
 
     def held(self, kind: str) -> int:
@@ -281,7 +283,7 @@ class MemoryAccount:
         return max(0, self.held_bytes + more_bytes - self.pool.allowance_bytes)
 
     def room(self, wanted_bytes: int, least_bytes: int = 1) -> int:
-        """How much of *wanted_bytes* it may take now, at least *least_bytes*; 0: not even that."""
+        """How much of *wanted_bytes* it may take now; 0 if that is less than *least_bytes*."""
         pool = self.pool
         if wanted_bytes <= pool.ample_bytes or self._is_closed:
             return wanted_bytes
@@ -295,7 +297,8 @@ class MemoryAccount:
                 if subject is not None:
                     free_bytes -= subject.held_bytes
             least_most_bytes = max(0, free_bytes) - beyond
-            # Taken are as many bytes of what is free, and as many join what the subject holds.
+            # Each byte taken is one less that is free, one more that the subject holds, and one
+            # more that the account holds: hence the third.
             spare_bytes = -beyond if beyond < 0 else 0
             share_bytes = (free_bytes - max(0, beyond)) // 3
             most_bytes = spare_bytes + max(0, share_bytes)
@@ -307,22 +310,22 @@ class MemoryAccount:
 
     @property
     def is_over(self) -> bool:
-        """Whether it holds more than its share now is; never true within the allowance."""
+        """Whether it holds more than its present share; never true within the allowance."""
         if self.held_bytes <= self.pool.allowance_bytes or self._is_closed:
             return False
         return self.has_loan or not self.room(1)
 
     def charge(self, kind: str, size_bytes: int) -> None:
-        """It holds so much more, whether that fits or not."""
+        """It holds *size_bytes* more of *kind*, whether or not they fit."""
         self._change(kind, size_bytes)
 
     def release(self, kind: str, size_bytes: int) -> None:
-        """It holds so much less."""
+        """It holds *size_bytes* less of *kind*."""
         self._change(kind, -size_bytes)
 
     def wait(self, kind: str, size_bytes: int, wake: Callable[[], None]) -> Waiter:
-        """Wait for so much: *wake* is called once, when it has been charged or the account has
-        been closed; maybe before this returns."""
+        """Wait for *size_bytes* of *kind*.  *wake* is called once, when they have been charged or
+        the account has been closed; possibly before this returns."""
         waiter = Waiter(self, kind, size_bytes, wake)
         if self._is_closed:
             waiter.end(granted=False)
@@ -332,16 +335,17 @@ class MemoryAccount:
         return waiter
 
     def ended(self, waiter: Waiter) -> None:
-        """*waiter* waits no more."""
+        """*waiter* doesn't wait any more."""
         self._waiters = tuple(one for one in self._waiters if one is not waiter)
 
     def borrow(self) -> None:
-        """Take the loan: what is held counts against that, and not against the shares."""
+        """Take the loan: what is held counts against the loan, and not against the share."""
         self.pool.borrower = self
         self.pool.changed(self.pool.subject(self.name), -self.beyond_allowance())
 
     def settle(self) -> None:
-        """Give the loan back, if this account has it; what is still held counts again."""
+        """Give the loan back, if this account has it; what is still held counts against the share
+        again."""
         if self.pool.borrower is self:
             self.pool.settled(self)
 

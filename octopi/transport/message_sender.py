@@ -1,6 +1,7 @@
 """The sending half of a connection: its outbox, its writer, and how it ends.
 
-The writer is the only task that sends, so a caller that is cancelled never tears a message.
+The writer is the only task that sends, so a caller that is cancelled never leaves half a message
+on the link.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from octopi.transport.outbox import Outbox
 
 
 class MessageSender:
-    """Sends encoded messages over *link*, in the order in which they come.
+    """Sends encoded messages over *link*, in the order in which callers hand them over.
 
-    Invariant: once `end_reason` is set nothing is taken any more.
+    Invariant: once `end_reason` is set, no further message is accepted.
     """
 
     # fmt: off
@@ -39,19 +40,20 @@ class MessageSender:
         entry: AuthenticatedPeer | None,
         memory: ConnectionMemory | None,
     ) -> None:
-        """*entry*: what the peer was let in with, where tokens are asked for.  *memory*: what may
-        be kept for it; None: all."""
+        """*entry*: the identity that the peer's token proved; None where tokens are not required.
+        *memory*: the accounts to which memory for the peer is charged; None: memory is not
+        bounded."""
         self._link = link
         self._clock = clock
         self.memory: Final = memory or unbounded_memory()
-        """What may be kept for the peer."""
+        """The accounts to which memory for the peer is charged."""
         self.outbox: Final = Outbox(None if memory is None else memory.outgoing)
         self._work = trio.lowlevel.ParkingLot()
         """Where the writer waits for messages."""
         self._room = trio.lowlevel.ParkingLot()
-        """Where reader and callers wait for the outbox or for answers to go out."""
+        """Where reader and callers wait until the outbox has room, or requests were answered."""
         self.entry: Final = entry
-        """What the peer was let in with; None: it was not asked for anything."""
+        """The identity that the peer's token proved; None: no token was required."""
         self._bucket = entry.bucket if entry is not None else None
 
         self._scope = trio.CancelScope()
@@ -62,7 +64,7 @@ class MessageSender:
 
         self._sent_at = clock.now()
         self._sending_since: float | None = None
-        """When the message that the link has right now was handed to it."""
+        """When the message that is being sent was handed to the link; None: none is."""
         self._sent_count = self._sent_bytes = 0
 
     @property
@@ -76,8 +78,8 @@ class MessageSender:
         return None if self._end is None else str(self._end)
 
     def try_send_encoded(self, data: bytes, now: float) -> bool:
-        """Send a message that is encoded, and answers nothing, if that needs no waiting; *now* is
-        the clock's.  False: it would have to wait, or the connection has ended."""
+        """Send an encoded message that answers no request, if it need not wait; *now* is the
+        clock's time.  False: it would have to wait, or the connection has ended."""
         if self._end is not None or not self.outbox.may_put(len(data)):
             return False
         if self._bucket is not None:
@@ -98,7 +100,7 @@ class MessageSender:
             self._work.unpark()
 
     async def _write(self) -> None:
-        """Send what is in the outbox until the connection ends: the task of the writer."""
+        """The writer's task: send what is in the outbox until the connection ends."""
         while True:
             while self.outbox.messages:
                 if not await self._send_next():
@@ -127,7 +129,7 @@ class MessageSender:
     # --- the end ---------------------------------------------------------------------
 
     def _begin_close(self, code: int, reason: str, text: str) -> None:
-        """From here on nothing is posted; the writer finishes what it has."""
+        """Accept no further messages; the writer still sends those in the outbox."""
         if self._end is None:
             self._end = ConnectionLostError(text)
             self._close_code = code
@@ -141,6 +143,6 @@ class MessageSender:
         self._scope.cancel()
 
     def _abort(self, text: str, code: int = GOING_AWAY) -> None:
-        """End without another word to the peer."""
+        """End the connection without sending anything more."""
         self._begin_close(code, text, text)
         self._scope.cancel()

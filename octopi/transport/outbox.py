@@ -1,9 +1,9 @@
 """The queue of encoded messages that wait for a connection's writer, and the admission to it.
 
 Replies are always admitted; the connection's reader pauses while too many bytes wait.  Records are
-read from a log only when there is room for them, within an `OutboxRoom`.  A connection has one
-`OutboxRoom` at a time, given to its tasks in the order of their requests; so a thousand
-readings of one connection hold no more memory than one.
+read from a log only when there is room for them, within an `OutboxRoom`.  Only one task of a
+connection has an `OutboxRoom` at a time, in the order in which they ask; so a thousand readings of
+one connection hold no more memory than one.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class Outbox:
     )
 
     def __init__(self, account: MemoryAccount | None) -> None:
-        """*account*: what the messages are counted to; None: nothing bounds them."""
+        """*account*: where the messages are charged; None: nothing bounds them."""
         self._account = account
         self.messages: Final[deque[bytes]] = deque()
-        """Those that the writer has not taken."""
+        """The messages that the writer has not taken."""
         self.size_bytes = 0
-        """Of the messages, with the one that is being sent."""
+        """The size of the messages, including the one that is being sent."""
         self._charged_bytes = 0
-        """To the account, for these messages."""
+        """What was charged to the account for these messages."""
         self._granted_bytes = 0
-        """Charged to the account for what is put there next."""
+        """What was charged to the account in advance, for the messages that are put next."""
         self._order: trio.Lock | None = None
-        """Of the tasks that ask for room; made when one has to wait."""
+        """Queues the tasks that ask for room; None until a task first does."""
         self._sent = trio.lowlevel.ParkingLot()
         self._end: str | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether the peer shall take some before more is done for it; false if it holds no more
-        than its allowance."""
+        """Whether the peer has to receive some messages before the node does more for it.  False
+        while the messages fit the allowance."""
         size_bytes = self.size_bytes
         if size_bytes > OUTBOX_BYTES_MAX:
             return True
@@ -69,17 +69,17 @@ class Outbox:
             self._count()
 
     def sent(self, data: bytes) -> None:
-        """The link has taken *data*, which had been the first message."""
+        """The link has sent *data*, which had been the first message."""
         size_bytes = self.size_bytes
         self.size_bytes = size_bytes - len(data)
-        if size_bytes > MEMORY_ALLOWANCE_BYTES:  # else it was not charged, and nobody waited
+        if size_bytes > MEMORY_ALLOWANCE_BYTES:  # else it was not charged, and no task waited
             if self._charged_bytes:
                 self._count()
             if self._sent:
                 self._sent.unpark_all()
 
     def _count(self) -> None:
-        """Have the account know what there is."""
+        """Charge the account with what the outbox holds now."""
         if self._account is not None:
             size_bytes = self.size_bytes if self.size_bytes > MEMORY_ALLOWANCE_BYTES else 0
             more_bytes = size_bytes - self._charged_bytes - self._granted_bytes
@@ -87,7 +87,7 @@ class Outbox:
             self._account.charge(OUTBOX, more_bytes)
 
     def close(self, why: str) -> None:
-        """Drop everything; who waits for room learns *why*."""
+        """Drop everything.  Tasks that wait for room get a `ConnectionLostError` with *why*."""
         self._end = why
         self.messages.clear()
         self.size_bytes = 0
@@ -98,7 +98,7 @@ class Outbox:
     # --- room ------------------------------------------------------------------------
 
     def has_ample(self, size_bytes: int) -> bool:
-        """Whether so much is no matter: there would be enough left for the largest record, too."""
+        """Whether any account of the pool may take *size_bytes* without asking."""
         return self._account is None or size_bytes <= self._account.pool.ample_bytes
 
     def may_put(self, size_bytes: int) -> bool:
@@ -108,15 +108,16 @@ class Outbox:
         return bool(self.room_now(size_bytes, size_bytes))
 
     def room_now(self, wanted_bytes: int, least_bytes: int) -> int:
-        """How many of *wanted_bytes* may be put now, at least *least_bytes*; 0: none, before
-        others."""
+        """How many of *wanted_bytes* may be put now; 0 if that is less than *least_bytes*, or if
+        another task has room or waits for it."""
         if self._order is not None and self._order.locked():
             return 0
         return self._room(wanted_bytes, least_bytes)
 
     def room(self, wanted_bytes: int, least_bytes: int, *, holds: bool = False) -> OutboxRoom:
-        """Room for *least_bytes* to *wanted_bytes*, to be entered at once.  *holds*: charge it
-        until something is put there, or the end of the block, which may wait then."""
+        """Room for *least_bytes* to *wanted_bytes*, to be used in an ``async with`` statement.
+        *holds*: charge the room to the account until something is put or the block ends, so that
+        the block may wait."""
         return OutboxRoom(self, wanted_bytes, least_bytes, holds)
 
     async def enter(self, wanted_bytes: int, least_bytes: int, holds: bool) -> int:
@@ -140,7 +141,7 @@ class Outbox:
     def leave(self) -> None:
         """See `OutboxRoom`."""
         if self._granted_bytes:
-            self._count()  # for what was put there, or nothing
+            self._count()  # charge what was put instead of what was granted
         assert self._order is not None
         self._order.release()
 
@@ -171,8 +172,8 @@ class Outbox:
 
 
 class OutboxRoom:
-    """Within the block so many bytes may be put as entering it returns.  It must not wait, unless
-    the room is held.
+    """Within the block, as many bytes may be put as entering it returned.  The block must not wait
+    unless the room is held (see `Outbox.room`).
 
     Raises:
       ConnectionLostError: if the connection ends before there is room.
@@ -199,8 +200,8 @@ class OutboxRoom:
 
 
 async def granted(account: MemoryAccount, kind: str, size_bytes: int) -> bool:
-    """Wait until *account* was charged *size_bytes* of *kind*; false: it was closed instead.
-    Cancelled: nothing was charged."""
+    """Wait until *size_bytes* of *kind* were charged to *account*.  False: the account was closed
+    instead.  Cancelled: nothing was charged."""
     ended = trio.Event()
     waiter = account.wait(kind, size_bytes, ended.set)
     try:

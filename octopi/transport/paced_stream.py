@@ -1,9 +1,9 @@
-"""Turns for those that have not said hello yet: TLS, HTTP and the handshake of WebSocket are done
-by libraries, which go on as soon as something comes.
+"""Turns for connections that have not said hello yet.
 
-A thousand that connect at the same moment, or ask over HTTP without pause, would have their answers
-worked out in one round of the event loop.  So each waits for its turn when something has come
-(`PacedStream`), and each step of its task is measured (`measured`).
+Libraries do TLS, HTTP and the WebSocket handshake, and their code goes on as soon as something is
+received.  So a thousand peers that connect at the same moment, or send HTTP requests without pause,
+would all be answered in one round of the event loop.  To prevent that, each waits for its turn when
+something was received (`PacedStream`), and each step of its task is measured (`measured`).
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ _T = TypeVar("_T")
 
 
 class PacedStream(trio.abc.HalfCloseableStream):
-    """A stream whose user waits for its turn behind what it receives and sends."""
+    """A stream whose user waits for its turn after each receive and each send."""
 
     def __init__(self, stream: trio.abc.HalfCloseableStream, turn: ConnectionTurn) -> None:
         self._stream = stream
         self._turn: ConnectionTurn | None = turn
         self._held: bytes | bytearray | None = None
-        """What came, and was not handed over yet."""
+        """Bytes that were received and not handed over yet."""
 
     def __str__(self) -> str:
         return str(self._stream)
 
     def lift(self) -> tuple[trio.abc.HalfCloseableStream, bytes]:
-        """From here on no task waits for a turn: return the bare stream, and what came on it and
-        was not handed over.  Who goes on with this one gets that first."""
+        """Stop waiting for turns.  Return the bare stream, and the bytes that were received on it
+        and not handed over; a caller that keeps using this stream receives them first."""
         self._turn = None
         return self._stream, bytes(self._held or b"")
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         if self._held is None:
             self._held = await self._stream.receive_some(max_bytes)
-        await self._wait()  # cancelled here: what came is held
+        await self._wait()  # cancelled here: the bytes are kept in `_held`
         data, self._held = self._held, None
         if max_bytes is not None and len(data) > max_bytes:
             data, self._held = data[:max_bytes], data[max_bytes:]
@@ -66,7 +66,7 @@ class PacedStream(trio.abc.HalfCloseableStream):
 
 @types.coroutine
 def measured(turn: ConnectionTurn, work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
-    """The result of *work*, each step of which, between two waits, counts as a turn."""
+    """Run *work* and return its result; each of its steps, between two waits, counts as a turn."""
     value: Any = None
     error: BaseException | None = None
     while True:
@@ -80,5 +80,5 @@ def measured(turn: ConnectionTurn, work: Coroutine[Any, Any, _T]) -> Generator[A
             turn.end()
         try:
             value, error = (yield trap), None
-        except BaseException as thrown:  # handed to the work, as it would be without us
+        except BaseException as thrown:  # thrown into *work*, as if it were awaited directly
             error = thrown

@@ -16,13 +16,13 @@ class Numbered(Protocol):
 
 
 class PendingRequests:
-    """What the peer asked, by request number."""
+    """The peer's unanswered requests, by request number."""
 
     __slots__ = ("_asked", "_set_aside_count")
 
     def __init__(self) -> None:
         self._asked: dict[int, tuple[type, float, bool]] = {}
-        """What it is, when it came, and whether it is set aside."""
+        """Its class, when it was received, and whether it is set aside."""
         self._set_aside_count = 0
 
     def __len__(self) -> int:
@@ -33,15 +33,15 @@ class PendingRequests:
 
     @property
     def is_full(self) -> bool:
-        """Whether `REQUESTS_IN_FLIGHT_MAX` are there that are not set aside."""
+        """Whether there are `REQUESTS_IN_FLIGHT_MAX` requests that are not set aside."""
         return len(self._asked) - self._set_aside_count >= REQUESTS_IN_FLIGHT_MAX
 
     def add(self, request: int, cls: type, came_at: float) -> None:
-        """A request has come."""
+        """Note a request that was received at *came_at*."""
         self._asked[request] = (cls, came_at, False)
 
     def set_aside(self, request: int) -> bool:
-        """Do not count *request* until it is answered; false: it was not counted anyway."""
+        """Don't count *request* any more.  False: it was not counted before, either."""
         asked = self._asked.get(request)
         if asked is None or asked[2]:
             return False
@@ -50,7 +50,8 @@ class PendingRequests:
         return True
 
     def answered(self, request: int | None) -> tuple[type, float] | None:
-        """What *request* was and when it came; None if it has had its answer."""
+        """Remove *request*, and return its class and when it was received; None if there is no
+        such request without an answer."""
         asked = None if request is None else self._asked.pop(request, None)
         if asked is None:
             return None

@@ -1,7 +1,8 @@
-"""`octopi.environment.Link` by trio-websocket alone: the reference for our own framing.
+"""`octopi.environment.Link` by trio-websocket alone: the reference that `FramedLink` is tested
+against.
 
-trio-websocket reads by itself and has one bound for all messages, so this link is slower than
-`octopi.transport.framed_link` and knows fewer limits.
+trio-websocket reads in a task of its own and has one bound for all messages, so this link is slower
+than `octopi.transport.framed_link.FramedLink` and enforces fewer limits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from octopi.transport.framed_link import LAST_WORD_S
 from octopi.transport.watched_stream import WatchedStream
 
 _FRAMING_BYTES_MAX: Final = KIB
-"""Of a short message: the heads of its fragments, and some pings."""
+"""How many bytes beside its payload a short message may take: the heads of its fragments, and
+some pings."""
 
 _MESSAGE_TOO_BIG: Final = 1009
 _UNSUPPORTED_DATA: Final = 1003
@@ -44,7 +46,7 @@ class WebSocketLink:
         self._peer = peer
         self._path = path
         self.place: ConnectionSlot | None = None
-        """That of an accepted link at its node."""
+        """The slot of an accepted link; None on the side that connected."""
         self._is_torn = False
         self._is_closing = False
         self.closed: Final = trio.Event()
@@ -61,7 +63,7 @@ class WebSocketLink:
     async def send(self, data: bytes) -> None:
         if self._is_torn:
             raise ConnectionLostError(f"the connection to {self._peer} is torn")
-        self._is_torn = True  # and stays so if this is cancelled
+        self._is_torn = True  # it stays true if this is cancelled
         try:
             await self._websocket.send_message(data)
         except ConnectionClosed as error:
@@ -70,13 +72,13 @@ class WebSocketLink:
         self._is_torn = False
 
     def offer(self, data: bytes) -> bool:
-        return False  # trio-websocket has no way to
+        return False  # trio-websocket can't send without waiting
 
     def settle(self, *, is_client: bool) -> bool:
         return self.place is None or self.place.settle(is_client=is_client)
 
     def meter(self, intake: Intake) -> None:
-        """Not here: trio-websocket reads by itself."""
+        """Do nothing: trio-websocket reads in a task of its own, which can't be held up."""
 
     async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         while take(await self.receive()):
@@ -102,7 +104,8 @@ class WebSocketLink:
         return message
 
     async def _receive_short(self, bytes_max: int) -> str | bytes:
-        """trio-websocket has one bound for all messages, so the stream has to have this one."""
+        """Receive a message of at most *bytes_max* bytes.  trio-websocket has one bound for all
+        messages, so the stream enforces this one."""
         stream = self._stream
         stream.limit(bytes_max + _FRAMING_BYTES_MAX)
         answers: list[str | bytes | ConnectionClosed] = []
@@ -136,8 +139,8 @@ class WebSocketLink:
         if self._refused_text:
             code = _UNSUPPORTED_DATA
         try:
-            # The peer shall learn why, also when whoever closes was cancelled; but then the
-            # task that would read its answer was probably cancelled, too.
+            # The close frame is sent even if the task that closes the link was cancelled; but then
+            # the task that would read the peer's answer was probably cancelled, too.
             cancelled = trio.current_effective_deadline() == -math.inf
             with self._clock.timeout(LAST_WORD_S if cancelled else CLOSE_TIMEOUT_S) as scope:
                 scope.shield = True

@@ -1,9 +1,9 @@
-"""How much of what a peer sends may be read: of a message that has not come completely, all that
-was read is kept until the rest has come.
+"""Bounds how much a link may read from its peer, because the parts of an incomplete message are
+kept until the rest was received.
 
 A link asks before each read, and waits while there is no room, so that the peer's system has to
-keep the rest (TCP's flow control).  How long a message may take is bounded by
-`octopi.transport.connection`, whether or not its link waits for room.
+keep the rest (TCP's flow control).  `octopi.transport.connection` bounds how long a message may
+take, whether or not its link waits for room.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from octopi.transport.memory_pool import UNFINISHED, MemoryAccount
 from octopi.transport.outbox import granted
 
 _READ_BYTES_MIN: Final = 256
-"""Less is not worth a call of the system."""
+"""Reading less is not worth a system call."""
 
 _WAIT_BYTES_MIN: Final = KIB
-"""Waited for where it is not known how much is missing."""
+"""How much a link waits for, at least; it may not know how much of the message is missing."""
 
 
 class ReceiveBudget:
-    """`octopi.environment.Intake` by an account of the node's memory."""
+    """`octopi.environment.Intake` that charges an account of the node's memory."""
 
     __slots__ = ("_account", "_charged_bytes", "_granted_bytes", "_uncounted_bytes", "pool")
 
@@ -30,11 +30,11 @@ class ReceiveBudget:
         self.pool: Final = account.pool
         self._account = account
         self._charged_bytes = 0
-        """For what is kept."""
+        """What was charged to the account for the bytes that are kept."""
         self._uncounted_bytes = 0
-        """Kept, and so little that it is not charged."""
+        """How many bytes are kept that are within the allowance, and so not charged."""
         self._granted_bytes = 0
-        """Charged for what is read next."""
+        """What was charged to the account in advance, for the next read."""
 
     def room(self, wanted_bytes: int) -> int:
         if self._granted_bytes:
@@ -57,4 +57,4 @@ class ReceiveBudget:
         self._charged_bytes, self._granted_bytes = counted_bytes, 0
         self._account.charge(UNFINISHED, more_bytes)
         if is_less and self._account.has_loan:
-            self._account.settle()  # the message that it was for has come
+            self._account.settle()  # the message that the loan was for is complete

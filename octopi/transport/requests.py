@@ -1,4 +1,4 @@
-"""One question over a connection and its one answer."""
+"""One request over a connection and its one answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class Asking(Protocol):
-    """The part of `octopi.transport.connection.Connection` that is needed here."""
+    """The part of `octopi.transport.connection.Connection` that `answer_to` needs."""
 
     @property
     def peer(self) -> str:
@@ -27,10 +27,10 @@ class Asking(Protocol):
         """Wait for room in the outbox."""
 
     def ask(self, message: Numbered, on_answer: Callable[[object], None]) -> None:
-        """Send *message*; *on_answer* gets what comes back."""
+        """Send *message*; *on_answer* is called with each answer."""
 
     def forget(self, request: int) -> None:
-        """Drop what else comes back."""
+        """Drop further answers to *request*."""
 
 
 async def answer_to(

@@ -1,7 +1,7 @@
-"""A stream over TLS that can be used wherever a bare one can.
+"""A stream over TLS with the interface of a bare stream.
 
-In charge of the TLS handshake and of what its failures are called.  Which peers to trust is said by
-the context (`octopi.security.tls`).
+Does the TLS handshake, and turns its failures into errors with a readable text.  The context
+decides which peers are trusted (`octopi.security.tls`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SecureStream(trio.abc.HalfCloseableStream):
 
     @property
     def is_verified(self) -> bool:
-        """Whether the peer has shown a certificate that we trust."""
+        """Whether the peer has shown a certificate that this node trusts."""
         return bool(self._stream.getpeercert())
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -35,7 +35,7 @@ class SecureStream(trio.abc.HalfCloseableStream):
         await self._stream.wait_send_all_might_not_block()
 
     async def send_eof(self) -> None:
-        # TLS can't end one direction alone: the peer ends when it has read the last word.
+        # TLS can't end one direction alone; the peer ends the stream when it has read everything.
         await trio.lowlevel.checkpoint()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
@@ -48,20 +48,21 @@ class SecureStream(trio.abc.HalfCloseableStream):
 async def secure_client(
     stream: trio.abc.Stream, context: ssl.SSLContext, host: str
 ) -> SecureStream:
-    """*stream* to a node that has proved to be *host*; the caller sees to the time.
+    """Do the TLS handshake on *stream* as a client; the node has to prove that it is *host*.
+    The caller bounds the time.
 
     Raises:
-      UnreachableError: if it does not prove that; the stream is closed.
+      UnreachableError: if the handshake fails; the stream is closed.
     """
     secured = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
     return await _shaken(secured, str(stream))
 
 
 async def secure_server(stream: trio.abc.Stream, context: ssl.SSLContext) -> SecureStream:
-    """*stream* of a peer that connected, with TLS on it; the caller bounds the time.
+    """Do the TLS handshake on *stream* as a server.  The caller bounds the time.
 
     Raises:
-      UnreachableError: if the peer doesn't speak that; the stream is closed.
+      UnreachableError: if the handshake fails; the stream is closed.
     """
     secured = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
     return await _shaken(secured, str(stream))
@@ -81,7 +82,7 @@ async def _shaken(secured: trio.SSLStream[trio.abc.Stream], peer: str) -> Secure
 
 
 def _problem(error: BaseException) -> str:
-    """What OpenSSL says is wrong, without where in its sources it found that."""
+    """What OpenSSL says about *error*, without the place in its own sources."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not to be trusted: {error.verify_message}"
     return getattr(error, "reason", None) or str(error) or type(error).__name__

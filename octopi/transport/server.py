@@ -1,7 +1,7 @@
-"""Serving: many connections, each with its session, its tasks and its own faults.
+"""Serves many connections: each has a session and tasks of its own, and fails alone.
 
-In charge of who owns what: a nursery for all connections, one inside it for each, where a
-session keeps its tasks.  Knows no message; sessions do.
+All connections run in one nursery; each has a nursery of its own inside it, for the tasks of its
+session.  The sessions know the messages; this module knows none.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _STOPPING: Final = "the node is shutting down"
 
 
 Sessions = Mapping[Endpoint, Callable[[Connection, trio.Nursery], Session]]
-"""For each endpoint served, what makes the session of a connection; the nursery is that
-connection's own."""
+"""For each endpoint served, the function that makes the session of a connection.  The nursery is
+that of the connection."""
 
 
 async def serve(
@@ -52,17 +52,17 @@ async def serve(
     secrets: SecretSource | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve *sessions* at *address* until *stop* is set; ``started`` gives the url.  What goes
-    on is noted in *traffic*.  With a *doorkeeper* every client needs a token.  At endpoints that
-    are for nodes alone, others have to prove that they have one of *secrets*.
+    """Serve *sessions* at *address* until *stop* is set; ``started`` gives the url.  Statistics are
+    kept in *traffic*.  With an *authenticator* every client needs a token.  At endpoints that are
+    for nodes alone, the peer has to prove that it has one of *secrets*.
 
     Stopping is graceful: new connections and requests are refused, unanswered requests
     may finish within `SHUTDOWN_GRACE_S`, then each connection is closed with code 1001.
     Cancelling closes them at once.
 
     Raises:
-      UnreachableError: if the address can't be had.
-      InvalidOptionError: if *address* is none.
+      UnreachableError: if the node can't listen at *address*.
+      InvalidOptionError: if *address* is not an address to listen at.
     """
     endpoints = {endpoint.path: endpoint for endpoint in sessions}
     traffic = traffic or ServerStatistics()
@@ -108,7 +108,7 @@ async def serve(
 
     problem: OctopiError | None = None
     async with trio.open_nursery() as links:
-        # Other nodes don't wait for clients, and none of them for those that only say to be one.
+        # Nodes don't wait for clients, and neither waits for strangers, which may claim anything.
         clients, nodes = (
             ConnectionTurns(environment.clock, environment.stopwatch, links) for _ in range(2)
         )
@@ -126,7 +126,7 @@ async def serve(
             try:
                 url: str = await listening.start(listen)
             except OctopiError as error:
-                problem = error  # raised outside of the nurseries, so as it is
+                problem = error  # raised below, outside of the nurseries, which would wrap it
             else:
                 task_status.started(url)
                 await stop.wait()
@@ -136,7 +136,7 @@ async def serve(
                 closing.start_soon(
                     partial(connection.close, GOING_AWAY, _STOPPING, grace_s=SHUTDOWN_GRACE_S)
                 )
-        # Whoever has not even shaken hands yet is not waited for.
+        # Connections whose handshake is not done yet are cancelled without a grace period.
         links.cancel_scope.cancel()
     if problem is not None:
         raise problem
@@ -155,5 +155,5 @@ async def _run_session(
             await connection.run(guard.handle, on_end=session.closed)
             nursery.cancel_scope.cancel()
     except* Exception:
-        # A fault in a session's tasks is ours; it ends this connection and no other.
+        # A bug in a session's tasks ends this connection, and no other.
         _log.sparing(clock).exception("session_failed", peer=connection.peer)

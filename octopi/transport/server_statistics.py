@@ -1,4 +1,5 @@
-"""Who is connected to a node, and how long its answers take: for people to look at."""
+"""Statistics of a node's connections and of how long its answers take, for metrics and the
+console."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class ServerStatistics:
-    """What `octopi.transport.server.serve` knows of its connections."""
+    """What `octopi.transport.server.serve` notes of its connections."""
 
     def __init__(self, memory: MemoryBudget | None = None) -> None:
-        """*memory*: what is kept for all connections; None: as much as is usual."""
+        """*memory*: the memory budget of all connections; None: one of the usual size."""
         self.memory = memory or MemoryBudget()
         self.connections: dict[Connection, Endpoint] = {}
-        """Those that were welcomed."""
+        """The open connections whose handshake is done."""
         self.accepted: Counter[str] = Counter()
-        """How many ever were, by path."""
+        """How many handshakes succeeded since the node started, by path of the endpoint."""
         self.refused: Counter[str] = Counter()
-        """How many were not, by status."""
+        """How many handshakes were refused, by name of the status."""
         self.latencies = Latencies()

@@ -1,7 +1,7 @@
-"""A session that is the union of services: each takes messages of its own types.
+"""A session that is the union of services: each handles messages of its own types.
 
-A role lists the services that it offers at an endpoint; a further service is one more line of that
-list, and nothing else that is shared has to know it.
+A role lists the services that it offers at an endpoint.  To add a service, add one line to that
+list; no other shared code has to know it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 from octopi.errors import ProtocolError
 
 Handler = Callable[[Any], None]
-"""Takes one message; it answers now, or starts a task that does.  Raises the OctopiError that is
-the answer."""
+"""Handles one message: it answers at once, or starts a task that does.  An OctopiError that it
+raises becomes the answer."""
 
 
 class Service:
-    """One service on one connection: the types of messages that it takes, and their handlers."""
+    """One service on one connection: the types of messages that it handles, with the handlers."""
 
     def __init__(self, handlers: Mapping[type, Handler]) -> None:
         self.handlers = handlers
 
     @property
     def waiting_count(self) -> int:
-        """How many requests wait for something that may take as long as it likes, such as records
-        that are yet to be produced: they don't count as work under way."""
+        """How many requests wait for an event that may take any time, such as records that are yet
+        to be produced.  They don't count as work under way."""
         return 0
 
     def sizes(self) -> dict[str, int]:
@@ -33,20 +33,20 @@ class Service:
         return {}
 
     def token_refreshed(self) -> None:
-        """The peer came with a fresh token: what it doesn't grant any more has to end."""
+        """The peer has sent a fresh token: stop what the fresh token doesn't grant any more."""
 
     def closed(self) -> None:
-        """The connection has ended; tasks of the service end with the connection's nursery."""
+        """The connection has ended.  Tasks of the service end with the connection's nursery."""
 
 
 class ServiceSession:
-    """Gives each message of one connection to the service that takes its type."""
+    """Hands each message of one connection to the service that handles its type."""
 
     def __init__(self, role: str, services: Iterable[Service]) -> None:
-        """*role*: who serves, for errors.
+        """*role*: the node's role, for the texts of errors.
 
         Raises:
-          ValueError: if two services take the same type of messages.
+          ValueError: if two services handle the same type of messages.
         """
         self._role = role
         self._services = tuple(services)
@@ -58,10 +58,10 @@ class ServiceSession:
             self._handlers.update(service.handlers)
 
     def handle(self, message: object) -> None:
-        """Have the message's service take it.
+        """Hand *message* to its service.
 
         Raises:
-          OctopiError: the answer to this message; ProtocolError if no service takes it.
+          OctopiError: the answer to this message; ProtocolError, if no service handles its type.
         """
         handler = self._handlers.get(type(message))
         if handler is None:
@@ -69,11 +69,11 @@ class ServiceSession:
         handler(message)
 
     def token_refreshed(self) -> None:
-        """The peer came with a fresh token."""
+        """The peer has sent a fresh token; all services are told."""
         for service in self._services:
             service.token_refreshed()
 
     def closed(self) -> None:
-        """The connection has ended."""
+        """The connection has ended; all services are told."""
         for service in self._services:
             service.closed()

@@ -1,4 +1,4 @@
-"""What a role does on one connection, as the transport sees it."""
+"""The interface of a session, as the transport uses it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ class Session(Protocol):
     """What a role does on one connection."""
 
     def handle(self, message: object) -> None:
-        """Take a message of the peer; see `Connection.run`."""
+        """Handle a message of the peer; see `Connection.run`."""
 
     def token_refreshed(self) -> None:
-        """The peer came with a fresh token: what it doesn't grant any more has to end."""
+        """The peer has sent a fresh token: stop what the fresh token doesn't grant any more."""
 
     def closed(self) -> None:
-        """The connection has ended; the tasks of its nursery are cancelled next."""
+        """The connection has ended.  The tasks of its nursery are cancelled after this call."""

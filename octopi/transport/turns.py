@@ -1,11 +1,12 @@
-"""The turns in which a node's connections work: what `octopi.transport.fair_queue` decides, done.
+"""The turns in which a node's connections work.  `octopi.transport.fair_queue` decides about them;
+this module makes the tasks wait.
 
-A connection takes what its peer sent in turns.  A turn ends when there is nothing left to take, or
+A connection handles what its peer sent in turns.  A turn ends when nothing is left to handle, or
 when it has lasted `octopi.limits.TURN_S`; then all other tasks have theirs.  While connections
-together want more of each round of the event loop than they may have, they wait for one another.
+together need more of each round of the event loop than they may have, they wait for one another.
 
-The time of a turn is that of the `Environment`'s stopwatch.  In virtual time it stands still, so
-there turns never end by time, and nobody waits.
+Turns are timed by the stopwatch of the `Environment`.  In virtual time it stands still, so turns
+never end by time there, and no connection waits.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from octopi.transport.fair_queue import FairQueue, MemberUsage, Ticket, UselessF
 from octopi.wire.messages import Authenticate, Credit, Heartbeat, Unsubscribe
 
 _OF_NO_USE: Final = frozenset({Heartbeat, Authenticate, Credit, Unsubscribe})
-"""Frames that no client needs to send often, and that gain it nothing."""
+"""Messages that no client needs to send often."""
 
 
 class ConnectionTurns:
-    """The turns of connections that share their part of each round with one another.
+    """The turns of connections that share one part of each round.
 
-    *nursery* owns the task that lets those go on that wait; it is started when it is needed.
+    *nursery* owns the task that wakes waiting connections; it is started when it is first needed.
     """
 
     def __init__(
@@ -47,16 +48,16 @@ class ConnectionTurns:
         self.pauses = UselessFramePauses()
         self._nursery = nursery
         self._tasks: dict[Ticket, trio.lowlevel.Task] = {}
-        """Those that wait."""
+        """The tasks that wait, by their tickets."""
         self._is_started = False
         self._work = trio.lowlevel.ParkingLot()
 
     def turn(self) -> ConnectionTurn:
-        """That of a new connection."""
+        """The turn of a new connection."""
         return ConnectionTurn(self)
 
     def start_waiting(self) -> None:
-        """The queue is contended from now on: see to its rounds."""
+        """The queue has become contended: have the rounds begun until it isn't any more."""
         if self._is_started:
             self._work.unpark()
         else:
@@ -64,7 +65,7 @@ class ConnectionTurns:
             self._nursery.start_soon(self._see_to_rounds)
 
     async def wait(self, account: MemberUsage) -> None:
-        """Return when *account* may work, in a later round."""
+        """Wait for a later round, in which *account* may work."""
         ticket = self.queue.wait(account)
         self._tasks[ticket] = trio.lowlevel.current_task()
 
@@ -93,7 +94,7 @@ class ConnectionTurn:
     )  # fmt: skip
 
     def __init__(self, turns: ConnectionTurns, account: MemberUsage | None = None) -> None:
-        """*account*: shared by the tasks of a connection."""
+        """*account*: where the time is counted; the tasks of one connection share it."""
         self.turns = turns
         self.account = account or MemberUsage()
         self._queue = turns.queue
@@ -104,20 +105,21 @@ class ConnectionTurn:
         self.useless_count = 0
         self._pauses_until: float | None = None
         self.waits_until = -math.inf
-        """Infinite while it waits for its turn; else when it waited last, by the clock."""
+        """Infinite while the task waits for its turn; else when its last wait ended, by the
+        clock."""
 
     def took(self, message: type) -> None:
-        """A *message* of that class was read."""
+        """Count *message*, the class of a message that was read."""
         if message in _OF_NO_USE:
             self.useless_count += 1
 
     def was_of_use(self) -> None:
-        """But it was of use, although others of its class are not."""
+        """Don't count the last message as useless, although messages of its class are."""
         if self.useless_count:
             self.useless_count -= 1
 
     def refused(self, status: int) -> None:
-        """What was asked was refused."""
+        """A request was refused with *status*; refused access counts as useless frames."""
         if STATUS_MEANINGS[Status(status)].of_access:
             self.useless_count += DENIAL_FRAMES
 
@@ -133,8 +135,7 @@ class ConnectionTurn:
         return True
 
     def go_on(self) -> None:
-        """Begin without asking whether that may be now: what is done has begun in an earlier
-        turn."""
+        """Begin a turn without asking the queue: it continues work of an earlier turn."""
         self._began = self._stopwatch()
         self._works = True
         self.is_over = False
@@ -188,13 +189,13 @@ class ConnectionTurn:
 
 
 def another(turn: ConnectionTurn | None) -> ConnectionTurn | None:
-    """That of another task, which works for the same connection as *turn* does."""
+    """A turn for another task that works for the connection of *turn*."""
     return None if turn is None else ConnectionTurn(turn.turns, turn.account)
 
 
 async def allowed(turn: ConnectionTurn | None) -> ConnectionTurn | None:
-    """Wait until another task may work for the connection that has *turn*; return what to measure
-    its work by.  Many tasks may have been woken at once, of one connection or of many."""
+    """Wait until another task may work for the connection of *turn*, and return the turn of that
+    task.  It is for tasks of which many may be woken at once, of one connection or of many."""
     own = another(turn)
     if own is not None and not own.begin():
         await own.wait()
@@ -203,11 +204,11 @@ async def allowed(turn: ConnectionTurn | None) -> ConnectionTurn | None:
 
 @contextmanager
 def measured(turn: ConnectionTurn | None) -> Iterator[None]:
-    """Within the block, which doesn't wait, the task works that waited for *turn*."""
+    """Count the block to *turn*, for which the task has waited.  The block must not wait."""
     if turn is None:
         yield
         return
-    turn.go_on()  # it may have waited for something else since
+    turn.go_on()  # the task may have waited for something else since
     try:
         yield
     finally:

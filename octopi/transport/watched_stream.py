@@ -1,7 +1,8 @@
-"""A stream that can be watched, limited and finished: what trio-websocket leaves to its user.
+"""A stream that can be watched, limited and finished, which trio-websocket leaves to its user.
 
-Its handshakes wait for ever for a peer that is gone, it has one bound for all messages, and
-closing a connection whose peer still sends loses the last words.  Knows no WebSocket.
+trio-websocket's handshakes wait for ever for a peer that is gone; it has one bound for all
+messages; and if it closes a connection whose peer still sends, the last messages are lost.
+Knows nothing of WebSocket.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _T = TypeVar("_T")
 
 
 class WatchedStream(trio.abc.Stream):
-    """A stream that says when nothing more can come, and when more came than it lets through.
-
-    trio-websocket's handshakes wait for ever after that.
+    """A stream with events for two moments: when it has ended (`gone`), and when the reader asks
+    for more than the stream lets through (`exhausted`).  trio-websocket's handshakes would wait
+    for ever after either.
     """
 
     def __init__(
@@ -32,8 +33,8 @@ class WatchedStream(trio.abc.Stream):
         bytes_max: int | None = None,
         holds_behind_head: bool = False,
     ) -> None:
-        """*bytes_max*: let no more than that through before `limit` or `lift`.
-        *holds_behind_head*: of an answer that accepts an upgrade only let the head through."""
+        """*bytes_max*: let no more bytes than this through before `limit` or `lift` is called.
+        *holds_behind_head*: if the peer's answer accepts an upgrade, let only its head through."""
         self._stream = stream
         self._head: bytearray | None = bytearray() if holds_behind_head else None
         self._bytes_left = bytes_max
@@ -41,7 +42,7 @@ class WatchedStream(trio.abc.Stream):
         self._is_discarding = False
         self._decided = trio.lowlevel.ParkingLot()
         self.exhausted = trio.Event()
-        """As much came through as may, and more is asked for."""
+        """Set when all that may pass was received, and the reader asks for more."""
         self._is_reading = False
         self._is_finishing = False
         self._read_ended = trio.lowlevel.ParkingLot()
@@ -71,12 +72,12 @@ class WatchedStream(trio.abc.Stream):
             return self._up_to_end_of_head(await self._read(max_bytes))
         else:
             data = await self._read(min(self._bytes_left, max_bytes or self._bytes_left))
-        if self._bytes_left is not None:  # else lifted meanwhile
+        if self._bytes_left is not None:  # else the limit was lifted meanwhile
             self._bytes_left = max(0, self._bytes_left - len(data))
         return data
 
     def _up_to_end_of_head(self, data: bytes | bytearray) -> bytes | bytearray:
-        """As much of *data* as belongs to the head that is waited for; the rest is held."""
+        """The part of *data* that belongs to the head of the answer; the rest is held."""
         if self._head is None:
             return data
         self._head += data
@@ -92,19 +93,19 @@ class WatchedStream(trio.abc.Stream):
         return data[: len(data) - len(held)]
 
     def release(self) -> tuple[trio.abc.HalfCloseableStream, bytes]:
-        """The bare stream, and what came on it and was not let through.  The caller sees to it
-        that nobody uses this one any more."""
+        """The bare stream, and the bytes that were received on it and not let through.  This
+        stream must not be used any more."""
         return self._stream, b"".join(self._unread)
 
     def unread(self, first: bytes, rest: bytes) -> None:
-        """Have what was received received again: *first* alone, and *rest*, which may be empty,
-        not before `limit` or `lift`."""
+        """Put bytes back that were received.  *first* is received next, alone; *rest*, which may
+        be empty, only after `limit` or `lift`."""
         self._unread.extend(piece for piece in (first, rest) if piece)
         self.limit(len(first))
 
     @property
     def is_limited(self) -> bool:
-        """Whether only so much is let through."""
+        """Whether there is a limit to what is let through."""
         return self._bytes_left is not None
 
     def limit(self, bytes_max: int) -> None:
@@ -119,7 +120,7 @@ class WatchedStream(trio.abc.Stream):
         self._decided.unpark_all()
 
     def discard(self) -> None:
-        """Let nothing more through: what comes is thrown away until the peer is done."""
+        """Let nothing more through: drop what is received until the peer ends the stream."""
         self._is_discarding = True
         self._decided.unpark_all()
 
@@ -138,11 +139,10 @@ class WatchedStream(trio.abc.Stream):
         return data
 
     async def finish(self) -> None:
-        """Say that we are done, and throw away what comes until the peer is done, too.
+        """End our direction, then receive and drop bytes until the peer ends the stream, too.
 
-        Closing while the peer still sends would make its system throw away what we said
-        last.  trio-websocket's reader may or may not read on by itself; it is told that
-        the stream ended.
+        If we closed the stream while the peer still sends, its system would discard our last
+        message.  trio-websocket's reader may still be reading; it gets the end of the stream.
         """
         try:
             if not self.gone.is_set():

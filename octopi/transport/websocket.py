@@ -1,8 +1,8 @@
-"""`octopi.environment.Net` over trio-websocket: links of whole binary messages.
+"""`octopi.environment.Net` over WebSocket: links of whole binary messages.
 
-In charge of the WebSocket handshake, its bounds, and of what trio-websocket leaves to its
-user: deadlines on every wait, a peer that disappears during a handshake, an orderly end
-after a refusal, and faults of one connection staying there.  Knows no message.
+trio-websocket does the WebSocket handshake.  This module adds what trio-websocket leaves to its
+user: deadlines for every wait, peers that disappear during a handshake, an orderly end after a
+refusal, and that a fault of one connection ends no other.  Knows no message.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ from octopi.wire.messages import SUBPROTOCOL
 _log = get_logger(__name__)
 
 MESSAGE_QUEUE_COUNT: Final = 1
-"""Messages that trio-websocket keeps for us beside the one that it assembles."""
+"""How many messages trio-websocket may queue beside the one that it assembles."""
 
 _EARLY_BYTES_MAX: Final = 17 * KIB
-"""Let through behind the upgrade before somebody wants a message."""
+"""How many bytes may pass behind the upgrade before the first message is asked for."""
 
 
 class WebSocketNet:
@@ -87,10 +87,10 @@ class WebSocketNet:
         tls: Tls | None = None,
         stopwatch: Stopwatch = standing_still,
     ) -> None:
-        """*site*: what is answered over HTTP, on the same listeners.  *chance*: where a client's
+        """*site*: answers HTTP requests, on the same listeners.  *randomness*: where a client's
         masks come from.  *plain*: have trio-websocket frame messages, too, which is slower.
-        *tls*: what is shown and trusted; None: nothing, and the system's authorities.
-        *stopwatch*: what turns of strangers are measured by."""
+        *tls*: this side's certificate and the authorities that it trusts; None: listen without
+        TLS, and trust the system's authorities.  *stopwatch*: times the turns of strangers."""
         self._streams = streams
         self._clock = clock
         self._nursery = nursery
@@ -103,7 +103,7 @@ class WebSocketNet:
 
     @property
     def connection_count(self) -> int:
-        """Accepted connections of this moment, also those that still shake hands."""
+        """How many accepted connections there are, including those whose handshake is not done."""
         return self._places.count
 
     async def connect(self, url: str, path: str) -> Link:
@@ -164,7 +164,7 @@ class WebSocketNet:
         *,
         task_status: trio.TaskStatus[Link],
     ) -> None:
-        """Shake hands as a client, then own the link's background task to its end."""
+        """Do the handshake as a client, then own the link's background task until the link ends."""
         peer = host_and_port(host, port)
         problem = "did not complete the WebSocket handshake: is it an Octopi node?"
         is_open = False
@@ -208,7 +208,7 @@ class WebSocketNet:
         paths: frozenset[str],
         stream: trio.abc.HalfCloseableStream,
     ) -> None:
-        """Everything about one accepted connection; its faults end here."""
+        """Serve one accepted connection to its end.  Its exceptions are logged, not passed on."""
         peer = str(stream)
         scope = trio.CancelScope()
         place: ConnectionSlot | None = None
@@ -216,7 +216,7 @@ class WebSocketNet:
         def give_up() -> None:
             scope.cancel()
             if place is not None and place.has_left and isinstance(stream, NonBlockingStream):
-                stream.cut()  # another connection is in its place, and needs a descriptor
+                stream.cut()  # another connection has its slot, and needs a file descriptor
 
         place = self._places.enter(give_up)
         if place is None:
@@ -252,7 +252,7 @@ class WebSocketNet:
             return
         async with trio.open_nursery() as nursery:
             link = await measured(turn, self._shake_hands(nursery, watched, paths, peer))
-            paced.lift()  # else `_link` did
+            paced.lift()  # in case `_link` has not done it
             del watched  # 2 KiB that an idle connection doesn't need
             if link is not None:
                 link.place = place
@@ -265,8 +265,8 @@ class WebSocketNet:
     async def _wants_websocket(
         self, stream: trio.abc.HalfCloseableStream, peer: str
     ) -> WatchedStream | None:
-        """Answer what the peer asks over HTTP, until it asks for the upgrade: that is the next
-        that can be received.  None: it is gone."""
+        """Answer the peer's HTTP requests until it asks for the upgrade.  Return the stream, on
+        which the request for the upgrade is received next; None: the connection has ended."""
         asker = Asker(peer)
         if self._tls is not None and self._tls.server is not None:
             secured = None
@@ -286,7 +286,7 @@ class WebSocketNet:
     async def _shake_hands(
         self, nursery: trio.Nursery, stream: WatchedStream, paths: frozenset[str], peer: str
     ) -> WebSocketLink | FramedLink | None:
-        """The link of a peer that asks for what we serve, else None."""
+        """The link of a peer that asks for an endpoint of ours; None: it didn't, or not in time."""
         with self._clock.timeout(HANDSHAKE_TIMEOUT_S) as slow:
             async with self._handshaking(nursery) as reading:
                 request = await while_open(
@@ -316,7 +316,7 @@ class WebSocketNet:
         stream: WatchedStream,
         paths: frozenset[str],
     ) -> WebSocketConnection | None:
-        """Accept the peer if it asks for what we serve."""
+        """Accept the peer if it asks for an endpoint of ours and offers the subprotocol."""
         if request.path.partition("?")[0] not in paths:
             await self._reject(request, stream, 404, f"no such endpoint; use {_any_of(paths)}")
         elif SUBPROTOCOL not in request.proposed_subprotocols:
@@ -329,7 +329,8 @@ class WebSocketNet:
 
     @asynccontextmanager
     async def _handshaking(self, nursery: trio.Nursery) -> AsyncIterator[trio.Nursery]:
-        """Where trio-websocket may read; unless it frames our messages, until the block ends."""
+        """The nursery of trio-websocket's reader.  Unless the link is plain, the reader is
+        cancelled at the end of the block."""
         if self._plain:
             yield nursery
             return
@@ -348,7 +349,7 @@ class WebSocketNet:
         if self._plain:
             return WebSocketLink(websocket, stream, self._clock, peer, path)
         bare, early = stream.release()
-        if isinstance(bare, PacedStream):  # else it lies below TLS, and is lifted there
+        if isinstance(bare, PacedStream):  # else it lies below TLS, and `_serve_one` lifts it
             bare, held = bare.lift()
             early += held
         masks = self._randomness if websocket.is_client else None
@@ -370,9 +371,10 @@ class WebSocketNet:
 
 
 def _log_websocket_failure(clock: Clock, peer: str, group: BaseExceptionGroup[Exception]) -> None:
-    """trio-websocket fails when a peer leaves or talks at a bad moment.
+    """Log that trio-websocket failed, which happens when a peer leaves or sends at a bad moment.
 
-    That ends the one connection and needs no trace: anybody could fill the log with them.
+    It ends one connection.  The log gets few such lines and no traceback, because any peer could
+    fill it.
     """
     _, unusual = group.split(ConnectionClosed)
     if unusual is not None:
@@ -393,7 +395,7 @@ def _any_of(paths: frozenset[str]) -> str:
 
 
 def explained(error: OSError) -> str:
-    """What to do about *error*, or at least what the system calls it."""
+    """A text that says what to do about *error*; for other errors, the system's own text."""
     match error.errno:
         case errno.EADDRINUSE:
             return "another program listens there; stop it or choose another port"

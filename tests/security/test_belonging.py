@@ -286,7 +286,7 @@ async def test_a_node_that_can_not_prove_itself_is_shown_nothing(
     peer, link = link_pair()
     await peer.send(encode(answer))
     tap = Wiretap(link)
-    with pytest.raises(RefusedError, match="nothing is done that it says") as refused:
+    with pytest.raises(RefusedError, match="its messages are ignored") as refused:
         await opened(tap, endpoint, token="a secret token")
     assert refused.value.status is Status.NOT_A_MEMBER
     assert [type(one) for one in tap.sent] == [m.Hello, m.Failure], "neither a proof nor the token"
