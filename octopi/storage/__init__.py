@@ -1,5 +1,5 @@
 """Bytes on a disk: logs in segments, and small files that are replaced as a whole.
 
-`segmented_log` is the way in.  What a record means, who leads and what is committed are
-others' concerns: this package is told offsets and keeps bytes.
+Start reading at `segmented_log`.  This package keeps bytes at offsets.  It knows nothing of the
+content of messages, of leaders, and of what is committed.
 """

@@ -1,6 +1,6 @@
 """A lock that takes almost no memory while it is not held.
 
-There may be one for each of many thousands of logs, and a `trio.Lock` takes 330 bytes.
+A node may have many thousands of logs with a lock each, and a `trio.Lock` takes 330 bytes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import trio
 
 
 class BriefLock:
-    """``async with lock:``, one at a time, in the order in which they came.
+    """A lock for ``async with``; tasks get it one at a time, in the order in which they asked.
 
-    Invariant: while somebody holds or awaits it, all share one `trio.Lock`.
+    Invariant: while a task holds the lock or waits for it, `_lock` is the `trio.Lock` of all.
     """
 
     __slots__ = ("_lock",)
@@ -35,5 +35,5 @@ class BriefLock:
         lock = self._lock
         assert lock is not None
         lock.release()
-        if not lock.locked():  # else it went straight to the next one
+        if not lock.locked():  # else the next task holds it already
             self._lock = None

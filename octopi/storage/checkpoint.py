@@ -3,14 +3,14 @@
 ==========  =====  ====================================================================
 field       bytes  meaning
 ==========  =====  ====================================================================
-magic       8      ``octopi\\r\\n``: a transfer that mends line endings is noticed
+magic       8      ``octopi\\r\\n``: shows a transfer that converted line endings
 version     4      1, unsigned, in network byte order
-checksum    4      CRC-32 (IEEE 802.3) of version and content, likewise
+checksum    4      CRC-32 (IEEE 802.3) of version and content, in network byte order
 content     rest   one CBOR map (RFC 8949)
 ==========  =====  ====================================================================
 
-`Disk.replace_file` puts the new file in the old one's place at once, so there is no torn
-state to read; whatever doesn't match is damage.  What the map means is its owner's concern.
+`Disk.replace_file` replaces the file atomically, so a reader never finds half of it, and any
+mismatch is damage.  Callers define what the map means.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _C = TypeVar("_C")
 
 
 class DamagedCheckpointError(StorageError):
-    """The file is there and isn't what was written."""
+    """The file exists, and its content isn't what was written."""
 
 
 async def store(disk: Disk, path: str, content: Mapping[str, Any]) -> None:
-    """Put *content* in the place of what *path* held, durably.
+    """Replace the content of the file at *path* by *content*, durably.
 
     Raises:
-      DiskFullError: if there is no space; the old or the new content is in force, because the
-          directory's fsync may have been what found none.
-      StorageError: if it can't be done; likewise.
+      DiskFullError: if there is no space.  The file has the old or the new content, since the
+          fsync of the directory may be what failed.
+      StorageError: if the disk fails otherwise; the file has the old or the new content.
     """
     payload = cbor2.dumps(dict(content))
     try:
@@ -62,11 +62,11 @@ async def store(disk: Disk, path: str, content: Mapping[str, Any]) -> None:
 
 
 def load(disk: Disk, path: str) -> dict[str, Any] | None:
-    """What was stored last; None if nothing ever was.
+    """The content that was stored last at *path*; None if there is no such file.
 
     Raises:
-      DamagedCheckpointError: if the file isn't what was written.
-      StorageError: if it can't be read.
+      DamagedCheckpointError: if the file's content isn't what was written.
+      StorageError: if the file can't be read, or has another format version.
     """
     try:
         data = disk.read_file(path)
@@ -97,11 +97,11 @@ def load(disk: Disk, path: str) -> dict[str, Any] | None:
 
 
 def structured(path: str, content: Mapping[str, Any], cls: type[_C]) -> _C:
-    """*content*, which was loaded from *path*, as a *cls* (attrs): with all fields that have no
-    default, no others, and each of the type that is said there.
+    """Convert *content*, which was loaded from *path*, to *cls*, an attrs class.  It has to have
+    each field that has no default, no unknown ones, and values of the declared types.
 
     Raises:
-      DamagedCheckpointError: if it is none.
+      DamagedCheckpointError: if it can't be converted.
     """
     try:
         return typed(content, cls)
@@ -110,10 +110,10 @@ def structured(path: str, content: Mapping[str, Any], cls: type[_C]) -> _C:
 
 
 def typed(content: Mapping[str, Any], cls: type[_C]) -> _C:
-    """*content* as a *cls*: see `structured`.
+    """Convert *content* to *cls*: see `structured`.
 
     Raises:
-      ValueError: if it is none; says why.
+      ValueError: if it can't be converted; the text says why.
     """
     try:
         return _CONVERTER.structure(content, cls)
@@ -122,7 +122,7 @@ def typed(content: Mapping[str, Any], cls: type[_C]) -> _C:
 
 
 def _why(error: BaseException) -> str:
-    """The first of the reasons in *error*, and where that is."""
+    """The text of the first exception in the group *error*, and the place in the structure."""
     places: list[str] = []
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -139,7 +139,7 @@ def _strictly(value: object, kind: type) -> object:
 
 
 def _checksum(version: int, payload: bytes) -> int:
-    """It covers the version, so that a flipped bit there is damage and not another format."""
+    """The checksum covers the version, so a flipped bit there is damage, not another format."""
     return crc32(payload, crc32(version.to_bytes(4, "big")))
 
 

@@ -1,7 +1,7 @@
-"""Directories whose names last.
+"""Makes directories durably, and locks them.
 
-A new directory is as lost in a power failure as a new file, until the directory that
-names it is synced.
+A new directory, like a new file, is lost in a power failure until the directory that contains it
+was synced.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from octopi.storage.full_disk import FULL, disk_full
 
 
 async def make_durable_directory(disk: Disk, path: str, lasting: set[str] | None = None) -> None:
-    """Make *path* and what is missing above it, durably.
+    """Make the directory *path* and its missing parents, durably.
 
-    *lasting*: the directories above whose names are known to last, to which those are added that
-    do now.  Others are synced though they are there: an earlier attempt, or an earlier process, may
-    have made them and not come to that.  None: what is there lasts.
+    *lasting*: the directories whose names are known to be durable; this call adds the parents of
+    *path*.  The parents up to the first one of them are synced even if nothing new is in them,
+    because an earlier attempt, or an earlier process, may have made a directory there and failed
+    before the sync.  None: existing directories count as durable.
 
     Raises:
       DiskFullError: if there is no space.
-      StorageError: if it can't be done.
+      StorageError: if the disk fails otherwise.
     """
     naming = _missing_names(disk, path) if lasting is None else _doubtful_names(path, lasting)
     try:
@@ -36,11 +37,11 @@ async def make_durable_directory(disk: Disk, path: str, lasting: set[str] | None
 
 
 def lock_directory(disk: Disk, path: str) -> DirectoryLock:
-    """Hold *path* against other processes.
+    """Lock the directory *path*, so that no other process uses it.
 
     Raises:
-      DirectoryInUseError: if another process holds it.
-      StorageError: if it can't be locked: no right to write there, say.
+      DirectoryInUseError: if another process has locked it.
+      StorageError: if it can't be locked, such as for lack of the right to write there.
     """
     try:
         return disk.lock_directory(path)
@@ -49,7 +50,7 @@ def lock_directory(disk: Disk, path: str) -> DirectoryLock:
 
 
 def _doubtful_names(path: str, lasting: set[str]) -> list[str]:
-    """The directories that name *path*, or one above it that may not last, the innermost first."""
+    """The parents of *path* up to the first one that is in *lasting*, the innermost first."""
     naming: list[str] = []
     while not naming or naming[-1] not in lasting:
         path = path.rpartition("/")[0]
@@ -60,7 +61,7 @@ def _doubtful_names(path: str, lasting: set[str]) -> list[str]:
 
 
 def _missing_names(disk: Disk, path: str) -> list[str]:
-    """The directories that have to name something new, the innermost first."""
+    """The directories in which *path* or one of its parents has to be made, the innermost first."""
     naming: list[str] = []
     while True:
         parent, _, name = path.rstrip("/").rpartition("/")
@@ -68,7 +69,7 @@ def _missing_names(disk: Disk, path: str) -> list[str]:
         try:
             known = not name or name in disk.list_directory(parent)
         except OSError:
-            known = True  # what we may not look into was not made by us
+            known = True  # this node can't read it, so it has not made anything there
         if known:
             return naming
         naming.append(parent)

@@ -1,21 +1,20 @@
 """The durable facts about the logs of one replica, in one file that is appended to.
 
-A replica of a partition has one log for each topic.  Each flush of a log moves what is
-durable of it, so this is written often and has to be cheap: a new entry is a few dozen bytes
-in the page cache, which survive the end of the process, and one fsync a second makes the
-entries of all logs survive the machine.  Each entry is true when it is written: what it says
-is durable was flushed before.  So the newest entry of a log counts, and an entry that a
-failure of power takes leaves an older one, which says less and is true as well.
+A replica of a partition has one log for each topic.  Each flush of a log moves its recovery point,
+so entries are written often and have to be cheap.  A new entry takes a few dozen bytes in the page
+cache, which survive the end of the process; one fsync a second makes the entries of all logs
+survive a power failure.  An entry is written after the flush that it tells of, so it is always
+true.  The newest entry of a log counts; if a power failure takes that one, an older one counts,
+which is true as well, although it claims less.
 
-The file begins with a header, entries follow one behind the other.  Numbers are unsigned, in
-network byte order.
+The file begins with a header; the entries follow.  Numbers are unsigned, in network byte order.
 
 ==========  =====  ====================================================================
 header
 ---------------------------------------------------------------------------------------
 magic       8      ``octopi\\r\\n``
 version     4      3
-checksum    4      CRC-32 (IEEE 802.3) of the two
+checksum    4      CRC-32 (IEEE 802.3) of magic and version
 ==========  =====  ====================================================================
 
 ==========  =====  ====================================================================
@@ -24,27 +23,27 @@ entry
 length      4      bytes of the content
 checksum    4      CRC-32 (IEEE 802.3) of the content
 content     rest   kind (1 byte), length of the topic id (1 byte), the topic id (UTF-8),
-                   and what belongs to that kind
+                   and the fields of that kind
 ==========  =====  ====================================================================
 
 ====  =======  ========================================================================
-kind  meaning  what belongs to it
+kind  meaning  fields
 ====  =======  ========================================================================
-1     made     a CBOR map (RFC 8949) that describes the topic: the replica has this log
+1     made     the replica has this log: a CBOR map (RFC 8949) that describes the topic
 2     moved    start, recovery point, highwater mark and cached end of the log, 8 bytes each
-3     deleted  nothing: the replica has this log no more
-4     stored   of the checkpoint that was stored last: its number, the start and the recovery
-               point that stand in it, 8 bytes each; then its epochs, 16 bytes each: the
-               epoch, and where its records begin.  The newest 2,000 epochs.
+3     deleted  none: the replica doesn't have this log any more
+4     stored   of the checkpoint that was stored last: its number, its start and its
+               recovery point, 8 bytes each; then its newest 2,000 epochs, 16 bytes each:
+               the epoch, and the offset where its records begin
 ====  =======  ========================================================================
 
-The checkpoint of a log is a file beside its segments, and its number grows with each one that is
-stored.  So a file with a smaller number than the one that is noted here is an older copy, and
-what is noted is enough, with the records, to make a new one.
+The checkpoint of a log is a file beside its segments, and its number grows each time it is stored.
+So a checkpoint with a smaller number than the noted one is an older copy; the noted facts and the
+records suffice to make a new one.
 
-An entry that isn't sound at the very end is one that a process died in, or that the power
-took, and is ignored.  One with a sound entry behind it was damaged later, if the machine
-didn't lose its power since: then it isn't known any more which logs there were.
+A damaged entry at the very end was being written when the process or the machine failed; it is
+ignored.  A damaged entry with a sound one behind it was damaged later, unless the machine has lost
+its power since; then it is not known any more which logs the replica had.
 """
 
 from __future__ import annotations
@@ -84,14 +83,14 @@ _CHECKPOINT: Final = 4
 _BEGINNING: Final = Offset(0)
 
 _CONTENT_BYTES_MAX: Final = 64 * KIB
-"""No entry is longer: what says that it is, is none."""
+"""The longest entry; a length above it is damage."""
 
 _REPLACED_AT_BYTES_MIN: Final = 64 * KIB
-"""A shorter file isn't replaced by one with the newest entries alone."""
+"""A file up to this size isn't replaced by one with only the newest entries."""
 
 
 _EPOCHS_MAX: Final = 2_000
-"""Of a checkpoint, no more epochs are noted: so many fit into an entry."""
+"""How many epochs of a checkpoint are noted, at most: as many as fit into an entry."""
 
 
 @attrs.frozen
@@ -99,11 +98,11 @@ class NotedCheckpoint:
     """What is noted of the checkpoint of a log that was stored last."""
 
     number: int
-    """How many were stored of this log, this one included."""
+    """How many checkpoints of this log were stored, this one included."""
     start: Offset
-    """Where the log begins by it."""
+    """The log start in it."""
     recovery_point: Offset
-    """What lies before it was flushed when it was stored."""
+    """The recovery point in it."""
     epochs: tuple[tuple[int, int], ...] = ()
     """Each epoch, and the offset where its records begin; the newest `_EPOCHS_MAX`."""
 
@@ -113,39 +112,40 @@ class NotedLog:
     """What is noted of one log."""
 
     topic: Mapping[str, Any]
-    """Describes it, for the log's owner."""
+    """Describes the topic; callers define its keys."""
     start: Offset = _BEGINNING
-    """Nothing before it is kept."""
+    """The log start."""
     recovery_point: Offset = _BEGINNING
-    """What lies before it was flushed."""
+    """Records before it were flushed."""
     highwater: Offset = _BEGINNING
-    """What lies before it was committed."""
+    """Records before it were committed."""
     cached_end: Offset = _BEGINNING
-    """What lies before it was committed, and is in the page cache at least: the machine didn't
-    lose its power since.  Smaller than `highwater` if it did, and took some of it."""
+    """Records before it were committed, and are at least in the page cache.  Smaller than
+    `highwater` if a power failure has taken committed records from this log."""
     checkpoint: NotedCheckpoint | None = None
     """None if none was noted yet."""
 
 
 @attrs.frozen
 class StoredEnds:
-    """What a file of ends says."""
+    """The content of a file of ends."""
 
     logs: dict[str, NotedLog]
     """By topic id."""
     torn_bytes: int
-    """What follows the last sound entry."""
+    """How many bytes follow the last sound entry."""
     damage: str
-    """Why it can't be relied on; empty if it can."""
+    """Why the file can't be relied on; empty if it can."""
 
 
 def load_ends(disk: Disk, path: str) -> StoredEnds | None:
-    """What the file at *path* says; None if there is none.
+    """Read the file at *path*; None if there is none.
 
-    Safe beside a broker that goes on: it appends whole entries, and replaces whole files.
+    Another process may read the file of a running broker, which appends whole entries and replaces
+    the file atomically.
 
     Raises:
-      StorageError: if it can't be read, or another version of this program wrote it.
+      StorageError: if the file can't be read, or has another format version.
     """
     try:
         data = disk.read_file(path)
@@ -182,12 +182,12 @@ def load_ends(disk: Disk, path: str) -> StoredEnds | None:
 
 
 def _header_checksum(version: int) -> int:
-    """A version that can be believed: a flipped bit is damage, not another format."""
+    """The checksum covers the version, so a flipped bit there is damage, not another format."""
     return crc32(MAGIC + version.to_bytes(4, "big"))
 
 
 def _content(data: bytes, position: int) -> bytes | None:
-    """The content of the entry at *position*; None if none is there, or it isn't sound."""
+    """The content of the entry at *position*; None if there is no sound entry."""
     if position + _FRAME.size > len(data):
         return None
     size_bytes, checksum = _FRAME.unpack_from(data, position)
@@ -199,7 +199,7 @@ def _content(data: bytes, position: int) -> bytes | None:
 
 
 def _take(logs: dict[str, NotedLog], content: bytes) -> bool:
-    """Whether *content* is one that is written here; then *logs* say what it says."""
+    """Apply *content* to *logs*.  False: it is not the content of an entry."""
     try:
         topic_id, log = _after(logs, content)
     except (UnicodeDecodeError, struct.error, cbor2.CBORDecodeError):
@@ -212,7 +212,7 @@ def _take(logs: dict[str, NotedLog], content: bytes) -> bool:
 
 
 def _after(logs: Mapping[str, NotedLog], content: bytes) -> tuple[str, NotedLog | None]:
-    """A topic id, and what is noted of its log from *content* on; None: there is no such log.
+    """The topic id in *content*, and the new state of its log; None: the log is deleted.
 
     Raises:
       UnicodeDecodeError, struct.error, cbor2.CBORDecodeError: if it is no content of an entry.
@@ -267,33 +267,33 @@ def _checkpoint(topic_id: str, noted: NotedCheckpoint) -> bytes:
 
 
 def _known(topic_id: str, log: NotedLog) -> bytes:
-    """All that is noted of a log that is listed, but for what describes it."""
+    """The entries for all that is noted of a log, without the description of its topic."""
     stored = _checkpoint(topic_id, log.checkpoint) if log.checkpoint is not None else b""
     return _moved(topic_id, log) + stored
 
 
 class EndsFile:
-    """The file of one replica, open for writing; nothing else writes it.
+    """The file of one replica, open for writing; only this object writes it.
 
-    `note` never waits and never fails: where the disk doesn't take an entry, the file is
-    replaced as a whole the next time that it is synced.
+    `note` never waits and never fails: if the disk doesn't take an entry, the next sync replaces
+    the whole file.
     """
 
     def __init__(self, disk: Disk, path: str, logs: Mapping[str, NotedLog]) -> None:
-        """*logs* is what it is to say; `store` must follow."""
+        """*logs*: what is noted so far.  `store` has to be called next."""
         self.path = path
         self._disk = disk
         self._logs = dict(logs)
         self._file: File | None = None
         self._is_whole = False
-        """Whether the file has all that `_logs` has; else it has to be replaced."""
+        """Whether the file has all that `_logs` has; if not, it has to be replaced."""
         self._changes = 0
         """Counts entries."""
         self._synced_changes = 0
         self._stored_bytes = 0
-        """How long it was when it was replaced last."""
+        """How long the file was when it was replaced last."""
         self._replacing: dict[str, None] | None = None
-        """While the file is being replaced: the logs that moved meanwhile."""
+        """The logs that changed while the file is being replaced; None: it isn't."""
         self._writing = BriefLock()
         self._has_ended = False
 
@@ -310,10 +310,11 @@ class EndsFile:
     def note(
         self, topic_id: str, *, start: Offset, recovery_point: Offset, highwater: Offset
     ) -> bool:
-        """Note how far a log has come, in the page cache; return whether that is news.
+        """Note start, recovery point and highwater mark of a log, in the page cache; return
+        whether any of them changed.
 
-        The recovery point and the highwater mark only grow here: see `set_back`.  A log that
-        isn't listed is left alone: it is being deleted.
+        They only grow here; `set_back` moves them back.  A log that isn't listed is ignored, since
+        it is being deleted.
         """
         known = self._logs.get(topic_id)
         if known is None:
@@ -328,10 +329,10 @@ class EndsFile:
         return self._move(topic_id, known, log)
 
     def note_power_failure(self, topic_id: str, end: Offset) -> bool:
-        """Note that the machine lost its power, and that the log ends at *end* since; return
-        whether that is news.
+        """Note that the machine lost its power, and that the log ends at *end* now; return whether
+        that changed anything.
 
-        This need not be durable: another failure of power is noted again.
+        This need not be durable: after another power failure it is noted again.
         """
         known = self._logs.get(topic_id)
         if known is None:
@@ -349,9 +350,9 @@ class EndsFile:
 
     def note_checkpoint(self, topic_id: str, stored: NotedCheckpoint) -> bool:
         """Note which checkpoint of a log was stored last, in the page cache; return whether that
-        is news.
+        changed anything.
 
-        Numbers only grow.  A log that isn't listed is left alone.
+        A checkpoint with a smaller or the same number, and a log that isn't listed, are ignored.
         """
         known = self._logs.get(topic_id)
         if known is None:
@@ -372,13 +373,14 @@ class EndsFile:
         try:
             self._file.append(entry)
         except OSError:
-            self._is_whole = False  # and what is there of the entry ends the file
+            self._is_whole = False  # the file may end with a part of the entry
 
     async def add(self, topic_id: str, topic: Mapping[str, Any]) -> None:
-        """List a log, durably; what is noted of one that is listed stays.
+        """List a log, durably.  If it is listed already, what is noted of it stays.
 
         Raises:
-          StorageError: if the disk fails; then it is listed, and maybe not durably: try again.
+          StorageError: if the disk fails; then it is listed, but maybe not durably: call this
+              again.
         """
         async with self._writing:
             if topic_id not in self._logs:
@@ -387,10 +389,10 @@ class EndsFile:
             await self._sync()
 
     async def remove(self, topic_id: str) -> None:
-        """List a log no more, durably; harmless if it isn't listed.
+        """Remove a log from the list, durably; harmless if it isn't listed.
 
         Raises:
-          StorageError: if the disk fails; then it may be listed or not.
+          StorageError: if the disk fails; then the file may list it or not.
         """
         async with self._writing:
             if self._logs.pop(topic_id, None) is not None:
@@ -398,10 +400,10 @@ class EndsFile:
             await self._sync()
 
     async def set_back(self, topic_id: str, start: Offset, end: Offset) -> None:
-        """Note, durably, that a log goes from *start* and is about to end at *end* at the most.
+        """Note, durably, that a log starts at *start* and is about to be cut at *end* or before.
 
         Raises:
-          StorageError: if the disk fails; then what is noted is the old or the new.
+          StorageError: if the disk fails; then the file has the old or the new entry.
         """
         async with self._writing:
             known = self._logs.get(topic_id)
@@ -417,7 +419,7 @@ class EndsFile:
             await self._sync()
 
     async def sync(self) -> None:
-        """Make durable what is noted; replace the file if it has grown long, or is not whole.
+        """Make durable what is noted; replace the file if it is too long, or lacks entries.
 
         Raises:
           StorageError: if the disk fails.
@@ -426,7 +428,7 @@ class EndsFile:
             await self._sync()
 
     async def store(self) -> None:
-        """Replace the file by one that says what is noted, durably.
+        """Replace the file by one with the newest entries only, durably.
 
         Raises:
           StorageError: if the disk fails; the old or the new file is there.
@@ -446,7 +448,7 @@ class EndsFile:
                 try:
                     await self._file.sync()
                 except OSError:
-                    self._is_whole = False  # nobody knows what the device has of it
+                    self._is_whole = False  # it is not known which entries the device has
                 else:
                     self._synced_changes = changes
                     if self._is_whole:
@@ -475,18 +477,18 @@ class EndsFile:
         self._file, self._is_whole = file, True
         self._stored_bytes = len(data)
         self._synced_changes = changes
-        for topic_id in moved:  # such entries went into the old file
+        for topic_id in moved:  # their entries went into the old file
             self._append(topic_id, _known(topic_id, self._logs[topic_id]))
 
     async def end(self) -> None:
-        """Write nothing any more, and let go of the file, which is about to be removed: a sync
-        that is under way, or due, must not make it anew."""
+        """Close the file and write nothing any more, because the file is about to be removed: a
+        sync that is under way, or due, must not create it again."""
         self._has_ended = True
         async with self._writing:
             self.close()
 
     def close(self) -> None:
-        """Let go of the file; what is noted from now on is stored with the next `store`."""
+        """Close the file; what is noted from now on is written by the next `store`."""
         if self._file is not None:
             self._file.close()
         self._file, self._is_whole = None, False

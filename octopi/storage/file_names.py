@@ -1,15 +1,16 @@
-"""How the files of a log are named.
+"""The names of a log's files.
 
 =====================  ==================================================================
 name                   content
 =====================  ==================================================================
 ``<offset>.log``       a segment: the records from that offset on
 ``<offset>.index``     its sparse index (`octopi.storage.offset_index`)
-``<offset>.cut``       bytes that recovery cut off there; ``<offset>.<n>.cut`` the next times
+``<offset>.cut``       bytes that were cut off at that offset; ``<offset>.<n>.cut`` (*n* from
+                       2) if there are such bytes already
 =====================  ==================================================================
 
 The offset has 20 decimal digits, as many as 64 bits need, so names sort like offsets.
-Other names in the directory are none of this package's business.
+This package ignores other names in the directory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 from octopi.identifiers import Offset
 
 DAMAGED_SUFFIX: Final = ".damaged"
-"""How the directory of a log ends that could not be used: ``<topic>!<n>.damaged``."""
+"""The end of the name of a log's directory that could not be used: ``<topic>!<n>.damaged``."""
 
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log", re.ASCII)
 _INDEX: Final = re.compile(r"([0-9]{20})\.index", re.ASCII)
@@ -29,17 +30,18 @@ _CUT: Final = re.compile(r"([0-9]{20})(?:\.[0-9]+)?\.cut", re.ASCII)
 
 
 def segment_path(directory: str, base: Offset) -> str:
-    """Where the segment that begins at *base* lies."""
+    """The path of the segment that begins at *base*."""
     return f"{directory}/{base:020d}.log"
 
 
 def index_path(directory: str, base: Offset) -> str:
-    """Where the index of the segment that begins at *base* lies."""
+    """The path of the index of the segment that begins at *base*."""
     return f"{directory}/{base:020d}.index"
 
 
 def cut_path(directory: str, offset: Offset, names: Iterable[str]) -> str:
-    """A path for bytes cut off at *offset* that is none of *names* in the directory yet."""
+    """A path for bytes that are cut off at *offset*; its name is not in *names*, those of the
+    directory."""
     taken = set(names)
     name, number = f"{offset:020d}.cut", 1
     while name in taken:

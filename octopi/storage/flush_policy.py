@@ -9,21 +9,21 @@ from octopi.limits import CHECKPOINT_BYTES, FLUSH_BYTES, FLUSH_INTERVAL_S, FLUSH
 
 @attrs.frozen
 class FlushOptions:
-    """When logs are flushed; bounds what a single replica can lose in a power failure."""
+    """When logs are flushed.  This bounds what a single replica can lose in a power failure."""
 
     messages: int = FLUSH_MESSAGES
     """Flush after this many messages; 0: after every append."""
     bytes: int = FLUSH_BYTES
     """Flush after this many bytes of records."""
     interval_s: float = FLUSH_INTERVAL_S
-    """Due so long after the oldest append that no flush has begun for."""
+    """Flush this many seconds after the oldest append that no flush has covered."""
     checkpoint_bytes: int = CHECKPOINT_BYTES
-    """A flush that finds so much behind the last checkpoint stores one."""
+    """A flush stores a checkpoint, too, if this many bytes were appended since the last one."""
 
 
 @attrs.define
 class FlushPolicy:
-    """After so many messages, bytes or seconds, whichever comes first.
+    """Makes a log due after a number of messages, of bytes or of seconds, whichever comes first.
 
     Times are seconds on any clock that never goes back.
     """
@@ -32,7 +32,7 @@ class FlushPolicy:
     _message_count: int = attrs.field(default=0, init=False)
     _size_bytes: int = attrs.field(default=0, init=False)
     _oldest: float | None = attrs.field(default=None, init=False)
-    """When the oldest of these was appended."""
+    """When the oldest record was appended that no flush has covered."""
 
     def appended(self, message_count: int, size_bytes: int, now: float) -> None:
         """Note an append."""
@@ -42,16 +42,16 @@ class FlushPolicy:
         self._size_bytes += size_bytes
 
     def flushing(self) -> None:
-        """Note that a flush begins: it takes care of everything appended before.
+        """Note that a flush begins: it covers everything appended before.
 
-        What is appended while it runs is the next one's.
+        The next flush covers what is appended while this one runs.
         """
         self._message_count = self._size_bytes = 0
         self._oldest = None
 
     @property
     def due_at(self) -> float | None:
-        """When the next flush is due, maybe in the past; None while nothing waits for one."""
+        """When the next flush is due, possibly in the past; None if there is nothing to flush."""
         if self._oldest is None:
             return None
         options = self.options

@@ -1,6 +1,6 @@
-"""What a disk says that is full: of bytes, or of files that may be open.
+"""The errors of a full disk, and of too many open files.
 
-It may pass, so a log that meets it goes on.
+Both may pass, so a log that meets them goes on.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT}) | NO_DESCRIPTOR
 
 
 def not_synced(directory: str, error: OSError) -> DiskFullError | None:
-    """That *directory* was not synced as no file could be opened, if *error* says so: then the
-    device was asked for nothing, and can be asked again."""
+    """The exception for *error*, met when *directory* was synced, if it says that too many files
+    are open: then no fsync was tried, and it can be tried again.  None for any other error."""
     if error.errno not in NO_DESCRIPTOR:
         return None
     return disk_full(f"{directory} was not synced", error)
 
 
 def disk_full(what: str, error: OSError) -> DiskFullError:
-    """*what* was not done because of *error*, one of `FULL`; says what to do about it."""
+    """The exception for *what*, which was not done because of *error*, one of `FULL`.  Its text
+    says what to do about it."""
     remedy = "free some space"
     if error.errno in NO_DESCRIPTOR:
         remedy = "let the broker have more open files (ulimit -n)"

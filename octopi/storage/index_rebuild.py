@@ -1,6 +1,6 @@
-"""Makes the index of a segment anew from its records.
+"""Rebuilds the index of a segment from its records.
 
-Holds the new entries in memory, a 2340th of the segment.
+Holds the new entries in memory; they take a 2340th of the segment's size.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from octopi.storage.time_slices import Slices, pauses
 
 @attrs.frozen
 class RebuiltIndex:
-    """What all records of a segment say."""
+    """The index of a segment, and its newest time stamp and count, as read from all records."""
 
     entries: list[IndexEntry]
     timestamp_max_ms: int
-    """The largest time stamp; -1 if no record has one, `TIMESTAMP_MS_MAX` if damage makes that
-    unknowable."""
+    """The largest time stamp (ms); -1 if no record has one, `TIMESTAMP_MS_MAX` if damage hides
+    some."""
     count: int | None
-    """How many records there are; None if damage makes that unknowable."""
+    """How many records there are; None if damage hides some."""
 
 
 def rebuilt(
@@ -32,7 +32,7 @@ def rebuilt(
 ) -> Slices[RebuiltIndex | None]:
     """The index that *records* should have; None if *is_outdated* became true between two slices.
 
-    The entries of the *old* one tell where records go on behind damage.
+    Behind damage, the entries of *old* tell where the next record starts.
 
     Raises:
       StorageError: if the file can't be read.
@@ -56,7 +56,7 @@ def rebuilt(
                     return None
         if fault is None:
             break
-        # Those of damaged records are not known.
+        # Time stamps and number of damaged records are not known.
         timestamp_max_ms, count = TIMESTAMP_MS_MAX, None
         position = records.next_sound(position, old.positions_behind(position))
     return RebuiltIndex(entries, timestamp_max_ms, count)

@@ -6,7 +6,7 @@ from octopi.errors import CorruptLogError, LogReadOnlyError, StorageError
 
 
 class LogCondition:
-    """What stands in the way of reading and writing the log in *directory*."""
+    """Why the log in *directory* can't be read or written, if it can't."""
 
     __slots__ = ("_directory", "damage", "failure", "is_closed")
 
@@ -15,9 +15,9 @@ class LogCondition:
     ) -> None:
         self._directory = directory
         self.damage = damage
-        """Where the sound part of the log ends, if it opened damaged."""
+        """Where the sound part of the log ends, if damage was found when it was opened."""
         self.failure = failure
-        """What the disk failed to do, if it did."""
+        """What the disk failed to do; None: it has not failed."""
         self.is_closed = False
 
     @property
@@ -31,13 +31,14 @@ class LogCondition:
             raise StorageError(f"the log in {self._directory} is closed")
 
     def check_writable(self) -> None:
-        """Raise why nothing can be appended."""
+        """Raise the exception that says why nothing can be appended, if there is one."""
         self.check_open()
         if (fault := self.damage or self.failure) is not None:
             raise fault.with_traceback(None)
 
     def check_flushable(self) -> None:
-        """Raise why nothing can be made durable: damage is no reason."""
+        """Raise the exception that says why nothing can be made durable, if there is one.  A
+        damaged log can be flushed."""
         self.check_open()
         if self.failure is not None:
             raise self.failure.with_traceback(None)

@@ -1,4 +1,4 @@
-"""How far a log is durable, and the flush that moves that on."""
+"""Flushes a log, and knows up to which offset it is durable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from octopi.storage.segments import Segments
 
 
 class LogFlush:
-    """Makes the segments of the log in *directory*, and their names, durable."""
+    """Makes the segments of the log in *directory* durable, their names included."""
 
     # fmt: off
     __slots__ = (
@@ -36,14 +36,14 @@ class LogFlush:
         self.flushed_end = flushed_end
         """Records before it are durable."""
         self.changes = 0
-        """Counts what a flush has to make durable: appends, truncations, names."""
+        """Counts what a flush has to make durable: appends, truncations, new and removed files."""
         self._flushed_changes = -1
         self._truncations = 0
         self.names_unsynced = True
         """Whether files were made or removed since the last flush."""
 
     def files_changed(self) -> None:
-        """Note that whole segments came or went."""
+        """Note that whole segments were added or removed."""
         self.names_unsynced = True
         self.changes += 1
 
@@ -53,7 +53,7 @@ class LogFlush:
         self.files_changed()
 
     async def run(self) -> Offset:
-        """Make everything durable that was changed so far; return up to where the log is.
+        """Make everything durable that was changed so far; return the end of what is durable.
 
         Raises:
           LogReadOnlyError, DiskFullError: see `SegmentedLog.flush`.
@@ -67,13 +67,13 @@ class LogFlush:
             return self.flushed_end
 
     async def _flush(self) -> None:
-        # Only one at a time, because the system tells an error of the device to one fsync
-        # only: a second one at the same time could take it for success.
+        # One at a time, because the system reports an error of the device to one fsync only: a
+        # second fsync at the same time could return success.
         changes, truncations, end = self.changes, self._truncations, self._segments.end
         try:
             for segment in self._segments.unsynced():
-                self._condition.check_open()  # or its file would be opened again
-                if segment.unsynced:  # and was not removed meanwhile
+                self._condition.check_open()  # a closed log must not open its files again
+                if segment.unsynced:  # false if the segment was removed meanwhile
                     self._segments.use(segment)
                     await segment.sync()
             if self.names_unsynced and self._segments:

@@ -1,4 +1,4 @@
-"""What an operator chooses for a log, and what people and metrics get to know of one."""
+"""The options of a log, and its statistics."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from octopi.limits import SEGMENT_AGE_S_MAX, SEGMENT_BYTES_MAX
 
 @attrs.frozen
 class LogOptions:
-    """What an operator may choose for a log."""
+    """When a log begins a new segment, and which segments retention removes."""
 
     segment_bytes_max: int = SEGMENT_BYTES_MAX
-    """A segment takes no batch beyond this size (but at least one)."""
+    """A segment takes no batch that would make it larger than this, unless it is empty."""
     segment_age_s_max: float = SEGMENT_AGE_S_MAX
-    """A segment takes no batch when its first record came so long ago."""
+    """A segment takes no further batch this many seconds after its first append."""
     retention_ms: int | None = None
-    """Records may go when they are so old; None: never."""
+    """A segment may be removed when all its records are older than this; None: never."""
     retention_bytes: int | None = None
-    """Records may go when so many bytes stay without them; None: never."""
+    """A segment may be removed when this many bytes remain without it; None: never."""
 
 
 @attrs.frozen
@@ -27,13 +27,13 @@ class LogStatistics:
     """A log's state, for metrics and people."""
 
     start: Offset
-    """Offset of the oldest record that is kept."""
+    """The offset of the oldest record that is kept."""
     end: Offset
-    """Offset that the next record gets."""
+    """The offset that the next record will get."""
     flushed_end: Offset
     """Records before it are durable."""
     size_bytes: int
-    """Bytes of records."""
+    """The size of the records from `start` to `end`."""
     segment_count: int
     fault: str
     """Why nothing can be appended; empty while it can."""

@@ -1,4 +1,4 @@
-"""Which segments of a log are too old or too many to keep, by when their records came."""
+"""Which segments retention removes, because their records are too old or the log is too large."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _BEGINNING: Final = Offset(0)
 
 
 class LogRetention:
-    """Applies *options* to the log that has *segments* and was opened at *opened_ms*."""
+    """Applies *options* to the log that has *segments* and was opened at *opened_ms* (wall
+    clock)."""
 
     __slots__ = ("_opened_ms", "_options", "_search", "_segments")
 
@@ -32,7 +33,7 @@ class LogRetention:
 
     def learn_ages(self, now_ms: int) -> Slices[None]:
         """Find out how old the oldest segments are that an earlier process wrote, as far as
-        `expired_count` has to know; it is quick then."""
+        `expired_count` needs it.  After this, `expired_count` is quick."""
         age_ms = self._options.retention_ms
         end = self._segments.start
         while age_ms is not None and (segment := self._search.segment_behind(end)) is not None:
@@ -42,14 +43,14 @@ class LogRetention:
                 try:
                     yield from self._search.on(segment, segment.learn())
                 except StorageError:
-                    return  # `expired_count` goes by when the log was opened
+                    return  # `expired_count` takes the time at which the log was opened instead
             if now_ms - self._newest_ms(segment) <= age_ms:
                 return
             end = segment.end
 
     def expired_count(self, now_ms: int, below: Offset, outdated_below: Offset = _BEGINNING) -> int:
-        """How many of the oldest segments the options don't keep, all before *below*.  They keep
-        nothing of what lies before *outdated_below*."""
+        """How many of the oldest segments, all before *below*, retention removes.  Segments that
+        end at *outdated_below* or before are removed in any case."""
         return expired_count(
             self._closed_segments(),
             log_bytes=self._segments.end - self._segments.start,
@@ -61,10 +62,10 @@ class LogRetention:
         )
 
     def _newest_ms(self, segment: Segment) -> int:
-        """When a segment's last record came, as well as that is known."""
+        """When the last record of *segment* was appended, or the best guess (ms)."""
         if segment.last_append_ms is not None:
             return segment.last_append_ms
-        # Written by an earlier process; a time stamp ahead of our clock proves nothing.
+        # An earlier process wrote it.  A time stamp may be ahead of the clock of this node.
         self._segments.use(segment)
         try:
             newest_ms = min(segment.newest_timestamp_ms(), self._opened_ms)

@@ -1,6 +1,6 @@
 """Look-ups in a log, in time slices; segments may be added and removed between two slices.
 
-The caller passes the end of the committed records as *until*, an offset where a record ends.
+Callers pass the end of the committed records as *until*, an offset where a record ends.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _T = TypeVar("_T")
 
 
 class RemovedError(StorageError):
-    """Retention removed a segment that a look-up was about."""
+    """Retention removed the segment in which a look-up searched."""
 
 
 class LogSearch:
-    """Look-ups in the log that has *segments*; *check_open* raises if that was closed."""
+    """Look-ups in the log that has *segments*; *check_open* raises if the log was closed."""
 
     __slots__ = ("_check_open", "_segments")
 
@@ -31,8 +31,8 @@ class LogSearch:
         self._check_open = check_open
 
     def record_bytes_at(self, offset: Offset) -> int:
-        """How long the record at *offset* is, by its length alone; 0 if that can't be told: a read
-        from there finds out what is wrong."""
+        """How long the record at *offset* is, by its length field alone.  0 if that is not known;
+        then a read from there raises what is wrong."""
         if not self._segments.start <= offset < self._segments.end:
             return 0
         segment = self._segments.at(offset)
@@ -43,8 +43,8 @@ class LogSearch:
         later; *until* if there is none.
 
         Raises:
-          CorruptLogError: damage makes that unknowable.
-          StorageError: the disk can't be read.
+          CorruptLogError: if damage hides the answer.
+          StorageError: if the disk can't be read.
         """
         self._check_open()
         until = min(until, self._segments.end)
@@ -65,8 +65,8 @@ class LogSearch:
         log's start if *offset* is before that.
 
         Raises:
-          CorruptLogError: damage makes that unknowable.
-          StorageError: the disk can't be read.
+          CorruptLogError: if damage hides the answer.
+          StorageError: if the disk can't be read.
         """
         self._check_open()
         start, until = self._segments.start, min(until, self._segments.end)
@@ -80,12 +80,12 @@ class LogSearch:
         return Offset(segment.base + position)
 
     def last(self, count: int, until: Offset) -> Slices[Offset]:
-        """Where the *count*-th record before *until* starts, which is where one ends; the
-        log's start if there are fewer.
+        """Where the *count*-th record before *until* starts, counted backwards; the log's start if
+        there are fewer.  A record has to end at *until*.
 
         Raises:
-          CorruptLogError: damage makes that unknowable.
-          StorageError: the disk can't be read.
+          CorruptLogError: if damage hides the answer.
+          StorageError: if the disk can't be read.
         """
         self._check_open()
         until = min(until, self._segments.end)
@@ -102,13 +102,13 @@ class LogSearch:
         return max(until, self._segments.start)
 
     def count_on(self, offset: Offset, count: int) -> Slices[Offset]:
-        """Where the record starts that comes *count* records behind the one at *offset*, in the
-        same segment, as those of one batch are.
+        """Where the record starts that comes *count* records behind the one at *offset*.  Both have
+        to be in the same segment, as the records of one batch are.
 
         Raises:
-          OffsetOutOfRangeError: retention has removed them.
-          CorruptLogError: damage makes that unknowable.
-          StorageError: the disk can't be read.
+          OffsetOutOfRangeError: if retention has removed them.
+          CorruptLogError: if damage hides the answer.
+          StorageError: if the disk can't be read.
         """
         self._check_open()
         self._check_kept(offset)
@@ -121,7 +121,7 @@ class LogSearch:
         return Offset(segment.base + position)
 
     def on(self, segment: Segment, work: Slices[_T]) -> Slices[_T]:
-        """Do *work*, which looks at *segment*.
+        """Do *work*, which reads *segment*, and return its result.
 
         Raises:
           RemovedError: if the segment was removed between two slices.
@@ -132,7 +132,7 @@ class LogSearch:
                 self._check_open()
                 if not self._segments.has(segment):
                     raise RemovedError(f"{segment.path} was removed")
-                self._segments.use(segment)  # its files may have been closed
+                self._segments.use(segment)  # *work* may open its files again
                 try:
                     next(work)
                 except StopIteration as done:
@@ -143,7 +143,7 @@ class LogSearch:
             work.close()
 
     def segment_behind(self, end: Offset) -> Segment | None:
-        """The one that begins at *end*, which is where one begins, or where all end."""
+        """The segment that begins at *end*; None if *end* is the end of the log."""
         return None if end >= self._segments.end else self._segments.at(end)
 
     def _check_kept(self, offset: Offset) -> None:

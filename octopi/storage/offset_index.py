@@ -8,21 +8,20 @@ field             bytes  meaning
 position          8      where a record starts, in the segment's file
 timestamp_before  8      1 + the largest time stamp (ms) among all records of the
                          segment before it; 0 if none has one; the largest number
-                         if that doesn't fit, or damage makes it unknowable
+                         if that doesn't fit, or damage hides a record
 count_before      8      how many records of the segment lie before it; the largest
-                         number if damage makes that unknowable
+                         number if damage hides a record
 checksum          4      CRC-32 (as `zlib.crc32`) of the 24 bytes before it
 ================  =====  ============================================================
 
 Positions strictly increase; ``timestamp_before`` and ``count_before`` never decrease.
 
-An index is never needed to know what the log holds.  A damaged entry, or one of an older
-format, is noticed by its checksum, entries out of order are noticed when they are met, an
-entry that is no record's start is noticed by whoever walks from it, and an index that ends
-early is noticed by the length of that walk.  In each case the segment rebuilds it.  So a
-failed write is forgotten here: the log goes on.
+The log can be read without its index.  A damaged entry, or one of an older format, has a wrong
+checksum; a search notices entries out of order; a walk notices that no record starts at its entry,
+and that it is so long that entries are missing.  In each case the segment rebuilds the index.  So a
+failed write to the index is ignored, and the log goes on.
 
-Entries are searched where they lie; only the last one is kept in memory.
+A search reads entries from the file; only the last entry is kept in memory.
 """
 
 from __future__ import annotations
@@ -51,23 +50,23 @@ class IndexEntry(NamedTuple):
     position: int
     """Where a record starts in the segment's file (bytes)."""
     timestamp_before: int
-    """See the table; `newest_ms` says it plainly."""
+    """See the table; `newest_ms` decodes it."""
     count_before: int
-    """See the table; `known_count` says it plainly."""
+    """See the table; `known_count` decodes it."""
 
     @classmethod
     def at(cls, position: int, timestamp_max_ms: int, count: int | None) -> IndexEntry:
-        """The entry for a record at *position* behind *count* records (None: not known) with
-        time stamps up to *timestamp_max_ms* (-1: none)."""
+        """The entry for a record at *position*, with *count* records before it (None: not known),
+        whose largest time stamp is *timestamp_max_ms* (-1: none has one)."""
         timestamp_before = min(timestamp_max_ms + 1, TIMESTAMP_MS_MAX)
         return cls(position, timestamp_before, _UNKNOWN_COUNT if count is None else count)
 
     @classmethod
     def of_bytes(cls, data: bytes) -> IndexEntry:
-        """The one that is stored as *data*, `ENTRY_BYTES` long.
+        """Decode *data*, `ENTRY_BYTES` long.
 
         Raises:
-          DamagedIndexError: if it isn't sound.
+          DamagedIndexError: if the checksum doesn't match.
         """
         (checksum,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
         if crc32(data[: _FIELDS.size]) != checksum:
@@ -75,32 +74,34 @@ class IndexEntry(NamedTuple):
         return cls._make(_FIELDS.unpack_from(data))
 
     def to_bytes(self) -> bytes:
-        """As it is stored."""
+        """The entry as it is stored."""
         data = _FIELDS.pack(*self)
         return data + _CHECKSUM.pack(crc32(data))
 
     @property
     def known_count(self) -> int | None:
-        """How many records of the segment lie before it; None if that is not known."""
+        """How many records of the segment lie before the entry; None if that is not known."""
         return None if self.count_before == _UNKNOWN_COUNT else self.count_before
 
     @property
     def newest_ms(self) -> int:
-        """No time stamp before it is larger; -1 if there is none."""
+        """The largest time stamp before the entry (ms); -1 if there is none, `TIMESTAMP_MS_MAX` if
+        it is not known."""
         saturated = self.timestamp_before == TIMESTAMP_MS_MAX
         return TIMESTAMP_MS_MAX if saturated else self.timestamp_before - 1
 
 
 FIRST: Final = IndexEntry(0, 0, 0)
-"""True of every segment, so it needs no file."""
+"""The entry at position 0; it is the same for every segment, so it is known without the file."""
 
 
 def entries_of(
     position: int, marks: Iterable[RecordStart], timestamp_max_ms: int, count: int | None, due: int
 ) -> list[IndexEntry]:
-    """The entries for *marks* in a buffer at *position*, behind *count* records (None: not known)
-    with time stamps up to *timestamp_max_ms* (-1: none): one at or behind *due*, then far enough
-    apart."""
+    """The entries for *marks*, record starts in a buffer that begins at *position*, with *count*
+    records before it (None: not known), whose largest time stamp is *timestamp_max_ms* (-1: none
+    has one).  The first entry is for the first mark at or behind *due*; each further one is at
+    least `INDEX_INTERVAL_BYTES` behind the one before."""
     entries: list[IndexEntry] = []
     for mark in marks:
         at = position + mark.position
@@ -113,7 +114,7 @@ def entries_of(
 
 
 class DamagedIndexError(Exception):
-    """The index can't be used as it is; stays within this package."""
+    """The index can't be used as it is.  Not raised outside of this package."""
 
 
 class OffsetIndex:
@@ -126,14 +127,15 @@ class OffsetIndex:
         self._path = path
         self._file: File | None = None
         self._count: int | None = None
-        """Entries that count; None until the file was looked at.  More may lie behind them
-        after a failed write."""
+        """How many entries are valid; None until the file was opened.  After a failed write the
+        file may have more."""
         self._last = FIRST
         self.unsynced = False
         """Whether the file has changed since it was last synced."""
 
     def begin(self) -> None:
-        """Be the index of a new segment, whatever an older one left behind."""
+        """Begin the index of a new segment: entries that an older file of this name has are
+        ignored."""
         self._count = 0
 
     # --- writing: never fails, at worst the index ends early -----------------------------
@@ -141,10 +143,11 @@ class OffsetIndex:
     def extend(
         self, position: int, marks: Iterable[RecordStart], timestamp_max_ms: int, count: int | None
     ) -> None:
-        """Add those of *marks* that lie far enough apart.
+        """Add entries for those of *marks* that lie far enough apart.
 
-        *marks* lie in a buffer that begins at *position* of the segment, behind *count* records
-        (None: not known); the largest time stamp before that is *timestamp_max_ms* (-1: none).
+        *marks* are record starts in a buffer that begins at *position* of the segment, with *count*
+        records before it (None: not known); their largest time stamp is *timestamp_max_ms* (-1:
+        none has one).
         """
         try:
             entry_count = self._load(create=True)
@@ -153,19 +156,19 @@ class OffsetIndex:
             if entries:
                 self._append(entry_count, entries)
         except OSError:
-            return  # look-ups behind the last entry walk further, then have it rebuilt
+            return  # a look-up behind the last entry walks far, and has the index rebuilt
 
     def _append(self, count: int, entries: list[IndexEntry]) -> None:
         self.unsynced = True
         file = self._open(create=True)
         if file.size_bytes != count * ENTRY_BYTES:
-            file.truncate(count * ENTRY_BYTES)  # what an earlier failure left
+            file.truncate(count * ENTRY_BYTES)  # an earlier failed write left more
         file.append(b"".join(entry.to_bytes() for entry in entries))
         self._count = count + len(entries)
         self._last = entries[-1]
 
     def replace(self, entries: list[IndexEntry]) -> None:
-        """Have *entries* instead of the ones that are there."""
+        """Replace all entries by *entries*."""
         self._shrink(0, FIRST)
         if entries:
             with suppress(OSError):
@@ -196,7 +199,7 @@ class OffsetIndex:
         """The last entry at or before *position* in a segment of *size_bytes* bytes.
 
         Raises:
-          DamagedIndexError: if the index shows itself to be wrong or can't be read.
+          DamagedIndexError: if the index is damaged, out of order, or can't be read.
         """
         if self._count and self._last.position <= position:
             return self._last
@@ -204,7 +207,7 @@ class OffsetIndex:
         return self._entry(count - 1) if count else FIRST
 
     def find_timestamp(self, timestamp_ms: int, size_bytes: int) -> IndexEntry:
-        """The last entry with no record at or after *timestamp_ms* before it.
+        """The last entry before which no record has a time stamp of *timestamp_ms* or later.
 
         Raises:
           DamagedIndexError: see `find_position`.
@@ -214,8 +217,8 @@ class OffsetIndex:
         return self._entry(count - 1) if count else FIRST
 
     def find_count(self, count: int, size_bytes: int) -> tuple[IndexEntry, IndexEntry | None]:
-        """The last entry with at most *count* records before it, and the one behind it; None if
-        there is no such, or its count is not known.
+        """The last entry with at most *count* records before it, and the entry behind it; None
+        instead of the latter if there is none, or its count is not known.
 
         Raises:
           DamagedIndexError: see `find_position`.
@@ -226,7 +229,8 @@ class OffsetIndex:
         return entry, None if following is None or following.known_count is None else following
 
     def positions_behind(self, position: int) -> Iterator[int]:
-        """What it says, in whatever order, about where records start behind *position*."""
+        """Where records start behind *position*, according to the index, in the order of the
+        file.  Damaged entries end the search."""
         with suppress(OSError, DamagedIndexError):
             for number in range(self._load(create=False)):
                 entry = self._entry(number)
@@ -273,7 +277,7 @@ class OffsetIndex:
         """How many entries there are.
 
         Raises:
-          DamagedIndexError: if the last one isn't sound.
+          DamagedIndexError: if the last entry isn't sound.
           OSError: if the file can't be opened.
         """
         if self._count is None:
@@ -302,7 +306,7 @@ class OffsetIndex:
                 raise
 
     def close(self) -> None:
-        """Let go of the file; it is opened again when needed."""
+        """Close the file; it is opened again when needed."""
         if self._file is not None:
             self._file.close()
             self._file = None

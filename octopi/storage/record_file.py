@@ -1,7 +1,7 @@
-"""A file of records and nothing else: appended at its end, scanned and walked.
+"""A file that contains only records: appended to, scanned and walked.
 
-An offset becomes a position in the file by subtraction.  This module knows what a record
-is, and no index: every walk begins where its caller says that a record starts.
+A position in the file is an offset minus that of the first record.  This module knows records, but
+no index: a walk begins where the caller says that a record starts.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from octopi.storage.file_names import segment_path
 from octopi.storage.time_slices import Slices, at_once
 
 SCAN_BYTES: Final = 4 * MIB
-"""What a scan holds in memory at a time, if no record is longer."""
+"""How much a scan holds in memory at a time, unless a record is longer."""
 
 _WALK_BYTES: Final = INDEX_INTERVAL_BYTES
-"""What a walk holds in memory at a time, if no record is longer."""
+"""How much a walk holds in memory at a time, unless a record is longer."""
 
 
 @attrs.frozen
@@ -43,11 +43,12 @@ class ScannedChunk:
     """Where it begins in the file (bytes)."""
     data: bytes
     scan: record.Scan
-    """Of `data`, whose last record may be incomplete."""
+    """The scan of `data`, whose last record may be incomplete."""
     fault: RecordError | None
-    """Why no valid record follows the chunk's last one, though bytes do."""
+    """Why the bytes behind the last valid record are no valid record; None: they are, or there
+    are none."""
     read_bytes: int
-    """What was read for it: more than it has where its first record is long."""
+    """How much was read for it: more than `data` has if its first record is long."""
 
     @property
     def end(self) -> int:
@@ -56,21 +57,22 @@ class ScannedChunk:
 
 
 class AstrayError(Exception):
-    """A walk by lengths met what is no record; a wrong length before may have led it there."""
+    """A walk by the lengths of records met bytes that are no record.  One of the lengths before
+    may be wrong."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(why)
         self.position = position
-        """In the file (bytes)."""
+        """Where in the file (bytes)."""
         self.why = why
 
 
 def whole_records(data: bytes, until: Offset) -> bytes:
-    """The whole records of *data*, which was read up to *until*: that a record ends there is
-    what the caller believes, and no proof.
+    """The whole records with which *data* begins.  It was read up to *until*, which may be inside a
+    record if the caller is wrong.
 
     Raises:
-      OffsetInsideRecordError: if there is none.
+      OffsetInsideRecordError: if *data* has no whole record.
     """
     try:
         whole_bytes = record.whole_records_end(data)
@@ -93,22 +95,23 @@ class RecordFile:
         """The offset of its first record."""
         self.path = segment_path(directory, base)
         self.size_bytes = 0
-        """Bytes of records; a failed write may have left more in the file."""
+        """The size of the records; a failed write may have left more in the file."""
         self.unsynced = False
-        """Whether it has changed since it was last synced."""
+        """Whether the file has changed since it was last synced."""
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base: Offset) -> Self:
-        """Begin a new file.
+        """Create a new file.
 
         Raises:
-          OSError: if that can't be done.
+          OSError: if it can't be created, or exists and isn't empty.
         """
         created = cls(disk, directory, base)
         try:
             file = disk.open(created.path, create=True)
         except OSError:
-            # Made all the same, it would part the log where what comes next goes elsewhere.
+            # The file may exist all the same.  If it stayed, the log would seem to have a gap
+            # when its next records went into another segment.
             _remove_empty(disk, created.path)
             raise
         if file.size_bytes:
@@ -120,7 +123,7 @@ class RecordFile:
 
     @classmethod
     def existing(cls, disk: Disk, directory: str, base: Offset) -> Self:
-        """A file that is there.
+        """Open a file that exists.
 
         Raises:
           OSError: if it can't be opened.
@@ -133,7 +136,7 @@ class RecordFile:
 
     @property
     def end(self) -> Offset:
-        """The offset where its last record ends."""
+        """The offset where the file's last record ends."""
         return Offset(self.base + self.size_bytes)
 
     # --- writing -------------------------------------------------------------------------
@@ -142,14 +145,14 @@ class RecordFile:
         """Write *records* behind the last one.
 
         Raises:
-          OSError: and then nothing of them counts; `undo` removes what is in the file.
+          OSError: if the disk fails; then none of them counts, and `undo` removes their bytes.
         """
         self._open().append(records)
         self.size_bytes += len(records)
         self.unsynced = True
 
     def undo(self) -> None:
-        """Remove what a failed write may have left.
+        """Remove the bytes that a failed write may have left.
 
         Raises:
           OSError: if that fails, too.
@@ -160,14 +163,14 @@ class RecordFile:
         """Drop everything from *position* on.
 
         Raises:
-          OSError: if the file can't be cut; what lies beyond doesn't count all the same.
+          OSError: if the file can't be cut; the records beyond don't count even then.
         """
         self.size_bytes = position
         self.unsynced = True
         self.undo()
 
     async def sync(self) -> None:
-        """Wait until all that changed is on the device.
+        """Wait until all changes are on the device.
 
         Raises:
           OSError: if that failed.
@@ -180,7 +183,7 @@ class RecordFile:
             raise
 
     def close(self) -> None:
-        """Let go of the file; it is opened again when needed."""
+        """Close the file; it is opened again when needed."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -188,10 +191,10 @@ class RecordFile:
     # --- reading: each raises StorageError if the file can't be read ---------------------
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """Exactly *size_bytes* from *position* on.
+        """Read exactly *size_bytes* from *position* on.
 
         Raises:
-          CorruptLogError: if they are not there.
+          CorruptLogError: if the file is missing, or ends before.
         """
         try:
             data = self._open().pread(size_bytes, position)
@@ -242,8 +245,8 @@ class RecordFile:
         return data
 
     def next_sound(self, position: int, hints: Iterable[int]) -> int | None:
-        """Where sound records go on behind the damaged one at *position*: where it ends, if its
-        length is right, else at one of *hints*; None if that is not known."""
+        """Where the next sound record starts behind the damaged one at *position*: where that one
+        ends, if its length is right, else at one of *hints*; None if no sound record is found."""
         for candidate in chain(self._end_by_length(position), hints):
             try:
                 if candidate < self.size_bytes:
@@ -261,7 +264,7 @@ class RecordFile:
         """Start and time stamp (-1: none) of each record that starts in [*position*, *stop*).
 
         Raises:
-          CorruptLogError: at the first that isn't sound.
+          CorruptLogError: at the first record that isn't sound.
         """
         while position < stop:
             window = self.pread(min(_WALK_BYTES, self.size_bytes - position), position)
@@ -281,10 +284,11 @@ class RecordFile:
             position += at
 
     def record_ends(self, position: int, stop: int) -> Iterator[int]:
-        """Where each record that starts in [*position*, *stop*) ends, by lengths alone.
+        """Where each record ends that starts in [*position*, *stop*), by the lengths alone.
 
         Raises:
-          CorruptLogError: at the first that isn't sound, if the lengths lead astray.
+          CorruptLogError: if a length leads to bytes that are no record; it names the first record
+              that isn't sound.
         """
         try:
             yield from self.lengths(position, stop)
@@ -292,10 +296,10 @@ class RecordFile:
             raise at_once(self.find_damage(position, error.position, error.why)) from None
 
     def lengths(self, position: int, stop: int) -> Iterator[int]:
-        """The same.
+        """The same as `record_ends`, without looking for the damaged record.
 
         Raises:
-          AstrayError: where the lengths lead to what is no record.
+          AstrayError: if a length leads to bytes that are no record.
           StorageError: if the file can't be read.
         """
         window, window_start = b"", position
@@ -316,11 +320,11 @@ class RecordFile:
     # --- walking in slices ---------------------------------------------------------------
 
     def walk(self, position: int, stop: int) -> Slices[tuple[int, int]]:
-        """How many records start in [*position*, *stop*), and where the last one ends, by
+        """How many records start in [*position*, *stop*), and where the last one ends, by the
         lengths alone.
 
         Raises:
-          CorruptLogError: if the lengths lead astray, at the first record that isn't sound.
+          CorruptLogError: see `record_ends`.
           StorageError: if the file can't be read.
         """
         count, end, pause_at = 0, position, position + SLICE_BYTES
@@ -335,11 +339,11 @@ class RecordFile:
         return count, end
 
     def forward(self, position: int, count: int) -> Slices[int]:
-        """Where the record starts, or the last one ends, that comes *count* records behind the one
-        at *position*, by lengths alone.
+        """Walk *count* records on from the one at *position*, by the lengths alone, and return
+        where the last of them ends.
 
         Raises:
-          CorruptLogError: if there is no such record, or the lengths lead astray.
+          CorruptLogError: if there are fewer records, or see `record_ends`.
           StorageError: if the file can't be read.
         """
         end, pause_at = position, position + SLICE_BYTES
@@ -357,8 +361,8 @@ class RecordFile:
         return end
 
     def find_damage(self, start: int, position: int, why: str) -> Slices[CorruptLogError]:
-        """The exception for what a walk from *start* met at *position*: a wrong length before
-        may have led it there."""
+        """The exception for a walk from *start* that met bytes at *position* which are no record.
+        It names the first record from *start* on that isn't sound."""
         pause_at = start + SLICE_BYTES
         try:
             for at, _ in self.checked_records(start, position):
@@ -380,7 +384,7 @@ class RecordFile:
 
 
 def _remove_empty(disk: Disk, path: str) -> None:
-    """Remove a file, if it is there and empty and that can be done."""
+    """Remove a file if it exists and is empty.  Errors are ignored."""
     with suppress(OSError):
         file = disk.open(path)
         is_empty = not file.size_bytes
@@ -390,8 +394,9 @@ def _remove_empty(disk: Disk, path: str) -> None:
 
 
 def _first_record_bytes(data: bytes) -> int:
-    """How much to read for the record that *data* begins with, and does not hold as a whole."""
+    """How much has to be read for the record with which *data* begins, and of which it has only a
+    part."""
     try:
         return record.record_end(data, 0)
     except IncompleteRecordError:
-        return record.HEADER_BYTES  # which has the length
+        return record.HEADER_BYTES  # the header has the length

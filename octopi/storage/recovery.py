@@ -1,21 +1,20 @@
-"""Opening a log's files: what an unclean end left is checked, cut and reported.
+"""Recovery: opens a log's files, checks what was not flushed, and cuts a torn tail.
 
 Everything below the *recovery point* had been made durable, index included, and is not read
-again.  Behind it records are checked one by one.  What was noted elsewhere (`Noted`) may say
-that the log had been durable, or at least had been there, further than that.  What is missing
-or not sound below any of these is damage, which no program may repair by forgetting: nothing
-is cut, the log ends where the damage begins, takes nothing, and says so until its owner calls
-`octopi.storage.segmented_log.SegmentedLog.set_aside`.
+again.  Records behind it are checked one by one.  The facts in `Noted` may say that the log had
+been durable, or at least in the page cache, beyond the recovery point.  Records that are missing
+or not sound below any of these offsets are damage, and recovery doesn't drop damaged records:
+nothing is cut, the log ends where the damage begins, and nothing can be appended until
+`octopi.storage.segmented_log.SegmentedLog.set_aside` is called.
 
-Behind all of them nothing was promised.  The first record that isn't sound ends the log: the
-rest is a torn tail.  It is kept in ``.cut`` files (`octopi.storage.file_names`), as far as the
-disk allows, and cut.
+Records behind all of these offsets were never promised to be there.  The first one that isn't
+sound ends the log; the rest is a torn tail.  It is copied to ``.cut`` files
+(`octopi.storage.file_names`), as far as the disk allows, and cut off.
 
-A process that ends while it writes leaves the beginning of a record, and nothing behind it.
-Any other tail has lost records that were written whole.  When the machine lost power that is
-as it may be; else the caller may have to tell others before they are forgotten here, too.
-
-What happens later, reading, appending and flushing, is `octopi.storage.segmented_log`'s.
+A process that ends while it writes leaves a part of one record at the end, and nothing behind it.
+Any other tail has lost records that had been written completely (an *altered* tail).  After a
+power failure that is to be expected; otherwise the caller may have to report it before the records
+are dropped.
 """
 
 from __future__ import annotations
@@ -60,49 +59,49 @@ _BEGINNING: Final = Offset(0)
 
 @attrs.frozen
 class Noted:
-    """What is known of a log from elsewhere."""
+    """What another file notes about a log."""
 
     start: Offset | None = None
-    """Nothing from there on was removed; None: not known."""
+    """The log starts there or before, so records from there on have to exist; None: not known."""
     durable_end: Offset = _BEGINNING
-    """What lies before it was flushed."""
+    """Records before it were flushed."""
     end: Offset = _BEGINNING
-    """What lies before it was there when the process ended, and the machine didn't lose its power
-    since."""
+    """Records before it were at least in the page cache when the process ended, and the machine
+    has not lost its power since."""
 
 
 NOTHING: Final = Noted()
-"""Nothing is known of it."""
+"""Nothing is noted about the log."""
 
 
 @attrs.frozen
 class RecoveryReport:
-    """What opening a log found and did."""
+    """What recovery has found and done."""
 
     start: Offset
     """The log's start."""
     end: Offset
     """The log's end (exclusive)."""
     scanned_bytes: int
-    """Bytes of records that were checked."""
+    """How many bytes of records were checked."""
     cut_bytes: int
-    """Bytes that were cut off at `end`."""
+    """How many bytes were cut off at `end`."""
     why: str
-    """Why they were: file, position and fault; empty if none were."""
+    """Why they were cut: file, position and fault; empty if none were."""
     saved_as: list[str]
-    """The files that keep what was cut; with a full or failing disk, maybe not all of it."""
+    """The files with the bytes that were cut; not all of them if the disk is full or fails."""
 
 
 @attrs.frozen
 class Recovered:
-    """A log's segments, in order and joined, and what was done to have them so."""
+    """A log's segments after recovery, in order and without a gap."""
 
     segments: list[Segment]
     report: RecoveryReport
     damage: CorruptLogError | None
-    """Where the log ends too early: below the recovery point."""
+    """Where records are missing or not sound that have to be there; None: nowhere."""
     failure: LogReadOnlyError | None
-    """Why nothing can be appended: the disk failed while the tail was cut."""
+    """Why nothing can be appended: the disk failed while the tail was cut; None: it didn't."""
 
 
 def recover(
@@ -114,15 +113,15 @@ def recover(
     cut_altered: bool,
     noted: Noted = NOTHING,
 ) -> Slices[Recovered]:
-    """Open the log in *directory*, in slices; one that doesn't exist is empty.
+    """Open the log in *directory*, in slices; a log that doesn't exist is empty.
 
-    *on_records* is told every sound record behind *recovery_point*, in order, a chunk at a
-    time: the chunk's offset and its scan, of which only the valid prefix counts.
+    *on_records* is called with every sound record behind *recovery_point*, in order, a chunk at a
+    time: with the chunk's offset and its scan, of which only the valid prefix counts.
 
     Raises:
-      AlteredTailError: if *cut_altered* is not set, and the tail is not what a process leaves
-        that ends while it writes.  Nothing was cut.
-      StorageError: if the disk doesn't let us know what is there.
+      AlteredTailError: if *cut_altered* is false, and the tail has lost records that had been
+        written completely.  Nothing was cut.
+      StorageError: if the files can't be read.
     """
     segments: list[Segment] = []
     try:
@@ -154,10 +153,8 @@ def recover(
 
 
 def _sound_end(segments: list[Segment], damage: CorruptLogError) -> Slices[CorruptLogError]:
-    """Have the last one of *segments* end with a whole record at or before *damage*; return the
-    damage that is there then.
-
-    A file that is too short ends anywhere, and no log may end inside a record.
+    """End the last of *segments* with a whole record at or before *damage*, since a file that is
+    too short may end inside a record.  Return the damage at that place.
 
     Raises:
       StorageError: if the file can't be read.
@@ -165,7 +162,7 @@ def _sound_end(segments: list[Segment], damage: CorruptLogError) -> Slices[Corru
     if not segments:
         return damage
     last = segments[-1]
-    # Bytes beyond are not ours to give: the next segment claims them.
+    # Bytes behind the damage belong to the next segment.
     last.size_bytes = min(last.size_bytes, damage.offset - last.base)
     fault = yield from last.recover(0, lambda chunk: None)
     if fault is None:
@@ -176,12 +173,11 @@ def _sound_end(segments: list[Segment], damage: CorruptLogError) -> Slices[Corru
 def _find_damage(
     segments: list[Segment], directory: str, floor: Offset, start: Offset | None
 ) -> CorruptLogError | None:
-    """The first place below *floor* where the segments don't join, or what is missing before
-    them from *start* on.
+    """The first gap below *floor*: between two segments, behind the last one, or from *start* to
+    the first one.
 
-    A log is never begun behind what it is noted to begin with, so a first segment that is missing
-    is damage also above *floor*: a failure of power may take its name and leave those of later
-    ones."""
+    A log never starts behind its noted start, so a missing first segment is damage even above
+    *floor*: a power failure may take the name of the first file and leave the names of others."""
     if segments and start is not None and start < segments[0].base:
         return CorruptLogError(
             directory,
@@ -199,7 +195,7 @@ def _find_damage(
                 f"it ends at offset {segment.end} and the next segment begins at {following.base}",
             )
     if not segments and start is not None and floor <= start:
-        return None  # nothing had come since the log was to begin there
+        return None  # nothing was appended since the log was restarted at *start*
     path, base, end = directory, Offset(0), Offset(0)
     if segments:
         path, base, end = segments[-1].path, segments[-1].base, segments[-1].end
@@ -215,7 +211,7 @@ def _find_damage(
 
 
 class _UnverifiedTail:
-    """What lies behind the recovery point: checked, and cut where it stops being sound."""
+    """Checks the records behind the recovery point, and cuts the log at the first unsound one."""
 
     def __init__(
         self,
@@ -227,7 +223,7 @@ class _UnverifiedTail:
         *,
         cut_altered: bool,
     ) -> None:
-        """What isn't sound below *floor* is damage, and not cut."""
+        """*floor*: an unsound record below this offset is damage, and nothing is cut."""
         self._cut_altered = cut_altered
         self._floor = floor
         self._disk = disk
@@ -243,11 +239,11 @@ class _UnverifiedTail:
     def check(
         self, segments: list[Segment], recovery_point: Offset
     ) -> Slices[LogReadOnlyError | None]:
-        """Check the records of *segments* behind *recovery_point*; take those that are cut off
-        the list.  Return what failed while they were cut.
+        """Check the records of *segments* behind *recovery_point*, and remove segments that are cut
+        from the list.  Return the failure of the disk while it was cut, if there was one.
 
         Raises:
-          AlteredTailError: if it must not be cut.
+          AlteredTailError: if the tail must not be cut.
           StorageError: if a file can't be read.
         """
         for number, segment in enumerate(segments):
@@ -258,7 +254,7 @@ class _UnverifiedTail:
             file_bytes = segment.size_bytes
             start = min(max(0, recovery_point - segment.base), file_bytes)
             if not (yield from self._is_boundary(segment, start)):
-                start = 0  # whoever keeps the recovery point erred: check all rather than cut it
+                start = 0  # the recovery point is wrong: check the whole segment, don't cut there
             fault = yield from segment.recover(start, partial(self._note, segment))
             if fault is not None:
                 self.why = f"{segment.path} at byte {segment.size_bytes}: {fault}"
@@ -286,7 +282,7 @@ class _UnverifiedTail:
         try:
             return (yield from segment.is_boundary(position))
         except CorruptLogError:
-            return True  # damage before it, which readers will meet
+            return True  # there is damage before it; readers will meet that
 
     def _note(self, segment: Segment, chunk: ScannedChunk) -> None:
         self.scanned_bytes += chunk.scan.valid_bytes
@@ -294,10 +290,10 @@ class _UnverifiedTail:
             self._on_records(Offset(segment.base + chunk.position), chunk.scan)
 
     def _is_altered(self, segment: Segment, fault: RecordError | None) -> bool:
-        """Whether the last file ends otherwise than with the beginning of a record.
+        """Whether the last file ends with anything but a part of one record.
 
-        No checksum covers a record's length.  One that turned into a larger one swallows the
-        records behind it, and looks as if its own end was missing.
+        No checksum covers a record's length.  If a length was changed to a larger one, the record
+        seems to be incomplete, and includes the records behind it.  So look for a record there.
         """
         if not isinstance(fault, IncompleteRecordError):
             return True
@@ -326,9 +322,9 @@ class _UnverifiedTail:
         """Cut the log at the end of *segment*, whose file has *file_bytes* bytes.
 
         Raises:
-          OSError: if that can't be done; what is left is recovered the same way again.
+          OSError: if the disk fails; recovery can be tried again with what is left.
         """
-        for one in reversed(following):  # what is left joins after each step
+        for one in reversed(following):  # the segments have no gap after each step
             path = self._free_path(one.base)
             self._disk.rename(one.path, path)
             self.saved_as.append(path)
@@ -357,7 +353,7 @@ class _UnverifiedTail:
 
 
 def _holds_record(buffer: bytes) -> bool:
-    """Whether a sound record lies in *buffer*, wherever it begins."""
+    """Whether there is a sound record anywhere in *buffer*."""
     for version in _VERSION.finditer(buffer, LENGTH_BYTES):
         with contextlib.suppress(RecordError):
             check_record(buffer, version.start() - LENGTH_BYTES)
@@ -366,14 +362,13 @@ def _holds_record(buffer: bytes) -> bool:
 
 
 async def set_bytes_aside(disk: Disk, directory: str, offset: Offset) -> list[str]:
-    """Take all bytes of the log in *directory* from *offset* on, where a record ends, out of its
-    segments; return the ``.cut`` files that keep them.
+    """Move all bytes of the log in *directory* from *offset* on, where a record ends, out of its
+    segments into ``.cut`` files; return the paths of these.
 
-    They are durable before anything is cut.  What is left after a failure is to be set aside
-    the same way again.
+    The copies are durable before anything is cut.  After a failure, call this again for the rest.
 
     Raises:
-      OSError: if that can't be done.
+      OSError: if the disk fails.
     """
     names = disk.list_directory(directory)
     saved: list[str] = []
@@ -411,12 +406,12 @@ async def set_bytes_aside(disk: Disk, directory: str, offset: Offset) -> list[st
 
 
 def _remove_orphans(disk: Disk, directory: str, names: list[str]) -> None:
-    """Remove indexes whose segment is gone: retention removes the segment first."""
+    """Remove indexes without a segment; retention removes the segment's file first."""
     for base in set(index_bases(names)) - set(segment_bases(names)):
         remove_quietly(disk, index_path(directory, base))
 
 
 def remove_quietly(disk: Disk, path: str) -> None:
-    """Remove a file that nothing depends on; if that fails, a later opening tries again."""
+    """Remove a file that is not needed.  Errors are ignored: a later recovery tries it again."""
     with contextlib.suppress(OSError):
         disk.remove(path)

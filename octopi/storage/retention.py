@@ -1,4 +1,4 @@
-"""How many of a log's oldest segments retention removes: a decision, no file is touched."""
+"""Decides how many of a log's oldest segments retention removes.  Does no I/O."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class ClosedSegment:
     """Exclusive."""
     size_bytes: int
     newest_ms: int
-    """When its last record came, as well as that is known (ms since 1970-01-01 UTC)."""
+    """When its last record was appended, or the best guess (ms since 1970-01-01 UTC)."""
 
 
 @attrs.frozen
 class Retained:
-    """What an application of retention did."""
+    """What retention has removed from a log."""
 
     segment_count: int
-    """Segments removed."""
+    """How many segments were removed."""
     size_bytes: int
-    """Bytes of records removed."""
+    """How many bytes of records were removed."""
     start: Offset
-    """The log's start now."""
+    """The log's start afterwards."""
 
 
 def expired_count(
@@ -45,12 +45,12 @@ def expired_count(
     bytes_min: int | None,
     outdated_below: Offset = _NOTHING,
 ) -> int:
-    """How many of *closed*, oldest first, go.
+    """How many of *closed*, oldest first, are removed.
 
-    A segment goes if its newest record is older than *age_ms*, or if the rest of the log,
-    the active segment included, still has *bytes_min* bytes without it; None keeps without
-    limit.  It goes, too, if it ends at *outdated_below* or before.  The first that stays keeps all
-    behind it, and nothing at or beyond the offset *below* goes.  *closed* is read no further than
+    A segment is removed if its newest record is older than *age_ms* (None: no limit), or if the
+    rest of the log, the active segment included, still has *bytes_min* bytes (None: no limit), or
+    if it ends at *outdated_below* or before.  Only a segment that ends at *below* or before is
+    removed.  The first segment that stays keeps all behind it.  *closed* is read no further than
     needed.
     """
     count = 0

@@ -1,17 +1,17 @@
 """A segment: a stretch of a log, in a file of records with a sparse index.
 
-Finds records in its file by position, time stamp and count, and knows which bytes it has
-seen to be sound.  It knows no other segment and decides nothing about failures of the disk.
+Finds records in its file by position, time stamp and count, and knows which bytes were checked.
+It knows no other segment, and callers decide what a failure of the disk means.
 
-**Soundness.**  Bytes that this process has neither appended nor scanned are checked when
-they are first read.  ``_sound_end`` says how far that has come from the segment's
-beginning, and ``_sound_from`` where what was appended or scanned at opening begins.
+**Soundness.**  Bytes that this process has neither appended nor scanned are checked when they are
+first read.  Those before ``_sound_end`` were checked by reads, from the segment's beginning on;
+those from ``_sound_from`` on were appended or scanned at opening.
 
-**The index** is a hint.  What it says is held against the records, and if they disagree it
-is made anew, once: after that, whatever is wrong is wrong with the records.
+**The index** is a hint.  Its entries are compared with the records.  If they disagree, the index is
+rebuilt, once in each process: a fault after that is damage of the records.
 
-**Slices.**  What may walk over more than a stretch between two entries of the index works in
-slices (`octopi.storage.time_slices`).  Records may be appended and cut between two of them.
+**Slices.**  Methods that may walk further than from one entry of the index to the next work in
+slices (`octopi.storage.time_slices`).  Records may be appended and cut between two slices.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from octopi.storage.record_file import RecordFile, ScannedChunk
 from octopi.storage.time_slices import Slices, at_once, pauses
 
 ENTRY_DISTANCE_BYTES_MAX: Final = 2 * INDEX_INTERVAL_BYTES + RECORD_BYTES_MAX
-"""Neighbouring entries of a whole index are closer than this: one may be left out because
-a batch begins soon behind another's last entry."""
+"""Neighbouring entries of a complete index are closer than this.  They may be more than
+`INDEX_INTERVAL_BYTES` apart, because an entry is left out if a batch begins soon behind the last
+entry of the batch before."""
 
 _T = TypeVar("_T")
 
@@ -65,22 +66,22 @@ class Segment(RecordFile):
         self._sound_end = 0
         self._sound_from = 0
         self._timestamp_max_ms: int | None = -1
-        """The largest time stamp; -1: no record has one; None: not known yet."""
+        """The largest time stamp (ms); -1: no record has one; None: not known yet."""
         self._count: int | None = 0
         """How many records there are; None: not known."""
         self._cuts = 0
         """How often records were cut off."""
         self.first_append_ms: int | None = None
-        """When the first record came (wall clock); None if not known."""
+        """When the first record was appended (wall clock); None if not known."""
         self.last_append_ms: int | None = None
-        """When the last record came (wall clock); None if not in this process."""
+        """When this process last appended a record (wall clock); None if it has not."""
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base: Offset) -> Self:
         """Begin a new segment.
 
         Raises:
-          OSError: if its file can't be made.
+          OSError: if its file can't be created.
         """
         segment = super().create(disk, directory, base)
         segment._index.begin()
@@ -88,7 +89,7 @@ class Segment(RecordFile):
 
     @classmethod
     def existing(cls, disk: Disk, directory: str, base: Offset) -> Self:
-        """A segment that is there.
+        """Open a segment that exists.
 
         Raises:
           OSError: if its file can't be opened.
@@ -101,10 +102,10 @@ class Segment(RecordFile):
     # --- writing -------------------------------------------------------------------------
 
     def append(self, records: bytes, scan: record.Scan, now_ms: int) -> None:
-        """Write *records*, of which *scan* says that they are valid, behind the last one.
+        """Write *records*, which *scan* has found valid, behind the last one.
 
         Raises:
-          OSError: and then nothing of them counts; `undo` removes what is in the file.
+          OSError: if the disk fails; then none of them counts, and `undo` removes their bytes.
         """
         position = self.size_bytes
         self.write(records)
@@ -117,7 +118,7 @@ class Segment(RecordFile):
         """Cut the segment at *position*, where a record starts.
 
         Raises:
-          OSError: if the file can't be cut; the records beyond don't count all the same.
+          OSError: if the file can't be cut; the records beyond don't count even then.
           StorageError: if the file can't be read; nothing was done.
         """
         self._timestamp_max_ms, self._count = at_once(self._standing(position))
@@ -143,12 +144,12 @@ class Segment(RecordFile):
             raise
 
     def close(self) -> None:
-        """Let go of the files; they are opened again when needed."""
+        """Close the files; they are opened again when needed."""
         super().close()
         self._index.close()
 
     def _note(self, position: int, scan: record.Scan) -> None:
-        """Take valid records at *position*, up to which all is noted, into the index."""
+        """Add valid records at *position* to the index; all records before are in it."""
         assert self._timestamp_max_ms is not None, "only a recovered segment is written to"
         self._index.extend(position, scan.marks, self._timestamp_max_ms, self._count)
         self._timestamp_max_ms = max(self._timestamp_max_ms, scan.timestamp_max_ms)
@@ -184,7 +185,7 @@ class Segment(RecordFile):
         return data if end == len(data) else data[:end]
 
     def record_bytes_at(self, position: int) -> int:
-        """How long the record at *position* is, by its length alone; 0 if that can't be told."""
+        """How long the record at *position* is, by its length field; 0 if that is not known."""
         size_bytes = min(record.HEADER_BYTES, self.size_bytes - position)
         try:
             return record.record_end(self.pread(size_bytes, position), 0)
@@ -192,11 +193,11 @@ class Segment(RecordFile):
             return 0
 
     def _end_unchecked(self, data: bytes, position: int, limit: int) -> int | None:
-        """Where the last whole record of *data*, which was read at *position*, ends in it; None
-        if its bytes have to be checked.
+        """Where the last whole record ends in *data*, which was read at *position*; None if its
+        bytes have to be checked.
 
-        Walks lengths from the last index entry within, if a sound record is there; else from
-        the beginning.
+        It follows the lengths from the last index entry within *data*, if a sound record starts
+        there; else from the beginning of *data*.
         """
         stop = position + len(data)
         appended_or_scanned = position >= self._sound_from or self._sound_end >= self._sound_from
@@ -220,9 +221,9 @@ class Segment(RecordFile):
     def recover(
         self, position: int, on_chunk: Callable[[ScannedChunk], None]
     ) -> Slices[RecordError | None]:
-        """Check all records from *position* on and index them; hide what is behind a fault.
+        """Check all records from *position* on and index them; end the segment at a fault.
 
-        What lies before *position* is trusted.  Returns the fault.
+        Records before *position* are trusted.  Return the fault; None: there is none.
 
         Raises:
           StorageError: if the file can't be read.
@@ -259,7 +260,7 @@ class Segment(RecordFile):
         _, end = yield from self.walk(start, position)
         if end == position:
             return True
-        # Refuse only on proof: sound records, found from an earlier entry, that meet this one.
+        # False only on proof: sound records from an earlier entry on lead to this entry.
         earlier = FIRST
         if start:
             earlier = yield from self._entry_before(start - 1)
@@ -274,7 +275,7 @@ class Segment(RecordFile):
         return False
 
     def boundary_at_most(self, position: int) -> Slices[int]:
-        """The last place at or before *position*, which lies within the records, where one starts.
+        """Where the last record starts at or before *position*, which lies within the records.
 
         Raises:
           CorruptLogError: if damage makes that unknowable.
@@ -290,7 +291,8 @@ class Segment(RecordFile):
         return (yield from self.forward(entry.position, count - 1))
 
     def find_timestamp(self, timestamp_ms: int) -> Slices[int | None]:
-        """Where the first record with that time stamp, or a later one, starts.
+        """Where the first record starts whose time stamp is *timestamp_ms* or later; None if there
+        is none.
 
         Raises:
           CorruptLogError: if damage makes that unknowable.
@@ -317,7 +319,7 @@ class Segment(RecordFile):
         return None
 
     def learn(self) -> Slices[None]:
-        """Find out what `newest_timestamp_ms` says.
+        """Find the largest time stamp, so that `newest_timestamp_ms` is quick.
 
         Raises:
           StorageError: if the file can't be read.
@@ -329,8 +331,8 @@ class Segment(RecordFile):
                 self._timestamp_max_ms, self._count = newest_ms, count
 
     def newest_timestamp_ms(self) -> int:
-        """The largest time stamp of all its records, or more if damage makes that unknowable;
-        -1 if none has one.  Quick once `learn` has found it out.
+        """The largest time stamp of all its records (ms); -1 if none has one, `TIMESTAMP_MS_MAX` if
+        damage hides some.  Quick after `learn`.
 
         Raises:
           StorageError: if the file can't be read.
@@ -340,8 +342,8 @@ class Segment(RecordFile):
         return self._timestamp_max_ms
 
     def _standing(self, stop: int) -> Slices[tuple[int, int | None]]:
-        """What no time stamp before *stop* exceeds, whatever damage hides, and how many records
-        lie before it, None if damage makes that unknowable."""
+        """The largest time stamp before *stop* (`TIMESTAMP_MS_MAX` if damage hides some), and the
+        number of records before *stop* (None if damage hides some)."""
         try:
             return (yield from self._trusting_index(lambda: self._standing_at(stop)))
         except CorruptLogError:
@@ -362,7 +364,7 @@ class Segment(RecordFile):
         return newest_ms, None if entry.known_count is None else entry.known_count + count
 
     def oldest_timestamp_ms(self) -> int:
-        """The first record's time stamp; -1 if that can't be known, or it has none."""
+        """The first record's time stamp (ms); -1 if it has none, or can't be read."""
         try:
             _, timestamp_ms = next(self.checked_records(0, min(1, self.size_bytes)), (0, -1))
         except StorageError:
@@ -370,10 +372,10 @@ class Segment(RecordFile):
         return timestamp_ms
 
     def count_back(self, count: int, stop: int) -> Slices[tuple[int, int]]:
-        """Where the *count*-th record before *stop* starts, and how many are missing to it; both
-        are more than 0.
+        """Where the *count*-th record before *stop* starts, counted backwards, and 0.  If there are
+        fewer records before *stop*, return position 0, and how many are missing.
 
-        If there are fewer, the position is 0 and the rest of the count comes with it.
+        *count* and *stop* have to be more than 0.
 
         Raises:
           CorruptLogError: if damage makes that unknowable.
@@ -400,11 +402,11 @@ class Segment(RecordFile):
             yield
 
     def count_on(self, position: int, count: int) -> Slices[int]:
-        """Where the record starts, or the last one ends, that comes *count* records behind the
-        one that starts at *position*.
+        """Where the record starts that comes *count* records behind the one at *position*; or the
+        end, if that one is the last.
 
         Raises:
-          CorruptLogError: if damage makes that unknowable, or there is no such record.
+          CorruptLogError: if damage hides the answer, or there are fewer records.
           StorageError: if the file can't be read.
         """
         return self._trusting_index(lambda: self._count_on(position, count))
@@ -417,7 +419,7 @@ class Segment(RecordFile):
         return (yield from self._record(entry.known_count + before + count))
 
     def _record(self, number: int) -> Slices[int]:
-        """Where the record with that number starts, counted from 0, or the last one ends."""
+        """Where record *number* starts, counted from 0; if there are *number* records, the end."""
         try:
             entry, following = self._index.find_count(number, self.size_bytes)
         except DamagedIndexError as error:
@@ -433,7 +435,8 @@ class Segment(RecordFile):
     # --- the index, never trusted against the records --------------------------------------
 
     def _entry_before(self, position: int) -> Slices[IndexEntry]:
-        """The last entry at or before *position*, close to it if the index is whole."""
+        """The last entry at or before *position*.  If it is so far before that entries must be
+        missing, the index is rebuilt first."""
 
         def find() -> IndexEntry:
             return self._index.find_position(position, self.size_bytes)
@@ -454,7 +457,8 @@ class Segment(RecordFile):
         return (yield from self._entry(find))
 
     def _trusting_index(self, find: Callable[[], Slices[_T]]) -> Slices[_T]:
-        """What *find* says; if it meets damage, the index may be wrong and is made anew."""
+        """The result of *find*.  If it meets damage, the index may be wrong: rebuild it and try
+        once more."""
         try:
             return (yield from find())
         except CorruptLogError:
@@ -464,9 +468,9 @@ class Segment(RecordFile):
         return (yield from self._trusting_index(find))
 
     def _rebuild_index(self) -> Slices[None]:
-        """Make the index from the records, once in each process: damage stays damage.
+        """Rebuild the index from the records, once in each process.
 
-        Several look-ups may be at it; the first one to end is right for all.
+        Several look-ups may rebuild it at the same time; the first one to end is valid for all.
         """
         cuts = -1
         while not self._index_rebuilt and cuts != self._cuts:
@@ -477,7 +481,7 @@ class Segment(RecordFile):
         new = yield from rebuilt(
             self, self._index, lambda: self._index_rebuilt or cuts != self._cuts
         )
-        if new is not None:  # and nothing was appended since the last slice
+        if new is not None:  # nothing was appended since the last slice
             self._index_rebuilt = True
             self._index.replace(new.entries)
             self._timestamp_max_ms, self._count = new.timestamp_max_ms, new.count

@@ -1,15 +1,15 @@
 """A log: segments in a directory, appended at the end, read anywhere.
 
 Appends go to the page cache and are synchronous; `SegmentedLog.flush` makes them durable.
-Nothing in memory grows with the log but a small object for each segment.
+Memory grows with the log only by a small object for each segment.
 
-**When the disk fails.**  A full disk, or too many open files, undo the append and the log
-goes on.  After any other failed write, and after any failed fsync, the log is read-only for
-the rest of this process: the system may have dropped the very pages that it
-failed to write, and would call the next fsync a success.
+**When the disk fails.**  If the disk is full, or too many files are open, the append is undone and
+the log goes on.  After any other failed write, and after any failed fsync, the log is read-only for
+the rest of this process: the system may have dropped the pages that it failed to write, and the
+next fsync could still succeed.
 
-What is committed is the caller's knowledge: it comes as *until*, an offset where a record
-ends, and no read looks beyond it.
+The log doesn't know what is committed.  Callers pass the end of the committed records as *until*,
+an offset where a record ends, and nothing beyond it is read.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ from octopi.storage.time_slices import Slices, at_once, quickly
 _BEGINNING: Final = Offset(0)
 
 _BOUNDARIES_COUNT_MAX: Final = 256
-"""Ends of reads remembered, so that who reads on from there needs no walk to prove it."""
+"""How many ends of reads are remembered: a read that continues there need not check that a record
+starts there."""
 
 
 class SegmentedLog:
     """One log.  Open it with `SegmentedLog.open`; only one may be open on a directory."""
 
-    # There may be many thousands of them, and a dictionary of attributes for each.
+    # A node may have many thousands of logs; slots save a dictionary of attributes for each.
     # fmt: off
     __slots__ = (
         "_boundaries", "_condition", "_directory", "_disk", "_flush", "_options", "_segments",
@@ -86,7 +87,7 @@ class SegmentedLog:
         self.search: Final = LogSearch(self._segments, self._condition.check_open)
         """Look-ups, in slices."""
         self.retention: Final = LogRetention(self._segments, self.search, options, now_ms)
-        """What `apply_retention` would remove."""
+        """Finds what `apply_retention` removes."""
 
     @classmethod
     def open(
@@ -103,23 +104,23 @@ class SegmentedLog:
     ) -> Slices[tuple[SegmentedLog, RecoveryReport]]:
         """Open the log in *directory*, which need not exist yet, and recover it, in slices.
 
-        *recovery_point* is what `flush` returned once: what lies below it is not read again.
-        *noted* is what else is known of the log: where that doesn't hold, it is damaged.
-        *on_records* is told the records behind it, a chunk at a time: the chunk's offset and
-        its scan, of which only the valid prefix counts.
+        *recovery_point*: an offset that `flush` has returned; records below it are not read again.
+        *noted*: facts about the log from another file; if they don't hold, the log is damaged.
+        *on_records*: called with the records behind the recovery point, a chunk at a time: with
+        the chunk's offset and its scan, of which only the valid prefix counts.
 
         A log whose files are damaged opens, too: see `fault`.
 
         Raises:
-          AlteredTailError: if *cut_altered* is not set, and records behind the recovery point
-            that were written whole are not sound any more.  Nothing was changed.
-          StorageError: if the disk doesn't let us know what is there.
+          AlteredTailError: if *cut_altered* is false, and records behind the recovery point
+            that had been written completely are not sound any more.  Nothing was changed.
+          StorageError: if the files can't be read.
         """
         found = yield from recover(
             disk, directory, recovery_point, on_records, cut_altered=cut_altered, noted=noted
         )
         if found.segments:
-            # As its oldest record's producer saw it; if that can't be, its age begins now.
+            # The producer's time stamp of its oldest record; if that isn't possible, the time now.
             active = found.segments[-1]
             oldest_ms = min(active.oldest_timestamp_ms(), now_ms)
             active.first_append_ms = oldest_ms if oldest_ms > 0 else now_ms
@@ -130,12 +131,12 @@ class SegmentedLog:
 
     @property
     def start(self) -> Offset:
-        """Offset of the oldest record that is kept."""
+        """The offset of the oldest record that is kept."""
         return self._segments.start
 
     @property
     def end(self) -> Offset:
-        """Offset that the next record gets."""
+        """The offset that the next record will get."""
         return self._segments.end
 
     @property
@@ -145,30 +146,30 @@ class SegmentedLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of records."""
+        """The size of the records from `start` to `end`."""
         return self.end - self.start
 
     @property
     def segment_count(self) -> int:
-        """Segments, the active one included."""
+        """How many segments there are, the active one included."""
         return len(self._segments)
 
     @property
     def fault(self) -> StorageError | None:
-        """Why nothing can be appended.
+        """Why nothing can be appended; None: the log takes records.
 
-        `CorruptLogError`: the files are damaged at `end`, and what is there and behind it is
-        not served.  `LogReadOnlyError`: the disk failed; what is there is served.
+        `CorruptLogError`: the files are damaged at `end`; records from there on are not served.
+        `LogReadOnlyError`: the disk failed; all records are served.
         """
         return self._condition.fault
 
     @property
     def damage(self) -> CorruptLogError | None:
-        """Where stored bytes are missing or not sound, if that was found when it was opened."""
+        """Where records are missing or not sound, if that was found when the log was opened."""
         return self._condition.damage
 
     def statistics(self) -> LogStatistics:
-        """All of this at once."""
+        """The log's state, for metrics and people."""
         fault = self.fault
         return LogStatistics(
             start=self.start,
@@ -182,13 +183,13 @@ class SegmentedLog:
     # --- writing -------------------------------------------------------------------------
 
     def append(self, records: bytes, scan: Scan, now_ms: int) -> Offset:
-        """Append whole *records*, of which *scan* is the faultless scan; return the first
-        one's offset.  They are in the page cache then, and visible to readers.
+        """Append whole *records*, of which *scan* is the faultless scan; return the offset of the
+        first one.  They are in the page cache then, and visible to readers.
 
         Raises:
-          DiskFullError: there was no space; nothing was appended, the log goes on.
-          LogReadOnlyError: a write failed, now or before; nothing was appended.
-          CorruptLogError: the log opened with damage.
+          DiskFullError: if there is no space; nothing was appended, and the log goes on.
+          LogReadOnlyError: if a write failed, now or before; nothing was appended.
+          CorruptLogError: if the log is damaged.
         """
         assert scan.fault is None
         assert 0 < scan.valid_bytes == len(records)
@@ -212,7 +213,7 @@ class SegmentedLog:
         return base
 
     def _segment_for(self, size_bytes: int, now_ms: int) -> Segment:
-        """The active segment, a new one if the old one is too large or too old."""
+        """The active segment; a new one if the active one is too large or too old."""
         active = self._segments.active
         if active is not None:
             first_ms = now_ms if active.first_append_ms is None else active.first_append_ms
@@ -238,17 +239,17 @@ class SegmentedLog:
         return segment
 
     def truncate(self, offset: Offset) -> None:
-        """Drop all records from *offset* on, which is where a record starts or the end.
+        """Drop all records from *offset* on, which is where a record starts, or the log's end.
 
         Until the next flush a power failure may bring them back.
-        A caller that keeps a recovery point beyond *offset* moves it back first: otherwise
+        A caller that has stored a recovery point beyond *offset* has to move it back first: else
         the next opening takes the missing records for damage.
 
         Raises:
-          OffsetOutOfRangeError, OffsetInsideRecordError: there is no such boundary.
-          LogReadOnlyError: the disk failed, now or before.
-          CorruptLogError: damage makes the boundary unknowable, or the log opened with it.
-          NeedsTimeError: whether a record starts there takes longer to find out; see `prove`.
+          OffsetOutOfRangeError, OffsetInsideRecordError: if no record starts at *offset*.
+          LogReadOnlyError: if the disk failed, now or before.
+          CorruptLogError: if the log is damaged, or damage hides where records start.
+          NeedsTimeError: if it takes longer to find out whether a record starts there; see `prove`.
           StorageError: if the file can't be read; nothing was dropped.
         """
         self._condition.check_writable()
@@ -260,7 +261,7 @@ class SegmentedLog:
         self._boundaries = {one: None for one in self._boundaries if one <= offset}
         self._flush.truncated()
         try:
-            while self._segments.active is not segment:  # what is left joins after each step
+            while self._segments.active is not segment:  # there is no gap after any step
                 self._segments.remove_last()
             segment.truncate(offset - segment.base)
         except OSError as error:
@@ -269,42 +270,43 @@ class SegmentedLog:
             self._flush.flushed_end = min(self._flush.flushed_end, offset)
 
     def restart(self, offset: Offset) -> None:
-        """Drop all records; the log goes on at *offset*, which isn't before its end, unless it is
-        empty anyway.
+        """Drop all records; the next one gets *offset*, which must not be before the log's end
+        unless the log is empty.
 
-        A caller that keeps a recovery point moves it back to 0 first; see `truncate`.
+        A caller that has stored a recovery point has to move it back to 0 first; see `truncate`.
 
         Raises:
-          DiskFullError: there was no space for a new segment; the log is empty and goes on.
-          LogReadOnlyError: the disk failed, now or before.
-          CorruptLogError: the log opened with damage.
+          DiskFullError: if there is no space for a new segment; the log is empty and goes on.
+          LogReadOnlyError: if the disk failed, now or before.
+          CorruptLogError: if the log is damaged.
         """
         self._condition.check_writable()
         assert offset >= self.end or self.start == self.end
         self._flush.truncated()
         self._boundaries.clear()
         try:
-            while self._segments:  # what is left joins after each step
+            while self._segments:  # there is no gap after any step
                 self._segments.remove_last()
         except OSError as error:
             raise self._condition.fail(f"emptying {self._directory}", error) from error
         self._segments.empty_at = self._flush.flushed_end = offset
-        self._begin_segment(0)  # its name keeps the offset, though it is empty
+        self._begin_segment(0)  # the name of the empty file keeps the offset
 
     async def set_aside(self, *, refill: bool) -> list[str]:
-        """Take what is damaged and all behind it out of the log, which goes on where its sound
-        part ends, and takes records again; return the files that keep the bytes.
+        """Move the damaged bytes and all behind them out of the log, so that it takes records again
+        at the end of its sound part; return the files that keep the bytes.
 
-        *refill*: what is missing at the log's beginning is to come again, so the log is empty
-        then and goes on there.  Else it begins with what is left.
+        *refill*: matters if records are missing at the log's beginning.  True: the caller will
+        append them again, so all records are moved and the log goes on there, empty.  False: the
+        log begins with the records that are left.
 
         Raises:
-          DiskFullError: there was no space to keep it; the log is damaged as it was.
-          LogReadOnlyError: the disk failed, now or before.
+          DiskFullError: if there is no space for the copy; the log is damaged as before.
+          LogReadOnlyError: if the disk failed, now or before.
         """
         self._condition.check_flushable()
         damage = self._condition.damage
-        assert damage is not None, "only what is damaged is set aside"
+        assert damage is not None, "only a damaged log is set aside"
         lacks_beginning = damage.offset < self.start
         offset = Offset(damage.offset) if lacks_beginning and refill else self.end
         saved = await self._set_aside(offset)
@@ -312,10 +314,10 @@ class SegmentedLog:
         return saved
 
     async def truncate_aside(self, offset: Offset) -> list[str]:
-        """Like `truncate`, and keep what is dropped; return the files that do.
+        """Like `truncate`, but keep the dropped bytes; return the files that keep them.
 
         Raises:
-          DiskFullError: there was no space to keep it; the log is as it was.
+          DiskFullError: if there is no space for the copy; the log is as before.
           OffsetOutOfRangeError, OffsetInsideRecordError, StorageError: see `truncate`.
         """
         self._condition.check_writable()
@@ -340,33 +342,35 @@ class SegmentedLog:
         return saved
 
     async def flush(self) -> Offset:
-        """Make everything appended so far durable; return up to where the log is.
+        """Make everything appended so far durable; return the end of what is durable.
 
-        Safe to call by several tasks and while others append: one flush runs at a time, and
-        who waited for it returns with it if it covered them.
+        Several tasks may call it, also while others append: one flush runs at a time, and a task
+        that waited for it returns with it if it covered what the task wants durable.
 
         Raises:
-          LogReadOnlyError: an fsync failed, now or before.  It is unknown what is durable
-              beyond `flushed_end`, and stays so.  `DiskFullError`: none was tried; it may be.
+          LogReadOnlyError: if an fsync failed, now or before.  It is not known what is durable
+              beyond `flushed_end`.
+          DiskFullError: if too many files are open, so no fsync was tried; try again.
         """
         return await self._flush.run()
 
     # --- reading -------------------------------------------------------------------------
 
     def read(self, offset: Offset, bytes_max: int, until: Offset) -> bytes:
-        """Whole records from *offset* on and before *until*: at most *bytes_max* bytes, but
-        at least one record; empty at *until*, or if they are 0: then *offset* alone is checked.
+        """Read whole records from *offset* on and before *until*: at most *bytes_max* bytes, but at
+        least one record.  At *until*, and if *bytes_max* is 0, the result is empty, and only
+        *offset* is checked.
 
-        A read ends at a segment's end, or before a damaged record, at the latest: read on
-        from *offset* plus what came.
+        A read ends at a segment's end, or before a damaged record, at the latest; the next read
+        continues at *offset* plus the length of the result.
 
         Raises:
-          OffsetOutOfRangeError: *offset* is before the log's start or beyond *until*.
-          OffsetInsideRecordError: no record starts at *offset*, or *until* is inside the one
+          OffsetOutOfRangeError: if *offset* is before the log's start or beyond *until*.
+          OffsetInsideRecordError: if no record starts at *offset*, or *until* is inside the one
             that does.
-          CorruptLogError: the record at *offset* is damaged.
-          NeedsTimeError: whether a record starts there takes longer to find out; see `prove`.
-          StorageError: the disk can't be read.
+          CorruptLogError: if the record at *offset* is damaged.
+          NeedsTimeError: if it takes longer to find out whether a record starts there; see `prove`.
+          StorageError: if the disk can't be read.
         """
         self._condition.check_open()
         until = min(until, self.end)
@@ -384,7 +388,7 @@ class SegmentedLog:
         return data
 
     def _remember(self, *boundaries: Offset) -> None:
-        """Those are where records start, or the last one ends."""
+        """Note that records start at *boundaries*, or that one of them is the end."""
         for boundary in boundaries:
             self._boundaries.pop(boundary, None)
             self._boundaries[boundary] = None
@@ -392,13 +396,13 @@ class SegmentedLog:
             del self._boundaries[next(iter(self._boundaries))]
 
     def prove(self, offset: Offset) -> Slices[None]:
-        """See whether *offset* is where a record starts, or the end.  The next `read` from there,
-        and `truncate` there, rely on it, and take no time.
+        """Check that a record starts at *offset*, or that it is the end.  A `read` or `truncate`
+        there doesn't check it again, so it is quick.
 
         Raises:
-          OffsetOutOfRangeError, OffsetInsideRecordError: if not.
-          CorruptLogError: damage makes that unknowable.
-          StorageError: the disk can't be read.
+          OffsetOutOfRangeError, OffsetInsideRecordError: if no record starts there.
+          CorruptLogError: if damage hides the answer.
+          StorageError: if the disk can't be read.
         """
         self._condition.check_open()
         self._check_range(offset, self.end)
@@ -427,7 +431,7 @@ class SegmentedLog:
     def retention_start(
         self, now_ms: int, *, below: Offset, outdated_below: Offset = _BEGINNING
     ) -> Offset:
-        """Where the log would begin after `apply_retention`."""
+        """Where the log would start after `apply_retention`."""
         self._condition.check_open()
         until = min(below, self.flushed_end)
         count = self.retention.expired_count(now_ms, until, outdated_below)
@@ -436,14 +440,14 @@ class SegmentedLog:
     def apply_retention(
         self, now_ms: int, *, below: Offset, outdated_below: Offset = _BEGINNING
     ) -> Retained:
-        """Remove the oldest segments that the options don't keep, all durable and before *below*;
-        they keep nothing of what lies before *outdated_below*.  Quick after
-        `LogRetention.learn_ages`.
+        """Remove the oldest segments that the options don't keep, and those that end at
+        *outdated_below* or before.  Quick after `LogRetention.learn_ages`.
 
-        One that isn't durable could come back from a power failure incomplete.
+        Only durable segments before *below* are removed: one that isn't durable could come back
+        incomplete after a power failure.
 
         Raises:
-          StorageError: if a file can't be removed; those before it are gone.
+          StorageError: if a file can't be removed; those before it are removed.
         """
         self._condition.check_open()
         until = min(below, self.flushed_end)
@@ -473,7 +477,7 @@ class SegmentedLog:
     # --- closing -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the files, flushed or not; only `statistics` and the like work then."""
+        """Close the files, flushed or not.  After this only properties and `statistics` work."""
         self._condition.is_closed = True
         for segment in self._segments:
             segment.close()

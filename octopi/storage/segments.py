@@ -1,7 +1,7 @@
-"""The segments of a log: in order, joined, and with few open files.
+"""The segments of a log: in order, without a gap, and with few open files.
 
-Knows which segment holds an offset and how segments come and go at the two ends.  What
-is written into them, and what a failing disk means for the log, is its owner's concern.
+Finds the segment of an offset, and adds and removes segments at the two ends.  Callers decide what
+is written into them, and what a failing disk means for the log.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from octopi.storage.recovery import remove_quietly
 from octopi.storage.segment import Segment
 
 _OPEN_COUNT_MAX: Final = 4
-"""Closed segments whose files stay open, so that many logs don't use up the descriptors."""
+"""How many closed segments of a log keep their files open.  There may be many logs, and the number
+of file descriptors is limited."""
 
 
 class Segments:
-    """Each begins where the one before ends.  The last one is active, the others closed."""
+    """The segments of one log.  Each begins where the one before ends.  The last one is active,
+    which means that it takes records; the others are closed."""
 
     __slots__ = ("_directory", "_disk", "_recent", "_segments", "empty_at")
 
@@ -34,9 +36,9 @@ class Segments:
         self._directory = directory
         self._segments = segments
         self._recent: tuple[Segment, ...] = ()
-        """Closed ones that may have open files, the one used last at the end."""
+        """The closed segments that may have open files; the one used last is at the end."""
         self.empty_at = empty_at
-        """Where the log is while it has no segment."""
+        """The log's start and end while it has no segment."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -46,30 +48,32 @@ class Segments:
 
     @property
     def start(self) -> Offset:
-        """Where the first one begins."""
+        """The offset where the first segment begins."""
         return self._segments[0].base if self._segments else self.empty_at
 
     @property
     def end(self) -> Offset:
-        """Where the last one ends."""
+        """The offset where the last segment ends."""
         return self._segments[-1].end if self._segments else self.empty_at
 
     @property
     def active(self) -> Segment | None:
-        """The one that takes records."""
+        """The segment that takes records; None if there is no segment."""
         return self._segments[-1] if self._segments else None
 
     def closed(self) -> Iterator[Segment]:
-        """The others, oldest first."""
+        """All segments but the active one, oldest first."""
         return islice(self._segments, max(0, len(self._segments) - 1))
 
     def unsynced(self) -> list[Segment]:
-        """Those that changed since they were last synced, which are the last ones; oldest first."""
+        """The segments that changed since they were last synced, oldest first.  They are the last
+        ones of the log."""
         found = list(takewhile(lambda one: one.unsynced, reversed(self._segments)))
         return found[::-1]
 
     def at(self, offset: Offset) -> Segment:
-        """The one that holds *offset*, which may be the end; its files may be opened."""
+        """The segment that holds *offset*, which may be the log's end.  Callers may open its
+        files."""
         active = self._segments[-1]
         if offset >= active.base:
             return active
@@ -79,15 +83,15 @@ class Segments:
         return segment
 
     def has(self, segment: Segment) -> bool:
-        """Whether it is one of them."""
+        """Whether *segment* is one of these segments; it may have been removed."""
         number = bisect_right(self._segments, segment.base, key=lambda one: one.base) - 1
         return number >= 0 and self._segments[number] is segment
 
     def begin(self) -> Segment:
-        """Have a new active one at the end.
+        """Add a new active segment at the end.
 
         Raises:
-          OSError: if its file can't be made.
+          OSError: if its file can't be created.
         """
         segment = Segment.create(self._disk, self._directory, self.end)
         closing = self.active
@@ -97,25 +101,25 @@ class Segments:
         return segment
 
     def remove_first(self) -> None:
-        """Remove the oldest one.
+        """Remove the oldest segment.
 
         Raises:
-          OSError: if that can't be done; it stays.
+          OSError: if the disk fails; the segment stays.
         """
         self._remove(0)
 
     def remove_last(self) -> None:
-        """Remove the active one; the one before, if any, is active then.
+        """Remove the active segment; the one before it, if any, becomes active.
 
         Raises:
-          OSError: if that can't be done; it stays.
+          OSError: if the disk fails; the segment stays.
         """
         self._remove(len(self._segments) - 1)
         if self._segments:
             self._forget(self._segments[-1])
 
     def _remove(self, number: int) -> None:
-        """Remove a segment, its index last: that alone is an orphan."""
+        """Remove a segment, its index last: recovery removes an index without a segment."""
         segment = self._segments[number]
         with suppress(FileNotFoundError):
             self._disk.remove(segment.path)
@@ -126,11 +130,11 @@ class Segments:
         remove_quietly(self._disk, index_path(self._directory, segment.base))
 
     def set_aside(self, offset: Offset) -> None:
-        """Forget the segments from *offset* on: their files have gone elsewhere, and that of the
-        one before ends there.
+        """Drop the segments from *offset* on, whose files were renamed.  The file of the segment
+        before them was cut at *offset*.
 
         Raises:
-          OSError: if that one's index can't be cut.
+          OSError: if that segment's index can't be cut.
         """
         while self._segments and self._segments[-1].base >= offset:
             gone = self._segments.pop()
@@ -138,20 +142,20 @@ class Segments:
             self._forget(gone)
         if self._segments:
             last = self._segments[-1]
-            last.close()  # which knows the file as it was
+            last.close()  # its open file has the size from before the cut
             last.truncate(offset - last.base)
             self._forget(last)
         self.empty_at = offset
 
     def use(self, segment: Segment) -> None:
-        """Note that a segment's files may be open now; the active one's stay so anyway."""
+        """Note that a segment's files may be open now.  Those of the active one stay open."""
         if segment is not self._segments[-1]:
             self._forget(segment)
             self._recent += (segment,)
             self.close_unused()
 
     def close_unused(self) -> None:
-        """Close the files of closed ones that were not used lately and are durable."""
+        """Close the files of closed segments that were not used lately and are durable."""
         durable = [segment for segment in self._recent if not segment.unsynced]
         for segment in durable[:-_OPEN_COUNT_MAX]:
             segment.close()

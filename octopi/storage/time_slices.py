@@ -1,8 +1,8 @@
-"""Long work in slices, so that a node's other tasks have their turn between two of them.
+"""Long work in slices, so that other tasks have their turn between two slices.
 
-Work whose length depends on how much is stored is written as a generator: it yields after each
-slice, which reads about `octopi.limits.SLICE_BYTES`, and returns its result.  It may yield in
-the middle of a segment, so what it knew of the log before may have changed when it goes on.
+Work whose length depends on how much is stored is a generator: it yields after each slice, which
+reads about `octopi.limits.SLICE_BYTES`, and returns its result.  It may yield in the middle of a
+segment, so the log may have changed when it goes on.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from octopi.errors import NeedsTimeError
 from octopi.limits import SLICE_BYTES
 
 QUICK_SLICES: Final = 8
-"""So many slices may be done in one turn where nothing can wait: enough for every look-up by an
-index that is whole."""
+"""How many slices may be done in one turn by a caller that can't wait: enough for every look-up
+with a complete index."""
 
 GROUP_COUNT: Final = 200
-"""Things that are looked at, or described, in one slice: a millisecond or less."""
+"""How many items are handled in one slice, which takes a millisecond or less."""
 
 _T = TypeVar("_T")
 
@@ -30,18 +30,18 @@ Slices: TypeAlias = Generator[None, None, _T]
 
 
 def in_groups(items: list[_T]) -> Iterator[list[_T]]:
-    """*items* in groups, with each of which a slice does something small."""
+    """*items* in groups of `GROUP_COUNT`, one group for each slice."""
     return (items[at : at + GROUP_COUNT] for at in range(0, len(items), GROUP_COUNT))
 
 
 def pauses(read_bytes: int) -> Slices[None]:
-    """The end of a slice that read *read_bytes*: it counts as several if it read a long record."""
+    """End a slice that read *read_bytes*; it counts as several slices if it read a long record."""
     for _ in range(max(1, read_bytes // SLICE_BYTES)):
         yield
 
 
 def at_once(work: Slices[_T]) -> _T:
-    """The result of *work*, for programs that have nothing else to do."""
+    """Run all of *work* and return its result, for programs that have nothing else to do."""
     while True:
         try:
             next(work)
@@ -51,10 +51,10 @@ def at_once(work: Slices[_T]) -> _T:
 
 
 def quickly(work: Slices[_T]) -> _T:
-    """The result of *work* if that takes no more than `QUICK_SLICES`.
+    """Run *work* and return its result if it takes at most `QUICK_SLICES` slices.
 
     Raises:
-      NeedsTimeError: if it takes more; what was done of it counts for nothing.
+      NeedsTimeError: if it takes more; its partial result is dropped.
     """
     for _ in range(QUICK_SLICES):
         try:
@@ -69,8 +69,9 @@ def quickly(work: Slices[_T]) -> _T:
 
 
 async def in_turns(work: Slices[_T], turn: Turn | None = None) -> _T:
-    """The result of *work*; other tasks have their turn behind each slice.  Cancelled: it ends
-    there.  *turn*: for whom each slice is done, where that has to wait for others."""
+    """Run *work* and return its result; other tasks have their turn after each slice.  Cancelled:
+    the work ends.  *turn*: the turn of the connection that each slice counts to; None: no
+    connection's."""
     try:
         while True:
             if turn is not None and not turn.begin():

@@ -1,7 +1,7 @@
 """Checks the files of a log while no node has them open, and reports each fault with its place.
 
-Changes nothing, and holds a few MiB for a log of any size.  The kind of a finding says what
-a node would do about it.
+Changes nothing, and holds a few MiB for a log of any size.  The kind of a finding says what a node
+would do about it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,20 @@ class Kind(StrEnum):
     """What a finding means."""
 
     DAMAGE = "damage"
-    """Stored bytes are not what was written, or are gone: they can't be served."""
+    """Stored bytes are not what was written, or are missing: they can't be served."""
     TORN_TAIL = "torn tail"
-    """An unclean end left it; harmless: nothing there was promised, and the next start cuts
-    it off."""
+    """A crash left it.  Harmless: it was not flushed, and the next start cuts it off."""
     RETIRED = "retired"
-    """A replica that was given up is kept for a while."""
+    """A replica that the broker gave up, and keeps for a while."""
     SET_ASIDE = "set aside"
     """Bytes that were taken out of a log, and are kept beside it."""
     INDEX = "index"
-    """An index doesn't fit its segment; harmless: it is rebuilt when that is noticed."""
+    """An index doesn't match its segment.  Harmless: the node rebuilds it when it notices."""
 
 
 @attrs.frozen
 class Finding:
-    """Something that isn't as it should be."""
+    """One fault, and its place."""
 
     kind: Kind
     path: str
@@ -62,7 +61,7 @@ class VerificationProgress:
     """How far the check has come."""
 
     checked_bytes: int
-    """Of all segments."""
+    """Of all segments together."""
     total_bytes: int
 
 
@@ -71,8 +70,8 @@ def verify_log(
 ) -> Iterator[Finding | VerificationProgress]:
     """Check every record's checksum, the joins of the segments, and their indexes.
 
-    *recovery_point* is the one that opening the log would use: what is wrong behind it is a
-    torn tail.  Without it, only an incomplete record at the very end is taken for one.
+    *recovery_point* is the one with which a node would open the log: a fault behind it is a torn
+    tail.  Without it, only an incomplete record at the very end counts as one.
 
     Raises:
       StorageError: if the directory can't be read.
@@ -138,7 +137,7 @@ class _SegmentCheck:
         self._recovery_point = recovery_point
         self._index = _IndexCheck(disk, index_path(directory, segment.base), segment.base)
         self.torn = False
-        """Whether a torn tail was found, which is the log's end."""
+        """Whether a torn tail was found, which ends the log."""
 
     def run(self) -> Iterator[Finding | int]:
         """Findings and, from time to time, how many bytes have been checked."""
@@ -170,7 +169,7 @@ class _SegmentCheck:
             position = None if self.torn else sound
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._segment.close()
         self._index.close()
 
@@ -185,7 +184,7 @@ class _SegmentCheck:
 
 
 class _IndexCheck:
-    """The comparison of an index with the records that it is about; ends with a finding."""
+    """Compares the index of a segment with its records, up to the first difference."""
 
     def __init__(self, disk: Disk, path: str, base: Offset) -> None:
         self._disk = disk
@@ -195,16 +194,16 @@ class _IndexCheck:
         self._number = -1
         self._entry: IndexEntry | None = None
         self._last_position = 0
-        """Of the last entry that agreed."""
+        """The position of the last entry that was compared or, behind damage, skipped."""
         self._timestamp_max_ms: int | None = -1
-        """Of the records so far; None once damage made that unknowable."""
+        """The largest time stamp of the records so far; None after damage, as it is not known."""
         self._count = 0
-        """Of the records so far, while `_timestamp_max_ms` is known."""
+        """The number of records so far, while `_timestamp_max_ms` is known."""
         self._wrong = ""
         self._reported = False
 
     def check(self, chunk: ScannedChunk) -> Iterator[Finding]:
-        """Compare with the next records."""
+        """Compare entries with the next records."""
         if self._number < 0:
             self._advance()
         data, position = chunk.data, 0
@@ -220,7 +219,7 @@ class _IndexCheck:
         yield from self._report()
 
     def finish(self, size_bytes: int) -> Iterator[Finding]:
-        """Compare with the segment's end."""
+        """Check that there are entries up to the segment's end, and none behind it."""
         if self._number >= 0 and not self._wrong:
             if self._entry is not None:
                 self._wrong = f"it has entries up to the segment's byte {self._entry.position}"
@@ -229,21 +228,21 @@ class _IndexCheck:
         yield from self._report()
 
     def starts_behind(self, position: int) -> Iterator[int]:
-        """What the next entries say about where records start behind *position*."""
+        """Where records start behind *position*, according to the next entries."""
         while self._entry is not None:
             if self._entry.position > position:
                 yield self._entry.position
             self._advance()
 
     def resume(self, position: int | None) -> None:
-        """Compare on at *position*, behind damage, or nowhere."""
+        """Go on at *position*, behind damage; None: compare no further entry."""
         self._timestamp_max_ms = None
         while self._entry is not None and (position is None or self._entry.position < position):
             self._last_position = self._entry.position
             self._advance()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._entries.close()
 
     def _compare(self, entry: IndexEntry, at: int) -> None:
