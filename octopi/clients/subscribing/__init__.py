@@ -1,5 +1,6 @@
 """Members of durable subscriptions.
 
-Two machines without I/O decide: `group_session` which logs a member may read, and `mark_session`
-what is told to the leader of one of them, and how long its messages may be handed out.
+Machines without I/O decide: `group_session` which logs a member may read, `mark_session` what is
+told to the leader of one of them, and how long its messages may be handed out, and `queue_session`
+what a member of a queue takes from a log's leader, and what it answers.
 """
