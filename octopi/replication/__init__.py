@@ -1,1 +1,1 @@
-"""How a log is led and, later, followed: decisions only, no I/O."""
+"""Replication of partitions: how logs are led and followed.  Decisions only, no I/O."""

@@ -1,19 +1,19 @@
 """When a leader sends to followers that catch up, so that producers hardly notice.
 
-By turns: in a *run* those followers are sent as much as they take; then what is on its way
-is awaited, and in the *rest* that follows they are sent nothing.  What producers manage in
-runs and in rests says what catching up costs them, whatever it is that both need: the
-leader's event loop, processors, a disk, the network.  Runs and rests are given such lengths
-that producers lose, over all turns, no more than they may.  Where catching up costs nothing
-it rests a tenth of the time, only to go on knowing that; and behind a run in which nobody
-produced it rests not at all.
+The leader alternates.  In a *run* it sends these followers as much as they take.  Then it waits
+until they have acknowledged that, and in the *rest* that follows it sends them nothing.  The rates
+of producers in runs and in rests show what catching up costs producers, whatever resource both
+need: the leader's event loop, processors, a disk, the network.  The lengths of runs and rests are
+chosen so that producers lose, on average, no more than they may.  Where catching up costs nothing,
+the leader rests a tenth of the time, only to keep measuring; and after a run in which nothing was
+produced it doesn't rest at all.
 
-One thing comes first: in every turn followers come nearer to the ends of their logs, by a
-share of what they are sent.  Else, where producers could take all there is, nobody who was
-away would ever be back.
+One rule comes first: in every run, followers come nearer to the ends of their logs, by a share of
+what they are sent.  Otherwise, where producers could use all resources, a follower that was away
+would never catch up.
 
-Knows no follower and no log, only sums.  In-sync followers are no business of it: what they
-are sent is what producers wait for.
+This module knows no follower and no log, only sums.  It doesn't concern in-sync followers, since
+producers wait for what these are sent.
 """
 
 from __future__ import annotations
@@ -27,47 +27,48 @@ import attrs
 from octopi.limits import CATCH_UP_GAIN
 
 _REST_S_MIN: Final = 0.1
-"""Time for producers to take what is free, and for some dozens of their batches."""
+"""Long enough for producers to use what is free, and for some dozens of their batches."""
 
 _REST_S_MAX: Final = 0.5
 _RUN_S_MIN: Final = 0.1
 _RUN_S_MAX: Final = 1.0
-"""So old is at most what is known about the cost when producers' habits change."""
+"""Bounds how old the measured cost is when the load of producers changes."""
 
 _RUN_ON_S: Final = 4.0
-"""A run that brought no follower nearer goes on for so long at most: a follower that hangs or is
-slower than producers must not make the others' runs endless."""
+"""The longest run that brings no follower nearer: a follower that hangs, or is slower than
+producers, must not make the run endless."""
 
 _DRAIN_S_MAX: Final = 0.25
-"""The rest begins then, also if a follower has not acknowledged all that it was sent."""
+"""After this time the rest begins even if followers have not acknowledged all they were sent."""
 
 _LOOK_S: Final = 0.01
-"""How often to look whether something has come to pass that has no time."""
+"""How often to check conditions for which no time is known in advance."""
 
 _MEMORY: Final = 0.8
-"""A turn counts so much less than the one after it: about five of them count."""
+"""The weight of a turn relative to the next one, so about the last five turns count."""
 
 _UNNOTICED_BYTES_PER_S: Final = 32 * 1024
-"""A difference in producers' rates of that size is chance: it is added to both of them."""
+"""Added to both rates of producers, so that a difference of this size, which may be chance, hardly
+counts."""
 
 _LOSS_UNKNOWN: Final = 0.5
-"""What a run costs until it is known."""
+"""The share that a run is assumed to cost until it was measured."""
 
 
 @attrs.frozen
 class CatchUpProgress:
-    """What the pace is judged by; sums over all logs of a leader."""
+    """The sums over all logs of a leader by which the pace is chosen."""
 
     now: float
     """On the monotonic clock (s)."""
     produced_bytes: int
-    """What producers had appended, counted from any beginning."""
+    """What producers have appended, counted from any moment on."""
     sent_bytes: int
-    """What followers that catch up were sent, counted from any beginning."""
+    """What followers that catch up were sent, counted from any moment on."""
     lacking_bytes: int
     """What these followers have not been sent yet."""
     on_their_way_bytes: int
-    """What they were sent and did not acknowledge."""
+    """What they were sent and have not acknowledged."""
 
 
 class _Turn(Enum):
@@ -78,7 +79,7 @@ class _Turn(Enum):
 
 @attrs.define
 class _Rate:
-    """What producers manage in one kind of turn, the newest ones counting most."""
+    """The rate of producers in one kind of turn; the newest turns count most."""
 
     size_bytes: float = 0.0
     seconds: float = 0.0
@@ -95,16 +96,16 @@ class _Rate:
 class CatchUpPace:
     """Alternates runs and rests; made when the first follower begins to catch up.
 
-    Invariant: runs and rests end, and a rest follows each run in which somebody produced.
+    Invariant: runs and rests end, and a rest follows each run in which something was produced.
     """
 
     def __init__(self, slowdown_max: float, begin: CatchUpProgress) -> None:
         """*slowdown_max*: the share of their rate that producers may lose."""
         self.look_at = begin.now
-        """When to `look` next: nothing changes before (monotonic, s)."""
+        """When to call `look` next; before that, it changes nothing (monotonic, s)."""
         self._slowdown_max = slowdown_max
         self._in_runs, self._in_rests = _Rate(), _Rate()
-        # The first thing to know is what producers manage by themselves.
+        # Measure first the rate of producers alone.
         self._turn = _Turn.DRAIN
         self._began = begin
         self._last_run_ended = begin
@@ -112,7 +113,7 @@ class CatchUpPace:
 
     @property
     def may_send(self) -> bool:
-        """Whether followers that catch up are sent records now."""
+        """Whether records may be sent now to followers that catch up."""
         return self._turn == _Turn.RUN
 
     @property
@@ -124,7 +125,8 @@ class CatchUpPace:
         return max(0.0, 1 - (run + _UNNOTICED_BYTES_PER_S) / (rest + _UNNOTICED_BYTES_PER_S))
 
     def lacking_changed(self, difference_bytes: int) -> None:
-        """Followers began or ceased to catch up that lack so much: that is no progress."""
+        """A follower that lacks *difference_bytes* began to catch up (negative: it ceased to).  The
+        change doesn't count as progress of the run."""
         last = self._last_run_ended
         self._last_run_ended = attrs.evolve(
             last, lacking_bytes=last.lacking_bytes + difference_bytes
@@ -157,8 +159,8 @@ class CatchUpPace:
         self.look_at = seen.now + seconds
 
     def _brought_nearer(self, seen: CatchUpProgress) -> bool:
-        """Whether enough of what was sent since the last run's end was not just what
-        producers had appended meanwhile."""
+        """Whether followers lack less than at the end of the last run, by at least the share
+        `CATCH_UP_GAIN` of what they were sent since."""
         last = self._last_run_ended
         sent_bytes = seen.sent_bytes - last.sent_bytes
         nearer_bytes = last.lacking_bytes - seen.lacking_bytes
@@ -166,8 +168,8 @@ class CatchUpPace:
 
     @property
     def _runs_per_rest(self) -> float:
-        """How much longer than rests runs may be, with the time in which followers still
-        work on what they were sent."""
+        """How many times as long as rests runs may be, including the time in which followers work
+        on what they were sent."""
         share = min(1.0, self._slowdown_max / self.loss) if self.loss else 1.0
         return share / (1 - share) if share < 1 else math.inf
 

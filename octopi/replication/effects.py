@@ -1,9 +1,9 @@
-"""What the machines of replication want done, in this order and no other.
+"""The effects of the machines of replication.  The shell performs each list in its order.
 
-"Durable before visible" is a property of the list: an acknowledgement stands behind the
-append, and behind the flush where the topic asks for one; an accepted epoch stands behind
-the promise on the device.  A machine gets its next event when the effects of the one
-before have been performed; some are answered by an event, whose effects come right behind.
+The order ensures that state is durable before it is visible: an acknowledgement follows the append,
+and the flush if the topic asks for one; the acceptance of an epoch follows the promise on the
+device.  A machine gets its next event after the effects of the event before were performed.  Some
+effects are answered with an event, whose effects are performed next.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ Answer = Callable[[CommitReceipt | Refusal], None]
 
 @attrs.frozen
 class Append:
-    """Append the batch, then call the machine's `appended`; a batch that could not be appended
-    is refused by the caller, and the machine hears nothing of it."""
+    """Append the batch, then call the machine's `appended`.  If the batch can't be appended, the
+    shell refuses it, and doesn't tell the machine."""
 
     records: bytes
     scan: Scan
@@ -62,12 +62,13 @@ class Append:
 
 @attrs.frozen
 class FlushLog:
-    """See to it that the log becomes durable, then tell the machine: `flushed`."""
+    """Have the log flushed, then call the machine's `flushed`."""
 
 
 @attrs.frozen
 class FindDuplicate:
-    """Answer with the receipt of the record that lies *skip* records behind *offset*."""
+    """Find the record that lies *skip* records behind *offset*, then call the machine's
+    `found_duplicate`.  If it can't be found, the shell refuses the request."""
 
     offset: Offset
     skip: int
@@ -103,7 +104,7 @@ class StoreEpochs:
 
 @attrs.frozen
 class AppendReplicated:
-    """Append what the leader sent, then tell the machine: `replicated`."""
+    """Append what the leader sent, then call the machine's `replicated`."""
 
     records: bytes
     scan: Scan
@@ -122,28 +123,28 @@ class Truncate:
 
     end: Offset
     keeps: bool = False
-    """Whether what is cut was committed once, and its bytes are to be kept beside the log."""
+    """Whether the cut records had been committed, so their bytes are kept beside the log."""
 
 
 @attrs.frozen
 class RefuseCut:
-    """Tell people that the log was not cut at *keep*, as that lies below its highwater mark."""
+    """Log that the log was not cut at *keep*, because that lies below its highwater mark."""
 
     keep: Offset
 
 
 @attrs.frozen
 class SetAside:
-    """Take what is damaged out of the log, keep it beside, then tell the machine: `set_aside`.
+    """Move the damaged part out of the log, keep it beside, then call the machine's `set_aside`.
 
-    *refill*: a leader has what is missing before the log's first segment, too."""
+    *refill*: a leader has the records, too, that are missing before the log's first segment."""
 
     refill: bool
 
 
 @attrs.frozen
 class Restart:
-    """Drop all records; the log goes on at *start*, where the leader's log starts."""
+    """Drop all records; the log continues at *start*, the log start of the leader."""
 
     start: Offset
 
@@ -169,24 +170,26 @@ Effect = (
 
 @attrs.frozen
 class ReplicaState:
-    """What a replica must remember through any failure, beside its logs."""
+    """What a replica keeps on the device, beside its logs."""
 
     promised: Epoch = NO_EPOCH
     """The highest epoch accepted or acted in."""
     sync_flag: bool = False
-    """"All that I ever acknowledged is on the device."  A clean shutdown sets it as well."""
+    """Whether everything that the replica ever acknowledged is on the device.  A clean shutdown
+    sets it, too."""
     intact: bool = True
-    """Whether the logs hold all that was ever acknowledged; false after a power loss without
-    the sync flag, until the register has heard of it."""
+    """Whether the logs hold all that was ever acknowledged.  False after a power failure without
+    the sync flag, until the register knows of it."""
     whole: bool = True
-    """Whether nothing is missing of what was on the device, as far as that was noted; false after
-    files were damaged, until the replica is in sync again, or leads."""
+    """Whether the logs hold all that was noted to be on the device.  False after files were
+    damaged, until the replica is in sync again, or leads."""
     log_epoch: Epoch = NO_EPOCH
-    """The newest epoch in which it led, or agreed with the leader on every log."""
+    """The newest epoch in which the replica led, or agreed with the leader on every log."""
     ends: bool = False
-    """Whether a file lists the replica's logs and what is durable of them."""
+    """Whether there is a file of ends, which lists the replica's logs and what is durable of
+    them."""
     record: PartitionRecord | None = None
-    """The newest record it was told."""
+    """The newest partition record that the register has sent."""
 
 
 @attrs.frozen
@@ -199,35 +202,35 @@ class OnLog:
 
 @attrs.frozen
 class SyncLogs:
-    """Wait until all logs of the partition are durable up to their present ends, telling
-    the machine: `flushed`."""
+    """Wait until all logs of the partition are durable up to their present ends, and call the
+    machine's `flushed` for each."""
 
 
 @attrs.frozen
 class StoreState:
-    """Make the state durable, and wait for that."""
+    """Make *state* durable, and wait for that."""
 
     state: ReplicaState
 
 
 @attrs.frozen
 class FollowLeader:
-    """Open a stream to that broker, then tell the machine: `stream_opened`; again whenever
-    the stream ended."""
+    """Open a stream to *leader*, then call the machine's `stream_opened`.  Whenever the stream
+    ends, open it again."""
 
     leader: BrokerId
 
 
 @attrs.frozen
 class ToRegister:
-    """Send it to the register."""
+    """Send *message* to the register."""
 
     message: AlterInSync | AcceptEpoch
 
 
 @attrs.frozen
 class ToBroker:
-    """Send it to another replica, on the follower's stream."""
+    """Send *message* to another replica, on the follower's stream."""
 
     broker: BrokerId
     message: Follow | Followed | FollowRefused | Acknowledge

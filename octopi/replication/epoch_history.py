@@ -1,7 +1,7 @@
 """Which leader epoch wrote which stretch of a log.
 
-A table of (epoch, offset where its records begin).  Receipts name the epoch of their
-records from it, and replicas that meet again find from it where their logs part.
+The history is a table of (epoch, offset where its records begin).  Receipts take the epoch of their
+records from it, and a follower and its leader find with it where their logs diverge.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ _ADJACENT_MAX: Final = 2
 class EpochHistory:
     """The epochs of one log.
 
-    Invariant: epochs and start offsets both grow strictly.  An epoch that wrote nothing has
-    no entry, but for the last one, which may be about to write.
+    Invariant: epochs and start offsets both grow strictly.  An epoch without records has no entry,
+    except the last one, which may be about to write some.
     """
 
     _entries: list[tuple[Epoch, Offset]] = attrs.field(factory=list)
     """Each epoch, and where its records begin."""
     _told: tuple[int, Anchor] = attrs.field(default=(0, NO_ANCHOR), init=False, eq=False)
-    """The anchor behind the first so many entries that was made last: most readers want it."""
+    """A cache: a number of entries, and the anchor behind these entries.  Most readers ask for the
+    same one."""
 
     @classmethod
     def load(cls, entries: Iterable[Iterable[int]]) -> EpochHistory:
-        """From what `dump` returned."""
+        """The history that `dump` has returned."""
         history = cls()
         for epoch, start in entries:
             history.begin(Epoch(epoch), Offset(start))
@@ -50,9 +51,9 @@ class EpochHistory:
         return [[epoch, start] for epoch, start in self._entries]
 
     def begin(self, epoch: Epoch, start: Offset) -> bool:
-        """Note that records of *epoch* begin at *start*; say whether that is news.
+        """Note that records of *epoch* begin at *start*; return whether that changed anything.
 
-        An epoch that began at the same place and wrote nothing is replaced.
+        An epoch without records that began at the same place is replaced.
         """
         if self._entries:
             last_epoch, last_start = self._entries[-1]
@@ -67,7 +68,7 @@ class EpochHistory:
         return True
 
     def epoch_at(self, offset: Offset) -> Epoch:
-        """The epoch that wrote the record at *offset*; 0 before the first."""
+        """The epoch of the record at *offset*; 0 before the first entry."""
         at = bisect_right(self._entries, offset, key=_START)
         return self._entries[at - 1][0] if at else NO_EPOCH
 
@@ -77,15 +78,15 @@ class EpochHistory:
         return self._entries[at][1] if at < len(self._entries) else log_end
 
     def anchor_before(self, offset: Offset) -> Anchor:
-        """The anchor of the place at *offset*; empty if what ends there isn't known."""
+        """The anchor for *offset*; empty if the epoch of the record that ends there isn't known."""
         return self._anchor(bisect_left(self._entries, offset, key=_START))
 
     def anchor_behind(self, offset: Offset) -> Anchor:
-        """The anchor of each place behind the record at *offset*, up to the last of its epoch."""
+        """The anchor for each offset behind the record at *offset*, up to the end of its epoch."""
         return self._anchor(bisect_right(self._entries, offset, key=_START))
 
     def _anchor(self, count: int) -> Anchor:
-        """Of a place behind records of the first *count* epochs, and of no other."""
+        """The anchor of an offset behind records of exactly the first *count* entries."""
         if count != self._told[0]:
             named = [self._entries[count - 1 - one] for one in DISTANCES if one < count]
             self._told = count, anchor_of(named)
@@ -94,15 +95,15 @@ class EpochHistory:
     def fork(
         self, offset: Offset, read: Sequence[BegunEpoch], log_end: Offset, *, is_leader: bool
     ) -> Offset | None:
-        """Whether this log parted from one that was read up to *offset*.
+        """Check whether this log diverged from one that was read up to *offset*.
 
-        *read*: the epochs that the anchor of that place names, and at least one; the newest is
-        none that this replica has yet to hear of.  *log_end*: where this log ends; as long as the
-        replica leads, there is no more of it anywhere.
+        *read*: the epochs that the anchor of that offset names, at least one; none is newer than
+        the partition's epoch that this replica knows.  *log_end*: where this log ends.
+        *is_leader*: whether this replica leads, so that no replica has more of the log.
 
-        Returns: None if the logs agree up to *offset*, as far as this history tells.  Otherwise
-        an offset up to which they agree, below *offset*: the last one, if this log has records of
-        one of the first three epochs in *read*.
+        Returns: None if the logs agree up to *offset*, as far as this history shows.  Otherwise
+        an offset below *offset* up to which they agree: the last such offset, if this log has
+        records of one of the first three epochs in *read*.
         """
         epoch = read[0][0]
         newer = bisect_right(self._entries, epoch, key=_EPOCH)
@@ -112,31 +113,33 @@ class EpochHistory:
             return self._common(offset, read, log_end) if is_over or is_leader else None
         at = bisect_left(self._entries, offset, key=_START)
         if not at or self._entries[at - 1][0] == epoch:
-            return None  # the same; or there is nothing before it, or this history begins later
+            return None  # the epochs are the same, or this history has nothing before *offset*
         return self._common(offset, read, log_end)
 
     def _common(self, offset: Offset, read: Sequence[BegunEpoch], log_end: Offset) -> Offset:
         """An offset up to which this log and the one that was read agree.
 
-        One leader wrote all records of an epoch, in order, and held one log below them.  So logs
-        that both have records of an epoch agree up to where the first of them has no more of it;
-        and records of an epoch that this log doesn't have are not in it from their first on.
+        One leader wrote all records of an epoch, in order, and had one log before them.  So two
+        logs that both have records of an epoch agree up to where one of them has no more records of
+        that epoch.  If this log has no records of an epoch, the logs can only agree up to the first
+        record of that epoch.
         """
         until = offset
-        """What was read below it is of the epoch at hand, or older."""
+        """The records that were read below this offset are of the present epoch, or of older
+        ones."""
         for known, (epoch, start) in zip(DISTANCES, read, strict=False):
             at = bisect_right(self._entries, epoch, key=_EPOCH)
             if at and self._entries[at - 1][0] == epoch and self._entries[at - 1][1] < until:
                 end = self._entries[at][1] if at < len(self._entries) else log_end
-                # Behind epochs that the anchor leaves out it isn't known how much of this one was
-                # read, but for its first record.
+                # The anchor leaves out epochs behind this one, so it isn't known how many records
+                # of this epoch were read, except the first.
                 return min(end, until if known <= _ADJACENT_MAX else start)
             until = start
-        return _NOTHING  # whatever came before them was read in epochs that aren't named
+        return _NOTHING  # the epochs of the records before are not named in *read*
 
     @property
     def latest(self) -> Epoch:
-        """The last epoch that is known; 0 if there was none."""
+        """The last epoch of the history; 0 if it is empty."""
         return self._entries[-1][0] if self._entries else NO_EPOCH
 
     def ends(self, log_end: Offset) -> dict[Epoch, Offset]:
@@ -147,7 +150,7 @@ class EpochHistory:
         return {epoch: min(stop, log_end) for (epoch, start), stop in rows if start < log_end}
 
     def truncate(self, end: Offset) -> bool:
-        """Forget epochs that begin at or behind *end*, the end of the log; say whether there
+        """Remove epochs that begin at or behind *end*, the end of the log; return whether there
         were any."""
         known = len(self._entries)
         while self._entries and self._entries[-1][1] >= end:
@@ -156,7 +159,7 @@ class EpochHistory:
         return len(self._entries) < known
 
     def before(self, end: Offset) -> EpochHistory:
-        """The history of the log's records before *end*."""
+        """The part of the history about records before *end*."""
         return EpochHistory(self._entries[: bisect_left(self._entries, end, key=_START)])
 
     def check_invariants(self) -> None:
@@ -165,11 +168,12 @@ class EpochHistory:
 
 
 def divergence(mine: dict[Epoch, Offset], theirs: dict[Epoch, Offset]) -> Offset:
-    """Where two logs part, from where their epochs end (`EpochHistory.ends`).
+    """The offset from which two logs differ, computed from the ends of their epochs
+    (`EpochHistory.ends`).
 
-    One leader wrote all records of an epoch, in order, so of an epoch that both know, the
-    shorter stretch is a prefix of the longer; and a leader of that epoch held one log below
-    it.  So they agree up to the end of the shorter stretch of the newest common epoch.
+    One leader wrote all records of an epoch, in order.  So if both logs have records of an epoch,
+    the shorter stretch is a prefix of the longer one; and that leader had one log before these
+    records.  So the logs agree up to the end of the shorter stretch of the newest common epoch.
     Contents are never compared.
     """
     common = mine.keys() & theirs.keys()

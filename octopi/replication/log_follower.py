@@ -1,10 +1,10 @@
 """The follower of one log, in one epoch and one session with its leader.
 
-First the two logs are made to agree: the leader says where they part, judged from their
-epoch histories alone, and the follower cuts its own there.  From then on its log is a
-prefix of the leader's, so whatever offset it acknowledges, and whatever highwater mark it
-is told, speak of the same records.  Before that it acknowledges nothing and believes no
-highwater mark: up to the mark it may hold records that were never committed.
+First the two logs are made to agree: the leader finds where they diverge, from the epoch histories
+alone, and the follower cuts its own log there.  From then on the follower's log is a prefix of the
+leader's, so the offsets that it acknowledges, and the highwater marks that it is sent, refer to the
+same records.  Before that, the follower acknowledges nothing and ignores highwater marks, because
+below the mark it may hold records that were never committed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from octopi.replication.prior_state import PriorState
 class LogFollower:
     """Follows one log.
 
-    Invariant: nothing is acknowledged before the logs agree, nor beyond the log's end, nor,
-    where records count only on the device, beyond what is there.
+    Invariant: nothing is acknowledged before the logs agree, nothing beyond the log's end, and, if
+    records count only on the device, nothing beyond what is durable.
     """
 
     __slots__ = ("_acknowledged", "_durable", "_told", "agrees", "epoch", "log")
 
     def __init__(self, epoch: Epoch, log: LogState, *, durable: bool) -> None:
-        """*durable*: acknowledge only what is on the device."""
+        """*durable*: acknowledge only what is on the device, whatever the topic asks for."""
         self.epoch = epoch
         self.log = log
         self.agrees = False
@@ -54,25 +54,25 @@ class LogFollower:
         *,
         loss_accepted: bool = False,
     ) -> list[Effect]:
-        """The leader answered: the logs agree below *keep*, records come from *begin* on, which
-        isn't before that.  If it is behind, *past* says what lies before.
+        """The leader answered: the logs agree below *keep*, and it sends records from *begin* on,
+        which isn't before *keep*.  If it is behind *keep*, *past* is about the records before it.
 
-        What is known to be committed is never cut because a leader lacks it: such a log stays
-        as it is, and is not followed in this session.  *loss_accepted*: but if an operator
-        has let records go since this log agreed with a leader, they are cut, and kept beside.
+        Committed records are never cut because a leader lacks them: the log stays as it is, and is
+        not followed in this session.  There is one exception.  *loss_accepted*: an operator has
+        accepted the loss of records since this log agreed with a leader; so they are cut, and kept
+        beside the log.
 
         Raises:
-          ProtocolError: if what the leader says of this log can't be.
+          ProtocolError: if the leader's answer doesn't fit this log.
         """
         if self.agrees:
             return []  # the answer came twice
         log = self.log
         is_empty = log.start == log.end
-        # The leader tells its past where it begins behind what both agree on.
+        # The leader sends its prior state if its log starts behind what both agree on.
         has_other_past = keep < begin and past is not None and past.epochs != log.epochs
         if is_empty:
-            # Without a record there is nothing that could part from the leader's log, whatever
-            # the epochs say.
+            # A log without records can't differ from the leader's, whatever its epochs are.
             keep = log.end
         if keep > log.end or (begin < keep and not is_empty):
             raise ProtocolError(
@@ -92,7 +92,7 @@ class LogFollower:
         log.refusal = ""
         effects: list[Effect] = []
         log.accept_loss(keep)
-        # An epoch that was about to write when it ended is still noted at the end.
+        # The history may end with an epoch that has no records.
         changes = log.epochs.truncate(keep)
         if keep < log.end:
             log.truncate(keep)
@@ -109,9 +109,13 @@ class LogFollower:
     def receive(
         self, offset: Offset, records_epoch: Epoch, records: bytes, scan: Scan, highwater: Offset
     ) -> list[Effect]:
-        """The leader sent *records*, from *offset* on, of one epoch (step 3), and how far all
-        is committed.  What doesn't continue the log is ignored: it came twice, or something
-        before it was lost, and then a new session has to begin."""
+        """The leader sent *records* of one epoch, from *offset* on (step 3), with its highwater
+        mark.  Records that don't continue the log are ignored: they came twice, or records before
+        them were lost, and then a new session has to begin.
+
+        Raises:
+          ProtocolError: if *records_epoch* is older than the newest epoch in the log.
+        """
         if not self.agrees:
             return []
         self._told = max(self._told, highwater)
@@ -124,13 +128,13 @@ class LogFollower:
             )
         effects: list[Effect] = []
         if self.log.epochs.begin(records_epoch, offset):
-            # Records whose epoch a restart would not know could be taken for older ones.
+            # If a restart lost the epoch of records, they would count as those of an older one.
             effects.append(StoreEpochs())
         effects.append(AppendReplicated(records, scan))
         return effects
 
     def replicated(self, scan: Scan) -> list[Effect]:
-        """The log holds what was received (steps 4 and 8)."""
+        """The received records, which *scan* describes, are appended (steps 4 and 8)."""
         log = self.log
         log.sequences.note(scan, log.end)
         log.end = Offset(log.end + scan.valid_bytes)
@@ -142,12 +146,12 @@ class LogFollower:
         return self._acknowledge() if self._durable else []
 
     def require(self, *, durable: bool) -> list[Effect]:
-        """From here on, acknowledge only what is on the device, or no longer so."""
+        """*durable*: whether to acknowledge only what is on the device, from now on."""
         self._durable = durable or self.log.flush_before_ack
         return self._acknowledge()
 
     def _acknowledge(self) -> list[Effect]:
-        """Acknowledge what counts, if that is more than before."""
+        """Acknowledge the log up to what counts, if that is more than before."""
         log = self.log
         if not self.agrees:
             return []
@@ -161,7 +165,7 @@ class LogFollower:
         return effects
 
     def _advance(self) -> list[Effect]:
-        """Take the highwater mark that the leader told, as far as the log goes."""
+        """Take over the leader's highwater mark, up to the end of this log."""
         highwater = min(self._told, self.log.end)
         if highwater <= self.log.highwater:
             return []

@@ -1,10 +1,10 @@
-"""The leader of one log: what is appended, what is committed, who is answered.
+"""The leader of one log: appends batches, commits them, and answers producers.
 
-Pure: calls are events, results are lists of effects (`octopi.replication.effects`) that
-the caller performs in order.  A record is committed when the leader and all others that
-count hold it: in the page cache, or on the device where that is asked for.  Who counts is
-told by the leader of the partition (`octopi.replication.partition_leader`); with one
-replica there are no others.
+It does no I/O: calls are events, and results are lists of effects (`octopi.replication.effects`)
+that the shell performs in order.  A record is committed when the leader and all other required
+replicas hold it: in the page cache, or on the device if the topic asks for that.  The leader of the
+partition (`octopi.replication.partition_leader`) says which replicas are required; with one replica
+there are no others.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class _Waiting:
 class LogLeader:
     """Leads one log in one epoch.
 
-    Invariant: the highwater mark and the log's end never go back while leading; whoever
-    waits waits for an end above the highwater mark, in order of the log.
+    Invariant: the highwater mark and the log's end never go back while it leads; all waiting
+    batches end above the highwater mark, and they are in the order of the log.
     """
 
-    # There may be many thousands of them, and a dictionary of attributes for each.
+    # A node may lead many thousands of logs; slots save a dictionary of attributes for each.
     # fmt: off
     __slots__ = (
         "_acknowledged", "_durable", "_in_sync_count", "_others", "_replicated",
@@ -56,12 +56,12 @@ class LogLeader:
     # fmt: on
 
     def __init__(self, epoch: Epoch, log: LogState, *, replicated: bool = False) -> None:
-        """*replicated*: there are other replicas; `require` says which of them count."""
+        """*replicated*: whether there are other replicas; `require` says which are required."""
         self.epoch = epoch
         self.log = log
         self.started_at = log.end
-        """Where this epoch's records begin.  The leader keeps its whole log: what lies below
-        may be committed already, wherever its own highwater mark is."""
+        """Where this epoch's records begin.  The leader keeps its whole log, since records before
+        this may be committed even if they are behind its own highwater mark."""
         self._replicated = replicated
         self._others: frozenset[BrokerId] = frozenset()
         self._in_sync_count = 1
@@ -69,8 +69,8 @@ class LogLeader:
         self._acknowledged: dict[BrokerId, Offset] = {}
         self._waiting: list[_Waiting] = []
         self._settled_together_below = log.end
-        """Batches below this are not known one by one: a repetition of one of them is
-        acknowledged when all of this is committed."""
+        """The ends of batches before this offset are not known: a repetition of one of them is
+        acknowledged when everything before this offset is committed."""
 
     # --- producing -------------------------------------------------------------------
 
@@ -113,12 +113,12 @@ class LogLeader:
 
     def _append(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
         append = Append(records, scan, answer)
-        # Records whose epoch a restart would not know could be taken for older ones.
+        # If a restart lost the epoch of records, they would count as those of an older one.
         begins = self.log.epochs.begin(self.epoch, self.log.end)
         return [StoreEpochs(), append] if begins else [append]
 
     def appended(self, base: Offset, scan: Scan, answer: Answer) -> list[Effect]:
-        """The log holds the batch from *base* on (step 2)."""
+        """The batch is appended at *base* (step 2)."""
         log = self.log
         assert base == log.end, "batches are appended one behind the other"
         log.sequences.note(scan, base)
@@ -130,13 +130,13 @@ class LogLeader:
         return effects + self._commit()
 
     def found_duplicate(self, offset: Offset, answer: Answer) -> list[Effect]:
-        """The records of a repeated request begin at *offset*; they are acknowledged as the
-        first time, and not before all of them are committed."""
+        """The records of a repeated request begin at *offset*.  Acknowledge them with the same
+        receipt as the first time, when all of them are committed."""
         return self._answer_again(offset, offset, answer)
 
     def _answer_again(self, offset: Offset, last: Offset, answer: Answer) -> list[Effect]:
-        """Acknowledge a repetition of records that begin at *offset*, when the batch at *last* is
-        committed."""
+        """Acknowledge a repetition of records that begin at *offset* as soon as the batch at *last*
+        is committed."""
         receipt = CommitReceipt(offset, self.log.epochs.epoch_at(offset), True)
         end = self._end_of_batch(last)
         if end <= self.log.highwater:
@@ -146,13 +146,14 @@ class LogLeader:
         return []
 
     def _end_of_batch(self, offset: Offset) -> Offset:
-        """An offset such that the batch at *offset* is committed when that is."""
+        """An offset at or behind the end of the batch at *offset*: once everything before it is
+        committed, that batch is."""
         if offset < self._settled_together_below:
             return self._settled_together_below
         for waiting in self._waiting:
             if waiting.receipt.offset <= offset < waiting.end:
                 return waiting.end
-        return self.log.highwater  # nobody waits for it any more: it is committed
+        return self.log.highwater  # no producer waits for that batch: it is committed
 
     def flushed(self, end: Offset) -> list[Effect]:
         """The log is durable below *end*."""
@@ -160,9 +161,10 @@ class LogLeader:
         return self._commit()
 
     def stop(self, reason: str) -> list[Effect]:
-        """No longer the leader, or unable to go on: who waits is refused.
+        """This replica leads no more, or can't go on: refuse all waiting producers because of
+        *reason*.
 
-        Their records may become committed later; a retry finds out.
+        Their records may still be committed later; when producers repeat them, they find out.
         """
         effects: list[Effect] = [
             Reply(waiting.answer, Refusal(Status.UNCOMMITTED, reason)) for waiting in self._waiting
@@ -176,8 +178,9 @@ class LogLeader:
     def require(
         self, others: frozenset[BrokerId], in_sync_count: int, *, durable: bool
     ) -> list[Effect]:
-        """From here on a commit needs *others*, and the leader's own records on the device if
-        *durable*; *in_sync_count* is the size of the confirmed in-sync set."""
+        """From now on a commit requires the acknowledgements of *others*, and, if *durable*, that
+        the leader's own records are on the device.  *in_sync_count* is the size of the confirmed
+        in-sync set."""
         self._others = others
         self._in_sync_count = in_sync_count
         self._durable = durable or self.log.flush_before_ack
@@ -187,7 +190,8 @@ class LogLeader:
         return effects + self._commit()
 
     def acknowledged(self, broker: BrokerId, end: Offset) -> list[Effect]:
-        """*broker* holds the log up to *end*, by its live session of this epoch (step 4)."""
+        """*broker* holds the log up to *end*: it has acknowledged that in its present session
+        (step 4)."""
         assert end <= self.log.end
         if end <= self._acknowledged.get(broker, Offset(-1)):
             return []
@@ -195,26 +199,28 @@ class LogLeader:
         return self._commit()
 
     def forget(self, broker: BrokerId) -> None:
-        """A session of *broker* ended: what it acknowledged counts no more."""
+        """A session of *broker* was replaced: its acknowledgements don't count any more."""
         self._acknowledged.pop(broker, None)
 
     def acknowledged_end(self, broker: BrokerId) -> Offset | None:
-        """How far *broker* has acknowledged in its live session; None: not at all."""
+        """Up to which offset *broker* has acknowledged in its session; None: not at all."""
         return self._acknowledged.get(broker)
 
     @property
     def joining_end(self) -> Offset:
-        """What a follower must hold to become in sync.  The highwater mark alone would not do:
-        a new leader's mark may lag behind what older epochs committed."""
+        """Up to which offset a follower must hold the log to become in sync.  The highwater mark
+        alone would not suffice: a new leader's mark may be below what older epochs committed."""
         return max(self.log.highwater, self.started_at)
 
     def knows_end(self, highwater: Offset) -> bool:
-        """Whether *highwater*, the mark that readers see, is not below what older epochs
-        acknowledged: the leader has committed what it found, and that was published (KIP-207)."""
+        """Whether *highwater*, the mark that readers see, is at or behind the end of what older
+        epochs acknowledged.  That is so once the leader has committed, and published, the records
+        that it had at the beginning of its epoch (as in Kafka's KIP-207)."""
         return highwater >= self.started_at
 
     def _commit(self) -> list[Effect]:
-        """Commit what all who count hold, and answer (steps 5 to 7)."""
+        """Advance the highwater mark to the smallest end among the required replicas, then answer
+        the producers whose batches are committed (steps 5 to 7)."""
         log = self.log
         if self._in_sync_count < log.min_insync:
             return []

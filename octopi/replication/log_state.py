@@ -1,6 +1,6 @@
-"""What a replica knows of one of its logs, whatever its role.
+"""What a replica knows of one of its logs, in any role.
 
-The bytes are the shell's; this is all that the machines need to know of them.
+The shell has the bytes; the machines need only what is here.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ class LogState:
     """
 
     end: Offset
-    """End of the log in the page cache (exclusive)."""
+    """The end of the log in the page cache (exclusive)."""
     highwater: Offset
-    """Known to be committed below this."""
+    """Records before it are known to be committed."""
     flushed_end: Offset
-    """On the device below this."""
+    """Records before it are on the device."""
     start: Offset = _BEGINNING
-    """The oldest record that retention has left."""
+    """The offset of the oldest record that is kept."""
     epochs: EpochHistory = attrs.field(factory=EpochHistory)
     sequences: ProducerSequences = attrs.field(factory=ProducerSequences)
     flush_before_ack: bool = False
-    """Whether a record counts only when it is on the device."""
+    """Whether a record counts as held only when it is on the device."""
     min_insync: int = 1
     """Nothing is committed while fewer replicas than this are in sync."""
     sound: bool = True
-    """Whether the files hold what was noted to be on the device.  If not, the log ends where they
-    stop being sound, and takes nothing until what is behind is set aside."""
+    """Whether the files hold what was noted to be on the device.  If not, the log ends where the
+    damage begins, and takes no records until the damaged part was set aside."""
     held_end: Offset = _BEGINNING
-    """Where this log is known to have ended, or to have been committed, when it was opened; 0: not
-    known.  What lies between its end and this is lost here."""
+    """The end, or the highwater mark, that was noted for this log before it was opened; 0: not
+    known.  Records between the log's end and this are lost here."""
     refusal: str = ""
-    """Why this replica doesn't follow the leader with this log; empty if it does, or may."""
+    """Why this replica doesn't follow the leader with this log; empty if it does, or can."""
 
     @classmethod
     def empty(cls, *, flush_before_ack: bool = False, min_insync: int = 1) -> LogState:
@@ -59,15 +59,16 @@ class LogState:
         )
 
     def flushed(self, end: Offset) -> None:
-        """The device has everything below *end*."""
+        """Records before *end* are on the device."""
         self.flushed_end = max(self.flushed_end, min(end, self.end))
 
     def accept_loss(self, end: Offset) -> None:
-        """What was committed from *end* on is given up, by an operator's order."""
+        """Move the highwater mark back to *end*: an operator has accepted the loss of the records
+        behind it."""
         self.highwater = min(self.highwater, end)
 
     def damage_set_aside(self, start: Offset, end: Offset) -> None:
-        """What wasn't sound was taken out of the log, which goes from *start* to *end* now."""
+        """The damaged part was moved out of the log, which goes from *start* to *end* now."""
         self.start, self.end = start, end
         self.highwater = max(start, min(self.highwater, end))
         self.flushed_end = min(self.flushed_end, end)
@@ -76,7 +77,7 @@ class LogState:
         self.sound = True
 
     def truncate(self, end: Offset) -> None:
-        """The log ends at *end* now."""
+        """The log is cut, and ends at *end* now."""
         assert self.highwater <= end <= self.end, "what is committed is never cut"
         self.end = end
         self.held_end = min(self.held_end, end)
@@ -84,11 +85,12 @@ class LogState:
         self.epochs.truncate(end)
 
     def past(self, offset: Offset) -> PriorState:
-        """What this log knows of its records before *offset*."""
+        """What this log knows about records before *offset*: their epochs and producers."""
         return PriorState(self.epochs.before(offset), self.sequences.before(offset))
 
     def restart(self, start: Offset, past: PriorState) -> None:
-        """Every record is gone; the log begins again at *start*."""
+        """All records are dropped; the log continues at *start*, with *past* about the records
+        before."""
         assert start >= self.end or self.start == self.end, "what is committed is never dropped"
         self.start = self.highwater = self.end = self.flushed_end = start
         self.epochs, self.sequences = past.epochs, past.sequences

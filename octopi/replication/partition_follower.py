@@ -1,7 +1,7 @@
 """The follower of a partition: one session with its leader, for all logs.
 
-A session begins when a stream to the leader is open, and ends with it.  Messages name
-the session they belong to; what belongs to an earlier one is late and changes nothing.
+A session begins when a stream to the leader is open, and ends with the stream.  Messages name their
+session; a message of an earlier session is late and changes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from octopi.wire.messages import (
 class PartitionFollower:
     """Follows all logs of one partition in one epoch and one session.
 
-    Invariant: every log is followed in that epoch, by a follower of its own.
+    Invariant: every log has a `LogFollower` of its own in that epoch.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class PartitionFollower:
         loss_accepted: bool = False,
     ) -> None:
         """Begin session *attempt* with the leader in *record*.  *durable*: acknowledge only
-        what is on the device.  *loss_accepted*: records were let go since the logs agreed with a
-        leader the last time."""
+        what is on the device.  *loss_accepted*: an operator has accepted the loss of records since
+        the logs last agreed with a leader."""
         self.leader = record.leader
         self.partition = record.partition
         self.epoch = Epoch(record.epoch)
@@ -60,17 +60,18 @@ class PartitionFollower:
         self._loss_accepted = loss_accepted
 
     def wait_for(self, topic_id: TopicId, log: LogState) -> None:
-        """A log is to be followed, too, but can't be yet: `add_log` comes later."""
+        """Note a log that can't be followed yet; `add_log` is called when it can."""
         self.logs[topic_id] = LogFollower(self.epoch, log, durable=self._durable)
         self._unsettled.add(topic_id)
 
     def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
-        """Follow a log, too."""
+        """Begin to follow a log."""
         self.wait_for(topic_id, log)
         return [self._follow(topic_id, epoch_starts(log.epochs), log.end)]
 
     def follow_without_logs(self) -> list[PartitionEffect]:
-        """Follow a partition that has no log (yet): who has nothing to miss is in sync, too."""
+        """Follow a partition that has no log yet.  A replica without logs lacks nothing, so it can
+        be in sync."""
         return [self._follow("", [], Offset(0))]
 
     def _follow(self, topic_id: str, epochs: list[EpochStart], log_end: Offset) -> ToBroker:
@@ -89,10 +90,10 @@ class PartitionFollower:
         return not self._unsettled
 
     def followed(self, message: Followed) -> list[PartitionEffect]:
-        """The leader said where a log parts from its own.
+        """The leader answered where a log diverges from its own.
 
         Raises:
-          ProtocolError: if what it tells of its records can't be.
+          ProtocolError: if the answer doesn't fit the log.
         """
         log = self._log(message)
         if log is None:
@@ -122,7 +123,7 @@ class PartitionFollower:
         return self._on_log(message.topic_id, effects)
 
     def replicated(self, topic_id: TopicId, scan: Scan) -> list[PartitionEffect]:
-        """What was received is appended."""
+        """The records that were received are appended."""
         log = self.logs.get(topic_id)
         return self._on_log(topic_id, log.replicated(scan)) if log else []
 
@@ -131,13 +132,12 @@ class PartitionFollower:
         return self._on_log(topic_id, self.logs[topic_id].flushed(end))
 
     def require_again(self, topic_id: TopicId) -> list[PartitionEffect]:
-        """What that log asks of its acknowledgements has changed: its
-        `LogState.flush_before_ack`."""
+        """The `LogState.flush_before_ack` of a log has changed: apply it to acknowledgements."""
         log = self.logs.get(topic_id)
         return self._on_log(topic_id, log.require(durable=self._durable)) if log else []
 
     def require_durable(self, durable: bool) -> list[PartitionEffect]:
-        """From here on, acknowledge only what is on the device, or no longer so."""
+        """*durable*: whether to acknowledge only what is on the device, from now on."""
         self._durable = durable
         return [
             effect
@@ -146,14 +146,14 @@ class PartitionFollower:
         ]
 
     def _log(self, message: Followed | Replicate) -> LogFollower | None:
-        """Whom a message of the leader's stream is for; None: it is late."""
+        """The log's follower to which *message* belongs; None: it is late, or the log is gone."""
         session = (message.epoch, message.incarnation, message.attempt)
         if session != (self.epoch, self._incarnation, self._attempt):
             return None
         return self.logs.get(TopicId(message.topic_id))
 
     def _on_log(self, topic_id: str, effects: list[Effect]) -> list[PartitionEffect]:
-        """Effects on a log; what is to be acknowledged becomes a message."""
+        """*effects* as effects on a log; an acknowledgement becomes a message to the leader."""
         return [
             self._acknowledgement(topic_id, effect.end)
             if isinstance(effect, AcknowledgeEnd)

@@ -1,12 +1,12 @@
-"""The leader of a partition: who follows, who is in sync, whose acknowledgements count.
+"""The leader of a partition: its followers, the in-sync set, and the acknowledgements that a commit
+requires.
 
-The in-sync set belongs to the register; the leader proposes one change at a time and
-learns the outcome from the register's record.  Until it has, a commit needs the confirmed
-set and the proposed one: whichever is in force, every member of it holds all that was
-committed.
+Only the register changes the in-sync set; the leader proposes one change at a time and learns the
+outcome from the register's partition record.  Until then, a commit requires the confirmed set and
+the proposed one, so the members of either hold all that was committed.
 
-Followers open sessions.  An acknowledgement counts for the session it was given in, and a
-session for one incarnation of a broker: after a power loss the same broker may hold less.
+Followers open sessions.  An acknowledgement counts only for the session in which it was sent, and a
+session is one of one incarnation of a broker: after a power failure the broker may hold less.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ from octopi.wire.messages import (
 
 @attrs.define
 class FollowerSession:
-    """A follower's stream, from its first `Follow` to its successor's."""
+    """A follower's session, from its first `Follow` to the first one of the next session."""
 
     incarnation: Incarnation
     attempt: int
     caught_up_at: float
-    """It held then, on the monotonic clock (s), all that the leader had a while before."""
+    """When it last held everything that the leader had when it was measured (monotonic, s)."""
     open: bool = True
     followed: set[TopicId] = attrs.field(factory=set)
-    """Logs on which it agreed with the leader."""
+    """The logs on which it agrees with the leader."""
     early: dict[TopicId, Follow] = attrs.field(factory=dict)
-    """What it asked about logs of new topics that the leader has not made yet."""
+    """Requests to follow logs of new topics that the leader has not made yet."""
     targets: dict[TopicId, Offset] = attrs.field(factory=dict)
-    """Log ends to reach for having caught up with the state at `target_at`."""
+    """The leader's log ends at `target_at` that it has not acknowledged yet."""
     target_at: float = 0.0
 
     @property
     def number(self) -> tuple[Incarnation, int]:
-        """Sessions of one broker in their order."""
+        """Orders the sessions of one broker."""
         return self.incarnation, self.attempt
 
 
 class PartitionLeader:
     """Leads all logs of one partition in one epoch.
 
-    Invariants: the leader is in the confirmed set; a proposal differs from that by one
-    broker; a commit needs every member of both.
+    Invariants: the leader is in the confirmed in-sync set; a proposal differs from that set by one
+    broker; a commit requires every member of both.
     """
 
     def __init__(
         self, record: PartitionRecord, now: float, *, durable: bool, lag_s_max: float
     ) -> None:
-        """Begin to lead by *record*.  *durable*: what the leader holds counts only on the
-        device; *lag_s_max*: so long may an in-sync follower be behind."""
+        """Begin to lead in the epoch of *record*.  *durable*: whether the leader's records count
+        only on the device.  *lag_s_max*: how many seconds an in-sync follower may lag."""
         self.broker = record.leader
         self.incarnation = record.leader_incarnation
         self.partition = record.partition
@@ -74,26 +74,26 @@ class PartitionLeader:
         """The confirmed in-sync set."""
         self.version = record.version
         self.pending: AlterInSync | None = None
-        """The change whose outcome is not known."""
+        """The proposed change whose outcome is not known yet."""
         self.logs: dict[TopicId, LogLeader] = {}
         self.sessions: dict[BrokerId, FollowerSession] = {}
         self.away: frozenset[BrokerId] = frozenset()
-        """Brokers that are no members at the moment, as the register said last; they may be
-        there all the same."""
+        """Brokers that are no members at the moment, according to the register; they may still be
+        running."""
         self.stopping: frozenset[BrokerId] = frozenset()
-        """Brokers that are about to stop, as the register said last."""
+        """Brokers that are about to stop, according to the register."""
         self.takes_records = True
-        """Whether the disk took what was to be appended last."""
+        """Whether the disk took the last append."""
         self._durable = durable
         self._others: frozenset[BrokerId] = frozenset()
-        """Whom commits wait for: one set for all logs, of which there may be many."""
+        """The brokers that commits wait for; all logs share this one object, to save memory."""
         self._lag_s_max = lag_s_max
         self._began_at = self._looked_at = now
 
     # --- logs ------------------------------------------------------------------------
 
     def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
-        """Lead a log, too."""
+        """Begin to lead a log."""
         leader = LogLeader(self.epoch, log, replicated=len(self.replicas) > 1)
         self.logs[topic_id] = leader
         effects = on_log(topic_id, self._require(leader))
@@ -111,8 +111,8 @@ class PartitionLeader:
 
     @property
     def min_insync(self) -> int:
-        """The in-sync set doesn't shrink below this: the least that any topic asks for, so
-        that no topic waits for another's wish.  Internal logs ask for nothing."""
+        """The in-sync set doesn't shrink below this: the smallest `min_insync` of all topics, so
+        that the option of one topic doesn't stop others.  Internal logs are not counted."""
         asked = (
             leader.log.min_insync
             for topic_id, leader in self.logs.items()
@@ -123,10 +123,10 @@ class PartitionLeader:
     # --- sessions --------------------------------------------------------------------
 
     def follow(self, message: Follow) -> list[PartitionEffect]:
-        """A follower wants to follow one log, or a partition that has none (yet).
+        """A follower asks to follow one log, or a partition that has none yet.
 
         Raises:
-          ProtocolError: if what it sends is no epoch history.
+          ProtocolError: if it doesn't send a valid epoch history.
         """
         broker, number = message.broker, (message.incarnation, message.attempt)
         topic_id = TopicId(message.topic_id)
@@ -136,14 +136,14 @@ class PartitionLeader:
         if broker not in self.replicas or broker == self.broker:
             return [refuse_follow(message, "that partition is not for you")]
         if not topic_id and self.logs:
-            return []  # it has not made the logs yet, and follows them as soon as it has
+            return []  # it follows the logs as soon as it has made them
         session = self.sessions.get(broker)
         if session is not None and number < session.number:
-            return []  # late: a newer session began
+            return []  # late: a newer session has begun
         if session is None or number > session.number:
             for one in self.logs.values():
                 one.forget(broker)
-            # A stream that breaks again and again doesn't make a follower quicker.
+            # A new session doesn't reset the lag, else a stream that breaks often would hide it.
             since = self._began_at if session is None else session.caught_up_at
             session = FollowerSession(
                 *number, since, targets=self._ends(), target_at=self._looked_at
@@ -153,7 +153,8 @@ class PartitionLeader:
             return [ToBroker(broker, Followed(self.partition, self.epoch, *number, topic_id, 0, 0))]
         theirs = history_of(message.epochs)
         if leader is None:
-            # A new topic, which it made before us.  Sent away, it would leave the in-sync set.
+            # The follower has made the log of a new topic before this leader has.  If it were
+            # refused, it would leave the in-sync set.
             session.early[topic_id] = message
             return []
         log = leader.log
@@ -166,10 +167,10 @@ class PartitionLeader:
         return [ToBroker(broker, followed)]
 
     def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
-        """A follower holds more of a log.
+        """A follower acknowledges a log up to an offset.
 
         Raises:
-          ProtocolError: if it claims more than there is.
+          ProtocolError: if it acknowledges more than the log has.
         """
         session = self.sessions.get(message.broker)
         topic_id = TopicId(message.topic_id)
@@ -190,7 +191,8 @@ class PartitionLeader:
         return on_log(topic_id, leader.acknowledged(message.broker, Offset(message.end)))
 
     def session_ended(self, broker: BrokerId, incarnation: Incarnation, attempt: int) -> None:
-        """That stream broke.  What it acknowledged stays true, but it catches up no more."""
+        """The stream of a session broke.  Its acknowledgements stay valid, but the follower doesn't
+        catch up any more."""
         session = self.sessions.get(broker)
         if session is not None and session.number == (incarnation, attempt):
             session.open = False
@@ -198,12 +200,13 @@ class PartitionLeader:
     # --- the in-sync set -------------------------------------------------------------
 
     def counts(self, broker: BrokerId) -> bool:
-        """Whether commits wait for *broker*: it is in sync, or may be so by now."""
+        """Whether commits wait for *broker*: it is in the confirmed in-sync set or the proposed
+        one."""
         proposed = self.pending.in_sync if self.pending else ()
         return broker in self.in_sync or broker in proposed
 
     def may_join(self, broker: BrokerId) -> bool:
-        """Whether *broker* can become in sync: it holds what may be committed of every log."""
+        """Whether *broker* can become in sync: it holds all records that may be committed."""
         session = self.sessions.get(broker)
         if broker in self.in_sync or broker not in self.replicas or session is None:
             return False
@@ -213,8 +216,8 @@ class PartitionLeader:
         return session.open and all(end is not None and end >= need for end, need in ends)
 
     def may_leave(self, broker: BrokerId) -> bool:
-        """Whether the in-sync set can do without *broker*.  A leader that takes no records can't
-        do without any: another one is to lead."""
+        """Whether *broker* may be removed from the in-sync set.  A leader whose disk takes no
+        records removes none, because one of them has to lead instead."""
         return (
             self.takes_records
             and broker != self.broker
@@ -223,8 +226,8 @@ class PartitionLeader:
         )
 
     def wanted_change(self, now: float) -> AlterInSync | None:
-        """What to propose at *now* (monotonic, s): a follower that has caught up joins, one
-        that lags for too long or is about to stop leaves."""
+        """The change to propose at *now* (monotonic, s), if any: a follower that has caught up
+        joins, a follower that lags for too long or is about to stop leaves."""
         self._looked_at = now
         for broker in sorted(self.replicas - {self.broker}):
             self._look_at(broker, now)
@@ -240,9 +243,9 @@ class PartitionLeader:
         return None
 
     def wanted_join(self, broker: BrokerId) -> AlterInSync | None:
-        """What to propose when *broker* has just acknowledged, and so reached what the leader
-        had a moment ago.  While much is produced, others have acknowledged more by the time that
-        somebody looks next, and always will have."""
+        """The change to propose, if any, when *broker* has just acknowledged the leader's ends of a
+        moment ago.  This check is needed because, while much is produced, the other replicas have
+        always committed more by the time of the next periodic check."""
         if self.pending is not None or not self.may_join(broker):
             return None
         targets = self.sessions[broker].targets
@@ -274,19 +277,19 @@ class PartitionLeader:
         )
 
     def stands_by(self, change: AlterInSync) -> bool:
-        """Whether *change*, which was wanted a moment ago, may still be sent: a leader that takes
-        no records can't do without anybody."""
+        """Whether *change*, which was wanted a moment ago, may still be sent: a leader whose disk
+        takes no records removes no broker."""
         return self.takes_records or self.in_sync <= {*change.in_sync}
 
     def proposed(self, change: AlterInSync) -> list[PartitionEffect]:
-        """*change* is sent: count both sets until the outcome is known."""
+        """*change* is sent: commits require both sets until the outcome is known."""
         assert self.pending is None, "one change at a time"
         self.pending = change
         return self._recount()
 
     def learn(self, record: PartitionRecord) -> list[PartitionEffect]:
-        """The register's record of this epoch is at another version: the outcome is known,
-        because no change that names an older version can come into force any more."""
+        """The register has sent a record of this epoch.  If its version is new, the outcome of a
+        proposal is known, because the register accepts no change that names an older version."""
         assert record.epoch == self.epoch
         if record.version <= self.version:
             return []
@@ -295,26 +298,26 @@ class PartitionLeader:
         return self._recount()
 
     def refused(self, change: AlterInSync) -> list[PartitionEffect]:
-        """The register refused *change* while the set's version is what it names: for good."""
+        """The register has refused *change*, which names the present version; this is final."""
         if change != self.pending:
             return []
         self.pending = None
         return self._recount()
 
     def require_again(self, topic_id: TopicId) -> list[PartitionEffect]:
-        """What that log asks of its commits has changed: its `LogState.flush_before_ack` or
-        `LogState.min_insync`."""
+        """The `LogState.flush_before_ack` or `LogState.min_insync` of a log has changed: apply it
+        to commits."""
         leader = self.logs.get(topic_id)
         return on_log(topic_id, self._require(leader)) if leader is not None else []
 
     def require_durable(self, durable: bool) -> list[PartitionEffect]:
-        """From here on, what the leader holds counts only on the device, or no longer so."""
+        """*durable*: whether the leader's records count only on the device, from now on."""
         self._durable = durable
         return self._recount()
 
     @property
     def alone(self) -> bool:
-        """Whether it leads alone what others should hold, too."""
+        """Whether the partition has other replicas, but none of them is in sync."""
         return self.in_sync == {self.broker} and len(self.replicas) > 1
 
     def _recount(self) -> list[PartitionEffect]:
@@ -329,14 +332,14 @@ class PartitionLeader:
         others = self.in_sync.union(proposed) - {self.broker}
         if others != self._others:
             self._others = others
-        # Alone, the page cache of this one machine would be all there is.
+        # Alone, records in the page cache would be lost if this one machine failed.
         durable = self._durable or self.alone
         return leader.require(self._others, len(self.in_sync), durable=durable)
 
     # --- who lags --------------------------------------------------------------------
 
     def _look_at(self, broker: BrokerId, now: float) -> None:
-        """Note whether *broker* has reached the ends that it was last measured by."""
+        """Note whether *broker* has reached its targets; if so, set new ones."""
         session = self.sessions.get(broker)
         if session is None or not session.open:
             return
@@ -359,18 +362,18 @@ class PartitionLeader:
         return {topic_id: leader.log.end for topic_id, leader in self.logs.items()}
 
     def _lacks(self, broker: BrokerId, topic_id: TopicId, end: Offset) -> bool:
-        """Whether *broker* has yet to acknowledge that log up to *end*."""
+        """Whether *broker* has not yet acknowledged a log up to *end*."""
         leader = self.logs.get(topic_id)
         return leader is not None and (leader.acknowledged_end(broker) or 0) < end
 
     def _lags(self, broker: BrokerId, now: float) -> bool:
         session = self.sessions.get(broker)
         if session is not None and not session.open:
-            # Its process is gone, most often: nobody is to wait for it, and if it is not,
+            # Its process has probably ended, so producers must not wait for it.  If it has not,
             # it follows and joins again in a moment.
             return True
         if session is None and broker in self.away:
-            return True  # likewise: its process was gone before it could follow
+            return True  # likewise: its process has probably ended before it could follow
         since = self._began_at if session is None else session.caught_up_at
         return now - since > self._lag_s_max
 
@@ -386,12 +389,12 @@ class PartitionLeader:
 
 
 def on_log(topic_id: TopicId, effects: list[Effect]) -> list[PartitionEffect]:
-    """The same effects, as effects on that log."""
+    """*effects* as effects on one log of the partition."""
     return [OnLog(topic_id, effect) for effect in effects]
 
 
 def refuse_follow(message: Follow, reason: str) -> ToBroker:
-    """The answer to who can't follow here now."""
+    """The refusal of *message*."""
     refused = FollowRefused(
         message.partition,
         message.epoch,

@@ -1,14 +1,14 @@
-"""One broker's part in one partition: what it has promised, and so which role it may play.
+"""A broker's replica of one partition: the epoch that it has promised, and its role.
 
-Epochs only grow.  Whoever has accepted or acted in an epoch does nothing in an older one
-any more, and remembers that through any failure: the promise is on the device before
-anyone hears of it.  Roles come from the register's records alone, and a record appoints
-one incarnation of a broker, so a restarted broker is idle until the register speaks to it.
+Epochs only grow.  A replica that has accepted an epoch, or acted in it, does nothing in an older
+one any more, even after a failure: the promise is on the device before another node hears of it.
+Only the register's records give a role, and a record appoints one incarnation of a broker, so a
+restarted broker is idle until the register sends it a record.
 
-What is durable before what:
+What is on the device before an action:
 
 =============================== =================================================
-before                          on the device
+action                          on the device before it
 =============================== =================================================
 the register is joined          that the logs are not intact
 an epoch is accepted            the logs, the sync flag, the promise
@@ -63,7 +63,7 @@ from octopi.wire.messages import (
 
 
 class Role(Enum):
-    """What a replica does."""
+    """The role of a replica."""
 
     IDLE = auto()
     LEADER = auto()
@@ -73,8 +73,8 @@ class Role(Enum):
 class PartitionReplica:
     """A broker's replica of a partition.
 
-    Invariants: it plays a role in the promised epoch or in none; while the sync flag is set,
-    what it holds counts only on the device.
+    Invariants: it has a role only in the promised epoch; while the sync flag is set, its records
+    count only on the device.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class PartitionReplica:
         lost_power: bool = False,
         lag_s_max: float = REPLICA_LAG_S_MAX,
     ) -> None:
-        """Start with what the disk holds.  *lost_power*: the machine, not only the process,
-        stopped since the logs were written."""
+        """Start with the state and the logs on the disk.  *lost_power*: whether the machine may
+        have lost its power since the logs were written."""
         self.partition = partition
         self.broker = broker
         self.incarnation = incarnation
@@ -98,7 +98,7 @@ class PartitionReplica:
         self.registered = False
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
-        """Its session with the leader; None before the first stream is open."""
+        """The session with the leader; None before the first stream is open."""
         replica_logs.follow_topics(logs)
         flushed = state.sync_flag or not lost_power
         intact = state.intact and replica_logs.are_intact(logs, flushed=flushed)
@@ -113,8 +113,8 @@ class PartitionReplica:
     # --- the register ----------------------------------------------------------------
 
     def begin(self) -> list[PartitionEffect]:
-        """The first effects of an incarnation: what was found missing must not be forgotten, and
-        epochs whose records are missing must be."""
+        """The first effects of an incarnation: store what was found missing, and remove epochs
+        without records from the histories."""
         effects: list[PartitionEffect] = [StoreState(self.state)]
         for topic_id, log in self.logs.items():
             if log.epochs.truncate(log.end):
@@ -123,30 +123,29 @@ class PartitionReplica:
 
     @property
     def report(self) -> ReplicaReport:
-        """What to tell the register when joining."""
+        """What the broker reports to the register when it joins."""
         return ReplicaReport(self.partition, self.state.promised, self.state.intact)
 
     def joined(self) -> list[PartitionEffect]:
-        """The register knows this incarnation."""
+        """This incarnation of the broker is a member now."""
         self.registered = True
         return []
 
     def _intact_by(self, record: PartitionRecord) -> bool:
-        """Whether the logs count as what they are when *record* is stored: they were intact, or
-        it shows that the register will not forget that they weren't.  Let in by a register that
-        doesn't know the partition again yet, this replica says so again the next time."""
+        """Whether to note the logs as intact when *record* is stored: they were intact, or the
+        record shows that the register knows that they were not.  If the register doesn't know the
+        partition yet when the broker joins, the replica reports it again the next time."""
         leads = (record.leader, record.leader_incarnation) == (self.broker, self.incarnation)
         return self.state.intact or leads or self.broker not in record.in_sync
 
     def _whole_by(self, record: PartitionRecord) -> bool:
-        """Whether the logs lack nothing that was on the device when *record* is stored: what was
-        damaged is copied again when the register, which knew of it, lets this replica into the
-        in-sync set."""
+        """Whether to note the logs as whole when *record* is stored.  If the register, which knows
+        of the damage, takes the replica into the in-sync set, damaged records were copied again."""
         is_back = self.state.intact and self.broker in record.in_sync
         return self.state.whole or (is_back and replica_logs.are_sound(self.logs))
 
     def announced(self, message: AnnounceEpoch) -> list[PartitionEffect]:
-        """The register begins a new epoch: leave the role, promise, report."""
+        """The register begins a new epoch: give up the role, promise the epoch, and report."""
         if not self.registered or message.epoch < self.state.promised:
             return []
         if message.epoch == self.state.promised and self.role != Role.IDLE:
@@ -165,7 +164,7 @@ class PartitionReplica:
         return [*effects, ToRegister(accept)]
 
     def installed(self, record: PartitionRecord, now: float) -> list[PartitionEffect]:
-        """The register told a decision: lead, follow, or learn the in-sync set (*now*:
+        """The register has sent a decision: lead, follow, or take over the in-sync set (*now*:
         monotonic, s)."""
         if not self.registered:
             return []
@@ -196,7 +195,7 @@ class PartitionReplica:
 
     def _learn(self, leader: PartitionLeader, record: PartitionRecord) -> list[PartitionEffect]:
         effects = leader.learn(record)
-        # The register took the others out of the set, as they lost what they held.
+        # The register removed the others from the set, because they lost records.
         return effects + self._set_sync_flag() if leader.alone else effects
 
     def _leave_role(self, reason: str) -> list[PartitionEffect]:
@@ -219,11 +218,11 @@ class PartitionReplica:
             log_epoch=record.epoch,
             sync_flag=flag,
             intact=self._intact_by(record),
-            # What is missing here is part of the loss that was accepted.
+            # Records that are missing here are part of the loss that an operator accepted.
             whole=record.recovered_epoch == record.epoch or self._whole_by(record),
         )
         if record.recovered_epoch == record.epoch:
-            # What is damaged here is part of the loss that was accepted.
+            # Records that are damaged here are part of the loss that an operator accepted.
             effects += [
                 OnLog(topic_id, SetAside(refill=False))
                 for topic_id, log in self.logs.items()
@@ -240,7 +239,7 @@ class PartitionReplica:
         return effects
 
     def log_leader(self, topic_id: TopicId) -> LogLeader:
-        """Where to send a produce request.
+        """The machine that takes produce requests for a log.
 
         Raises:
           NotLeaderError: if this replica doesn't lead the log.
@@ -251,8 +250,8 @@ class PartitionReplica:
         return leader
 
     def tick(self, now: float) -> list[PartitionEffect]:
-        """Some time has passed (*now*: monotonic, s): look after the in-sync set, and stop
-        waiting for the device where others hold the records as well."""
+        """Some time has passed (*now*: monotonic, s): propose a change of the in-sync set if one is
+        due, and stop waiting for the device if others in sync hold the records as well."""
         effects: list[PartitionEffect] = []
         if self.leader is not None and not self.is_stopping:
             change = self.leader.wanted_change(now)
@@ -263,8 +262,8 @@ class PartitionReplica:
         return effects
 
     def told_away(self, brokers: frozenset[BrokerId], now: float) -> list[PartitionEffect]:
-        """The register has no connection with *brokers* (*now*: monotonic, s): whoever of them
-        doesn't follow here is not waited for."""
+        """The register has no connection with *brokers* (*now*: monotonic, s): don't wait for those
+        of them that don't follow here."""
         self._away = brokers
         if self.leader is None:
             return []
@@ -272,8 +271,8 @@ class PartitionReplica:
         return self.tick(now)
 
     def told_stopping(self, brokers: frozenset[BrokerId], now: float) -> list[PartitionEffect]:
-        """*brokers* are about to stop (*now*: monotonic, s): they leave the in-sync set while they
-        still follow, so that nobody waits for them when they are gone."""
+        """*brokers* are about to stop (*now*: monotonic, s): they leave the in-sync set before, so
+        that producers don't wait for them when they have stopped."""
         self._stopping = brokers
         if self.leader is None:
             return []
@@ -281,25 +280,25 @@ class PartitionReplica:
         return self.tick(now)
 
     def stopping(self) -> None:
-        """This broker is about to stop.  It proposes nothing any more: its followers lag because
-        it leaves them, and alone in sync it would take the partition with it.
+        """This broker is about to stop, and proposes no more changes: its followers lag because it
+        stops, and if it were alone in sync, the partition would have no leader without it.
 
-        Unlike an event this may come while effects are under way: a proposal among them is not
-        to be sent (`is_stopping`)."""
+        Unlike an event, this may be called while effects are performed; then a proposal among them
+        must not be sent (`may_propose`)."""
         self.is_stopping = True
 
     def may_propose(self, change: AlterInSync) -> bool:
-        """Whether *change*, which was wanted a moment ago, is still to be sent."""
+        """Whether *change*, which was wanted a moment ago, may still be sent."""
         return not self.is_stopping and (self.leader is None or self.leader.stands_by(change))
 
     @property
     def repeated(self) -> AlterInSync | None:
-        """What to ask the register again, as it may not have heard it."""
+        """The pending change to send to the register again, as it may not have received it."""
         change = self.leader.pending if self.leader is not None else None
         return change if change is not None and self.may_propose(change) else None
 
     def propose(self, change: AlterInSync) -> list[PartitionEffect]:
-        """Ask the register for *change*.  Repeat the message while `pending`."""
+        """Ask the register for *change*.  The shell sends it again while it is `repeated`."""
         assert self.leader is not None
         effects: list[PartitionEffect] = []
         if change.in_sync == [self.broker]:
@@ -308,22 +307,22 @@ class PartitionReplica:
         return [*effects, ToRegister(change)]
 
     def in_sync_altered(self, message: InSyncAltered, now: float) -> list[PartitionEffect]:
-        """The register answered a proposal.  The record is the better part of the answer: a
-        request that came twice is refused because it was accepted before."""
+        """The register answered a proposal.  The record in the answer counts first: a request that
+        came twice is refused the second time, although it was accepted."""
         effects = self.installed(message.record, now)
         if self.leader is not None and not message.accepted:
             effects += self.leader.refused(message.asked)
         return effects
 
     def follow(self, message: Follow) -> list[PartitionEffect]:
-        """A follower wants to follow a log."""
+        """A follower asks to follow a log."""
         if self.leader is None:
-            # It may have heard before us that we lead: told so, it tries again at once.
+            # The follower may know before this broker that it leads; it tries again at once.
             return [refuse_follow(message, "this broker doesn't lead the partition (yet)")]
         return self.leader.follow(message)
 
     def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
-        """A follower holds more of a log."""
+        """A follower acknowledges a log up to an offset."""
         if self.leader is None:
             return []
         effects = self.leader.acknowledge(message)
@@ -335,7 +334,7 @@ class PartitionReplica:
     def stream_closed(
         self, broker: BrokerId, incarnation: Incarnation, attempt: int
     ) -> list[PartitionEffect]:
-        """A follower's stream broke: it catches up no more."""
+        """A follower's stream broke, so the follower doesn't catch up any more."""
         if self.leader is not None:
             self.leader.session_ended(broker, incarnation, attempt)
         return []
@@ -367,8 +366,8 @@ class PartitionReplica:
     def _follow_with(
         self, follower: PartitionFollower, topic_id: TopicId, log: LogState
     ) -> list[PartitionEffect]:
-        """Follow with a log.  What is damaged of it is set aside before, which the register has to
-        know: while this replica counts as in sync, its files may be all there is."""
+        """Begin to follow a log.  A damaged part is set aside first, but only when the register has
+        removed this replica from the in-sync set: until then its files may be the only copy."""
         if log.sound:
             return follower.add_log(topic_id, log)
         follower.wait_for(topic_id, log)
@@ -378,20 +377,20 @@ class PartitionReplica:
         return [OnLog(topic_id, SetAside(refill=True))]
 
     def set_aside(self, topic_id: TopicId) -> list[PartitionEffect]:
-        """What was damaged of a log is not in it any more."""
+        """The damaged part of a log was set aside."""
         log = self.logs.get(topic_id)
         if log is None or self.follower is None or topic_id not in self.follower.logs:
             return []
         return self.follower.add_log(topic_id, log)
 
     def followed(self, message: Followed) -> list[PartitionEffect]:
-        """The leader said where a log parts from its own."""
+        """The leader answered where a log diverges from its own."""
         if self.follower is None:
             return []
         effects = self.follower.followed(message)
         if not self.follower.agrees:
             return effects
-        # It says what the logs are, so it is stored when they are so, and before that counts.
+        # Stored after the cuts, which make the log epoch true, and before acknowledgements count.
         acknowledgements = [one for one in effects if isinstance(one, ToBroker)]
         cuts = [one for one in effects if not isinstance(one, ToBroker)]
         return cuts + self._store(log_epoch=self.follower.epoch) + acknowledgements
@@ -401,7 +400,7 @@ class PartitionReplica:
         return self.follower.receive(message, scan) if self.follower is not None else []
 
     def replicated(self, topic_id: TopicId, scan: Scan) -> list[PartitionEffect]:
-        """What was received is appended."""
+        """The records that were received are appended."""
         return self.follower.replicated(topic_id, scan) if self.follower is not None else []
 
     # --- logs ------------------------------------------------------------------------
@@ -417,7 +416,8 @@ class PartitionReplica:
         return effects
 
     def remove_log(self, topic_id: TopicId) -> list[PartitionEffect]:
-        """The topic was deleted.  Before its files go, internal logs have to be on the device."""
+        """The topic was deleted.  Its files may be removed when the effects were performed, as
+        internal logs may have to be flushed first."""
         self.logs.pop(topic_id, None)
         for role in (self.leader, self.follower):
             if role is not None:
@@ -429,7 +429,7 @@ class PartitionReplica:
         return [effect for topic_id in changed for effect in self._require_again(topic_id)]
 
     def require_in_sync(self, topic_id: TopicId, count: int) -> list[PartitionEffect]:
-        """Commit nothing of an internal log while fewer replicas than *count* are in sync."""
+        """Commit nothing in an internal log while fewer replicas than *count* are in sync."""
         log = self.logs.get(topic_id)
         if log is None or log.min_insync == count:
             return []
@@ -456,7 +456,7 @@ class PartitionReplica:
 
     @property
     def _shares(self) -> bool:
-        """Whether others in sync hold the same, so that page caches may count."""
+        """Whether other replicas in sync hold the same records, so that page caches may count."""
         if self.leader is not None:
             return self.leader.pending is None and len(self.leader.in_sync) > 1
         record = self.state.record
@@ -466,7 +466,7 @@ class PartitionReplica:
     def _set_sync_flag(self) -> list[PartitionEffect]:
         if self.state.sync_flag:
             return []
-        # From here on only flushed records count; what counted before is flushed next.
+        # From now on only flushed records count; those that counted before are flushed next.
         effects = self._require_durable(True)
         return [*effects, SyncLogs(), *self._store(sync_flag=True)]
 
@@ -475,7 +475,7 @@ class PartitionReplica:
         return role.require_durable(durable) if role is not None else []
 
     def clean_shutdown(self) -> list[PartitionEffect]:
-        """The broker stops in good order: everything goes to the device."""
+        """The broker stops gracefully: flush everything."""
         effects = self._leave_role("the broker is shutting down")
         return [*effects, SyncLogs(), *self._store(sync_flag=True)]
 

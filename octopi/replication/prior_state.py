@@ -1,8 +1,8 @@
-"""What a log knows of its records that is told to other replicas: who wrote what, and when.
+"""The epochs and producer sequences of records that a follower never gets.
 
-A follower that begins behind records which retention has removed never sees them.  It may
-lead one day, and then has to know a repetition of one of them, and in which epoch it was
-written: so the leader tells it.
+A follower whose log begins behind records that retention has removed never gets these records.  It
+may become the leader, and then has to recognise a repetition of one of them, and to know in which
+epoch it was written.  So the leader sends it the `PriorState`.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _FAR: Final = 1 << 64
 
 @attrs.frozen
 class PriorState:
-    """What a log knows of the records before an offset, also if they are gone."""
+    """What a log knows of the records before an offset, even if they were removed."""
 
     epochs: EpochHistory = attrs.field(factory=EpochHistory)
     sequences: ProducerSequences = attrs.field(factory=ProducerSequences)
 
     @classmethod
     def told(cls, message: Followed) -> PriorState:
-        """The one that a leader tells.
+        """The prior state in a leader's *message*.
 
         Raises:
-          ProtocolError: if it is none.
+          ProtocolError: if it is not valid.
         """
         sequences = _sequences_of(message.producers, message.requests)
         return cls(history_of(message.epochs), sequences)
 
     def tell(self, message: Followed) -> Followed:
-        """*message* with it."""
+        """*message* with this prior state in it."""
         producers = [
             KnownProducer(
                 producer_id,
@@ -58,15 +58,15 @@ class PriorState:
 
 
 def epoch_starts(epochs: EpochHistory) -> list[EpochStart]:
-    """A history as it is told."""
+    """An epoch history in the form in which messages carry it."""
     return [EpochStart(Epoch(epoch), start) for epoch, start in epochs.dump()]
 
 
 def history_of(rows: Iterable[EpochStart]) -> EpochHistory:
-    """The history that a peer tells.
+    """The epoch history in a peer's message.
 
     Raises:
-      ProtocolError: if it is none.
+      ProtocolError: if it is not valid.
     """
     entries = [(one.epoch, one.start) for one in rows]
     if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):

@@ -1,15 +1,15 @@
-"""Which records of which producer a log holds: exact detection of duplicates and gaps.
+"""Which records of which producers a log holds: exact detection of duplicates and gaps.
 
-Version 1 records have no sequence, only a request id that is theirs alone.  Those of the newest
-`REQUEST_IDS_PER_LOG_MAX` are remembered with their offsets: a repetition of one of them is
-recognised, and a gap never.
+A producer counts its records in a log from 0, so the next sequence is known, and any other one is a
+repetition or a gap.  The table is a function of the log: scanning the log, from any checkpoint on,
+rebuilds it, and every replica gets the same one.
 
-A producer counts its records in a log from 0, so what comes next is known and anything
-else is a repetition or a gap.  The table is a function of the log: it is rebuilt by
-scanning it, from any checkpoint on, and every replica arrives at the same one.
+Memory is bounded: the table has the producers that wrote last, and of each the newest batches, as
+many as can be unanswered.
 
-Memory is bounded: the producers that wrote last are remembered, and of each the batches
-that can still be unanswered.
+Version 1 records have no sequence, only a request id that no other record has.  The newest
+`REQUEST_IDS_PER_LOG_MAX` of these ids are remembered with their offsets, so a repetition of one of
+these records is recognised, but a gap is not.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class Duplicate:
     """The log has these records already."""
 
     offset: Offset
-    """Where the first of them is, after `skip` records from here on."""
+    """Where a record starts: the first of these records is `skip` records behind it."""
     skip: int
 
 
 @attrs.frozen
 class Repeated:
-    """The log has these version 1 records already, one behind the other."""
+    """The log has these version 1 records already, in this order and without others between."""
 
     first: Offset
     """Where the first one starts."""
     last: Offset
-    """Where the last one starts that is recognised."""
+    """Where the last one starts."""
 
 
 @attrs.frozen
@@ -67,8 +67,8 @@ class _Producer:
     epoch: ProducerEpoch
     next_sequence: int
     batches: deque[tuple[int, Offset]]
-    """(first sequence, offset) of the newest batches, oldest first.  The records of a batch
-    lie one behind the other in the log, up to the next batch's first sequence."""
+    """(first sequence, offset) of the newest batches, oldest first.  The records of a batch follow
+    one another in the log; the next batch begins with the next sequence."""
 
 
 class ProducerSequences:
@@ -88,15 +88,15 @@ class ProducerSequences:
         self._producers_max = producers_max
         self._batches_max = batches_max
         self._producers: dict[ProducerId, _Producer] = {}
-        """The one that wrote last at the end."""
+        """The producer that wrote last is at the end."""
         self._requests: dict[bytes, Offset] = {}
-        """Of version 1 records, in order of the log."""
+        """The offsets of version 1 records by their request ids, in the order of the log."""
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def check(self, run: Run) -> Verdict:
-        """Judge records that ask to be appended; changes nothing."""
+        """Check records that a producer wants to have appended.  Changes nothing."""
         known = self._producers.get(run.producer_id)
         if known is None or run.producer_epoch > known.epoch:
             if run.first_sequence == 0:
@@ -139,8 +139,8 @@ class ProducerSequences:
         )
 
     def record(self, run: Run, offset: Offset) -> None:
-        """Note that the records of *run* were appended at *offset* (also when scanning a
-        log, whose records are right by definition)."""
+        """Note that the records of *run* lie at *offset*: they were just appended, or a scan of
+        the log found them."""
         producer = self._producers.pop(run.producer_id, None)
         if producer is None or producer.epoch != run.producer_epoch:
             producer = _Producer(run.producer_epoch, 0, deque(maxlen=self._batches_max))
@@ -151,7 +151,8 @@ class ProducerSequences:
             del self._producers[next(iter(self._producers))]
 
     def check_requests(self, requests: list[Request]) -> Fresh | Repeated | Refused:
-        """Judge version 1 records that ask to be appended together; changes nothing."""
+        """Check version 1 records that a producer wants to have appended together.  Changes
+        nothing."""
         if len({one.request_id for one in requests}) < len(requests):
             return Refused(Status.MALFORMED_RECORD, "two records of a request have the same id")
         known = [(self._requests.get(one.request_id), one.position) for one in requests]
@@ -169,30 +170,31 @@ class ProducerSequences:
         return Repeated(Offset(begin), Offset(begin + requests[-1].position))
 
     def note(self, scan: Scan, base: Offset) -> None:
-        """Note that what was scanned lies in the log from *base* on."""
+        """Note the records of *scan*, which lie in the log from *base* on."""
         for run in scan.runs:
             self.record(run, Offset(base + run.start))
         if scan.requests:
             for request_id, position in scan.requests:
                 self._requests.pop(request_id, None)
                 self._requests[request_id] = Offset(base + position)
-            # In one pass: each look for the first one skips those that were removed before it.
+            # In one pass: finding the first key of a dictionary skips all removed ones.
             too_many = len(self._requests) - REQUEST_IDS_PER_LOG_MAX
             for request_id in list(islice(self._requests, max(0, too_many))):
                 del self._requests[request_id]
 
     def next_sequence(self, producer: ProducerId) -> Sequence:
-        """What *producer* has to send next; 0 if it isn't known."""
+        """The sequence that *producer* has to send next; 0 if it isn't known."""
         known = self._producers.get(producer)
         return Sequence(known.next_sequence if known else 0)
 
     def next_in_epoch(self, producer: ProducerId, epoch: ProducerEpoch) -> Sequence:
-        """What *producer* has to send next if it sends in *epoch*, which is not below its own."""
+        """The sequence that *producer* has to send next in *epoch*, which is not below the epoch
+        that is known."""
         known = self._producers.get(producer)
         return Sequence(known.next_sequence if known and known.epoch == epoch else 0)
 
     def before(self, offset: Offset) -> ProducerSequences:
-        """What this was when the log ended at *offset*, as far as it is still known."""
+        """The table of the log's records before *offset*, as far as it is still known."""
         table = ProducerSequences(self._producers_max, self._batches_max)
         for producer_id, known in self._producers.items():
             batches = list(known.batches)
@@ -205,12 +207,12 @@ class ProducerSequences:
         return table
 
     def forget(self, offset: Offset) -> None:
-        """Forget what lies in the log from *offset* on."""
+        """Remove the records from *offset* on."""
         earlier = self.before(offset)
         self._producers, self._requests = earlier._producers, earlier._requests
 
     def dump(self) -> list[Any]:
-        """Plain values for a checkpoint file, longest silent producer first."""
+        """Plain values for a checkpoint file; the producer that wrote last is at the end."""
         return [
             [
                 producer_id,
@@ -227,7 +229,7 @@ class ProducerSequences:
 
     @classmethod
     def load(cls, entries: list[Any], requests: Iterable[Any] = ()) -> ProducerSequences:
-        """From what `dump` and `dump_requests` returned."""
+        """The table from what `dump` and `dump_requests` have returned."""
         table = cls()
         table._requests = {request_id: Offset(offset) for request_id, offset in requests}
         for producer_id, epoch, next_sequence, batches in entries:

@@ -1,5 +1,5 @@
-"""What is true of the logs of one replica together: how far each goes, whether all are what they
-were, and what those of the partition itself follow from those of its topics.
+"""Facts about all logs of one replica: their ends, whether they are intact, and whether internal
+logs are flushed before they are acknowledged.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ def are_sound(logs: Mapping[TopicId, LogState]) -> bool:
 
 
 def are_intact(logs: Mapping[TopicId, LogState], *, flushed: bool) -> bool:
-    """Whether the logs hold all that was ever acknowledged, as they are found.  *flushed*: all of
-    it had been flushed, or the machine did not lose its power.
+    """Whether the logs hold all that was ever acknowledged, when they are opened.  *flushed*: all
+    of it had been flushed, or the machine has not lost its power.
 
-    Where all is flushed before it is acknowledged, or there is no log yet, nothing that counts was
-    lost: a log is on the device before anything is appended to it."""
+    If all records are flushed before they are acknowledged, or if there is no log yet, nothing that
+    counts was lost: the list of logs is durable before anything is appended to a new log."""
     return all(log.sound and (flushed or log.flush_before_ack) for log in logs.values())
 
 
 def log_ends(logs: Mapping[TopicId, LogState], *, whole: bool) -> list[LogEnd]:
-    """How far each log goes.  *whole*: nothing is missing of what was on the device."""
+    """The end of each log.  *whole*: the logs hold all that was noted to be on the device."""
     return [
         LogEnd(
             topic_id,
             log.end,
-            # What was set aside may be copied again only in part.
+            # Without *whole*, the records that were set aside may not all have been copied again.
             sound=log.sound and whole,
             held_end=log.held_end if log.held_end > log.end else 0,
         )
@@ -40,7 +40,7 @@ def log_ends(logs: Mapping[TopicId, LogState], *, whole: bool) -> list[LogEnd]:
 
 
 def last_epoch(logs: Mapping[TopicId, LogState]) -> Epoch:
-    """The newest epoch of which there are records."""
+    """The newest epoch of which a log has records; 0 if there are none."""
     return max(
         (max(log.epochs.ends(log.end), default=NO_EPOCH) for log in logs.values()),
         default=NO_EPOCH,
@@ -48,13 +48,13 @@ def last_epoch(logs: Mapping[TopicId, LogState]) -> Epoch:
 
 
 def follow_topics(logs: Mapping[TopicId, LogState]) -> list[TopicId]:
-    """Have internal logs flushed before they are acknowledged exactly where the logs of all topics
-    are; return those for which that has changed.
+    """Set the `LogState.flush_before_ack` of internal logs: true if the logs of all topics have it,
+    else false.  Return the internal logs for which that has changed.
 
     A replica counts as intact after a power failure if all of its logs are flushed before they are
-    acknowledged.  If an internal log never were, every power failure would cost a replica that
-    lost nothing of its topics; if it always were, a mark would wait for the device where
-    the messages that it is about don't."""
+    acknowledged.  If internal logs never were, a replica that lost no message would not be intact
+    after a power failure; if they always were, a mark would wait for the device, while the messages
+    that it is about don't."""
     flush = all(log.flush_before_ack for name, log in logs.items() if not is_internal(name))
     changed = [
         name for name, log in logs.items() if is_internal(name) and log.flush_before_ack != flush
