@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from functools import partial
 from typing import Final, Literal, TypeVar
 
 import attrs
@@ -17,31 +16,21 @@ from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.connections import Connections
 from octopi.clients.consuming.consumer import Consumer
-from octopi.clients.consuming.consumer_session import ConsumerSession
-from octopi.clients.consuming.log_subscriber import LogSubscriber, SubscriberOptions
-from octopi.clients.consuming.start_position import (
-    OffsetSpec,
-    Start,
-    find_starts,
-    offset_query,
-    start_places,
-)
+from octopi.clients.consuming.log_subscriber import SubscriberOptions
+from octopi.clients.consuming.opening import open_consumer
+from octopi.clients.consuming.start_position import OffsetSpec, Start, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
-from octopi.clients.leader_lookup import partition_of
 from octopi.clients.options import not_negative, one_of, within
 from octopi.clients.producing.producer import Producer, ProducerOptions
 from octopi.clients.stored_records import StoredRecords
 from octopi.clients.subscribing.administration import Creation, subscription_options
 from octopi.clients.subscribing.opening import open_subscription
 from octopi.clients.subscribing.subscription import Subscription
+from octopi.clients.topic_creation import create_topic
 from octopi.environment import Environment
-from octopi.errors import (
-    ConnectionLostError,
-    InvalidOptionError,
-    TopicExistsError,
-)
-from octopi.identifiers import Offset, PartitionId, TopicId, TopicName, topic_name
+from octopi.errors import InvalidOptionError
+from octopi.identifiers import Offset, PartitionId, topic_name
 from octopi.limits import (
     BATCHES_IN_FLIGHT,
     CLIENT_BATCH_BYTES,
@@ -67,10 +56,8 @@ from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
 from octopi.version import __version__
 from octopi.wire.messages import (
-    CreateTopic,
     DeleteTopic,
     FoundOffset,
-    TopicDescription,
     TopicInfo,
     TopicOptions,
 )
@@ -157,28 +144,7 @@ class Client:
         not_negative(
             partitions=count, partition_ids=min(wanted or [PartitionId(0)]), **attrs.asdict(options)
         )
-        is_lost = False
-
-        async def attempt() -> TopicInfo:
-            nonlocal is_lost
-            try:
-                answer = await self._router.ask_register_once(
-                    lambda request: CreateTopic(request, topic, count, wanted, options),
-                    TopicDescription,
-                )
-            except ConnectionLostError:
-                is_lost = True
-                raise
-            except TopicExistsError:
-                info = await self._router.describe_once(topic, False)
-                # An attempt whose answer was lost may have created it.
-                is_ours = info.options == options and len(info.partitions) == count
-                if exist_ok or (is_lost and is_ours):
-                    return info
-                raise
-            return answer.topic
-
-        info = await self._router.retry(f"create topic {name}", attempt)
+        info = await create_topic(self._router, topic, count, wanted, options, exist_ok=exist_ok)
         self._cluster.lookup.remember(info)
         return info
 
@@ -327,43 +293,15 @@ class Client:
         if reconnect_timeout_s is not None:
             within("reconnect_timeout_s", reconnect_timeout_s, 0, 86_400 * 365)
         info = await self.describe_topic(topic)
-        name = TopicName(info.topic)
-        chosen = [PartitionId(one.partition) for one in info.partitions]
-        if partitions is not None:
-            chosen = [PartitionId(partition_of(info, one).partition) for one in partitions]
-        starts = await find_starts(
-            start_places(info, start, chosen),
-            partial(self._router.find_offset, name),
-            with_end=stop_at_end,
-        )
         options = SubscriberOptions(
             reconnect_timeout_s=reconnect_timeout_s,
             skip_gaps=on_gap == "skip",
             resume_forks=on_fork == "resume",
         )
-        consumer = Consumer(name, TopicId(info.topic_id))
-        subscribers = [
-            LogSubscriber(
-                self._cluster,
-                ConsumerSession(
-                    name,
-                    partition,
-                    TopicId(info.topic_id),
-                    found.place,
-                    window_bytes,
-                    end=found.end if stop_at_end else None,
-                ),
-                options,
-                consumer,
-            )
-            for partition, found in starts.items()
-        ]
-        async with background_tasks() as nursery:
-            consumer.start(subscribers, nursery)
-            try:
-                yield consumer
-            finally:
-                consumer.close()
+        async with open_consumer(
+            self._cluster, info, start, partitions, window_bytes, options, stop_at_end=stop_at_end
+        ) as consumer:
+            yield consumer
 
     @asynccontextmanager
     async def subscription(

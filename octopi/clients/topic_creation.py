@@ -1,0 +1,49 @@
+"""Creates topics: `octopi.clients.client.Client.create_topic`."""
+
+from __future__ import annotations
+
+from octopi.clients.routing import RequestRouter
+from octopi.errors import ConnectionLostError, TopicExistsError
+from octopi.identifiers import PartitionId, TopicName
+from octopi.wire.messages import CreateTopic, TopicDescription, TopicInfo, TopicOptions
+
+
+async def create_topic(
+    router: RequestRouter,
+    topic: TopicName,
+    count: int,
+    partitions: list[PartitionId] | None,
+    options: TopicOptions,
+    *,
+    exist_ok: bool,
+    beside: str = "",
+) -> TopicInfo:
+    """Create *topic* on *count* partitions, on these *partitions*, or on those of the topic
+    *beside*.
+
+    Raises:
+      TopicExistsError: if it exists (unless *exist_ok*, which takes it as it is).
+      RefusedError: INVALID_OPTION, UNKNOWN_PARTITION or UNKNOWN_TOPIC, if that can't be had.
+    """
+    is_lost = False
+
+    async def attempt() -> TopicInfo:
+        nonlocal is_lost
+        try:
+            answer = await router.ask_register_once(
+                lambda request: CreateTopic(request, topic, count, partitions, options),
+                TopicDescription,
+            )
+        except ConnectionLostError:
+            is_lost = True
+            raise
+        except TopicExistsError:
+            info = await router.describe_once(topic, False)
+            # An attempt whose answer was lost may have created it.
+            is_ours = info.options == options and (bool(beside) or len(info.partitions) == count)
+            if exist_ok or (is_lost and is_ours):
+                return info
+            raise
+        return answer.topic
+
+    return await router.retry(f"create topic {topic}", attempt)
