@@ -224,6 +224,10 @@ class CoordinatedSubscriptions:
         """What was decided about a subscription."""
         return self._definitions.get(sid)
 
+    def subscription_of(self, session: Session) -> SubscriptionId | None:
+        """Whose member joined with *session*."""
+        return self._joined.get(session)
+
     def describe(self, session: Session, topic_id: TopicId, name: SubscriptionName) -> list[Effect]:
         """Tell all that is known of a subscription."""
         if (sid := self._by_name.get((topic_id, name))) is None:

@@ -218,6 +218,11 @@ class LogMarks:
         """The mark of a subscription."""
         return self._marks.get(sid)
 
+    def subscription_of(self, session: Session) -> SubscriptionId | None:
+        """Whose member attached with *session*."""
+        mark = self._attached.get(session)
+        return None if mark is None else mark.sid
+
     @property
     def topic_ids(self) -> set[TopicId]:
         """Topics that have marks here."""

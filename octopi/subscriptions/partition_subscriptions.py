@@ -325,6 +325,10 @@ class PartitionSubscriptions:
             return SubscriptionIdentity(mark.entry.topic, mark.topic_id, mark.entry.name)
         return None
 
+    def subscription_of(self, session: Session) -> SubscriptionId | None:
+        """Whose member joined or attached with *session*; None: nobody, or it has ended."""
+        return self._coordinated.subscription_of(session) or self._marks.subscription_of(session)
+
     @property
     def topic_ids(self) -> set[TopicId]:
         """Topics that have subscriptions or marks here; of those that are no more the caller says

@@ -40,6 +40,17 @@ folder                            where the files of a retired replica are now, 
 losses                            what is known to be lost by a decision, for each record
                                   that accepts a loss
 epochs                            which epoch began where, in order (epoch, offset)
+sid, name, state                  of a durable subscription (`octopi.model`)
+key, value, states                of the log ``~subscriptions`` (`octopi.subscriptions.entries`);
+                                  value None: the key is removed
+log, member, claim, static        a partition of the subscription's topic, who has it, and by which
+                                  assignment
+logs, revoked                     pairs of log and claim that a member is told, and whether it is to
+                                  release them
+mark, offset, acknowledge         below which all is processed; as a member sends it, and the number
+                                  that is to be answered when it is committed
+lost_from, lost_to, reset_to      what a member is told that its log has no more; where an operator
+                                  sets the mark
 status, reason, why               of a refusal: `octopi.errors.Status` and words
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
 whole, log_epoch, ends
@@ -51,7 +62,16 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-from octopi.tracing import client, durability, election, join, produce, register, topics
+from octopi.tracing import (
+    client,
+    durability,
+    election,
+    join,
+    produce,
+    register,
+    subscriptions,
+    topics,
+)
 from octopi.tracing.client import *  # noqa: F403
 from octopi.tracing.durability import *  # noqa: F403
 from octopi.tracing.election import *  # noqa: F403
@@ -60,9 +80,19 @@ from octopi.tracing.produce import *  # noqa: F403
 from octopi.tracing.produce import P9Refused, P9Refusing
 from octopi.tracing.register import *  # noqa: F403
 from octopi.tracing.step import Step
+from octopi.tracing.subscriptions import *  # noqa: F403
 from octopi.tracing.topics import *  # noqa: F403
 
-_SYSTEMS: Final = (produce, durability, election, join, register, topics, client)
+_SYSTEMS: Final = (
+    produce,
+    durability,
+    election,
+    join,
+    register,
+    topics,
+    client,
+    subscriptions,
+)
 """The module of each system, in the order of `ALL`; a further one goes to the end."""
 
 

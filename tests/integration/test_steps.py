@@ -465,6 +465,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
                 impatient.setattr(election_driver, "HAND_OVER_TIMEOUT_S", 0.0)
                 await hand_over(cluster, flow)
             await stop_and_start(cluster, flow)
+            await use_a_subscription(cluster, environment)
         await follow_from_behind_retention(cluster, observation)
         await abandon_a_message(cluster, environment)
         await read_on_behind_a_fork(cluster, environment)
@@ -552,6 +553,16 @@ async def stop_and_start(cluster: LocalCluster, flow: Traffic) -> None:
     await flow.progress(30)
     await cluster.restart(leader)
     await cluster.in_sync("orders", 3)
+
+
+async def use_a_subscription(cluster: LocalCluster, environment: Environment) -> None:
+    """A member joins, marks and leaves; then the subscription is reset and deleted."""
+    async with octopi.connect(cluster.url, environment=environment) as client:
+        async with client.subscription("orders", "billing") as orders:
+            await anext(orders)
+            await orders.commit()
+        await client.admin.reset_subscription("orders", "billing", to="earliest")
+        await client.admin.delete_subscription("orders", "billing")
 
 
 async def follow_from_behind_retention(cluster: LocalCluster, observation: Observation) -> None:

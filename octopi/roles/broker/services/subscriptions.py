@@ -282,10 +282,8 @@ class SubscriptionService(Service):
                 self._post(m.Detached(asked.request, Status.TOO_MANY, reason))
                 return
         number = message.acknowledge if message.confirm else None
-        offset = Offset(message.offset)
-        self._tell_machine(
-            asked, lambda one, session, now: one.mark(session, offset, now, confirm=number)
-        )
+        with contextlib.suppress(RefusedError):  # its leadership ended, and so did the session
+            asked.led.take_mark(asked.session, Offset(message.offset), number)
 
     def _detach(self, message: m.Detach) -> None:
         self._end_session(

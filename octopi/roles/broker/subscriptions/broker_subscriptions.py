@@ -28,6 +28,7 @@ class ReplicaLeadership:
         self, manager: ReplicaManager, replica: ReplicaDriver, leader: PartitionLeader
     ) -> None:
         self.partition = replica.partition
+        self.epoch = leader.epoch
         self._manager = manager
         self._replica = replica
         self._leader = leader

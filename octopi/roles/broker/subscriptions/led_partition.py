@@ -9,7 +9,7 @@ sessions end, and another machine begins with what is in the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -25,14 +25,16 @@ from octopi.errors import (
     Status,
     StorageError,
 )
-from octopi.identifiers import PartitionId, TopicId
+from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import HAND_OVER_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.subscriptions.led_log import LedLog
 from octopi.roles.broker.subscriptions.ports import Leadership, StateLogs
-from octopi.subscriptions.effects import AppendState, Effect, Session
+from octopi.roles.broker.subscriptions.subscription_tracer import SubscriptionTracer
+from octopi.subscriptions.effects import AppendState, Effect, Session, Told
 from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
+from octopi.tracing.step import Step
 
 _log = get_logger(__name__)
 
@@ -44,7 +46,7 @@ Call: TypeAlias = Callable[[PartitionSubscriptions, Session, float], list[Effect
 class _Committed:
     """The oldest appended entry of a key is committed."""
 
-    key: str
+    state: AppendState
 
 
 class SessionOwner(Protocol):
@@ -72,6 +74,8 @@ class LedPartition:
         self._environment = environment
         self._states = states
         self._next_session = next_session
+        trace = environment.trace
+        self._tracer = trace and SubscriptionTracer(trace, self.partition, leadership.epoch)
         self._machine: PartitionSubscriptions | None = None
         self._fault: StorageError | None = None
         self._owners: dict[Session, SessionOwner] = {}
@@ -95,6 +99,8 @@ class LedPartition:
             loaded = await self._states.load(self.partition)
             if self._is_over():
                 return
+            if self._tracer is not None:
+                self._tracer.loaded(loaded.values)
             clock = self._environment.clock
             machine = PartitionSubscriptions(
                 self.partition,
@@ -156,6 +162,21 @@ class LedPartition:
         self.perform(call(machine, session, self._environment.clock.now()))
         return session
 
+    def take_mark(self, session: Session, offset: Offset, confirm: int | None) -> None:
+        """The member that attached with *session* has processed everything below *offset*; see
+        `octopi.subscriptions.partition_subscriptions.PartitionSubscriptions.mark`.
+
+        Raises:
+          RefusedError: as `machine`.
+        """
+        machine, tracer = self.machine, self._tracer
+        sid = machine.subscription_of(session)
+        edges = None if tracer is None or sid is None else tracer.take(sid, offset, confirm)
+        now = self._environment.clock.now()
+        self._traced(
+            edges, lambda: self.perform(machine.mark(session, offset, now, confirm=confirm))
+        )
+
     def close(self, session: Session) -> None:
         """The request of *session* is over."""
         if self._owners.pop(session, None) is not None and self._machine is not None:
@@ -168,7 +189,7 @@ class LedPartition:
 
     # --- effects -------------------------------------------------------------------------
 
-    def perform(self, effects: list[Effect]) -> None:
+    def perform(self, effects: Sequence[Effect | _Committed]) -> None:
         """Do what the machine wants, in its order."""
         self._work.extend(effects)
         if self._is_working:
@@ -179,6 +200,8 @@ class LedPartition:
                 self._do(self._work.popleft())
         finally:
             self._is_working = False
+        if (audit := self._environment.audit) is not None and self._machine is not None:
+            audit(self._machine)
 
     def _store_at_once(self) -> bool:
         """Have marks stored, if another broker is to lead; return whether there are any."""
@@ -190,17 +213,39 @@ class LedPartition:
 
     def _do(self, one: Effect | _Committed) -> None:
         match one:
-            case _Committed(key):
-                assert self._machine is not None
-                self._work.extend(self._machine.committed(key, self._environment.clock.now()))
-                self._committed_count += 1
-                self._committed.unpark_all()
+            case _Committed(state):
+                tracer = self._tracer
+                edges = None if tracer is None else tracer.commit(state)
+                self._traced(edges, lambda: self._do_committed(state))
             case AppendState():
                 self._append(one)
             case _:
                 owner = self._owners.get(one.session)
                 if owner is not None:
-                    owner.tell(one)
+                    self._traced(self._telling(one), lambda: owner.tell(one))
+
+    def _do_committed(self, state: AppendState) -> None:
+        """What waited for the commit of *state*."""
+        assert self._machine is not None
+        for effect in state.then:
+            self._do(effect)
+        self._work.extend(self._machine.committed(state.key, self._environment.clock.now()))
+        self._committed_count += 1
+        self._committed.unpark_all()
+
+    def _telling(self, effect: Told) -> tuple[Step, Step] | None:
+        if self._tracer is None or self._machine is None:
+            return None
+        return self._tracer.tell(effect, self._machine.subscription_of(effect.session))
+
+    def _traced(self, edges: tuple[Step, Step] | None, do: Callable[[], None]) -> None:
+        """Do it, and tell the observer of both edges."""
+        if edges is None or self._tracer is None:
+            do()
+            return
+        self._tracer.trace(edges[0])
+        do()
+        self._tracer.trace(edges[1])
 
     def _append(self, state: AppendState) -> None:
         kind, _, ids = state.key.partition("/")
@@ -209,7 +254,10 @@ class LedPartition:
             self._note_topic(TopicId(topic_id))
         self._appended_count += 1
         done = partial(self._appended, state)
-        self._states.append(self.partition, state.key, state.value, done)
+        edges = None if self._tracer is None else self._tracer.append(state)
+        self._traced(
+            edges, lambda: self._states.append(self.partition, state.key, state.value, done)
+        )
 
     def _appended(self, state: AppendState, answer: CommitReceipt | Refusal) -> None:
         if self.has_ended:
@@ -219,7 +267,7 @@ class LedPartition:
                 _log.error("state not stored", partition=self.partition, why=answer.reason)
             self.end()
         else:
-            self.perform([*state.then, _Committed(state.key)])  # type: ignore[list-item]
+            self.perform([_Committed(state)])
 
     def _note_topic(self, topic_id: TopicId) -> None:
         """What is kept of a topic needs as many replicas in sync as its records."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from octopi.errors import NotLeaderError
-from octopi.identifiers import PartitionId, TopicId
+from octopi.identifiers import Epoch, PartitionId, TopicId
 from octopi.replication.effects import Answer
 from octopi.roles.broker.local_log import LocalLog
 
@@ -46,6 +46,10 @@ class Leadership(Protocol):
     @property
     def partition(self) -> PartitionId:
         """Of which one."""
+
+    @property
+    def epoch(self) -> Epoch:
+        """That of the leadership."""
 
     @property
     def is_over(self) -> bool:

@@ -1,0 +1,254 @@
+"""The steps of durable subscriptions, at the leader of a partition.
+
+S6 and S7 are left to queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from octopi.identifiers import (
+    Claim,
+    MemberId,
+    Offset,
+    PartitionId,
+    SubscriptionId,
+    SubscriptionName,
+)
+from octopi.tracing.common import EpochStep
+from octopi.tracing.step import part, step
+
+
+@part
+class SubscriptionStep(EpochStep):
+    """Of one subscription, at the leader of a partition."""
+
+    sid: SubscriptionId
+
+
+@part
+class DefinitionStep(SubscriptionStep):
+    """Of what was decided about a subscription."""
+
+    name: SubscriptionName
+    topic: str
+    topic_id: str
+    state: str
+
+
+@part
+class StoredMarkStep(SubscriptionStep):
+    """Of a mark that is to be kept."""
+
+    topic: str
+    topic_id: str
+    mark: Offset
+    claim: Claim
+
+
+@part
+class StoredMemberStep(SubscriptionStep):
+    """Of a member."""
+
+    member: MemberId
+    static: bool
+
+
+@part
+class AssignmentStep(SubscriptionStep):
+    """Of a log that gets a member."""
+
+    log: PartitionId
+    member: MemberId
+    claim: Claim
+
+
+@part
+class ToldLogsStep(SubscriptionStep):
+    """Of what a member is told to have, or to release."""
+
+    member: MemberId
+    logs: list[list[int]]
+    revoked: bool
+
+
+@part
+class AttachedStep(SubscriptionStep):
+    """Of the mark that a member is told, and of what its log has no more."""
+
+    claim: Claim
+    mark: Offset
+    lost_from: Offset | None
+    lost_to: Offset | None
+
+
+@part
+class TakenMarkStep(SubscriptionStep):
+    """Of a mark that a member sent."""
+
+    offset: Offset
+    acknowledge: int | None
+
+
+@part
+class ConfirmedMarkStep(SubscriptionStep):
+    """Of a mark that is confirmed, by its number."""
+
+    acknowledge: int
+
+
+@part
+class StateStep(EpochStep):
+    """Of an entry of the log ``~subscriptions``."""
+
+    key: str
+    value: Mapping[str, Any] | None
+
+
+@part
+class FreedLogStep(SubscriptionStep):
+    """Of a log that has no member any more."""
+
+    log: PartitionId
+    claim: Claim
+    reset_to: Offset | None
+
+
+@part
+class RemovedStateStep(EpochStep):
+    """Of a key of the log ``~subscriptions`` that goes."""
+
+    key: str
+
+
+@part
+class LoadedStatesStep(EpochStep):
+    """Of what a leader begins with."""
+
+    states: Mapping[str, Mapping[str, Any]]
+
+
+@step("S1a leader stores what a subscription is")
+class S1Creating(DefinitionStep):
+    pass
+
+
+@step("S1b leader stored what a subscription is")
+class S1Created(DefinitionStep):
+    pass
+
+
+@step("S2a leader opens the mark of a subscription")
+class S2Opening(StoredMarkStep):
+    pass
+
+
+@step("S2b leader opened the mark of a subscription")
+class S2Opened(StoredMarkStep):
+    pass
+
+
+@step("S3a leader stores a member of a subscription")
+class S3Joining(StoredMemberStep):
+    pass
+
+
+@step("S3b leader stored a member of a subscription")
+class S3Joined(StoredMemberStep):
+    pass
+
+
+@step("S4a leader assigns a log to a member")
+class S4Assigning(AssignmentStep):
+    pass
+
+
+@step("S4b leader assigned a log to a member")
+class S4Assigned(AssignmentStep):
+    pass
+
+
+@step("S4c leader tells a member its logs")
+class S4Telling(ToldLogsStep):
+    pass
+
+
+@step("S4d leader told a member its logs")
+class S4Told(ToldLogsStep):
+    pass
+
+
+@step("S5a leader tells a member its mark")
+class S5Attaching(AttachedStep):
+    pass
+
+
+@step("S5b leader told a member its mark")
+class S5Attached(AttachedStep):
+    pass
+
+
+@step("S8a leader takes a mark")
+class S8Taking(TakenMarkStep):
+    pass
+
+
+@step("S8b leader took a mark")
+class S8Taken(TakenMarkStep):
+    pass
+
+
+@step("S8c leader confirms a mark")
+class S8Confirming(ConfirmedMarkStep):
+    pass
+
+
+@step("S8d leader confirmed a mark")
+class S8Confirmed(ConfirmedMarkStep):
+    pass
+
+
+@step("S9a leader stores a mark")
+class S9Storing(StoredMarkStep):
+    pass
+
+
+@step("S9b leader stored a mark")
+class S9Stored(StoredMarkStep):
+    pass
+
+
+@step("S10a leader hears that an entry about subscriptions is committed")
+class S10Hearing(StateStep):
+    pass
+
+
+@step("S10b leader did what waited for the commit of an entry about subscriptions")
+class S10Heard(StateStep):
+    pass
+
+
+@step("S11a leader takes a log from its member")
+class S11Freeing(FreedLogStep):
+    pass
+
+
+@step("S11b leader took a log from its member")
+class S11Freed(FreedLogStep):
+    pass
+
+
+@step("S12a leader removes an entry about subscriptions")
+class S12Removing(RemovedStateStep):
+    pass
+
+
+@step("S12b leader removed an entry about subscriptions")
+class S12Removed(RemovedStateStep):
+    pass
+
+
+@step("S13 leader read what is stored about subscriptions")
+class S13Loaded(LoadedStatesStep):
+    pass
