@@ -427,6 +427,19 @@ async def test_a_state_that_is_not_stored_ends_all_sessions_and_counts_for_nobod
         await bench.attach(sid, 1)
 
 
+async def test_a_state_that_is_not_stored_because_the_leader_changes_is_no_error_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    async with running(tmp_path, monkeypatch) as bench:
+        sid = await bench.create()
+        attached, _ = await bench.attach(sid, 1)
+        bench.states.is_refusing = True
+        attached.mark(bench.ends[2], acknowledge=1)
+        assert (await attached.next(m.Failure)).status == Status.NOT_READY
+        assert not caplog.records
+
+
 async def test_entries_that_can_not_be_used_are_said_and_the_partition_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import (
+    STATUS_MEANINGS,
     NotLeaderError,
     NotReadyError,
     OctopiError,
@@ -263,8 +264,11 @@ class LedPartition:
         if self.has_ended:
             return
         if isinstance(answer, Refusal):
-            if answer.status != Status.NOT_LEADER:
-                _log.error("state not stored", partition=self.partition, why=answer.reason)
+            meaning = STATUS_MEANINGS[answer.status]
+            # That leaders change and replicas are missing is said elsewhere, and so is a full disk.
+            is_ordinary = meaning.retryable or meaning.look_up
+            say = _log.info if is_ordinary else _log.error
+            say("state not stored", partition=self.partition, why=answer.reason)
             self.end()
         else:
             self.perform([_Committed(state)])
