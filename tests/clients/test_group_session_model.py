@@ -420,6 +420,19 @@ def test_a_release_that_comes_before_its_assignment_is_answered() -> None:
     assert session.assigned(ANN, [HELD], []) == [ReportReleased((HELD,))]
 
 
+def test_an_assignment_older_than_what_is_held_is_given_back_until_there_is_a_newer_one() -> None:
+    """The coordinator forgot claims: all replicas of its partition lost what they had in memory."""
+    session = GroupSession(ANN)
+    partition = PartitionId(0)
+    session.assigned(ANN, [HELD], [])
+    older, newer = (partition, Claim(3)), (partition, Claim(5))
+    assert session.assigned(ANN, [older], []) == [ReportReleased((older,))]
+    assert session.held == [HELD]
+    session.finished(*HELD)
+    assert session.assigned(ANN, [HELD], []) == [ReportReleased((HELD,))]
+    assert session.assigned(ANN, [newer], []) == [BeginLog(*newer)]
+
+
 def test_an_expired_member_gives_up_all_that_it_has() -> None:
     session = GroupSession(ANN)
     session.assigned(ANN, [HELD, (PartitionId(3), Claim(1))], [HELD])

@@ -144,6 +144,8 @@ class GroupSession:
             if claim <= self._given_back.get(partition, NO_CLAIM):
                 if partition not in self._held:
                     again[partition] = self._given_back[partition]
+            elif claim < self._held.get(partition, NO_CLAIM):
+                again[partition] = claim  # the coordinator lost the newer one; it is to go on
             elif claim > self._held.get(partition, NO_CLAIM):
                 effects += self._drop(partition)
                 again.pop(partition, None)
