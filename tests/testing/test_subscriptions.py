@@ -57,3 +57,38 @@ def test_a_confirmed_mark_survives_all_replicas_but_one() -> None:
             assert await book(client, COUNT - COUNT // 2) == values[COUNT // 2 :]
 
     octopi.testing.run(scene, brokers=3, partitions=1)
+
+
+def test_a_member_that_was_replaced_while_it_worked_can_not_leave_as_if_all_were_marked() -> None:
+    async def scene(cluster: octopi.testing.Cluster) -> None:
+        async with cluster.client() as client, cluster.client() as other:
+            await client.create_topic("orders", 1)
+            async with client.producer() as producer:
+                await producer.send("orders", b"1")
+
+            async def work() -> None:
+                async with client.subscription("orders", "billing") as orders:
+                    await anext(orders)
+                    async with other.subscription("orders", "billing", take_over=True):
+                        await cluster.sleep(1)
+
+            with pytest.raises(octopi.MemberFencedError, match="took over"):
+                await work()
+
+    octopi.testing.run(scene, brokers=1, partitions=1)
+
+
+def test_a_member_that_was_told_that_it_was_replaced_leaves_without_being_told_again() -> None:
+    async def scene(cluster: octopi.testing.Cluster) -> None:
+        async with cluster.client() as client, cluster.client() as other:
+            await client.create_topic("orders", 1)
+            async with client.producer() as producer:
+                await producer.send("orders", b"1")
+            async with client.subscription("orders", "billing") as orders:
+                await anext(orders)
+                async with other.subscription("orders", "billing", take_over=True):
+                    await cluster.sleep(1)
+                with pytest.raises(octopi.MemberFencedError, match="took over"):
+                    await orders.commit()
+
+    octopi.testing.run(scene, brokers=1, partitions=1)

@@ -80,6 +80,8 @@ class Subscription:
         self._by_logs: bool | None = None
         """Whether the program uses `logs`; None: it has not begun."""
         self._error: OctopiError | None = None
+        self._is_error_told = False
+        """Whether the program was told `_error`."""
         self._news = trio.lowlevel.ParkingLot()
         self.gaps: list[HistoryLostError] = []
         """What was skipped with ``on_gap="skip"``, oldest first."""
@@ -233,11 +235,11 @@ class Subscription:
         """Mark and confirm what was processed, and leave the group.
 
         Raises:
-          OctopiError: what `commit` raises.
+          OctopiError: what `commit` raises, unless the program was told that already.
         """
         if not self._is_exclusive:
             self._lost_unconfirmed.clear()  # others have these logs: that is no fault of theirs
-        if self._error is None:
+        if not self._is_error_told:
             await self.commit()
         for log in list(self._logs.values()):
             log.abandon()
@@ -269,6 +271,7 @@ class Subscription:
 
     def _check(self) -> None:
         if self._error is not None:
+            self._is_error_told = True
             raise self._error
 
     async def _wait_for_news(self) -> None:
