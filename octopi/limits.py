@@ -502,6 +502,21 @@ nobody asks for confirmations."""
 MARKS_COUNT: Final = 1_000
 """A mark is stored after so many messages were marked, if it was not stored before."""
 
+DEAL_COUNT_MAX: Final = 1_000
+"""Messages of a queue that are dealt together."""
+
+SETTLE_COUNT_MAX: Final = 1_000
+"""Deliveries that a member answers together."""
+
+DELAY_MS_MAX: Final = 12 * 3600 * 1000
+"""A message that is given back waits for at most so long."""
+
+ATTEMPTS_MAX: Final = 100
+"""Deliveries of a message of a queue that gives messages up."""
+
+QUEUE_WINDOW_MAX: Final = 10_000
+"""Messages behind its mark that a queue remembers: about 300 bytes of memory each."""
+
 SKIPPED_RANGES_MAX: Final = 16
 """Lost ranges of a log that a subscription remembers; beyond that the oldest are forgotten."""
 

@@ -28,14 +28,17 @@ from octopi.identifiers import (
     topic_name_fault,
 )
 from octopi.limits import (
+    ATTEMPTS_MAX,
     BROKER_ID_MAX,
     BROKERS_MAX,
     COUNTED_MAX,
+    DELAY_MS_MAX,
     ID_CHARACTERS,
     LIST_COUNT_MAX,
     NONCE_BYTES_MAX,
     OFFSET_MAX,
     PARTITIONS_PER_TOPIC_MAX,
+    QUEUE_WINDOW_MAX,
     REPLACED_TOPICS_MAX,
     SEAL_BYTES_MAX,
     SESSION_TIMEOUT_MS_MAX,
@@ -188,6 +191,10 @@ class SubscriptionMode(StrEnum):
     """The same, and the messages of one key stay in order."""
 
 
+QUEUE_MODES: Final = frozenset({SubscriptionMode.SHARED, SubscriptionMode.KEY_SHARED})
+"""Those whose messages are dealt one by one."""
+
+
 @unique
 class SubscriptionState(StrEnum):
     """Where a durable subscription is in its life.  The names stand on disk."""
@@ -238,18 +245,35 @@ class SubscriptionOptions:
     """A subscription that had no member for so long is deleted; at least a minute.  None: never."""
     mark_interval_ms: int = 250
     """A mark is stored so long after it came, at the latest; 10 ms to 1 min."""
+    attempts: int | None = 5
+    """A message of a queue becomes a dead letter after so many deliveries; 1 to 100.  None: it is
+    dealt again and again."""
+    ack_timeout_ms: int = 30_000
+    """A delivery of a queue that is not answered for so long is dealt again; 1 s to 12 h."""
+    window: int = 1_000
+    """So many messages behind its mark may a queue have dealt or settled; 1 to 10,000."""
 
-    def fault(self) -> str:
-        """Why no subscription can be kept so; empty: one can."""
+    def fault(self, mode: str | None = None) -> str:
+        """Why no subscription, or none of that *mode*, can be kept so; empty: one can."""
         longest = SESSION_TIMEOUT_MS_MAX
         for name, value, least, most in (
             ("session_timeout_ms", self.session_timeout_ms, SESSION_TIMEOUT_MS_MIN, longest),
             ("release_timeout_ms", self.release_timeout_ms, 0, longest),
             ("expires_ms", self.expires_ms, 60_000, COUNTED_MAX),
             ("mark_interval_ms", self.mark_interval_ms, 10, 60_000),
+            ("attempts", self.attempts, 1, ATTEMPTS_MAX),
+            ("ack_timeout_ms", self.ack_timeout_ms, 1_000, DELAY_MS_MAX),
+            ("window", self.window, 1, QUEUE_WINDOW_MAX),
         ):
             if value is not None and not least <= value <= most:
                 return f"{name} is from {least} to {most}, not {value}"
+        if mode is None or mode in QUEUE_MODES:
+            return ""
+        usual = SubscriptionOptions()
+        for name in ("attempts", "ack_timeout_ms", "window"):
+            if getattr(self, name) != getattr(usual, name):
+                modes = " and ".join(sorted(QUEUE_MODES, reverse=True))
+                return f"{name} is for the modes {modes}, not for {mode}"
         return ""
 
 

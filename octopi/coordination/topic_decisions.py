@@ -65,20 +65,24 @@ class TopicDecisions:
         *,
         partition_count: int = 1,
         partitions: list[PartitionId] | None = None,
+        beside: str = "",
         options: TopicOptions,
         creator: Creator = NOBODY,
     ) -> TopicCreationDecision:
         """Create a topic on partitions whose leaders are live, placing partitions that no
-        broker has yet.
+        broker has yet.  *beside*: a topic that has the same partitions, in the same order.
 
         Raises:
           InvalidTopicError: if *name* is none.
+          UnknownTopicError: if there is no topic *beside*.
           TopicExistsError: if there is such a topic.
           NotReadyError: if there may be such a topic; see `require`.
           RefusedError: INVALID_OPTION, TOO_MANY, QUOTA_EXCEEDED, or (retryable) NO_BROKER.
         """
         checked = topic_name(name)
         _check_options(options)
+        if beside:
+            partitions = self._partitions_of(beside, partition_count, partitions)
         if self._state.topic(checked) is not None:
             raise TopicExistsError(f"topic {name} exists already")
         self._require_told(checked)
@@ -118,6 +122,18 @@ class TopicDecisions:
         topic = TopicRecord(checked, topic_id, chosen, options, replaces=replaced)
         entries.append(TopicCreated(topic, creator.subject))
         return TopicCreationDecision(topic, entries)
+
+    def _partitions_of(
+        self, beside: str, count: int, partitions: list[PartitionId] | None
+    ) -> list[PartitionId]:
+        """Those of the topic *beside*; *count* and *partitions* were asked for as well."""
+        wanted = list(self.require(beside).partitions)
+        if partitions is not None or count not in (0, len(wanted)):
+            raise RefusedError(
+                f"a topic beside {beside} has its {len(wanted)} partitions, no other ones",
+                Status.INVALID_OPTION,
+            )
+        return wanted
 
     def _place(self, partitions: list[PartitionId]) -> list[PartitionRecord]:
         """Records for those of *partitions* that have none, spread evenly over live brokers."""

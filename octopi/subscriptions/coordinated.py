@@ -138,7 +138,7 @@ class CoordinatedSubscriptions:
         """Why there can't be such a subscription."""
         if create not in {"create", "create_or_attach"}:
             return Status.INVALID_OPTION, "create is create, attach or create_or_attach"
-        fault = consumer_name_fault(wanted.name) or wanted.options.fault()
+        fault = consumer_name_fault(wanted.name) or wanted.options.fault(wanted.mode)
         if fault := fault or unsupported(wanted.mode) or fault_in(wanted):
             return Status.INVALID_OPTION, fault
         logs = wanted.partitions

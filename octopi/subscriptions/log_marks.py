@@ -84,7 +84,7 @@ class LogMarks:
             return self._pending.when_committed(known.key, TellDone(session))
         if (log := self._log_of(topic_id)) is None:
             return [_no_topic(session)]
-        if fault := options.fault() or unsupported(mode):
+        if fault := options.fault(mode) or unsupported(mode):
             return [TellRefused(session, Status.INVALID_OPTION, fault)]
         if len(self._marks) >= SUBSCRIPTIONS_PER_PARTITION_MAX:
             reason = f"a partition keeps marks of {SUBSCRIPTIONS_PER_PARTITION_MAX} subscriptions"

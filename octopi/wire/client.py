@@ -135,6 +135,9 @@ class CreateTopic:
     partitions: Partitions | None
     """Explicit partitions instead."""
     options: TopicOptions
+    beside: Annotated[Text, MayBeMissing()] = ""
+    """The topic whose partitions the new one gets, all of them and in its order; then
+    `partition_count` is 0 or their number, and `partitions` is None."""
 
 
 @request("delete_topic", CLIENT_TO_DECIDER, needs=on_its_topic(Verb.ADMIN))

@@ -15,6 +15,7 @@ The classes stand in one module for each plane:
 - `octopi.wire.common`: on any connection, and the parts that several planes share;
 - `octopi.wire.client`: topics, records and readings;
 - `octopi.wire.subscriptions`: durable subscriptions;
+- `octopi.wire.queues`: what queues deal to their members;
 - `octopi.wire.admin`: what operators order;
 - `octopi.wire.membership`: between the brokers and the register;
 - `octopi.wire.replication`: between followers and leaders.
@@ -29,5 +30,6 @@ from octopi.wire.client import *
 from octopi.wire.common import *
 from octopi.wire.declarations import *
 from octopi.wire.membership import *
+from octopi.wire.queues import *
 from octopi.wire.replication import *
 from octopi.wire.subscriptions import *

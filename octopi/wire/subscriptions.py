@@ -15,7 +15,7 @@ from typing import Annotated
 
 import attrs
 
-from octopi.field_bounds import AtMost, Within
+from octopi.field_bounds import AtMost, MayBeMissing, Within
 from octopi.identifiers import (
     Claim,
     MemberId,
@@ -313,7 +313,10 @@ class OpenMarks:
 class Attach:
     """Have a log, with the claim that the coordinator gave.  Answer: `Attached`, then `Marked` for
     each confirmed mark, until `Detach`, `Detached` or `Failure`; all carry this request's
-    number."""
+    number.
+
+    In the modes of queues many members have a log, with the claim 0; behind `Attached` come
+    `octopi.wire.queues.Deal` and `octopi.wire.queues.QueueSettled` instead of `Marked`."""
 
     request: int
     topic: Text
@@ -321,6 +324,10 @@ class Attach:
     sid: Sid
     member: MemberText
     claim: ClaimNumber
+    credit_messages: Annotated[int, Within(0, COUNTED_MAX), MayBeMissing()] = 0
+    """Queues: so many messages may be dealt (`octopi.wire.queues.QueueCredit`); at least 1."""
+    credit_bytes: Annotated[int, Within(0, COUNTED_MAX), MayBeMissing()] = 0
+    """The same in bytes of their records; a message is dealt while some of it is left."""
 
 
 @answer("attached", TO_CLIENT)
@@ -432,10 +439,20 @@ class MarksDescription:
     changed_ms: TimestampMs
     """When the mark was stored last (ms since 1970-01-01 UTC)."""
     member: MemberText
-    """The one that is attached."""
+    """The one that is attached; of a queue one of them."""
     lost: OffsetRange | None
     """What was lost and the members have not gone on behind yet."""
     skipped: Annotated[list[OffsetRange], AtMost(SKIPPED_RANGES_MAX)]
     """What was lost before, the newest last."""
     anchor: Anchor = ""
     """Of the mark."""
+    member_count: Annotated[int, MayBeMissing()] = 0
+    """Members that are attached to the log."""
+    open_count: Annotated[int, MayBeMissing()] = 0
+    """Of a queue: messages that are dealt and not answered."""
+    waiting_count: Annotated[int, MayBeMissing()] = 0
+    """Of a queue: messages that are to be dealt again, or to become dead letters."""
+    dead_count: Annotated[int, MayBeMissing()] = 0
+    """Dead letters of this log so far."""
+    letter_fault: Annotated[Text, MayBeMissing()] = ""
+    """Why a message that is to become a dead letter is none yet; empty: nothing is wrong."""

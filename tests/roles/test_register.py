@@ -9,6 +9,7 @@ import trio
 
 from octopi.coordination.cluster_view import ClusterView
 from octopi.errors import DirectoryInUseError, RefusedError, Status, SupersededError
+from octopi.identifiers import PartitionId
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.services import cluster as cluster_service
 from octopi.storage import time_slices
@@ -373,3 +374,28 @@ async def test_illegal_topic_names_reach_no_disk(tmp_path: Path) -> None:
 
 def everything_below(path: Path) -> list[str]:
     return sorted(str(found) for found in path.rglob("*"))
+
+
+async def test_a_topic_beside_another_gets_its_partitions_and_only_those(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path, brokers=1) as cluster,
+        cluster.connection(cluster.register.url) as register,
+    ):
+        orders = await create(cluster, "orders", 3)
+
+        async def ask(name: str, count: int, beside: str, given: list[int] | None) -> m.TopicInfo:
+            partitions = None if given is None else [PartitionId(one) for one in given]
+            number, options = register.next_request(), m.TopicOptions()
+            message = m.CreateTopic(number, name, count, partitions, options, beside)
+            return (await register.request(message, m.TopicDescription, 5)).topic
+
+        for number, count in enumerate((0, 3)):
+            made = await ask(f"orders.billing{number}.dead", count, "orders", None)
+            assert [one.partition for one in made.partitions] == [
+                one.partition for one in orders.partitions
+            ]
+        for count, given in ((2, None), (0, [0, 1, 2])):
+            refused = await refusal_of(ask("other", count, "orders", given))
+            assert refused.status == Status.INVALID_OPTION
+        refused = await refusal_of(ask("other", 0, "nothing", None))
+        assert refused.status == Status.UNKNOWN_TOPIC

@@ -364,3 +364,16 @@ async def test_a_redirect_after_the_token_s_end_leads_nowhere(tmp_path: Path) ->
                     async with client.consumer("orders", start="earliest") as consumer:
                         await anext(consumer)
             assert refused.value.status is Status.EXPIRED
+
+
+async def test_nobody_learns_of_a_topic_by_creating_another_beside_it(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as cluster:
+        await ready(cluster, "orders")
+        token = fresh(None, "maker", create="mine*")
+        async with cluster.connection(cluster.register.url, token=token) as register:
+            for beside in ("orders", "nothing"):
+                message = m.CreateTopic(
+                    register.next_request(), "mine", 0, None, OPTIONS, beside=beside
+                )
+                refused = await outcome(register, message, m.TopicDescription)
+                assert refused == Status.FORBIDDEN

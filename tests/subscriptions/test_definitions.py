@@ -46,6 +46,12 @@ DEFINITION = SubscriptionDefinition(
         ("expires_ms", 59_999),
         ("mark_interval_ms", 9),
         ("mark_interval_ms", 60_001),
+        ("attempts", 0),
+        ("attempts", 101),
+        ("ack_timeout_ms", 999),
+        ("ack_timeout_ms", 43_200_001),
+        ("window", 0),
+        ("window", 10_001),
     ],
 )
 def test_an_option_out_of_its_bounds_is_named(name: str, value: int) -> None:
@@ -67,3 +73,11 @@ def test_a_definition_can_be_part_of_a_message() -> None:
     assert fault_in(DEFINITION) == ""
     assert "mode" in fault_in(attrs.evolve(DEFINITION, mode="any"))
     assert "there are" in fault_in(attrs.evolve(DEFINITION, start="yesterday"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("attempts", None), ("ack_timeout_ms", 1_000)])
+def test_options_of_queues_are_for_queues(name: str, value: int | None) -> None:
+    options = SubscriptionOptions(**{name: value})  # type: ignore[arg-type]
+    assert options.fault(SubscriptionMode.SHARED) == options.fault() == ""
+    fault = options.fault(SubscriptionMode.FAILOVER)
+    assert fault == f"{name} is for the modes shared and key_shared, not for failover"

@@ -51,6 +51,7 @@ class Topics:
         *,
         partition_count: int = 1,
         partitions: list[PartitionId] | None = None,
+        beside: str = "",
         options: TopicOptions | None = None,
         creator: Creator = NOBODY,
     ) -> TopicRecord:
@@ -66,6 +67,7 @@ class Topics:
             topic_id,
             partition_count=partition_count,
             partitions=partitions,
+            beside=beside,
             options=options or TopicOptions(),
             creator=creator,
         )

@@ -63,10 +63,15 @@ class TopicService(Service):
         self._tell_topic(message.request, record)
 
     async def _create(self, message: m.CreateTopic) -> None:
+        beside = message.beside
+        if beside and not self._connection.grants.covers(beside):
+            # The answer would tell whether there is one, and where.
+            raise RefusedError(f"the token grants nothing on topic {beside!r}", Status.FORBIDDEN)
         record = await self._topics.create(
             message.topic,
             partition_count=message.partition_count,
             partitions=message.partitions,
+            beside=beside,
             options=message.options,
             creator=self._creator(),
         )
