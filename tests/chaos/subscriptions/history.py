@@ -2,7 +2,10 @@
 promises.  It shares no code with the checker of the simulator.
 
 - Every acknowledged message was processed by some member.
-- No message below an offset that a member saw confirmed is handed out after that.
+- No message below an offset that a member saw confirmed is handed out after that; of a queue, none
+  that a member had acknowledged when it saw its acknowledgements confirmed.
+- But in the mode ``shared``, a message is handed out only when all earlier ones of its key were
+  processed.
 - A message is handed out again only where a failure explains it: the member that had it was killed,
   paused or fenced, or a broker failed, at most `UNSTORED_S` after the member had done with it.
 - A member is fenced only where a failure explains that, at most `FENCED_S` before.
@@ -49,6 +52,7 @@ class Delivery:
     log: Log
     offset: int
     value: str
+    key: str
     pid: int
     handed_at: float
     done_at: float | None
@@ -64,6 +68,14 @@ class Confirmation:
     at: float
 
 
+@attrs.frozen
+class Settlement:
+    """A member of a queue knows that all that it acknowledged is committed."""
+
+    pid: int
+    at: float
+
+
 @attrs.define
 class History:
     """One subscription, over a whole run."""
@@ -73,6 +85,7 @@ class History:
     confirmations: list[Confirmation]
     fences: list[Failure] = attrs.field(factory=list)
     """When members were told that another one has a log; their messages in hand come again."""
+    settlements: list[Settlement] = attrs.field(factory=list)
 
     @classmethod
     def read(cls, mode: str, files: Iterable[Path]) -> History:
@@ -89,8 +102,8 @@ class History:
         handed: dict[int, dict[str, Any]] = {}
 
         def end(one: dict[str, Any], done_at: float | None) -> None:
-            facts = one["partition"], one["offset"], one["value"], one["pid"], one["at"]
-            self.deliveries.append(Delivery(*facts, done_at))
+            where = one["partition"], one["offset"], one["value"], one["key"]
+            self.deliveries.append(Delivery(*where, one["pid"], one["at"], done_at))
 
         for line in lines:
             pid = line["pid"]
@@ -104,6 +117,8 @@ class History:
                 self.confirmations.append(
                     Confirmation(line["partition"], line["offset"], line["at"])
                 )
+            elif line["do"] == "settled":
+                self.settlements.append(Settlement(pid, line["at"]))
             elif line["do"] == "fenced":
                 self.fences.append(Failure("member fenced", line["at"], line["at"], pid))
         for one in handed.values():
@@ -116,6 +131,8 @@ class History:
         return [
             *self._passed_over(acknowledged),
             *self._confirmed_and_again(),
+            *self._settled_and_again(),
+            *self._out_of_order(),
             *self._unexplained(failures),
             *self._fenced_for_nothing(failures),
         ]
@@ -150,6 +167,51 @@ class History:
                         f"{self.mode}: {handed.value} at {log}/{handed.offset} was handed out "
                         f"although all below {highest[known - 1]} was confirmed"
                     )
+        return faults
+
+    def _settled_and_again(self) -> list[str]:
+        by_member: dict[int, list[float]] = defaultdict(list)
+        for settlement in sorted(self.settlements, key=lambda settlement: settlement.at):
+            by_member[settlement.pid].append(settlement.at)
+        settled: dict[tuple[Log, int], float] = {}
+        for one in self.deliveries:
+            times = by_member[one.pid]
+            if one.done_at is not None and (n := bisect_right(times, one.done_at)) < len(times):
+                place = one.log, one.offset
+                settled[place] = min(settled.get(place, times[n]), times[n])
+        return [
+            f"{self.mode}: {one.value} at {one.log}/{one.offset} was handed out although its "
+            "acknowledgement was confirmed"
+            for one in self.deliveries
+            if one.handed_at > settled.get((one.log, one.offset), one.handed_at)
+        ]
+
+    def _out_of_order(self) -> list[str]:
+        if self.mode == "shared":
+            return []
+        of_key: dict[tuple[Log, str], list[Delivery]] = defaultdict(list)
+        for one in self.deliveries:
+            of_key[one.log, one.key].append(one)
+        return [fault for some in of_key.values() for fault in self._out_of_order_in(some)]
+
+    def _out_of_order_in(self, deliveries: list[Delivery]) -> list[str]:
+        """Of one key, in the order in which they were handed out."""
+        offsets = sorted({one.offset for one in deliveries})
+        dones = sorted((one.done_at, one.offset) for one in deliveries if one.done_at is not None)
+        done: set[int] = set()
+        first_undone = seen = 0
+        faults = []
+        for one in deliveries:
+            while seen < len(dones) and dones[seen][0] < one.handed_at:
+                done.add(dones[seen][1])
+                seen += 1
+            while first_undone < len(offsets) and offsets[first_undone] in done:
+                first_undone += 1
+            if first_undone < len(offsets) and offsets[first_undone] < one.offset:
+                faults.append(
+                    f"{self.mode}: {one.value} at {one.log}/{one.offset} was handed out before "
+                    f"the one at {offsets[first_undone]} of its key was processed"
+                )
         return faults
 
     def again(self) -> list[tuple[Delivery, Delivery]]:

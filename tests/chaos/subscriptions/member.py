@@ -10,6 +10,7 @@ processes share.
 ``handed``             the subscription handed out a message
 ``done``               the member has processed it; what marks it comes behind this line
 ``confirmed``          everything of the log below ``offset`` is marked and committed
+``settled``            of a queue: all that the member has processed is acknowledged and committed
 ``fenced``             the member was told that another one has its log
 ====================== ==========================================================
 """
@@ -78,6 +79,7 @@ async def _process(message: octopi.Message, diary: _Diary, randomness: random.Ra
         "partition": message.partition,
         "offset": message.offset,
         "value": message.value.decode(),
+        "key": (message.key or b"").decode(),
     }
     diary.note("handed", **facts)
     await trio.sleep(randomness.expovariate(1 / _WORK_S))

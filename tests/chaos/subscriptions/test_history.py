@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.chaos.subscriptions.history import Confirmation, Delivery, Failure, History
+from tests.chaos.subscriptions.history import Confirmation, Delivery, Failure, History, Settlement
 
 
 def delivery(
-    offset: int, at: float, pid: int = 1, *, log: int = 0, done_after: float | None = 0.001
+    offset: int, at: float, pid: int = 1, *, done_after: float | None = 0.001, key: str = "k"
 ) -> Delivery:
     done_at = None if done_after is None else at + done_after
-    return Delivery(log, offset, f"m{offset}", pid, at, done_at)
+    return Delivery(0, offset, f"m{offset}", key, pid, at, done_at)
 
 
 def judge(
@@ -46,6 +46,24 @@ def test_a_message_that_comes_again_after_it_was_confirmed_is_a_fault() -> None:
     assert "although all below 10 was confirmed" in faults[0]
 
 
+def test_a_message_that_comes_again_after_its_acknowledgement_was_confirmed_is_a_fault() -> None:
+    deliveries = [delivery(0, 1.0), delivery(10, 1.2), delivery(0, 1.3, pid=2)]
+    killed = Failure("member killed", 1.25, 1.25, pid=1)
+    history = History("shared", deliveries, [], settlements=[Settlement(1, 1.1)])
+    [fault] = history.judge(["m0", "m10"], [killed])
+    assert fault == "shared: m0 at 0/0 was handed out although its acknowledgement was confirmed"
+
+
+def test_a_message_that_overtakes_an_earlier_one_of_its_key_is_a_fault() -> None:
+    early = delivery(10, 1.0), delivery(0, 1.1)
+    [fault] = judge(*early)
+    assert fault == (
+        "failover: m10 at 0/10 was handed out before the one at 0 of its key was processed"
+    )
+    assert History("shared", list(early), []).judge(["m0", "m10"], []) == []
+    assert judge(delivery(10, 1.0), delivery(0, 1.1, key="other")) == []
+
+
 def test_a_message_may_come_again_when_its_member_was_killed_just_after_it() -> None:
     again = delivery(0, 1.0), delivery(0, 9.0, pid=2), delivery(10, 9.1, pid=2)
     assert judge(*again, failed=(Failure("member killed", 1.5, 1.5, pid=1),)) == []
@@ -74,7 +92,7 @@ def test_a_message_may_come_again_when_its_member_was_fenced_for_a_pause() -> No
 
 
 def test_a_history_is_read_from_what_members_wrote(tmp_path: Path) -> None:
-    place = {"partition": 0, "offset": 0, "value": "m0", "pid": 7}
+    place = {"partition": 0, "offset": 0, "value": "m0", "key": "k", "pid": 7}
     lines = [
         {"do": "handed", "at": 1.0, **place},
         {"do": "done", "at": 1.1, **place},
@@ -86,8 +104,8 @@ def test_a_history_is_read_from_what_members_wrote(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(one) + "\n" for one in lines))
     history = History.read("failover", [file])
     assert history.deliveries == [
-        Delivery(0, 0, "m0", 7, 1.0, 1.1),
-        Delivery(0, 10, "m10", 7, 1.3, None),
+        Delivery(0, 0, "m0", "k", 7, 1.0, 1.1),
+        Delivery(0, 10, "m10", "k", 7, 1.3, None),
     ]
     assert history.confirmations == [Confirmation(0, 10, 1.2)]
     assert history.fences == [Failure("member fenced", 1.4, 1.4, 7)]
