@@ -25,6 +25,7 @@ from octopi.roles.broker import node as broker_node
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.broker.services import subscriptions as service
 from octopi.roles.broker.services.subscriptions import SubscriptionService
+from octopi.roles.broker.subscriptions import led_partition
 from octopi.roles.broker.subscriptions.broker_subscriptions import BrokerSubscriptions, leaderships
 from octopi.security.authenticator import Authenticator
 from octopi.transport.connection import Connection
@@ -453,6 +454,25 @@ async def test_entries_that_can_not_be_used_are_said_and_the_partition_goes_on(
         assert refusal.status == Status.INTERNAL
         assert "the entry 'k/1' can't be used" in str(refusal)
         await produce(bench.connection, bench.topic, batch(3, b"four"))
+
+
+async def test_entries_that_can_be_read_again_are_used_by_the_same_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(led_partition, "_AGAIN_S", 0.01)
+    async with running(tmp_path, monkeypatch) as bench:
+        sid = await bench.create()
+        attached, _ = await bench.attach(sid, 1)
+        bench.states.is_damaged = bench.states.is_refusing = True
+        attached.mark(bench.ends[2], acknowledge=1)
+        await attached.next(m.Failure)
+        question = m.DescribeMarks(bench.next(), *bench.place, sid)
+        assert (await bench.refusal(question)).status == Status.INTERNAL
+        bench.states.is_damaged = bench.states.is_refusing = False
+        again = attrs.evolve(question, request=bench.next())
+        passing = frozenset({Status.NOT_READY, Status.INTERNAL})
+        described = await bench.ask(again, m.MarksDescription, passing)
+        assert described.claim == 1
 
 
 async def test_a_connection_has_so_many_sessions_and_one_more_when_one_ended(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -33,11 +33,17 @@ from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.subscriptions.led_log import LedLog
 from octopi.roles.broker.subscriptions.ports import Leadership, StateLogs
 from octopi.roles.broker.subscriptions.subscription_tracer import SubscriptionTracer
+from octopi.storage.time_slices import in_groups
 from octopi.subscriptions.effects import AppendState, Effect, Session, Told
+from octopi.subscriptions.entries import StoredSubscriptions
 from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 from octopi.tracing.step import Step
 
 _log = get_logger(__name__)
+
+_AGAIN_S: Final = 1.0
+"""After this it is tried again to read what is stored, and then after twice as long each time."""
+_AGAIN_S_MAX: Final = 60.0
 
 Call: TypeAlias = Callable[[PartitionSubscriptions, Session, float], list[Effect]]
 """One method of the machine, given the session and the time."""
@@ -95,31 +101,56 @@ class LedPartition:
         """No request is taken any more; if this broker leads on, another one begins."""
 
     async def begin(self) -> None:
-        """Read what is stored; until then requests are refused with NOT_READY."""
-        try:
-            loaded = await self._states.load(self.partition)
-            if self._is_over():
-                return
-            if self._tracer is not None:
-                self._tracer.loaded(loaded.values)
-            clock = self._environment.clock
-            machine = PartitionSubscriptions(
-                self.partition,
-                loaded.values,
-                log_of=self._log_of,
-                new_id=lambda: self._environment.randomness.token_bytes(8).hex(),
-                now=clock.now(),
-                wall_ms=clock.wall_ms(),
-            )
-        except NotLeaderError:
-            self.end()
-        except StorageError as error:
-            self._fault = error
-            _log.error("no subscriptions", partition=self.partition, why=str(error))
-        else:
-            for topic_id in machine.topic_ids:
-                self._note_topic(topic_id)
-            self._machine = machine
+        """Read what is stored; until then requests are refused: with NOT_READY, or with INTERNAL
+        while it can't be read, which is tried again and again."""
+        clock = self._environment.clock
+        wait_s = _AGAIN_S
+        while not self._is_over():
+            try:
+                await self._load()
+            except NotLeaderError:
+                self.end()
+            except StorageError as error:
+                if self._fault is None:
+                    _log.error("no subscriptions", partition=self.partition, why=str(error))
+                self._fault = error
+                await clock.sleep_until(clock.now() + wait_s)
+                wait_s = min(2 * wait_s, _AGAIN_S_MAX)
+            else:
+                break
+        if self._fault is not None and self._machine is not None:
+            self._fault = None
+            _log.info("subscriptions again", partition=self.partition)
+
+    async def _load(self) -> None:
+        """Begin the machine with what is stored.
+
+        Raises:
+          NotLeaderError: if this broker doesn't lead the partition any more.
+          StorageError: if what is stored can't be read.
+        """
+        loaded = await self._states.load(self.partition)
+        stored = StoredSubscriptions()
+        for some in in_groups(list(loaded.values.items())):
+            for key, value in some:
+                stored.add(key, value)
+            await trio.lowlevel.checkpoint()
+        if self._is_over():
+            return
+        if self._tracer is not None:
+            self._tracer.loaded(loaded.values)
+        clock = self._environment.clock
+        machine = PartitionSubscriptions(
+            self.partition,
+            stored,
+            log_of=self._log_of,
+            new_id=lambda: self._environment.randomness.token_bytes(8).hex(),
+            now=clock.now(),
+            wall_ms=clock.wall_ms(),
+        )
+        for topic_id in machine.topic_ids:
+            self._note_topic(topic_id)
+        self._machine = machine
 
     def _is_over(self) -> bool:
         if not self.has_ended and self.leadership.is_over:
