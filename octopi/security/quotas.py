@@ -34,7 +34,8 @@ class Quota:
     bytes: int | None = None
     """Bytes of records that it appended at one broker and that are still stored there."""
     readings: int | None = None
-    """Open readings at one broker, of all its connections together."""
+    """Open readings at one broker, and joins and attaches of members, of all its connections
+    together."""
 
     def or_else(self, defaults: Quota) -> Quota:
         """This quota, with *defaults* for what it does not limit."""
@@ -110,7 +111,7 @@ class SubjectUsage:
         return not (self.reading_count or self.stored_bytes)
 
     def subscribe(self, quota: Quota) -> None:
-        """Count a reading.
+        """Count a reading, or what counts as one.
 
         Raises:
           RefusedError: QUOTA_EXCEEDED; then none is counted.

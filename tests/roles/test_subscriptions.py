@@ -28,6 +28,7 @@ from octopi.roles.broker.services.subscriptions import SubscriptionService
 from octopi.roles.broker.subscriptions import led_partition
 from octopi.roles.broker.subscriptions.broker_subscriptions import BrokerSubscriptions, leaderships
 from octopi.security.authenticator import Authenticator
+from octopi.security.quotas import Quota
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from tests.kit.cluster import Cluster, Node, describe
@@ -697,3 +698,35 @@ async def test_an_id_gives_no_token_what_the_name_does_not(
             fresh = m.Authenticate(there.next(), granted(subscribe="*"))
             await connection.request(fresh, m.Authenticated, 5)
             assert (await attached.next(m.Failure)).status == Status.FORBIDDEN
+
+
+async def test_members_of_a_token_count_as_readings_at_a_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = Authenticator(key_ring(), SystemClock())
+    async with running(tmp_path, monkeypatch, authenticator=door) as bench:
+        sid = await bench.create()
+        shown = key_ring().sign(
+            "greedy", {"consume": ["*"]}, SystemClock().wall_ms(), 3600, quota=Quota(readings=2)
+        )
+        address = bench.topic.partitions[0].leader_address
+        async with bench.cluster.connection(address, token=shown) as connection:
+
+            def attach(claim: int) -> Asked:
+                number = connection.next_request()
+                message = m.Attach(number, *bench.place, sid, MemberId("a"), Claim(claim))
+                return Asked(connection, message)
+
+            first = attach(1)
+            await first.next(m.Attached)
+            second = attach(2)
+            await second.next(m.Attached)
+            await first.next(m.Detached)
+            third = attach(3)
+            await third.next(m.Attached)
+            await second.next(m.Detached)
+            join = m.JoinGroup(
+                connection.next_request(), *bench.place, sid, MemberId(""), False, False, []
+            )
+            await Asked(connection, join).next(m.Assignment)
+            assert (await attach(4).next(m.Failure)).status == Status.QUOTA_EXCEEDED

@@ -380,6 +380,12 @@ class SubscriptionService(Service):
                 Status.TOO_MANY,
             )
         self._context.charge_task(MEMBERS)
+        if (entry := self._connection.entry) is not None:
+            try:
+                entry.account.subscribe(entry.identity.quota)
+            except RefusedError:
+                self._context.release_task(MEMBERS)
+                raise
         self._lasting[asked.request] = asked
 
     def _tell_machine(self, asked: _Asked, call: Call) -> None:
@@ -454,6 +460,8 @@ class SubscriptionService(Service):
         if asked.lasts and self._lasting.get(asked.request) is asked:
             del self._lasting[asked.request]
             self._context.release_task(MEMBERS)
+            if self._connection.entry is not None:
+                self._connection.entry.account.unsubscribed()
 
     def _post(self, message: object) -> None:
         with contextlib.suppress(ConnectionLostError):
