@@ -53,11 +53,14 @@ class IntegerField:
     depth = 0
 
     def encode(self, value: int, parts: list[bytes]) -> None:
-        if not -INTEGER_BOUND <= value < INTEGER_BOUND:
+        if 0 <= value < INTEGER_BOUND:
+            parts.append(head(UNSIGNED, value))
+        elif not -INTEGER_BOUND <= value < INTEGER_BOUND:
             raise Problem("it does not fit into 64 bits with sign")
-        if value < 0 and not self.is_signed:
+        elif self.is_signed:
+            parts.append(head(NEGATIVE, -1 - value))
+        else:
             raise Problem("it can't be negative")
-        parts.append(head(UNSIGNED, value) if value >= 0 else head(NEGATIVE, -1 - value))
 
     def decode(self, data: bytes, at: int) -> tuple[int, int]:
         if at < len(data) and data[at] < 24:  # the most frequent ones need no more
