@@ -263,7 +263,8 @@ class ReplicaDriver:
                 if not self._events:
                     break
                 # What the next event says of the state is not true before its own effects are.
-                again = self._retries.in_order(self.machine.state)
+                retries = self._retries
+                again = retries.in_order(self.machine.state) if retries.effects else []
                 try:
                     effects = self._events.popleft()()
                     self._effects.extend([*again, *effects])
