@@ -107,10 +107,9 @@ MUTANTS: Final = (
         "deleted-logs-sent-to-followers",
         "octopi.roles.broker.follower_connection",
         """
--        if not self._is_kept(followed):
-+        if False:
-             self._forget(followed)
-             return 0
+-        if replica is None or replica.logs.get(followed.log.topic_id) is not followed.log:
++        if replica is None:
+             return None
 """,
         "a leader reads a log whose topic was deleted, for a follower that acknowledges late, and "
         "ends the stream of all logs of the partition",

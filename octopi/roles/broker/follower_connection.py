@@ -28,7 +28,7 @@ from octopi.errors import (
     OffsetOutOfRangeError,
     ProtocolError,
 )
-from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, Offset, PartitionId, TopicId
+from octopi.identifiers import NO_EPOCH, BrokerId, Incarnation, Offset, PartitionId, TopicId
 from octopi.limits import (
     FETCH_BYTES_DEFAULT,
     FOLLOW_WINDOW_BYTES,
@@ -36,10 +36,11 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.replica_tracer import log_fields
 from octopi.tracing import steps
-from octopi.tracing.produce import FollowerMarkStep, ForwardStep
+from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
 from octopi.transport.services import Service
 from octopi.wire import messages as m
@@ -217,9 +218,9 @@ class FollowerConnection(Service):
         replica = self._logs.replica(partition)
         leader = replica.machine.leader if replica else None
         catches_up = (
-            self._connection.end_reason is None
-            and leader is not None
+            leader is not None
             and not leader.counts(broker)
+            and self._connection.end_reason is None
             and all(one.answer.epoch == leader.epoch for one in self._followed.values())
             and self.lacking_bytes > FOLLOW_WINDOW_BYTES
         )
@@ -267,45 +268,48 @@ class FollowerConnection(Service):
     async def _send_from(self, followed: _Followed) -> int:
         """Send the next records of one log, if there are any and there is room: return about how
         many bytes were sent, more than none for anything else that is new."""
-        if not self._is_kept(followed):
+        replica = self._kept_by(followed)
+        if replica is None:
             self._forget(followed)
             return 0
         try:
-            return self._send_next(followed)
+            return self._send_next(followed, replica)
         except NeedsTimeError:
             pass
         try:
             await followed.log.prove(followed.position)
         except OctopiError:
-            if self._is_kept(followed):
+            if self._kept_by(followed) is not None:
                 raise
         self._look_at(followed.log.topic_id)
         return 1  # whatever came meanwhile is looked at, too
 
-    def _is_kept(self, followed: _Followed) -> bool:
-        """Whether the log is still one of the replica's.  If not, its topic was deleted: its files
-        are closed, and the follower is told to delete its own."""
+    def _kept_by(self, followed: _Followed) -> ReplicaDriver | None:
+        """The replica that has the log.  None: its topic was deleted, so its files are closed, and
+        the follower is told to delete its own."""
         replica = self._logs.replica(followed.answer.partition)
-        return replica is not None and replica.logs.get(followed.log.topic_id) is followed.log
+        if replica is None or replica.logs.get(followed.log.topic_id) is not followed.log:
+            return None
+        return replica
 
     def _forget(self, followed: _Followed) -> None:
         followed.log.remove_waker(followed.wake)
         self._followed.pop(followed.log.topic_id)
         self._due.pop(followed.log.topic_id, None)
 
-    def _send_next(self, followed: _Followed) -> int:
-        log, answer = followed.log, followed.answer
-        if not self._leads(answer.partition, answer.epoch):
-            return 0
-        highwater = log.highwater
+    def _send_next(self, followed: _Followed, replica: ReplicaDriver) -> int:
+        log, answer, leader = followed.log, followed.answer, replica.machine.leader
+        if leader is None or leader.epoch != answer.epoch:
+            return 0  # the log is another leader's: not what the follower agreed with
+        highwater, end = log.highwater, log.end
         records, epoch = b"", NO_EPOCH
         if not followed.may_send():
             return 0  # an acknowledgement will come
-        if followed.position < log.end:
+        if followed.position < end:
             records = log.read_uncommitted(followed.position, _ROUND_BYTES)
             epochs = log.state.epochs
             epoch = epochs.epoch_at(followed.position)
-            stop = epochs.end_of_epoch_at(followed.position, log.end)
+            stop = epochs.end_of_epoch_at(followed.position, end)
             records = records[: stop - followed.position]
         elif highwater <= followed.told_highwater:
             return 0
@@ -320,43 +324,31 @@ class FollowerConnection(Service):
             records=records,
             highwater=highwater,
         )
-        self._trace(log, message, steps.P2Forwarding, steps.P6Telling)
+        trace = self._environment.trace
+        if trace is not None:
+            before, after = self._edges(log, message)
+            trace(before)
         self._connection.post(message)
         followed.position = Offset(followed.position + len(records))
         if records:
             followed.sent_ends.append(followed.position)
-        if followed.position < log.end:
+        if followed.position < end:
             self._due[log.topic_id] = None
         self._logs.catching_up.sent(self, len(records))
         followed.told_highwater = highwater
-        self._trace(log, message, steps.P2Forwarded, steps.P6Told)
+        if trace is not None:
+            trace(after)
         return len(records) or 1
 
-    def _trace(
-        self,
-        log: LocalLog,
-        message: m.Replicate,
-        records: type[ForwardStep],
-        mark: type[FollowerMarkStep],
-    ) -> None:
-        """An edge of what *message* is about: records, or only the highwater mark."""
-        trace = self._environment.trace
-        if trace is None:
-            return
+    def _edges(self, log: LocalLog, message: m.Replicate) -> tuple[Step, Step]:
+        """Those of the step that *message* is: of records, or only of the highwater mark."""
         assert self._session is not None
         told = *log_fields(log, message.epoch), self._session[1], message.highwater
-        if message.records:
-            end = message.offset + len(message.records)
-            trace(records(*told, message.offset, end, message.records_epoch))
-        else:
-            trace(mark(*told))
-
-    def _leads(self, partition: PartitionId, epoch: Epoch) -> bool:
-        """Whether this broker still leads in the epoch of the session.  If not, the log is
-        another leader's, and no longer what the follower agreed with."""
-        replica = self._logs.replica(partition)
-        leader = replica.machine.leader if replica else None
-        return leader is not None and leader.epoch == epoch
+        if not message.records:
+            return steps.P6Telling(*told), steps.P6Told(*told)
+        end = message.offset + len(message.records)
+        records = *told, message.offset, end, message.records_epoch
+        return steps.P2Forwarding(*records), steps.P2Forwarded(*records)
 
 
 def _unknown(message: m.Follow) -> m.FollowRefused:
