@@ -319,7 +319,7 @@ class ReplicaDriver:
 
     async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
         tracer = self._tracer
-        after = tracer.before(effect, self.logs) if tracer is not None else None
+        after = tracer.before(effect, self.logs, self.failure) if tracer is not None else None
         follow_up = await self._do_on_device(effect)
         if after is not None:
             after()
@@ -360,9 +360,8 @@ class ReplicaDriver:
         return []
 
     def _perform(self, effect: PartitionEffect) -> list[PartitionEffect]:
-        tracer, after = self._tracer, None
-        if tracer is not None and tracer.is_possible(effect, self.failure):
-            after = tracer.before(effect, self.logs)
+        tracer = self._tracer
+        after = tracer.before(effect, self.logs, self.failure) if tracer is not None else None
         try:
             follow_up = self._do(effect)
         except OctopiError as error:

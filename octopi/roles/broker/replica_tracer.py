@@ -82,22 +82,18 @@ class ReplicaTracer:
 
     # --- effects -------------------------------------------------------------------------
 
-    def is_possible(self, effect: PartitionEffect, failure: StorageError | None) -> bool:
-        """Whether *effect* is tried, as far as that can be known before.  *failure*: why the
-        replica takes nothing any more; None: it does."""
-        if isinstance(effect, OnLog):
-            if not isinstance(effect.effect, Append):
-                return True
-            leader = self._machine.leader
-            return failure is None and leader is not None and effect.topic_id in leader.logs
-        if isinstance(effect, ToRegister) and isinstance(effect.message, AlterInSync):
-            return self._machine.may_propose(effect.message)
-        return True
-
-    def before(self, effect: PartitionEffect, logs: Mapping[TopicId, LocalLog]) -> After:
+    def before(
+        self,
+        effect: PartitionEffect,
+        logs: Mapping[TopicId, LocalLog],
+        failure: StorageError | None,
+    ) -> After:
         """Trace the edge before *effect*, which is performed next; return what traces the one
-        behind it.  *logs*: those that are here."""
+        behind it.  What can't even be tried has no edges.  *logs*: those that are here.
+        *failure*: why the replica takes nothing any more; None: it does."""
         match effect:
+            case OnLog(topic_id, Append()) if failure is not None or not self._leads(topic_id):
+                return _nothing
             case OnLog(topic_id, on_log):
                 if (log := logs.get(topic_id)) is not None:
                     return self._before_on_log(on_log, log)
@@ -106,7 +102,7 @@ class ReplicaTracer:
                     return self._before_telling(log, broker, message)
             case StoreState(state):
                 return self._both(self._of_state(state), steps.D2Promising, steps.D2Promised)
-            case ToRegister(AlterInSync() as change):
+            case ToRegister(AlterInSync() as change) if self._machine.may_propose(change):
                 self._before_proposing(change)
         return _nothing
 
@@ -263,6 +259,10 @@ class ReplicaTracer:
 
     # --- what is said of them ------------------------------------------------------------
 
+    def _leads(self, topic_id: TopicId) -> bool:
+        leader = self._machine.leader
+        return leader is not None and topic_id in leader.logs
+
     def _of_log(self, log: LocalLog) -> _LogFields:
         """Which log, and the epoch of the role that is played for it."""
         role = self._machine.leader or self._machine.follower
@@ -278,10 +278,7 @@ class ReplicaTracer:
         """Trace *before*, and later *after*: they say the same."""
         values = said.values()
         self._trace(before(*values))
-        return partial(self._trace_later, after, values)
-
-    def _trace_later(self, step: type[Step], values: tuple[object, ...]) -> None:
-        self._trace(step(*values))
+        return partial(self._trace, after(*values))
 
 
 def _nothing() -> None:
