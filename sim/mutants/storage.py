@@ -215,7 +215,7 @@ MUTANTS: Final = (
         """
 -            elif head.maybe_stored or head.sent_at is not None:
 +            elif False:
-                 self._settle(head, OutcomeUnknownError(late))
+                 self._settle(head, OutcomeUnknownError(self._late()))
 """,
         "a message whose time is over counts as not stored though it may be",
         HISTORY,

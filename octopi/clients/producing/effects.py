@@ -6,6 +6,7 @@ import attrs
 
 from octopi.clients.producing.batches import Batch
 from octopi.errors import OctopiError, RefusedError
+from octopi.identifiers import ProducerEpoch
 
 
 @attrs.frozen
@@ -15,6 +16,8 @@ class Send:
     batch: Batch
     attempt: int
     records: bytes
+    epoch: ProducerEpoch
+    """In which the batch has its sequences."""
 
 
 @attrs.frozen

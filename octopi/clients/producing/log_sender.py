@@ -69,7 +69,7 @@ class LogSender:
         self._environment = cluster.environment
         self._clock = cluster.environment.clock
         trace = cluster.environment.trace
-        self._tracer = None if trace is None else SenderTracer(trace, topic, partition)
+        self._tracer = trace and SenderTracer(trace, topic, partition, session.producer_id)
         self._on_settled = shared.on_settled
         self._backoff = Backoff(cluster.environment.randomness)
         self._connection: Connection | None = None

@@ -87,7 +87,7 @@ class ProducerSession:
 
     def __init__(self, log: str, producer_id: ProducerId, options: SessionOptions) -> None:
         self._log = log
-        self._producer_id = producer_id
+        self.producer_id = producer_id
         self._options = options
         self._maybe_full_bytes = min(
             options.batch_bytes, RECORDS_PER_PRODUCE_MAX * STRUCTURED_BYTES_MIN
@@ -353,15 +353,11 @@ class ProducerSession:
         assert batch.first_sequence is not None, "only a batch with sequences is sent"
         batch.attempt += 1
         batch.sent_at = now
-        records = batch.builder.encode(
-            self._producer_id, ProducerEpoch(self._epoch), batch.first_sequence
-        )
-        self._effects.append(Send(batch, batch.attempt, records))
+        epoch = ProducerEpoch(self._epoch)
+        records = batch.builder.encode(self.producer_id, epoch, batch.first_sequence)
+        self._effects.append(Send(batch, batch.attempt, records, epoch))
 
     def _expire(self, now: float) -> None:
-        late = f"{self._log}: no receipt within {self._options.delivery_timeout_s:g} s"
-        if self._last_error is not None:
-            late += f"; last: {self._last_error}"
         while self._unanswered:
             head = next((batch for batch in self._unanswered if batch.outcome is None), None)
             if head is None:
@@ -369,15 +365,20 @@ class ProducerSession:
             elif head.deadline > now:
                 break
             elif head.maybe_stored or head.sent_at is not None:
-                self._settle(head, OutcomeUnknownError(late))
+                self._settle(head, OutcomeUnknownError(self._late()))
             else:
-                self._drop(head, NotDeliveredError(late))
+                self._drop(head, NotDeliveredError(self._late()))
         while self._waiting and self._waiting[0].deadline <= now:
             batch = self._waiting.popleft()
             if batch is self._open:
                 self._open = None
-            self._settle(batch, NotDeliveredError(late))
+            self._settle(batch, NotDeliveredError(self._late()))
             batch.drop_messages()
+
+    def _late(self) -> str:
+        """What the sender of a batch is told whose time is up."""
+        late = f"{self._log}: no receipt within {self._options.delivery_timeout_s:g} s"
+        return late if self._last_error is None else f"{late}; last: {self._last_error}"
 
     def _give_up(self, batch: Batch, why: RefusedError) -> None:
         """The batch was refused for good."""

@@ -8,8 +8,7 @@ from typing import Any
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import Effect, FindLeader, Send, Settled
 from octopi.environment import Trace
-from octopi.identifiers import PartitionId, TopicName
-from octopi.record import scan
+from octopi.identifiers import PartitionId, ProducerEpoch, ProducerId, TopicName
 from octopi.tracing import client as steps
 from octopi.wire.messages import Failure, Produced
 
@@ -17,8 +16,11 @@ from octopi.wire.messages import Failure, Produced
 class SenderTracer:
     """What `octopi.clients.producing.log_sender.LogSender` tells observers."""
 
-    def __init__(self, trace: Trace, topic: TopicName, partition: PartitionId) -> None:
+    def __init__(
+        self, trace: Trace, topic: TopicName, partition: PartitionId, producer_id: ProducerId
+    ) -> None:
         self._trace = trace
+        self._producer_id = producer_id
         self._topic = topic
         self._partition = partition
         self._sent: dict[tuple[Batch, int], dict[str, Any]] = {}
@@ -27,8 +29,8 @@ class SenderTracer:
     def before(self, effect: Effect) -> Callable[[], None] | None:
         """Trace that *effect* comes next; return what traces that it is done, if anything does."""
         match effect:
-            case Send(batch, attempt, records):
-                told = self._sent[batch, attempt] = self._facts(attempt, records)
+            case Send(batch, attempt, _, epoch):
+                told = self._sent[batch, attempt] = self._facts(batch, attempt, epoch)
                 if attempt == 1:
                     self._trace(steps.C1Sending(**told))
                     return lambda: self._trace(steps.C1Sent(**told))
@@ -74,15 +76,14 @@ class SenderTracer:
         """Trace that the leader was found at *address*."""
         self._trace(steps.C6Found(topic=self._topic, partition=self._partition, address=address))
 
-    def _facts(self, attempt: int, records: bytes) -> dict[str, Any]:
-        """Which batch: it has sequences, so it is one run."""
-        (run,) = scan(records).runs
+    def _facts(self, batch: Batch, attempt: int, epoch: ProducerEpoch) -> dict[str, Any]:
+        """Which batch."""
         return {
             "topic": self._topic,
             "partition": self._partition,
-            "producer": run.producer_id,
-            "producer_epoch": run.producer_epoch,
-            "sequence": run.first_sequence,
-            "count": run.count,
+            "producer": self._producer_id,
+            "producer_epoch": epoch,
+            "sequence": batch.first_sequence,
+            "count": len(batch),
             "attempt": attempt,
         }
