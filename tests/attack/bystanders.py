@@ -32,6 +32,15 @@ class Observed:
     waiting_since: dict[int, float] = attrs.Factory(dict)
     """When the messages were handed over that have no receipt yet, by partition."""
 
+    def waited_s(self) -> float:
+        """The longest time that a message has waited for its receipt so far.  Forgets these
+        latencies, so that the figures are those of what comes next."""
+        now = time.perf_counter()
+        waiting_s = [now - since for since in self.waiting_since.values()]
+        longest_s = max([*self.latencies_s, *waiting_s], default=0.0)
+        self.latencies_s.clear()
+        return longest_s
+
     def figures(self, p99_ms: float) -> list[Figure]:
         """The latencies against a bound, and failures against none."""
         median = quantile(self.latencies_s, 0.5) * 1000
