@@ -1,4 +1,4 @@
-"""``sim bench``: how fast it is."""
+"""``sim bench``: the speed of the simulator."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from sim.commands.options import json_file_option, write_numbers
 @json_file_option
 @common_options
 def bench(runs: int, json_file: Path | None) -> None:
-    """Measure the simulator, and what its hooks cost in production.
+    """Measure the speed of the simulator, and what its hooks cost in production.
 
     \b
     For instance:
       octopi-node sim bench
       octopi-node sim bench --runs 100 --json bench.json
 
-    Everything is processor time of this process, a median of N runs, or of 5 where one takes
-    long: a machine that is busy with something else makes it slower all the same, so look at
-    the load that is printed, too.
+    All times are processor time of this process: the median of N runs, or of 5 where a run takes
+    long.  Other programs make a machine slower even so; the load of the machine is printed, too.
     """
     import attrs
 

@@ -1,4 +1,4 @@
-"""``sim exhaust``: every node fails at every step and every I/O, in every way."""
+"""``sim exhaust``: every node fails at every step and every I/O, in each possible way."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from sim.commands.options import interrupted, jobs_option, json_file_option, wri
     "table_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the table there, too.",
+    help="Write the table to FILE, too.",
 )
 @common_options
 def exhaust(jobs: int, json_file: Path | None, table_file: Path | None) -> int:
-    """Fail every node at every step and at every I/O, one way after the other.
+    """Fail every node at every step and at every I/O, in each possible way.
 
     \b
     For instance:
       octopi-node sim exhaust
       octopi-node sim exhaust --jobs 1 --table exhaust.txt --json exhaust.json
 
-    Nothing is left to chance: a few small scenarios together come to every step that a role
-    performs and to every kind of I/O, and at each of these cells a host is killed, loses its
-    power, is paused, cut off and so on.  Prints the table of what was done; what can't happen
-    is listed with its reason.
+    Nothing is drawn by chance.  A few small scenarios together reach every step that a role
+    performs, and every kind of I/O.  At each of these places (cells) a host is killed, loses its
+    power, is paused, cut off and so on.  Prints a table of what was done, and lists what is
+    impossible with the reason.
 
-    Ends with code 1 if a promise is broken, or if a cell was left out that can be reached.
+    Exits with code 1 if a promise is broken, or if a possible cell was left out.
     """
     from sim.search.exhaust import Exhaustion
     from sim.search.exhaust_table import numbers, report, summary

@@ -41,18 +41,18 @@ def meta(
     jobs: int,
     json_file: Path | None,
 ) -> int:
-    """Prove that runs depend on nothing but their plans.
+    """Check that runs depend on nothing but their plans.
 
     \b
     For instance:
       octopi-node sim meta --seeds 1000
       octopi-node sim meta --python ~/venvs/3.13/bin/python
 
-    Every seed is run by two processes with other hash seeds, and by every other Python with
-    the same versions of Trio, the WebSocket stack and CBOR; the digests of all that happened
-    have to be the same.  Says which Pythons were left out, and why.
+    Every seed is run by two processes with different hash seeds, and by every other Python with
+    the same versions of Trio, the WebSocket stack and CBOR.  The digests of all events have to be
+    the same.  Prints which Pythons were left out, and why.
 
-    Ends with code 1 if any differ.
+    Exits with code 1 if any digests differ.
     """
     from sim.search.determinism import Comparison, compare, interpreters, shares
     from sim.search.progress_bar import ProgressBar

@@ -1,4 +1,4 @@
-"""``sim mutants``: planted bugs, and who notices them."""
+"""``sim mutants``: planted bugs, which the search has to notice."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sim.commands.options import interrupted, jobs_option, json_file_option, wri
 
 @click.command()
 @click.option(
-    "--only", "names", multiple=True, metavar="NAME", help="This mutant; may be repeated."
+    "--only", "names", multiple=True, metavar="NAME", help="Hunt this mutant; may be repeated."
 )
-@click.option("--list", "lists", is_flag=True, help="Print what there is, and run nothing.")
+@click.option("--list", "lists", is_flag=True, help="List all mutants, and run nothing.")
 @click.option("--first", type=click.IntRange(min=0), default=1, show_default=True, metavar="SEED")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=180.0,
     show_default=True,
-    help="Look for each so long, of processor time.",
+    help="How much processor time to spend on each mutant.",
 )
 @click.option(
     "--shrink",
@@ -32,18 +32,18 @@ from sim.commands.options import interrupted, jobs_option, json_file_option, wri
     default=20.0,
     show_default=True,
     metavar="SECONDS",
-    help="Make the plan that shows it smaller for so long.",
+    help="How long to make the plan smaller that shows a mutant.",
 )
-@click.option("--plan", default="", metavar="TOKEN", help="Run this plan and no other.")
+@click.option("--plan", default="", metavar="TOKEN", help="Run only this plan.")
 @jobs_option
 @json_file_option
-@click.option("--resume", is_flag=True, help="Leave out the mutants that the --json file has.")
+@click.option("--resume", is_flag=True, help="Skip mutants with a result in the --json file.")
 @click.option(
     "--table",
     "table_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the table there, too, as Markdown.",
+    help="Write the table to FILE, too, as Markdown.",
 )
 @common_options
 def mutants(
@@ -58,7 +58,7 @@ def mutants(
     resume: bool,
     table_file: Path | None,
 ) -> int:
-    """Plant known bugs, one after the other, and see that runs notice them.
+    """Plant known bugs, one after the other, and check that runs notice them.
 
     \b
     For instance, all of them, one, or one with the plan that showed it:
@@ -66,13 +66,13 @@ def mutants(
       octopi-node sim mutants --only commit-on-leader-alone
       octopi-node sim mutants --only commit-on-leader-alone --plan 'oc1-Yp{...'
 
-    A mutant is a small change of the code that makes it wrong, as real faults do.  Plans are
-    run against it until one breaks a promise that it keeps with the code as it is.  Prints for
-    each which rule noticed it, after how many runs and how much processor time; the same for
-    who sees nothing but clients; and the faults of the smallest plan that shows it, with its
-    token.
+    A mutant is a small change of the code that makes it wrong, like a real bug.  Plans are run
+    against it until one breaks a promise that it keeps with the unchanged code.  Prints for each
+    mutant the broken rule, and after how many runs and how much processor time it was noticed;
+    the same for a search that sees only what clients see; and the faults of the smallest plan
+    that shows it, with its token.
 
-    Ends with code 1 if one was not noticed.
+    Exits with code 1 if a mutant was not noticed.
     """
     from sim.mutants import campaign
     from sim.mutants.catalogue import MUTANTS

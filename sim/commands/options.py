@@ -28,7 +28,7 @@ def jobs_option(function: _F) -> _F:
         type=click.IntRange(min=1),
         default=lambda: len(os.sched_getaffinity(0)),
         metavar="N",
-        help="Processes.  [default: one for each core]",
+        help="How many processes to use.  [default: one for each core]",
     )(function)
 
 
@@ -48,15 +48,15 @@ def json_file_option(function: _F) -> _F:
         "json_file",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Write the numbers there, too.",
+        help="Write the results to FILE, too, as JSON.",
     )(function)
 
 
 def plan_of(text: str, tier: str | None = None) -> Plan:
-    """The plan that is named on a command line.
+    """The plan that *text*, an argument on the command line, stands for.
 
     Raises:
-      CommandError: if it is none.
+      CommandError: if it is not valid.
     """
     from sim.generate.swarm import draw
     from sim.run.plan import TOKEN_PREFIX, PlanError, from_json, from_token, is_stale
@@ -68,7 +68,7 @@ def plan_of(text: str, tier: str | None = None) -> Plan:
             plan = from_token(text)
             if is_stale(text):
                 told = "made with other versions of Octopi, Trio or the WebSocket stack"
-                say_lines(f"this token was {told}: its run may take another course", err=True)
+                say_lines(f"this token was {told}: its run may go differently here", err=True)
             return plan
         return from_json(Path(text).read_text(encoding="utf-8"))
     except (PlanError, OSError) as error:
@@ -80,17 +80,17 @@ def plan_of(text: str, tier: str | None = None) -> Plan:
 
 
 def name_of(text: str) -> str:
-    """How the run of a plan with that name is called."""
+    """The name of the run of *text* in messages."""
     return f"Seed {text}" if text.isdecimal() else "This plan"
 
 
 def write_numbers(path: Path | None, numbers: object) -> None:
-    """Write *numbers* to *path*, if one was given, as JSON; make its directory if need be."""
+    """Write *numbers* to *path* as JSON, if a path was given; make its directory if necessary."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
 def interrupted(summary: str) -> InterruptedByUserError:
-    """The end of a campaign that was interrupted, with what was done by then."""
+    """The exception for a campaign that was interrupted; *summary* says what was done."""
     return InterruptedByUserError(f"interrupted: {summary}")

@@ -1,4 +1,4 @@
-"""``sim replay``: one plan again, in words."""
+"""``sim replay``: runs one plan again, and prints what happens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sim.commands.options import PLAN_HELP, name_of, plan_of, tier_option
     default=40,
     show_default=True,
     metavar="N",
-    help="Print so many of the last events.",
+    help="How many of the last events to print.",
 )
 @click.option(
     "--page",
@@ -32,7 +32,7 @@ from sim.commands.options import PLAN_HELP, name_of, plan_of, tier_option
 @tier_option
 @common_options
 def replay(plan_text: str, events: int, page: Path | None, as_json: bool, tier: str | None) -> int:
-    """Run one plan again: what it is, what happened last, what broke.
+    """Run one plan again; print the plan, the last events, and the broken promise.
 
     \b
     For instance, with the line that a failing seed ended with, or a seed:
@@ -42,10 +42,10 @@ def replay(plan_text: str, events: int, page: Path | None, as_json: bool, tier: 
       octopi-node sim replay 17 --json > plan.json
       octopi-node sim replay plan.json
 
-    The same plan takes the same course, to the last byte, wherever the same versions of
-    Octopi, Trio and the WebSocket stack run it: compare the digests.
+    The same plan goes the same way, to the last byte, with the same versions of Octopi, Trio and
+    the WebSocket stack: compare the digests.
 
-    Ends with code 1 if a promise is broken.
+    Exits with code 1 if a promise is broken.
     """
     plan = plan_of(plan_text, tier)
 

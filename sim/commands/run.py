@@ -1,4 +1,4 @@
-"""``sim run``: the plans of many seeds."""
+"""``sim run``: runs the plans of many seeds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from sim.commands.options import (
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="How many.  [default: 100]")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), metavar="N", help="How many seeds.  [default: 100]"
+)
 @click.option("--first", type=click.IntRange(min=0), default=1, show_default=True, metavar="SEED")
-@click.option("--time", "time_s", type=float, metavar="SECONDS", help="Begin no run after so long.")
+@click.option(
+    "--time", "time_s", type=float, metavar="SECONDS", help="Begin no run after this time."
+)
 @click.option(
     "--plans",
     type=click.Choice(["swarm", "scenarios"]),
     default="swarm",
     show_default=True,
-    help="swarm draws every option by itself, scenarios draws faults that belong together.",
+    help="swarm draws each option independently, scenarios draws faults that belong together.",
 )
 @tier_option
 @jobs_option
@@ -35,7 +39,7 @@ from sim.commands.options import (
     "--pages",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write a page there for each failing run.",
+    help="Write an HTML page for each failing run to DIR.",
 )
 @json_file_option
 @common_options
@@ -56,14 +60,14 @@ def run(
       octopi-node sim run
       octopi-node sim run --time 3600 --first 100000 --pages ./failures
 
-    A seed stands for a plan: the cluster, its load, the network, and the faults that strike,
-    all of it drawn from the seed.  The oracle looks into the nodes at every step, and what
-    clients saw is checked in the end.  A failing seed ends with one line that replays it.
+    A seed stands for a plan: the cluster, its load, the network and the faults are drawn from the
+    seed.  The oracle checks the nodes at every step, and the clients' history is checked in the
+    end.  For a failing seed, one line is printed that replays it.
 
-    Every 20th seed is run twice, in different processes; if the runs differ in anything, that
-    is a failure of the simulator.
+    Every 20th seed is run twice, in different processes; if the two runs differ in anything, the
+    simulator has a bug.
 
-    Ends with code 1 if any seed failed.
+    Exits with code 1 if any seed failed.
     """
     from sim.search.seed_search import SearchOptions, SeedSearch
 

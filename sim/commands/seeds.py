@@ -1,4 +1,4 @@
-"""``sim seeds``: every plan that ever failed."""
+"""``sim seeds``: runs every plan again that has failed before."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _FILE = Path(__file__).parents[1] / "seeds.txt"
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     default=_FILE,
     metavar="FILE",
-    help="Tokens, a line each, with what they found.  [default: the ones that come with this]",
+    help="A file with a token in each line, and what it found.  [default: that of the project]",
 )
 @jobs_option
 @common_options
 def seeds(file: Path, jobs: int) -> int:
-    """Run every plan again that ever failed; none may fail now.
+    """Run every plan again that has failed before; none may fail now.
 
     \b
     For instance:
       octopi-node sim seeds
       octopi-node sim seeds -f ours.txt
 
-    Ends with code 1 if any fails.
+    Exits with code 1 if any fails.
     """
     from sim.run.plan import PlanError, is_stale
     from sim.search.parallel_runs import replay_line, run_line, spread

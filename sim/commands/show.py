@@ -1,4 +1,4 @@
-"""``sim show``: the page of a run, whether it failed or not."""
+"""``sim show``: writes a page about a run, whether it failed or not."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from sim.commands.options import PLAN_HELP, name_of, plan_of, tier_option
     default=Path("octopi-run.html"),
     show_default=True,
     metavar="FILE",
-    help="Where the page goes.",
+    help="The file for the page.",
 )
 @click.option(
     "--shiviz",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write a log for ShiViz there, too.",
+    help="Write a log for ShiViz to FILE, too.",
 )
 @tier_option
 @common_options
 def show(plan_text: str, page: Path, shiviz: Path | None, tier: str | None) -> None:
-    """Write a run as a page: which node told which what, step by step, and what failed.
+    """Write a page about a run: the messages between nodes, the steps, and the faults.
 
     \b
     For instance:
       octopi-node sim show 7
       octopi-node sim show 7 -o seed-7.html --shiviz seed-7.log
 
-    The page needs nothing but a browser, now and in ten years.
+    The page is one HTML file that loads nothing else.
     """
     plan = plan_of(plan_text, tier)
 

@@ -1,4 +1,4 @@
-"""``sim shrink``: a failing plan, made small."""
+"""``sim shrink``: makes a failing plan smaller."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from sim.commands.options import PLAN_HELP, plan_of, tier_option
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    help="Try for so long.",
+    help="How long to try.",
 )
-@click.option("--clients-only", is_flag=True, help="Go by what clients see, without the oracle.")
+@click.option(
+    "--clients-only", is_flag=True, help="Check only what clients see, without the oracle."
+)
 @tier_option
 @common_options
 def shrink(plan_text: str, seconds: float, clients_only: bool, tier: str | None) -> int:
-    """Find the smallest plan that fails as this one does.
+    """Find the smallest plan that breaks the same promise as PLAN does.
 
     \b
     For instance:
       octopi-node sim shrink 'oc1-Yp{...'
       octopi-node sim shrink 4711 --seconds 300
 
-    Leaves faults out, makes them simpler, has fewer clients do less in a smaller cluster, and
-    takes chance out of the network; keeps what breaks the same promise.  Prints every
-    improvement, and last the smallest plan with the line that replays it.  Ctrl-C ends it with
-    what was found by then.
+    Leaves faults out, makes them simpler, has fewer clients do less in a smaller cluster, and makes
+    the network less random, as long as the same promise is broken.  Prints every improvement, and
+    in the end the smallest plan with the line that replays it.  Ctrl-C ends the search with the
+    smallest plan so far.
 
-    Ends with code 1 if the plan fails, which it should.
+    Exits with code 1 if the plan fails, as is expected.
     """
     plan = plan_of(plan_text, tier)
 

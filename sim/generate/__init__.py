@@ -1,1 +1,1 @@
-"""Plans from seeds: every option drawn by itself, or scenarios of faults that belong together."""
+"""Draws plans from seeds: each option independently, or faults that belong together (scenarios)."""

@@ -9,27 +9,29 @@ from __future__ import annotations
 from typing import Final
 
 DAMAGE: Final = "damage"
-"""A file of a node that is down is cut, flipped, missing, or an older copy of itself."""
+"""While a node is down, one of its files is cut, removed or replaced by an older copy, or a bit of
+it is flipped."""
 STOPS: Final = "stops"
-"""Nodes are asked to end as often as they are killed, twice, and killed while they end."""
+"""Nodes are asked to stop as often as they are killed; some are asked twice, and some are killed
+while they stop."""
 GONE: Final = "gone"
-"""A node ends and is never started again."""
+"""A node stops and is never started again."""
 LINKS: Final = "links"
 """A single connection breaks, and no other."""
 JOURNAL: Final = "journal"
-"""The register's disk takes no entry, while brokers tell a register without memory what was."""
+"""The disk of a register that has lost its journal takes no entry, while brokers report to it."""
 RENEWED: Final = "renewed"
-"""A topic is deleted and made again under its name, while a broker is away."""
+"""A topic is deleted and made again under its name while a broker is away."""
 FULL: Final = "full"
 """A disk is full while its node starts, and has space again before the node ends."""
 POWER: Final = "power"
-"""All copies lose what was not on their devices."""
+"""All machines of a partition lose their power, and with it what was not on their devices."""
 LAST: Final = "last"
-"""The last copy in sync is damaged, or its disk lost: an operator orders who leads."""
+"""The last replica in sync is damaged, or its disk is lost: an operator orders which one leads."""
 EVERY_DISK: Final = "every disk"
 """The disks of all replicas of a partition are lost: an operator has it begin again empty."""
 ALONE: Final = "alone"
-"""The register is away while producers look for leaders that changed meanwhile."""
+"""The register is down while producers look for leaders that have changed."""
 
 SWITCHES: Final[dict[str, bool]] = {
     DAMAGE: True,
@@ -44,7 +46,7 @@ SWITCHES: Final[dict[str, bool]] = {
     LAST: True,
     EVERY_DISK: True,
 }
-"""Kind -> whether it is drawn."""
+"""Whether each kind is drawn."""
 
 
 def is_drawn(kind: str) -> bool:

@@ -1,4 +1,5 @@
-"""What scenarios are made of: places, deaths, absences, and other troubles, drawn by chance."""
+"""The parts of scenarios, drawn by chance: places, deaths, absences, and other troubles.  A place
+says when a fault is injected."""
 
 from __future__ import annotations
 
@@ -41,21 +42,21 @@ _COMING_BACK: Final = (
     *("E13a", "E13b", "P3a", "P3b", "J11", "E16a", "E17a", "J12", "D2b", "D3b"),
 )
 BROKERS: Final = ("broker-1", "broker-2", "broker-3")
-"""The hosts of the brokers that every plan has."""
+"""The hosts of the brokers that every plan of a scenario has."""
 
 QUICK: Final = {"latency_s": 0.0005, "jitter_s": 0.0005}
-"""Options of a quick network."""
+"""Options of a fast network."""
 
 EDGES: Final = (
     *(("append", "before"), ("append", "after"), ("sync", "before"), ("sync", "during")),
     *(("sync", "after"), ("truncate", "after"), ("rename", "before"), ("rename", "after")),
     *(("sync_directory", "before"), ("sync_directory", "after"), ("send", "after")),
 )
-"""Operations and edges of them, as `octopi.simulation.faults.actions.AtEffect` takes them."""
+"""Operations with an edge, as `octopi.simulation.faults.actions.AtEffect` takes them."""
 
 
 def when_producing(randomness: Random) -> Place:
-    """At a step of producing, or at a call that it takes."""
+    """At a step of producing, or at an operation of a leader or follower."""
     occurrence = randomness.choice((1, 2, 3, 5, 8, 12, 20))
     if randomness.random() < 0.7:
         return AtStep(randomness.choice(_PRODUCING), occurrence=occurrence)
@@ -64,7 +65,7 @@ def when_producing(randomness: Random) -> Place:
 
 
 def soon(randomness: Random) -> Place:
-    """Behind the fault before it: in what follows from that."""
+    """Some time after the fault before it, mostly while the cluster reacts to that one."""
     kind = randomness.random()
     if kind < 0.5:
         steps = randomness.choice((_CHANGING, _COMING_BACK, _PRODUCING))
@@ -82,17 +83,17 @@ def soon(randomness: Random) -> Place:
 
 
 def at_once(randomness: Random) -> Place:
-    """Behind the fault before it, at a step of producing."""
+    """After the fault before it, at a step of producing."""
     return AtStep(randomness.choice(_PRODUCING), occurrence=randomness.randint(1, 8), behind=True)
 
 
 def shortly(randomness: Random) -> Place:
-    """Behind the fault before it, and before anybody draws consequences."""
+    """Up to 0.9 s after the fault before it: before other nodes react to that one."""
     return AtTime(some_seconds(randomness, 0.0, 0.9), behind=True)
 
 
 def late(randomness: Random) -> Place:
-    """Behind the fault before it, when its consequences were drawn."""
+    """1.1 s or more after the fault before it: when other nodes have reacted to that one."""
     return AtTime(_late_s(randomness), behind=True)
 
 
@@ -101,26 +102,26 @@ def _late_s(randomness: Random) -> float:
 
 
 def some_seconds(randomness: Random, least: float, most: float) -> float:
-    """From *least* to *most*, in whole hundredths."""
+    """A time from *least* to *most* seconds, in whole hundredths."""
     return round(randomness.uniform(least, most), 2)
 
 
 def some_restart_s(randomness: Random) -> float | None:
-    """How long somebody is down (seconds); None: until everything is healed."""
+    """How long a process is down (seconds); None: until everything is healed."""
     return randomness.choice(
         (0.0, 0.1, some_seconds(randomness, 0.2, 0.8), some_seconds(randomness, 1.2, 3.0), None)
     )
 
 
 def a_death(randomness: Random) -> Action:
-    """Of a process, or of its machine, which may lose what was not synced."""
+    """The death of a process, or of its machine, which may lose what was not synced."""
     kinds = (Kill, Kill, LosePower, LosePower, Stop)
     kind = randomness.choice((*kinds, Stop) if is_drawn(STOPS) else kinds)
     return kind(some_restart_s(randomness))
 
 
 def an_absence(randomness: Random) -> Action:
-    """For longer than anybody waits."""
+    """An absence that is longer than other nodes wait."""
     seconds = some_seconds(randomness, 1.2, 3.0)
     away = some_seconds(randomness, 1.2, 3.0)
     return randomness.choice(
@@ -136,7 +137,7 @@ def an_absence(randomness: Random) -> Action:
 
 
 def some_trouble(randomness: Random) -> Action:
-    """What connections and disks do now and then."""
+    """A trouble of a connection or a disk that passes."""
     peer = randomness.choice(("leader", "follower", "client", "register", "others"))
     return randomness.choice(
         (

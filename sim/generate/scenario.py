@@ -1,4 +1,4 @@
-"""A scenario: faults that belong together, and the cluster that they strike."""
+"""A scenario: faults that belong together, and the cluster into which they are injected."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import attrs
 from octopi.simulation.faults.actions import InjectedFault
 
 PIPELINED: Final = {"batch_bytes": 1}
-"""A load of which each message is a batch, and several are under way."""
+"""A load in which each message is a batch, and several batches are on their way."""
 
 
 @attrs.frozen
 class Scenario:
-    """Faults, and what of the plan has to be so for them to tell anything."""
+    """Faults, and the options of the plan that they need to be effective."""
 
     faults: tuple[InjectedFault, ...]
     options: Mapping[str, Any] = attrs.field(factory=dict)
     load: Mapping[str, Any] = attrs.field(factory=dict)
-    """Of the workload."""
+    """Options of the workload."""

@@ -1,7 +1,7 @@
 """Draws a plan whose faults belong together: a scenario of `sim.generate.scenarios`.
 
-Where `sim.generate.swarm` draws every option by itself, this draws a scenario.  The cluster is
-small and the load light and steady, so that there is always something to lose and runs are cheap.
+`sim.generate.swarm` draws each option independently; this module draws a scenario.  The cluster is
+small, and the load light and steady, so that there is always something to lose and runs are cheap.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class _ScenarioDrawing:
         return attrs.evolve(plan, faults=scenario.faults, workload=workload, **scenario.options)
 
     def _teller(self) -> Callable[[Random], Scenario]:
-        """Each scenario comes once in a round of seeds, so that none is left out by chance."""
+        """The function that draws this seed's scenario.  Each scenario comes once in a round of
+        seeds, so that none is left out by chance."""
         number, place = divmod(self._seed, len(SCENARIOS))
         order = _randomness("round", number).sample(SCENARIOS, len(SCENARIOS))
         return order[place]

@@ -138,7 +138,8 @@ _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     many_fetches,
     slow_to_acknowledge,
 )
-"""Drawn whatever kinds of faults are switched on.  One that is listed twice is drawn more often."""
+"""Scenarios that are drawn regardless of the switches.  A scenario that is listed twice is drawn
+more often."""
 
 SCENARIOS_OF_KIND: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
     DAMAGE: (
@@ -155,7 +156,8 @@ SCENARIOS_OF_KIND: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]]
     ALONE: SERVING_SCENARIOS[ALONE],
     **LAST_COPIES_SCENARIOS,
 }
-"""Kind of `sim.generate.fault_kinds` -> the scenarios drawn only while that kind is switched on."""
+"""For each kind of `sim.generate.fault_kinds`: scenarios that are drawn only while it is switched
+on."""
 
 SCENARIOS: Final = (
     *_ALWAYS_DRAWN,

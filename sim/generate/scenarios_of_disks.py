@@ -43,7 +43,8 @@ from sim.generate.scenario import PIPELINED, Scenario
 
 
 def back_with_less(randomness: Random) -> Scenario:
-    """A follower loses what was in its memory, and the leader is gone before it can say so."""
+    """A follower loses records that were not on its device, and the leader dies before the follower
+    has told it."""
     loss = randomness.choice((LosePower, LosePower, Wipe))(randomness.choice((0.0, 0.1, 0.3)))
     step = randomness.choice(("J1b", "J2", "J4b", "J5a", "J5b", "J7", "J8a", "J8b"))
     death = randomness.choice((Kill, Kill, Pause))(some_seconds(randomness, 2.0, 4.0))
@@ -56,7 +57,7 @@ def back_with_less(randomness: Random) -> Scenario:
 
 
 def back_with_rot(randomness: Random) -> Scenario:
-    """A bit turns over in what a follower has, and its leader is gone before the two compare."""
+    """A bit flips in a follower's files, and its leader dies before the two compare their logs."""
     step = randomness.choice(("J1b", "J2", "J4b", "J5a", "J5b"))
     death = randomness.choice((Kill, Kill, Pause))(some_seconds(randomness, 2.0, 4.0))
     faults = (
@@ -64,12 +65,12 @@ def back_with_rot(randomness: Random) -> Scenario:
         InjectedFault(AtStep(step, behind=True), death, "leader"),
     )
     options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": True}
-    load = {"topic_partitions": 1, "value_bytes_max": 40}  # for it to lie behind the checkpoint
+    load = {"topic_partitions": 1, "value_bytes_max": 40}  # so the bit is behind the checkpoint
     return Scenario(faults, {**options, **QUICK}, load)
 
 
 def leads_at_once(randomness: Random) -> Scenario:
-    """A leader loses what was in its memory and is back before anybody finds out."""
+    """A leader loses records that were not on its device, and is back before others notice."""
     busy = randomness.choice(
         (Pause(0.9), Slow("others", 2.0, latency_s=some_seconds(randomness, 0.2, 0.8)))
     )
@@ -84,8 +85,8 @@ def leads_at_once(randomness: Random) -> Scenario:
 
 
 def older_copy(randomness: Random) -> Scenario:
-    """A follower's machine is set up again from a copy that it went on from, and starts so
-    often that its life could be the next one; then its leader is gone."""
+    """A follower's machine gets an older copy of its disk, and starts so often that its incarnation
+    could be the next one; then its leader dies."""
     taken_s = randomness.choice((0.3, 0.5))
     faults = (
         InjectedFault(AtTime(taken_s + 0.1), Kill(0.0), "follower/0"),
@@ -102,7 +103,7 @@ def older_copy(randomness: Random) -> Scenario:
 
 
 def power_fails(randomness: Random) -> Scenario:
-    """All machines of a room, at about the same time."""
+    """All machines lose their power at about the same time, as if they stood in one room."""
     count = randomness.choice((2, 3, 3))
     deaths = [
         randomness.choice((LosePower, LosePower, Kill))(some_restart_s(randomness))
@@ -117,13 +118,13 @@ def power_fails(randomness: Random) -> Scenario:
 
 
 def full_for_a_moment(randomness: Random) -> Scenario:
-    """A disk doesn't take a batch, and takes what comes right behind it."""
+    """A disk doesn't take one batch, but takes the next one."""
     full = Fail(errno.ENOSPC, written_fraction=randomness.choice((0.0, 0.5, 0.9)))
     moment = BreakDisk(DiskFault("append", full, ".log"))
     load = {"burst_count": 12, "producers": 1, "topic_partitions": 1, **PIPELINED}
     options: dict[str, Any] = {"partitions": 1, "min_insync": 1}
     if randomness.random() < 0.5:
-        # A new epoch is stored first, and what is sent meanwhile piles up behind that.
+        # A new epoch is stored first, and batches that are sent meanwhile wait for that.
         slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.1, 0.3)), times=9))
         faults = [
             InjectedFault(AtStep("P2a", "leader"), slow, "follower"),
@@ -135,7 +136,7 @@ def full_for_a_moment(randomness: Random) -> Scenario:
         faults = [
             InjectedFault(AtStep("P2a", "leader", randomness.choice((1, 1, 1, 2, 3))), moment)
         ]
-        options["replicas"] = randomness.choice((1, 1, 3))  # who leads alone goes on leading
+        options["replicas"] = randomness.choice((1, 1, 3))  # a sole replica goes on leading
     if randomness.random() < 0.3:
         faults.append(
             InjectedFault(
@@ -167,7 +168,7 @@ def disk_fails(randomness: Random) -> Scenario:
 
 
 def flush_fails(randomness: Random) -> Scenario:
-    """The device refuses what an acknowledgement waits for."""
+    """A flush fails for which an acknowledgement waits."""
     place = AtStep(
         "D1a", randomness.choice(("leader", "follower")), randomness.choice((1, 2, 3, 5))
     )
@@ -219,7 +220,7 @@ def disk_is_lost(randomness: Random) -> Scenario:
 
 
 def damaged_comes_first(randomness: Random) -> Scenario:
-    """All end, and the one that comes back first lacks some of what it had."""
+    """All brokers end, and the one that comes back first has damaged files."""
     damaged, *others = randomness.sample(BROKERS, len(BROKERS))
     parts: tuple[Part, ...] = ("log", "log", "log", "checkpoint", "directory", "ends")
     harms: tuple[Harm, ...] = ("cut", "missing")
@@ -244,7 +245,8 @@ def damaged_comes_first(randomness: Random) -> Scenario:
 
 
 def damaged_leads(randomness: Random) -> Scenario:
-    """A node comes back damaged, and the leader is gone before the two compare."""
+    """A broker comes back with damaged files, and the leader dies before the two compare their
+    logs."""
     harm: Harm = randomness.choice(get_args(Harm))
     part: Part = randomness.choice(get_args(Part))
     damage = Damage(harm, part, randomness.choice((0.0, 0.1, 0.4)), 0.4)
@@ -267,7 +269,7 @@ def damaged_leads(randomness: Random) -> Scenario:
 
 
 def starts_with_a_full_disk(randomness: Random) -> Scenario:
-    """A node starts while its disk is full, or full for some of what it does."""
+    """A node starts while its disk is full, or full for some operations."""
     times = randomness.choice((1, 1, 2, 5, 20))
     full = DiskFault(
         randomness.choice(("append", "append", "open", "make_directory")),

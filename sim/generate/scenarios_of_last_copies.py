@@ -35,7 +35,7 @@ _DAMAGES: Final[tuple[tuple[Harm, Part], ...]] = (
     ("missing", "directory"),
     ("cut", "checkpoint"),
 )
-"""What a broker notices when it opens its logs."""
+"""Kinds of damage that a broker notices when it opens its logs."""
 
 
 def _some_damage(randomness: Random, restart_s: float | None = 0.1) -> Damage:
@@ -50,7 +50,7 @@ def _told(
 ) -> Scenario:
     """The scenario of *faults*, in a cluster whose logs are flushed often, while there is always
     something to send."""
-    # Else all is healed as soon as all messages are sent.
+    # Otherwise healing would begin as soon as all messages are sent.
     faults.append(InjectedFault(AtTime(5.0), Reset("client"), "leader"))
     usual = {
         "latency_s": 0.0005,
@@ -75,8 +75,8 @@ def _told(
 
 
 def _sole_replica_damaged(randomness: Random) -> Scenario:
-    """The only replica finds that some of what it had flushed is missing.  It serves what lies
-    before that, and takes nothing, until the rest is given up."""
+    """The only replica finds that flushed records are missing.  It serves the records before these,
+    and takes none until the operator gives the rest up."""
     flushed = AtStep("D1b", "leader", randomness.choice((4, 8, 15)))
     faults = [
         InjectedFault(flushed, _some_damage(randomness, randomness.choice((0.1, 1.0))), "here")
@@ -91,13 +91,13 @@ def _sole_replica_damaged(randomness: Random) -> Scenario:
 
 
 def _left_behind_and_all_that_is_left(randomness: Random) -> Scenario:
-    """Followers fall out of the in-sync set, one after the other.  Then the leader, alone in sync,
-    loses its disk: of those that are left the one that left the set last has most."""
+    """Followers leave the in-sync set one after the other.  Then the leader, alone in sync, loses
+    its disk: the follower that left the set last has most records."""
     leader, *others = randomness.sample(BROKERS, len(BROKERS))
     away_s = some_seconds(randomness, 3.5, 4.5)
     faults = [
         InjectedFault(AtTime(some_seconds(randomness, 0.4, 0.8)), Kill(0.2), one) for one in others
-    ]  # so that the third one leads
+    ]  # so the third broker leads
     first, second = randomness.sample(others, len(others))
     faults += [
         InjectedFault(AtTime(some_seconds(randomness, 1.0, 1.4), behind=True), Kill(away_s), first),
@@ -110,8 +110,8 @@ def _left_behind_and_all_that_is_left(randomness: Random) -> Scenario:
 
 
 def _all_in_sync_wiped(randomness: Random) -> Scenario:
-    """One broker is away for longer than it is waited for, and those in sync lose their disks; or
-    one of them finds a damaged file."""
+    """One broker is away for so long that it leaves the in-sync set.  Then the replicas in sync
+    lose their disks, or one of them finds a damaged file."""
     away, *others = randomness.sample(BROKERS, len(BROKERS))
     back_s = randomness.choice((2.0, 3.0, None))
     absence = randomness.choice((Kill(back_s), Cut("others", 3.0, resets=True)))
@@ -137,7 +137,7 @@ def _two_wiped_and_one_damaged(randomness: Random) -> Scenario:
 
 
 def _all_damaged(randomness: Random) -> Scenario:
-    """A file of each replica is damaged, and all of them come back: each lacks something."""
+    """A file of each replica is damaged, and all of them come back, so each lacks records."""
     first, *others = randomness.sample(BROKERS, len(BROKERS))
     flushed = AtStep("D1b", first, randomness.choice((4, 6, 10)))
     faults = [InjectedFault(flushed, _some_damage(randomness), first)]
@@ -151,9 +151,8 @@ def _all_damaged(randomness: Random) -> Scenario:
 
 
 def _damaged_while_one_is_filled_again(randomness: Random) -> Scenario:
-    """A replica in sync says that it is damaged, before its leader can say that it is behind.  It
-    has set the damage aside, and is to be sent that again, when files of the others are damaged,
-    too."""
+    """A replica in sync reports damage before its leader can report that it lags.  When it has set
+    the damage aside and waits for the records, files of the other replicas are damaged, too."""
     leader, *others = BROKERS
     damaged, other = randomness.sample(others, len(others))
     flushed = AtStep("D1b", damaged, randomness.choice((6, 10, 15)))
@@ -170,8 +169,8 @@ def _damaged_while_one_is_filled_again(randomness: Random) -> Scenario:
 
 
 def _whole_ones_may_come_back(randomness: Random) -> Scenario:
-    """A file of one replica is damaged, and those in sync with it are away for long: they have
-    everything, so nothing may be decided before one of them is back."""
+    """A file of one replica is damaged, and the others in sync are away for long.  They have all
+    records, so no leader may be elected before one of them is back."""
     damaged, *others = randomness.sample(BROKERS, len(BROKERS))
     flushed = AtStep("D1b", damaged, randomness.choice((4, 6, 10)))
     faults = [InjectedFault(flushed, _some_damage(randomness), damaged)]
@@ -180,8 +179,8 @@ def _whole_ones_may_come_back(randomness: Random) -> Scenario:
 
 
 def _every_disk_lost(randomness: Random) -> Scenario:
-    """All brokers lose their disks: at once, or one after the other, while those that are left take
-    messages alone.  Now and then the register is down meanwhile."""
+    """All brokers lose their disks: at once, or one after the other, while the remaining ones take
+    messages.  In some plans the register is down meanwhile."""
     order = randomness.sample(BROKERS, len(BROKERS))
     back_s = randomness.choice((0.1, 0.5, None))
     place = AtTime(some_seconds(randomness, 0.6, 1.6))
@@ -212,8 +211,8 @@ def _only_disk_lost(randomness: Random) -> Scenario:
 
 
 def _most_disks_lost(randomness: Random) -> Scenario:
-    """Of four brokers three lose their disks.  Some partitions have a replica on the fourth one,
-    and go on there; others have none."""
+    """Three of four brokers lose their disks.  Partitions with a replica on the fourth one continue
+    there; others have no replica left."""
     brokers = [*BROKERS, "broker-4"]
     lost = randomness.sample(brokers, 3)
     place = AtTime(some_seconds(randomness, 0.6, 1.6))
@@ -227,10 +226,10 @@ def _most_disks_lost(randomness: Random) -> Scenario:
 def _begun_again(
     randomness: Random, faults: list[InjectedFault], options: Mapping[str, Any]
 ) -> Scenario:
-    """The scenario of *faults*, by which partitions lose the disks of all of their replicas."""
+    """The scenario of *faults*, which let partitions lose the disks of all their replicas."""
     more = {"rebalance_interval_s": randomness.choice((0.7, 5.0)), "loses_every_disk": True}
     load = {
-        "consumers": 2,  # each of them hears of the loss in its own way
+        "consumers": 2,  # one skips the gap, the other gets an exception
         "topics": randomness.choice((1, 1, 2)),
         "topic_partitions": options["partitions"],
         "reopen_count": randomness.choice((0, 8)),
@@ -251,4 +250,4 @@ LAST_COPIES_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ..
     ),
     EVERY_DISK: (_every_disk_lost, _every_disk_lost, _only_disk_lost, _most_disks_lost),
 }
-"""By the kind of `sim.generate.fault_kinds` that has to be drawn."""
+"""The scenarios, by the kind of `sim.generate.fault_kinds` that has to be switched on."""

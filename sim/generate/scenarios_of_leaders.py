@@ -42,7 +42,7 @@ def one_dies(randomness: Random) -> Scenario:
 
 
 def one_after_the_other(randomness: Random) -> Scenario:
-    """Who recovers, or helps to, is struck again."""
+    """A broker dies; then it, or another node, dies while the cluster recovers."""
     second = randomness.choice(("here", "here", "leader", "follower", "register"))
     return Scenario(
         (
@@ -57,8 +57,8 @@ def one_after_the_other(randomness: Random) -> Scenario:
 
 
 def ends_are_asked_for(randomness: Random) -> Scenario:
-    """One leader after the other dies, and the devices of the others take their time.  Meanwhile a
-    client asks again and again where the logs end."""
+    """One leader after the other dies, and the devices of the brokers are slow.  Meanwhile a client
+    asks again and again where the logs end."""
     slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.05, 0.3)), times=200))
     faults = [InjectedFault(AtTime(0.4), slow, one) for one in BROKERS]
     for _ in range(randomness.choice((1, 2, 3))):
@@ -72,7 +72,7 @@ def ends_are_asked_for(randomness: Random) -> Scenario:
 
 
 def leaders_die(randomness: Random) -> Scenario:
-    """One leader after the other: logs part, and meet again."""
+    """One leader after the other dies, so logs diverge and have to be made equal again."""
     steps = ("P2b", "P2d", "P3b", "P5a", "P6b", "P7a", "P7b")
     place = AtStep(
         randomness.choice((*steps, "E11", "E15")), "leader", randomness.randint(1, 3), True
@@ -85,7 +85,7 @@ def leaders_die(randomness: Random) -> Scenario:
 
 
 def left_alone(randomness: Random) -> Scenario:
-    """A follower is away, the leader goes on without it and dies; the other comes back."""
+    """A follower is away; the leader goes on without it and dies; then the follower comes back."""
     place = randomness.choice((late, soon))
     replicas = randomness.choice((2, 3))
     return Scenario(
@@ -100,7 +100,7 @@ def left_alone(randomness: Random) -> Scenario:
 
 
 def all_alone(randomness: Random) -> Scenario:
-    """All followers are away, and then the leader is."""
+    """All followers are away, then the leader, too."""
     away = an_absence(randomness)
     return Scenario(
         (
@@ -116,7 +116,7 @@ def all_alone(randomness: Random) -> Scenario:
 
 
 def last_one(randomness: Random) -> Scenario:
-    """One broker is slow; then all others die, and what it has is all that there is."""
+    """One broker is slow; then all others die, so only its records are left."""
     survivor, *others = randomness.sample(BROKERS, len(BROKERS))
     weakness = randomness.choice(
         (
@@ -150,8 +150,8 @@ def last_one(randomness: Random) -> Scenario:
 
 
 def left_behind(randomness: Random) -> Scenario:
-    """A slow follower is left behind, the leader dies as soon as it commits without it, and the
-    next one doesn't hear for a while what the others have."""
+    """A slow follower lags, and the leader dies as soon as it has committed records without it.
+    Another follower is paused, so for a while the next leader doesn't know which records it has."""
     commit = AtStep(
         randomness.choice(("P6b", "P7a", "P7b")), "any", randomness.choice((1, 2)), True
     )
@@ -177,9 +177,9 @@ def left_behind(randomness: Random) -> Scenario:
 
 
 def candidates_die(randomness: Random) -> Scenario:
-    """Who is to lead next, or to vote for it, loses its power in the midst of the change."""
+    """A candidate, or a replica that accepts it, loses its power in the middle of an election."""
     before = ("E4", "E6a", "E9a", "E11", "E12", "J10")
-    behind = ("D2b", "E6b", "E7", "E8b", "E10b", "J7")  # who accepted has flushed
+    behind = ("D2b", "E6b", "E7", "E8b", "E10b", "J7")  # replicas that accepted have flushed
     step = randomness.choice(randomness.choice((before, behind, behind)))
     place = AtStep(step, occurrence=randomness.choice((1, 1, 2)), behind=True)
     first = randomness.choice((Kill, Kill, LosePower, Stop))(some_restart_s(randomness))
@@ -204,7 +204,7 @@ def candidates_die(randomness: Random) -> Scenario:
 
 
 def joiner_dies(randomness: Random) -> Scenario:
-    """A follower dies while it is let back into the in-sync set, maybe slowly."""
+    """A follower dies while it joins the in-sync set again.  The register may be slow."""
     steps = ("J11", "J11", "J11", "E16b", "E17a", "E17b", "J12")
     death = randomness.choice((Kill, LosePower, LosePower, LosePower))(
         randomness.choice((0.0, 0.0, 0.1))
@@ -225,8 +225,8 @@ def joiner_dies(randomness: Random) -> Scenario:
 
 
 def cut_and_leads_again(randomness: Random) -> Scenario:
-    """A leader appends what nobody hears of, comes back, and leads again before producers found
-    the one in between."""
+    """A leader that is cut off appends records that no follower gets.  It comes back, and leads
+    again before producers have found the leader in between."""
     unheard = AtStep("P2a", "leader", randomness.choice((2, 3, 5, 8)))
     faults = (
         InjectedFault(
@@ -241,8 +241,8 @@ def cut_and_leads_again(randomness: Random) -> Scenario:
 
 
 def told_too_soon(randomness: Random) -> Scenario:
-    """What a leader has nobody else hears of, not even when its producers send it again; then
-    it is gone."""
+    """A leader that is cut off from other brokers gets records, and gets them again when producers
+    repeat them; no follower gets them.  Then the leader dies."""
     step = AtStep(
         randomness.choice(("P1", "P2a", "P2b")), "leader", randomness.choice((1, 2, 5, 12))
     )
@@ -261,7 +261,8 @@ def told_too_soon(randomness: Random) -> Scenario:
 
 
 def too_few(randomness: Random) -> Scenario:
-    """Nothing can be taken until who died is back, and as much as before."""
+    """With two of two replicas required, a follower dies: no record can be committed until it is in
+    sync again."""
     place = when_producing(randomness)
     slow = Slow("others", 2.0, latency_s=some_seconds(randomness, 0.05, 0.3))
     return Scenario(
@@ -275,7 +276,7 @@ def too_few(randomness: Random) -> Scenario:
 
 
 def refused_for_long(randomness: Random) -> Scenario:
-    """Nothing can be taken for longer than producers try."""
+    """With two of two replicas required, a follower is away for longer than producers try."""
     gone = randomness.choice((Kill, LosePower, Stop))(some_seconds(randomness, 2.5, 4.0))
     faults = [InjectedFault(when_producing(randomness), gone, "follower")]
     if randomness.random() < 0.5:
@@ -290,7 +291,7 @@ def refused_for_long(randomness: Random) -> Scenario:
 
 
 def sleeper(randomness: Random) -> Scenario:
-    """A leader sleeps, or is cut off, while another one is chosen; then it wakes up."""
+    """A leader is paused, or cut off, while another one is elected; then it continues."""
     sleep = randomness.choice((Pause(some_seconds(randomness, 1.2, 3.0)), an_absence(randomness)))
     return Scenario(
         (
@@ -305,7 +306,7 @@ def sleeper(randomness: Random) -> Scenario:
 
 
 def one_replica(randomness: Random) -> Scenario:
-    """There is nobody else who has it."""
+    """A partition has one replica, and its broker dies once or twice."""
     faults = [InjectedFault(when_producing(randomness), a_death(randomness), "leader/0")]
     if randomness.random() < 0.5:
         faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader/0"))
@@ -313,7 +314,7 @@ def one_replica(randomness: Random) -> Scenario:
 
 
 def answers_get_lost(randomness: Random) -> Scenario:
-    """Producers don't hear what became of their batches, and send them again."""
+    """The answers to batches are lost, so producers send the batches again."""
     step = randomness.choice(("C1b", "P1", "P2b", "P5a", "P6b", "P7a", "P7b"))
     place = AtStep(step, occurrence=randomness.randint(2, 40))
     cut = Cut(
@@ -332,8 +333,8 @@ def answers_get_lost(randomness: Random) -> Scenario:
 
 
 def ghost(randomness: Random) -> Scenario:
-    """A follower comes back with less than it acknowledged last, slowly, and maybe before the
-    last that it said has arrived."""
+    """A follower loses records that it has acknowledged, and comes back slowly, maybe before its
+    last acknowledgement has reached the leader."""
     records = randomness.choice((3, 5, 8))
     said = AtStep("P3b", "follower", records - randomness.choice((0, 0, 1)))
     delayed = Slow("leader", 0.3, latency_s=some_seconds(randomness, 0.5, 0.9))
@@ -343,7 +344,7 @@ def ghost(randomness: Random) -> Scenario:
         InjectedFault(said, delayed if randomness.random() < 0.6 else Reset("client")),
         InjectedFault(AtStep("P4b", "follower", 1, behind=True), LosePower(0.0)),
         InjectedFault(AtStep("J8b", behind=True), randomness.choice((slow, stalled))),
-        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # so long nothing is healed
+        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
     )
     options = {"partitions": 1, "replicas": 2, "min_insync": 1, "flush_before_ack": False}
     load = {"producers": 1, "records": records, "burst_count": 1, "topic_partitions": 1}
@@ -351,7 +352,7 @@ def ghost(randomness: Random) -> Scenario:
 
 
 def unsteady(randomness: Random) -> Scenario:
-    """Connections and disks have their moods, and somebody dies."""
+    """Connections and disks have passing troubles, and maybe a broker dies."""
     faults = [InjectedFault(when_producing(randomness), some_trouble(randomness))]
     for _ in range(randomness.randint(1, 2)):
         what = randomness.choice((some_trouble, some_trouble, a_death))
@@ -361,7 +362,7 @@ def unsteady(randomness: Random) -> Scenario:
 
 
 def stopped(randomness: Random) -> Scenario:
-    """Nodes are asked to end, and what takes over from them is struck."""
+    """A leader is asked to stop, and another node fails while its work is taken over."""
     first = InjectedFault(when_producing(randomness), Stop(some_restart_s(randomness)), "leader")
     second = randomness.choice(
         (
@@ -392,7 +393,7 @@ def stopped(randomness: Random) -> Scenario:
 
 
 def gone_for_good(randomness: Random) -> Scenario:
-    """A broker ends, maybe slowly, and never comes back."""
+    """A broker stops or dies, maybe with a slow disk, and never comes back."""
     ends = randomness.choice((Stop, Stop, Stop, Kill, LosePower))(inf)
     slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.1, 1.5)), times=20))
     who = randomness.choice(("leader", "leader", "follower"))

@@ -1,7 +1,7 @@
-"""Scenarios in which devices lose data, and of the elections that follow.
+"""Scenarios in which devices lose data, and the elections that follow.
 
-A broker notices damage when it opens its logs; a failure of power leaves the replicas with
-different ends; the damage of a broker cannot be noticed.
+A broker notices damage when it opens its logs, or can't notice it; or a power failure leaves
+replicas with different ends.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _NO_LOAD: Final[Mapping[str, Any]] = {}
 
 
 def _forms_half_a_cluster(randomness: Random) -> Scenario:
-    """The register's disk takes a part of the entries with which it forms its cluster, and for a
-    while nothing more, not even that this part is cut off."""
+    """The register's disk takes a part of the entries with which it forms its cluster.  For a while
+    it takes nothing more, and that part can't even be cut off."""
     full = Fail(errno.ENOSPC, written_fraction=randomness.choice((0.5, 0.6, 0.8)))
     fault = DiskFault("", full, ".log", calls_before=randomness.choice((1, 1, 1, 2)), times=8)
     return Scenario((InjectedFault(AtTime(0.0), BreakDisk(fault), "register"),), {"faults_s": 8.0})
 
 
 def _an_older_record_comes_last(randomness: Random) -> Scenario:
-    """A register without memory hears of the newest decision by all that it concerns, and can't
-    note what the last of them says.  One that was away since before comes next, and the others
-    die before it has caught up."""
+    """A register that has lost its journal learns the newest decision from all replicas, but can't
+    note the report of the last one.  Then a replica comes back that was away since before that
+    decision, and the others die before it has caught up."""
     full = DiskFault(
         "append", Fail(errno.ENOSPC), ".log", calls_before=2
-    )  # it forms, and one joins
+    )  # it forms, and one broker joins
     back_s = some_seconds(randomness, 4.49, 4.52)  # when it has gathered brokers for two seconds
     dead = Kill(some_seconds(randomness, 4.0, 4.5))  # for longer than they are waited for
     faults = [
@@ -61,8 +61,8 @@ def _an_older_record_comes_last(randomness: Random) -> Scenario:
 
 
 def _records_of_different_age(randomness: Random) -> Scenario:
-    """A register without memory hears of an older decision from a broker that was away since
-    before, and of the newest one from the others.  These die before that one has caught up."""
+    """A register that has lost its journal learns an older decision from a broker that was away,
+    and the newest one from the others.  These die before that broker has caught up."""
     back_s = some_seconds(randomness, 2.6, 3.6)  # it is gathering brokers by then
     dead = Kill(some_seconds(randomness, 4.0, 4.5))  # for longer than they are waited for
     faults = [
@@ -76,9 +76,9 @@ def _records_of_different_age(randomness: Random) -> Scenario:
 
 
 def _says_so_twice(randomness: Random) -> Scenario:
-    """A broker loses its power while a register without memory learns, and says so when it is let
-    in.  The register dies before it has heard of the partition from the others, and asks again.
-    When all have told, these others die."""
+    """While a register that has lost its journal learns, a broker loses its power, and reports that
+    when it joins.  The register dies before the other brokers have reported the partition, and
+    starts again.  When all have reported, these other brokers die."""
     unlucky, *others = randomness.sample(BROKERS, len(BROKERS))
     back_s = some_seconds(randomness, 5.0, 6.0)  # when the register has gathered brokers twice
     dead = Kill(some_seconds(randomness, 5.0, 6.0))  # for longer than they are waited for
@@ -95,13 +95,14 @@ def _says_so_twice(randomness: Random) -> Scenario:
 
 
 def _nothing_is_healed_before(seconds: float) -> InjectedFault:
-    """Else that is done as soon as all messages are sent."""
+    """A fault at that time, because healing begins when all messages are sent and all timed faults
+    were injected."""
     return InjectedFault(AtTime(seconds), Reset("client"), "leader")
 
 
 def _found_by_its_owner(harm: Harm, part: Part) -> Callable[[Random], Scenario]:
-    """All brokers are killed, and one finds that some of what it had flushed is missing.  It is
-    back, alone, for as long as it takes to choose a leader."""
+    """All brokers are killed, and one finds that flushed records are missing.  It is back, alone,
+    for as long as an election takes."""
 
     def tell(randomness: Random) -> Scenario:
         damaged, *others = randomness.sample(BROKERS, len(BROKERS))
@@ -119,11 +120,11 @@ _useless = _found_by_its_owner("cut", "checkpoint")
 
 
 def _altered_and_dark(randomness: Random) -> Scenario:
-    """The same, and the machine has lost its power, too.  All that was acknowledged had been
-    flushed, so it would have lost nothing; but a bit turned over in it, far from its end."""
+    """The same, and the machine has lost its power, too.  It had flushed all that it acknowledged,
+    so it would have lost nothing; but a bit has flipped, far from the end."""
     damaged, *others = randomness.sample(BROKERS, len(BROKERS))
     faults = [
-        # What was flushed is noted on the device within a second.
+        # Within a second the file of ends, which notes what was flushed, is on the device.
         InjectedFault(AtTime(some_seconds(randomness, 1.5, 1.9)), LosePower(0.1), damaged),
         InjectedFault(AtTime(0.0, behind=True), Damage("flip", "tail", 0.1), damaged),
     ]
@@ -132,8 +133,8 @@ def _altered_and_dark(randomness: Random) -> Scenario:
 
 
 def _useless_and_dark(randomness: Random) -> Scenario:
-    """The same, and what is damaged is the checkpoint of a log.  No new one is made of what is
-    noted, which may be less than what was: the log is filled again."""
+    """The same, and the checkpoint of a log is damaged.  It can't be rebuilt from the noted facts,
+    which may be older than the checkpoint, so the log is copied again."""
     damaged, *others = randomness.sample(BROKERS, len(BROKERS))
     harm: Harm = randomness.choice(("cut", "missing"))
     faults = [
@@ -151,8 +152,8 @@ def _told(
     *,
     healed_s: float = 4.0,
 ) -> Scenario:
-    """The scenario of *faults*, in a cluster of three whose logs are flushed often, and of which no
-    checkpoint is stored before a log has a megabyte, so all of it is read when it is opened."""
+    """The scenario of *faults*, in a cluster of three whose logs are flushed often.  A checkpoint
+    is stored only after a megabyte, so a whole log is read when it is opened."""
     faults.append(_nothing_is_healed_before(healed_s))
     usual = {
         "latency_s": 0.0005,
@@ -177,8 +178,8 @@ def _told(
 
 
 def _less_leads_unnoticed(randomness: Random) -> Scenario:
-    """A broker comes back with less than it had flushed, and with an older copy of what it noted
-    of that, so it can't know.  It leads before the others accept, and they know better."""
+    """A broker comes back with fewer records than it had flushed, and with an older copy of the
+    file of ends, so it can't notice.  It leads before the others, which have more, can accept."""
     damaged, *others = randomness.sample(BROKERS, len(BROKERS))
     older = Damage("older", "ends", 0.1, taken_s=randomness.choice((0.2, 0.3)))
     flushed = AtStep("D1b", damaged, randomness.choice((6, 8, 10)))
@@ -191,8 +192,8 @@ def _less_leads_unnoticed(randomness: Random) -> Scenario:
 
 
 def _an_older_checkpoint(randomness: Random) -> Scenario:
-    """A leader died since a copy was made of a checkpoint, so another epoch has begun.  A broker
-    comes back with the copy, and the others are gone for a while, or they go on."""
+    """Since a copy of a checkpoint was made, a leader has died, so another epoch has begun.  A
+    broker comes back with the copy; the others are away for a while, or continue."""
     taken_s = randomness.choice((0.5, 0.6))
     damaged, *others = randomness.sample(BROKERS, len(BROKERS))
     faults = [
@@ -210,8 +211,8 @@ def _an_older_checkpoint(randomness: Random) -> Scenario:
 
 
 def _back_one_by_one(randomness: Random) -> Scenario:
-    """All machines lose their power when one has flushed more than the others.  That one is far
-    from the register, so for a while only those accept that have less."""
+    """All machines lose their power when one has flushed more than the others.  That one is slow to
+    reach the register, so for a while only replicas with less have accepted."""
     best, *others = randomness.sample(BROKERS, len(BROKERS))
     flushed = AtStep("D1b", best, randomness.choice((3, 4, 6)), behind=True)
     faults = [_slow_sync(one, 3.0, ".log", times=1) for one in others]
@@ -225,9 +226,9 @@ def _back_one_by_one(randomness: Random) -> Scenario:
 
 
 def _more_outside_the_set(randomness: Random) -> Scenario:
-    """A follower is out of sync, as what it says is held up, and has all that the leader sends it
-    on its device.  Then all machines lose their power, and those in sync had flushed less."""
-    outside = randomness.choice(BROKERS[1:])  # the first one leads
+    """A follower is out of sync, because its messages are delayed, but has all records on its
+    device.  Then all machines lose their power, and the replicas in sync had flushed less."""
+    outside = randomness.choice(BROKERS[1:])  # the first broker leads
     inside = [one for one in BROKERS if one != outside]
     faults = [_slow_sync(one, 3.0, ".log") for one in inside]
     faults.append(InjectedFault(AtTime(1.0), Cut("leader", 6.0, "out", holds=True), outside))
@@ -240,8 +241,8 @@ def _more_outside_the_set(randomness: Random) -> Scenario:
 
 
 def _many_logs_in_the_dark(randomness: Random) -> Scenario:
-    """Six logs share a partition, and all machines lose their power.  One has nothing on its
-    device of the first log, and all of the others; another one lacks a little of most."""
+    """Six logs share a partition, and all machines lose their power.  One broker has on its device
+    nothing of the first log, and all of the others; another one lacks a little of most logs."""
     wide, deep, slow = order = randomness.sample(BROKERS, len(BROKERS))
     faults = [
         _slow_sync(wide, 3.0, "topic-1/00000000000000000000.log"),
@@ -259,8 +260,8 @@ def _many_logs_in_the_dark(randomness: Random) -> Scenario:
 
 
 def _killed_when_power_is_back(randomness: Random) -> Scenario:
-    """All machines lose their power, when it is on their devices that more is committed than is
-    there itself.  When power is back, brokers are killed that have told what they lost."""
+    """All machines lose their power when a highwater mark is on their devices, but not all records
+    before it.  When power is back, brokers are killed that have reported what they lost."""
     first, *others = randomness.sample(BROKERS, len(BROKERS))
     faults = [_slow_sync(one, 3.0, ".log", times=3) for one in BROKERS]
     faults.append(InjectedFault(AtTime(some_seconds(randomness, 2.4, 3.2)), LosePower(0.0), first))
@@ -302,4 +303,4 @@ LOSS_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = 
         _killed_when_power_is_back,
     ),
 }
-"""By the kind of `sim.generate.fault_kinds` that has to be drawn."""
+"""The scenarios, by the kind of `sim.generate.fault_kinds` that has to be switched on."""

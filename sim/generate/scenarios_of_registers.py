@@ -35,7 +35,8 @@ _REGISTER: Final = ("E2", "E3b", "E7", "E8a", "E8b", "E9a", "E17a", "E17b", "J5a
 
 
 def memory_is_lost(randomness: Random) -> Scenario:
-    """The register forgets that a follower was left behind, and who knows it is gone, too."""
+    """The register loses its journal, which says that a follower is not in sync, and the brokers
+    that know it are away, too."""
     forgets = randomness.choice((Wipe, LosePower, LosePower))(randomness.choice((0.0, 0.1, 0.3)))
     slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.2, 0.6)), times=9))
     alone = AtStep("P7b", "leader", randomness.choice((1, 1, 2, 4)), behind=True)
@@ -47,7 +48,7 @@ def memory_is_lost(randomness: Random) -> Scenario:
         InjectedFault(AtStep("E16b", behind=True), slow, "register"),
         InjectedFault(
             AtStep("E17b", behind=True), Pause(0.0), "register"
-        ),  # others count from here
+        ),  # the following faults count from here
         InjectedFault(alone, death, "leader"),
         InjectedFault(AtTime(0.0, behind=True), forgets, "register"),
     ]
@@ -58,7 +59,7 @@ def memory_is_lost(randomness: Random) -> Scenario:
 
 
 def register_fails(randomness: Random) -> Scenario:
-    """The register is slow, or dies, in the midst of what it decides."""
+    """The register is slow, or dies, in the middle of a decision."""
     slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.02, 0.5)), times=9))
     death = randomness.choice((Kill, LosePower, LosePower, Wipe))(
         randomness.choice((0.0, 0.1, 0.6, 2.5))
@@ -83,7 +84,7 @@ def register_fails(randomness: Random) -> Scenario:
 
 
 def spent_epoch(randomness: Random) -> Scenario:
-    """The register loses its disk when an epoch was promised that nothing came of yet."""
+    """The register loses its disk when replicas have promised an epoch that has no leader yet."""
     step = randomness.choice(("E3b", "E4", "E5", "E6b", "E7", "E8a", "E8b", "E9a"))
     loss = Wipe(randomness.choice((0.0, 0.1, 0.6)))
     faults = [
@@ -96,7 +97,7 @@ def spent_epoch(randomness: Random) -> Scenario:
 
 
 def slow_to_remember(randomness: Random) -> Scenario:
-    """A leader takes its time to store who is in sync, and goes on replicating meanwhile."""
+    """A leader is slow to store a change of the in-sync set, and replicates meanwhile."""
     slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.2, 0.5)), times=20))
     gone = randomness.choice((Kill, Stop))(some_seconds(randomness, 0.0, 0.4))
     faults = [
@@ -110,8 +111,8 @@ def slow_to_remember(randomness: Random) -> Scenario:
 
 
 def forgets_with_a_full_disk(randomness: Random) -> Scenario:
-    """A broker comes back with what it heard long ago to a register that has to find everything
-    out again, and whose disk doesn't take every entry."""
+    """A broker with outdated decisions comes back to a register that has lost its journal, has to
+    learn everything from brokers, and whose disk doesn't take every entry."""
     full = Fail(errno.ENOSPC, written_fraction=randomness.choice((0.0, 0.5)))
     operation = randomness.choice(("append", "append", "append", "sync", ""))
     how = full if operation != "sync" else Fail(errno.EIO)
@@ -158,7 +159,7 @@ def made_again(randomness: Random) -> Scenario:
 
 
 def made_again_and_forgotten(randomness: Random) -> Scenario:
-    """The same, and before it is back the register loses its disk."""
+    """The same, and the register loses its disk before that broker is back."""
     away = randomness.choice(BROKERS)
     faults = (
         InjectedFault(

@@ -14,8 +14,8 @@ from sim.generate.scenario import Scenario
 
 
 def retention_strikes(randomness: Random) -> Scenario:
-    """By bytes, by age, or by both, with producers that go on for some time; now and then somebody
-    is away for so long that what comes next for it is gone."""
+    """Retention by bytes, by age, or by both, with producers that go on for some time.  In some
+    plans a follower or consumer is away for so long that its next records were removed."""
     faults = [
         InjectedFault(
             AtTime(some_seconds(randomness, 0.2, 1.0)),
@@ -41,9 +41,12 @@ def retention_strikes(randomness: Random) -> Scenario:
 
 
 def large_log(randomness: Random) -> Scenario:
-    """Megabytes, in segments whose indexes are damaged while their broker is down, and questions
-    that take a look at all of it."""
-    places = AtTime(some_seconds(randomness, 1.2, 1.8)), late(randomness)  # then another one leads
+    """A log of megabytes, in segments whose indexes are damaged while their broker is down, and
+    look-ups that have to read all of it."""
+    places = (
+        AtTime(some_seconds(randomness, 1.2, 1.8)),
+        late(randomness),
+    )  # another broker leads then
     harms: tuple[Harm, ...] = ("missing", "missing", *get_args(Harm))
     faults = [
         InjectedFault(
@@ -82,7 +85,7 @@ def large_log(randomness: Random) -> Scenario:
 
 
 def many_large_logs(randomness: Random) -> Scenario:
-    """One who was away lacks much of each of many logs."""
+    """A follower that was away lacks much of each of many logs."""
     away = InjectedFault(AtTime(0.3), Kill(some_seconds(randomness, 1.5, 2.5)), "follower")
     narrow = Slow("others", 4.0, latency_s=0.001, bytes_per_s=3_000_000.0)
     told = large_log(randomness)
@@ -92,8 +95,8 @@ def many_large_logs(randomness: Random) -> Scenario:
 
 
 def slow_to_acknowledge(randomness: Random) -> Scenario:
-    """One who was away lacks more of a log than may be on its way to it, and its device takes
-    long: what it is sent it acknowledges only when that is durable."""
+    """A follower that was away lacks more of a log than may be on its way to it.  Its device is
+    slow, and it acknowledges records only when they are durable."""
     slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 1.0, 2.5)), ".log", times=4))
     faults = (
         InjectedFault(AtTime(0.1), Kill(some_seconds(randomness, 3.0, 4.0)), "follower"),
@@ -112,7 +115,7 @@ def slow_to_acknowledge(randomness: Random) -> Scenario:
 
 
 def many_fetches(randomness: Random) -> Scenario:
-    """More fetches wait for records than a broker takes of a connection."""
+    """More fetches wait for records on a connection than a broker takes."""
     faults = [
         InjectedFault(AtTime(some_seconds(randomness, 0.3, 1.5)), a_death(randomness), "follower")
     ]

@@ -29,13 +29,13 @@ from sim.generate.scenario import Scenario
 
 
 def _no_space_for(randomness: Random, operation: str, path_end: str = "") -> BreakDisk:
-    """No space for the next few calls of *operation*, and for no other."""
+    """The disk has no space for the next few calls of *operation*; other operations succeed."""
     fault = DiskFault(operation, Fail(errno.ENOSPC), path_end, times=randomness.choice((1, 1, 2)))
     return BreakDisk(fault)
 
 
 def _told_with_a_full_disk(randomness: Random) -> Scenario:
-    """A broker can't store the first decisions that it is told when it comes back."""
+    """A broker that comes back can't store the first decisions that the register sends it."""
     who = randomness.choice(BROKERS)
     gone = randomness.choice((Kill, Kill, Stop, LosePower))(some_seconds(randomness, 0.3, 2.5))
     full = randomness.choice(
@@ -53,7 +53,7 @@ def _told_with_a_full_disk(randomness: Random) -> Scenario:
 
 
 def _appointed_with_a_full_disk(randomness: Random) -> Scenario:
-    """A leader ends for good, and its successor can't store that it leads now."""
+    """A leader ends for ever, and its successor can't store its appointment."""
     ends = randomness.choice((Stop, Kill, Kill))(inf)
     times = randomness.choice((1, 1, 2, 3))
     full = BreakDisk(DiskFault("replace_file", Fail(errno.ENOSPC), "partitions", times=times))
@@ -70,7 +70,7 @@ def _appointed_with_a_full_disk(randomness: Random) -> Scenario:
 
 
 def _ordered_with_a_full_disk(randomness: Random) -> Scenario:
-    """A broker can't make the log of a topic that it is to hold."""
+    """A broker can't create the log of a new topic."""
     operation = randomness.choice(("make_directory", "append", "open", "replace_file"))
     full = randomness.choice(
         (_no_space_for(randomness, operation), FillDisk(some_seconds(randomness, 0.1, 1.5)))
@@ -87,7 +87,7 @@ def _ordered_with_a_full_disk(randomness: Random) -> Scenario:
 
 
 def _full_in_the_end(randomness: Random) -> Scenario:
-    """The disk of one broker after the other is full for a while, or fails once."""
+    """After healing, the disk of one broker after the other is full for a while, or fails once."""
     faults = []
     if randomness.random() < 0.3:
         faults.append(InjectedFault(when_producing(randomness), a_death(randomness), "leader"))
@@ -111,7 +111,7 @@ def _finds_its_way(randomness: Random) -> Scenario:
 
 
 def _stops_beside_a_sleeper(randomness: Random) -> Scenario:
-    """A leader is asked to stop while a follower hangs, or can't be heard."""
+    """A leader is asked to stop while a follower hangs, or its messages don't arrive."""
     hangs = randomness.choice(
         (
             Pause(some_seconds(randomness, 1.0, 3.0)),
@@ -133,7 +133,7 @@ def _stops_beside_a_sleeper(randomness: Random) -> Scenario:
 
 
 def _polls(randomness: Random) -> Scenario:
-    """Many fetches wait on the connections of producers."""
+    """Many fetches wait for records on the connections of producers."""
     faults = []
     if randomness.random() < 0.5:
         faults.append(InjectedFault(when_producing(randomness), a_death(randomness), "leader"))
@@ -142,7 +142,7 @@ def _polls(randomness: Random) -> Scenario:
 
 
 def _asks_twice(randomness: Random) -> Scenario:
-    """A producer of version 1 records doesn't hear what became of one, and sends it again."""
+    """A producer of version 1 records gets no answer for a record, and sends it again."""
     place = AtStep(
         randomness.choice(("P2b", "P5a", "P6b", "P7a")), "leader", randomness.randint(1, 12)
     )
@@ -156,13 +156,13 @@ def _asks_twice(randomness: Random) -> Scenario:
 
 
 def _goes_on_differently(randomness: Random) -> Scenario:
-    """The only replica loses what was in its memory, and gets messages of the same sizes in its
-    place, while consumers begin anew from where they were."""
+    """The only replica loses records that were not on its device, and gets others of the same sizes
+    in their place, while new consumers continue from stored positions."""
     back_s = randomness.choice((0.0, 0.1, 0.5))
     at = AtTime(some_seconds(randomness, 0.3, 1.5))
     faults = [InjectedFault(at, LosePower(back_s), "leader/0")]
     if randomness.random() < 0.5:
-        # It comes back before the log is as long again as it was, or when it is longer.
+        # The consumer comes back before the log has its former length again, or when it is longer.
         away_s = round(back_s + some_seconds(randomness, 0.0, 2.5), 2)
         faults.insert(0, InjectedFault(at, Kill(away_s), "consumer-1"))
     options: dict[str, Any] = {"replicas": 1, "min_insync": 1, "partitions": 1, "loses_all": True}
@@ -186,5 +186,5 @@ SERVING_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]]
     STOPS: (_stops_beside_a_sleeper,),
     POWER: (_goes_on_differently, _goes_on_differently),
 }
-"""By the kind of `sim.generate.fault_kinds` that has to be drawn."""
+"""The scenarios, by the kind of `sim.generate.fault_kinds` that has to be switched on."""
 ALWAYS_SERVING: Final = (_polls, _asks_twice)

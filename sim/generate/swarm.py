@@ -1,9 +1,8 @@
 """Draws a plan from a seed: every option of a run.
 
-Each run leaves out most kinds of faults and turns most options to something unusual
-(swarm testing: Groce et al., ISSTA 2012): what is always mixed with everything else hides
-what needs a pure culture.  Every option has a source of randomness of its own, so a new
-option changes no other draw of a seed.
+Each run leaves out most kinds of faults and sets most options to something unusual (swarm testing:
+Groce et al., ISSTA 2012), because some bugs only show if some kinds of faults are absent.  Every
+option has a source of randomness of its own, so a new option changes no other draw of a seed.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ T = TypeVar("T")
 
 FAULTS_COUNT_MAX: Final = 8
 KILLS_EACH: Final = 0.125
-"""In which share of plans each broker is killed once more in the end: it takes its time."""
+"""The share of plans in which each broker is killed once more in the end, which takes long."""
 
 _RARE_OCCURRENCE: Final = 4
 _OFTEN_OCCURRENCE: Final = 60
@@ -149,7 +148,7 @@ class _Swarm:
         )
 
     def _min_insync(self, replicas: int, cuts_off: bool) -> int:
-        most = replicas - cuts_off  # who never comes back is in no set
+        most = replicas - cuts_off  # a broker that stays cut off is in no in-sync set
         return min(most, self._pick("min_insync", (1, 1, 1, 2))) or 1
 
     def _workload(self, partitions: int) -> WorkloadOptions:
@@ -223,7 +222,7 @@ def _restart_s(randomness: Random) -> float | None:
 
 
 def _long_s(randomness: Random) -> float:
-    """Shorter or longer than it takes to be noticed."""
+    """A time that is shorter or longer than other nodes need to notice an absence."""
     return randomness.choice((_seconds(randomness, 0.05, 0.9), _seconds(randomness, 1.0, 4.0)))
 
 
@@ -316,7 +315,7 @@ _MAKERS: Final[tuple[Callable[[Random], Action], ...]] = (
     lambda randomness: DriftClock(randomness.choice((0.95, 1.05, 0.5, 2.0)), _long_s(randomness)),
     lambda randomness: JumpClock(randomness.choice((-3600.0, 3600.0, 86_400.0 * 30))),
 )
-"""What makes an action of each kind; a kind that stands here twice is drawn more often."""
+"""The functions that draw an action; one that is listed twice is drawn more often."""
 
 _MORE_MAKERS: Final[dict[str, tuple[Callable[[Random], Action], ...]]] = {
     DAMAGE: (_damage, _damage),
@@ -324,7 +323,7 @@ _MORE_MAKERS: Final[dict[str, tuple[Callable[[Random], Action], ...]]] = {
     LINKS: (_reset_link,),
     GONE: (_last_death,),
 }
-"""The same, by the kind of `sim.generate.fault_kinds` that has to be drawn."""
+"""The same, by the kind of `sim.generate.fault_kinds` that has to be switched on."""
 
 _ACTIONS: Final = (
     *_MAKERS,

@@ -1,8 +1,8 @@
-"""Runs plans on the code as it is, for a process whose own code was changed.
+"""Runs plans on the unchanged code, for a process whose own code was changed.
 
-What a plan finds in changed code proves something only if it finds nothing in the code as it
-is.  ``python -m sim.mutants.baseline`` answers each token on standard input with one line: the
-rule that its run breaks, or none.
+If a plan breaks a rule in changed code, that proves something only if it breaks none in the
+unchanged code.  ``python -m sim.mutants.baseline`` answers each token on standard input with one
+line: the rule that its run breaks, or none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """A process of its own, for a block."""
+    """Runs plans in a process of its own, for the duration of a block."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -37,7 +37,7 @@ class Control:
         self._process.communicate()
 
     def is_sound(self, plan: Plan) -> bool:
-        """Whether *plan* breaks nothing as long as the code is as it is."""
+        """Whether *plan* breaks no rule in the unchanged code."""
         from sim.run.plan import to_token
 
         assert self._process.stdin is not None

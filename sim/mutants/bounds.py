@@ -1,4 +1,4 @@
-"""Planted bugs of what brokers remove too early, do too long in one turn, or let grow."""
+"""Bugs of retention, of work that takes too long in one turn, and of queues that grow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MUTANTS: Final = (
 -        too_much = bytes_min is not None and rest_bytes >= bytes_min
 +        too_much = bytes_min is not None and log_bytes >= bytes_min
 """,
-        "retention by bytes removes the segment with which the log had the bytes to keep",
+        "retention by bytes removes a segment too many, so less than the topic's bytes are left",
         _EARLY,
     ),
     Mutant(
@@ -42,7 +42,7 @@ MUTANTS: Final = (
 -                now_ms, below=self.highwater, outdated_below=outdated_below
 +                now_ms, below=self._files.end, outdated_below=outdated_below
 """,
-        "a leader removes what it has not committed",
+        "a leader removes records that are not committed",
         _EARLY,
     ),
     Mutant(
@@ -52,7 +52,8 @@ MUTANTS: Final = (
 -        return not self._is_closed and self._files.start >= self.state.start
 +        return not self._is_closed
 """,
-        "retention looks at the old files of a log that a disk keeps from beginning anew",
+        "retention is applied to the old files of a log that a failing disk keeps from being "
+        "restarted",
         "exception",
     ),
     Mutant(
@@ -72,7 +73,8 @@ MUTANTS: Final = (
 -        begin = max(keep, log.start)
 +        begin = max(keep, log.highwater if log.start > keep else keep)
 """,
-        "a follower that retention overtook is sent no records that were committed before it came",
+        "a follower whose next records were removed by retention starts at the highwater mark, "
+        "without the committed records before it",
         _EARLY,
     ),
     Mutant(
@@ -82,7 +84,7 @@ MUTANTS: Final = (
 -            room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
 +            room = FETCH_BYTES_DEFAULT
 """,
-        "a reading with some credit left is sent as much as fits a delivery",
+        "a reading with little credit left is sent a whole delivery",
         _CREDIT,
     ),
     Mutant(
@@ -92,7 +94,7 @@ MUTANTS: Final = (
 -        if self._log.epoch != self._epoch or delivery.end > self._credit:
 +        if self._log.epoch != self._epoch:
 """,
-        "a consumer that is at the end of its log is sent what comes, whatever its credit",
+        "a consumer at the end of its log is sent new records even without credit",
         _CREDIT,
     ),
     Mutant(
@@ -113,7 +115,7 @@ MUTANTS: Final = (
 -                    await self._connection.drained()
 +                    await trio.lowlevel.checkpoint()
 """,
-        "a leader puts all that a follower may be sent in the outbox, whether it has room or not",
+        "a leader puts records for a follower into the outbox, even if that is full",
         _BOUND,
     ),
     Mutant(
@@ -123,7 +125,7 @@ MUTANTS: Final = (
 -        return on_their_way < FOLLOW_WINDOW_BYTES and (
 +        return on_their_way >= 0 and (
 """,
-        "a leader sends a follower all that it lacks, however much of that is not acknowledged",
+        "a leader sends a follower all that it lacks, however much of that is unacknowledged",
         _BOUND,
     ),
     Mutant(
@@ -133,7 +135,7 @@ MUTANTS: Final = (
 -                        if sent >= round_ends:  # of many logs, each lacks some
 +                        if False:
 """,
-        "a leader reads what a follower lacks of each of many logs before others have their turn",
+        "a leader reads what a follower lacks of each of many logs without letting other tasks run",
         _LONG,
     ),
     Mutant(
@@ -145,7 +147,7 @@ MUTANTS: Final = (
      finally:
          work.close()
 """,
-        "what is done in slices lets no other task have its turn between them",
+        "work in slices lets no other task run between two slices",
         _LONG,
     ),
     Mutant(
@@ -157,7 +159,7 @@ MUTANTS: Final = (
                  yield from pauses(chunk.read_bytes)
                  if is_outdated():
 """,
-        "the index of a segment is made anew, with all of that read, in one turn",
+        "the index of a segment is rebuilt in one turn, however large the segment is",
         _LONG,
     ),
     Mutant(
@@ -172,7 +174,7 @@ MUTANTS: Final = (
 +                        offset = done.value
 +                        break
 """,
-        "a question about an offset is answered in one turn, whatever has to be read for it",
+        "a look-up of an offset is done in one turn, however much has to be read for it",
         _LONG,
     ),
 )

@@ -1,4 +1,4 @@
-"""Hunts many mutants, each in a process of its own, and sums up what came of it."""
+"""Hunts many mutants, each in a process of its own, and summarises the results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sim.mutants.catalogue import MUTANTS
 from sim.mutants.runner import Budget, Hunt
 
 BLACK_SHARE_MIN: Final = 0.8
-"""Of all mutants, what clients alone have to notice."""
+"""The share of mutants that the black-box search has to notice."""
 RUNS_MEDIAN_MAX: Final = 50
-"""Until a mutant is noticed."""
+"""How many runs a mutant may take until it is noticed, in the median."""
 FAULTS_MEDIAN_MAX: Final = 2
-"""In the smallest plan that shows it."""
+"""How many faults the smallest plan may have that shows a mutant, in the median."""
 
 
 def run(
@@ -35,7 +35,7 @@ def run(
     plan: str = "",
 ) -> Iterator[Hunt]:
     """Hunt the mutants of those *names*, *jobs* at a time, beginning with the plans of seed
-    *first*, or with *plan*, a token, alone; yield what came of each as soon as it is known.
+    *first*, or with *plan*, a token, alone; yield the result of each as soon as it is known.
 
     Raises:
       HuntError: if a hunt ended without a result: the mutant doesn't fit the code any more.
@@ -66,10 +66,10 @@ def _hunt(name: str, options: list[str]) -> Hunt:
 
 
 def load(path: Path) -> list[Hunt]:
-    """The hunts that `numbers` were written of to *path*; none if there is no such file.
+    """The hunts whose `numbers` were written to *path*; none if there is no such file.
 
     Raises:
-      HuntError: if there is something else in the file.
+      HuntError: if the file has something else.
     """
     if not path.exists():
         return []
@@ -80,7 +80,7 @@ def load(path: Path) -> list[Hunt]:
 
 
 def numbers(hunts: Sequence[Hunt]) -> dict[str, Any]:
-    """What came of *hunts*, for programs."""
+    """The results of *hunts* as data, for programs."""
     result: dict[str, Any] = {"mutants": [attrs.asdict(one) for one in hunts]}
     if hunts:
         result["score"] = attrs.asdict(score(hunts))
@@ -96,19 +96,19 @@ class Score:
 
     count: int
     white: int
-    """Noticed by who sees everything."""
+    """How many were noticed by the white-box search."""
     black: int
-    """Noticed by clients alone."""
+    """How many were noticed by the black-box search."""
     runs_median: float
-    """Until who sees everything notices; infinite if most aren't noticed."""
+    """How many runs the white-box search takes; infinite if it doesn't notice most mutants."""
     faults_median: float
-    """In the smallest plans."""
+    """How many faults the smallest plans have."""
     seconds_max: float
-    """Of processor time, until who sees everything notices."""
+    """How much processor time the white-box search takes, at most."""
 
     @property
     def is_met(self) -> bool:
-        """Whether it is what it has to be."""
+        """Whether the score meets the goals above."""
         return (
             self.white == self.count
             and self.black >= BLACK_SHARE_MIN * self.count
@@ -148,7 +148,7 @@ _WIDTHS: Final = (40, 20, 5, 6, 28, 5, 6, 6, 0)
 
 
 def row(hunt: Hunt) -> tuple[str, ...]:
-    """The cells of a table's line, under `HEADINGS`."""
+    """The cells of one row of the table, in the order of `HEADINGS`."""
     white, black = hunt.white, hunt.black
     cells = [hunt.name]
     for kill, otherwise in ((white, "SURVIVED"), (black, "-")):
@@ -157,12 +157,12 @@ def row(hunt: Hunt) -> tuple[str, ...]:
 
 
 def line(cells: Sequence[str]) -> str:
-    """*cells* side by side."""
+    """*cells* as one line of text."""
     return "  ".join(map(str.ljust, cells, _WIDTHS)).rstrip()
 
 
 def table(hunts: Iterable[Hunt]) -> str:
-    """All of it in Markdown, but for the tokens, with what is wrong with each mutant."""
+    """All results in Markdown, without the tokens, with the bug of each mutant."""
     titles = [*HEADINGS[:-1], "what is wrong"]
     found = sorted(hunts, key=lambda one: list(MUTANTS).index(one.name))
     rows = [[f"`{one.name}`", *row(one)[1:-1], MUTANTS[one.name].bug] for one in found]

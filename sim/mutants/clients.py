@@ -1,10 +1,10 @@
-"""Bugs of how clients find leaders, and of what they send again.
+"""Bugs of how clients find leaders, and of version 1 records that they send again.
 
-No bug here takes the bound from redirects (`octopi.clients.leader_route.LeaderRoute.redirected`):
-no run could notice it.  A redirect names the leader of an epoch, all brokers that know an epoch
-name the same leader, and that one names none.  So the redirects of honest brokers lead to later and
-later epochs, and end with the newest one.  Only brokers that lie send a client in a circle;
-`tests/clients/test_redirects.py` has such brokers.
+No bug here removes the bound of redirects (`octopi.clients.leader_route.LeaderRoute.redirected`),
+because no run could notice it.  A redirect names the leader of an epoch, all brokers that know an
+epoch name the same leader, and that leader doesn't redirect.  So the redirects of correct brokers
+lead to later and later epochs, and end with the newest one.  Only faulty brokers send a client in a
+circle; `tests/clients/test_redirects.py` has such brokers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MUTANTS: Final = (
 -    return NotLeaderError(reason, address=address, epoch=decided.epoch if address else None)
 +    return NotLeaderError(reason)
 """,
-        "a broker that doesn't lead doesn't say who does, so a producer that missed a move waits "
-        "for the register",
+        "a broker that doesn't lead a partition doesn't name the leader, so a producer that "
+        "missed a change waits for the register",
         LIVENESS,
     ),
     Mutant(
@@ -46,8 +46,8 @@ MUTANTS: Final = (
 -                self._brokers.extend(self._lookup.brokers(self._topic, self._partition))
              if not self._brokers:
 """,
-        "a producer whose leader is gone waits for the register, though every broker knows the "
-        "next one",
+        "a producer whose leader is gone waits for the register, although every broker knows the "
+        "next leader",
         LIVENESS,
     ),
     Mutant(
@@ -59,8 +59,8 @@ MUTANTS: Final = (
 +            found = [one for one in (*place.readers, place.leader_address) if one]
 +            self.addresses[place.partition] = found
 """,
-        "a client that heard that nobody leads a partition forgets the brokers that it knew, and "
-        "waits for the register",
+        "a client that learns that a partition has no leader forgets the brokers that it knew, "
+        "and waits for the register",
         LIVENESS,
     ),
 )

@@ -15,7 +15,8 @@ MUTANTS: Final = (
              ClusterFormed(cluster, self._partition_count, secret),
 +            RegisterStarted(RegisterGeneration(generation, nonce)),
 """,
-        "a register that died while it wrote that it has a cluster can't be started again",
+        "a register that died while it wrote the first entries of its cluster can't be started "
+        "again",
         "exception",
     ),
 )

@@ -1,4 +1,4 @@
-"""Planted bugs of how brokers leave, and of connections with the register that break."""
+"""Bugs of brokers that stop, and of connections with the register that break."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MUTANTS: Final = (
 +        if self.leader is not None:
              change = self.leader.wanted_change(now)
 """,
-        "a leader that is about to stop asks to have those out of the in-sync set that stay",
+        "a leader that is about to stop proposes to remove replicas from the in-sync set that stay",
         "stopping-proposes",
     ),
     Mutant(
@@ -48,7 +48,7 @@ MUTANTS: Final = (
 -                pass  # decided before, and kept waiting by the device
              case ToRegister(message):
 """,
-        "a leader that was asked to stop sends a proposal that its device had kept waiting",
+        "a leader that was asked to stop sends a proposal that had been waiting for its device",
         "stopping-proposes",
     ),
     Mutant(
@@ -58,8 +58,8 @@ MUTANTS: Final = (
 -        self.is_refusing, leader.takes_records = True, False
 +        pass
 """,
-        "a leader whose disk failed asks to have those out of the in-sync set that are to lead "
-        "instead of it, as they accept the next epoch before it hears of that",
+        "a leader whose disk failed proposes to remove the replicas from the in-sync set that "
+        "have to lead instead of it",
         "refusing-proposes",
     ),
 )

@@ -1,4 +1,4 @@
-"""Bugs of what a broker notes of its logs, and of what it makes of damaged ones."""
+"""Bugs of the facts that a broker notes about its logs, and of how it handles damaged logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ MUTANTS: Final = (
 -            if self.why and segment.end < self._floor:
 +            if False:
 """,
-        "what isn't sound is cut off though it had been flushed, and the replica counts as intact",
+        "records that had been flushed and are damaged now are cut off, and the replica counts as "
+        "intact",
         "committed-cut",
     ),
     Mutant(
@@ -37,8 +38,8 @@ MUTANTS: Final = (
 -            if not noted.topic:
 +            if noted.topic:
 """,
-        "a broker whose log is gone strikes it from what it noted, says that it is intact, and "
-        "makes an empty one when it is told of the topic",
+        "a broker whose log is missing removes it from its file of ends, reports the replica as "
+        "intact, and makes an empty log for the topic",
         "incomplete-leader",
     ),
     Mutant(
@@ -50,8 +51,8 @@ MUTANTS: Final = (
 +            await self.ends[partition_id].remove(one)
          parent, _, name = directory.rpartition("/")
 """,
-        "a broker that can't use a log's directory sets it aside, strikes what it noted of it, "
-        "and says that it is intact",
+        "a broker that can't use a log's directory sets it aside, removes the log from its file "
+        "of ends, and reports the replica as intact",
         "incomplete-leader",
     ),
     Mutant(
@@ -61,8 +62,8 @@ MUTANTS: Final = (
 -    if noted.checkpoint is None or number >= noted.checkpoint.number:
 +    if True:
 """,
-        "a broker takes an older copy of a log's checkpoint for the newest one, so it knows no "
-        "epoch that began since, and its next leader would have it cut what is committed",
+        "a broker takes an older copy of a log's checkpoint for the newest one, so it doesn't "
+        "know the epochs since, and the next leader has it cut committed records",
         "liveness",
     ),
     Mutant(
@@ -72,8 +73,8 @@ MUTANTS: Final = (
 -            "epochs": [list(one) for one in noted.epochs],
 +            "epochs": [],
 """,
-        "a log whose checkpoint was made anew doesn't know which epochs wrote its records, and "
-        "its next leader would have all of them cut",
+        "a checkpoint is rebuilt without the log's epoch history, so the next leader has all "
+        "records cut",
         "liveness",
     ),
     Mutant(
@@ -83,7 +84,7 @@ MUTANTS: Final = (
 -        if gives_up and not loss_accepted:
 +        if False:
 """,
-        "a follower cuts what it knows to be committed because a leader lacks it",
+        "a follower cuts records that it knows to be committed because its leader lacks them",
         "committed-cut",
     ),
     Mutant(
@@ -94,7 +95,7 @@ MUTANTS: Final = (
 +        flushed_end, highwater = self._files.end, self._published
          if self._cut_at is not None:
 """,
-        "what is in the page cache is noted as flushed, so a failure of power looks like damage",
+        "records in the page cache are noted as flushed, so a power failure looks like damage",
         "incomplete-leader",
     ),
 )

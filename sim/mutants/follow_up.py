@@ -1,8 +1,8 @@
-"""Plans that go on from where the oracle saw something wrong, so that clients see it, too.
+"""Plans with further faults after the oracle saw a broken rule, so that clients notice it, too.
 
-Records on too few disks harm nobody until the disks that have them are gone.  So the brokers
-that could tell are taken away just then, in one way after another; up to that moment the run is
-the one that the oracle saw.
+If records are on too few disks, clients notice it only when these disks are gone.  So the brokers
+that have them fail at that moment, in one way after another; up to that moment the run is the one
+that the oracle saw.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from octopi.simulation.kernel.world import Event, Violation
 from sim.run.plan import Plan
 
 _LATER_S: Final = 0.15
-"""By then whoever is told something in consequence has been told."""
+"""After this time all nodes that are told about it have been told."""
 _SOON_S: Final = 0.05
 _GOING_ON_S: Final = 6.0
 
@@ -34,7 +34,7 @@ _CODES: Final = {text: code for code, text in STEPS.items()}
 
 
 class Occurrences:
-    """An observer that counts how often each host came to each step."""
+    """An observer that counts how often each host reached each step."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -43,13 +43,13 @@ class Occurrences:
         self._counts[event.host, event.what] += 1
 
     def place(self, event: Event) -> AtStep | None:
-        """Where *event*, the newest of its kind, was; None: that is no place."""
+        """The place of *event*, the newest of its kind; None: faults can't be injected there."""
         code = _CODES.get(event.what)
         return AtStep(code, event.host, self._counts[event.host, event.what]) if code else None
 
 
 def aftermaths(plan: Plan, seen: Violation, place: AtStep | None) -> Iterator[Plan]:
-    """What may make clients notice that *seen* happened at *place* in the run of *plan*."""
+    """Variants of *plan* in which clients may notice what the oracle has *seen* at *place*."""
     if not seen.events:
         return
     event = seen.events[-1]

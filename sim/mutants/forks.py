@@ -1,4 +1,4 @@
-"""Bugs of how readers are told that what they read is gone from the log."""
+"""Bugs of anchors, with which readers learn that records that they have read are lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ MUTANTS: Final = (
 +        if offset >= 0:
              return
 """,
-        "a broker takes any reader on at an offset that it has, whatever the reader had there",
+        "a broker accepts a reader at any offset that its log has, without comparing the reader's "
+        "anchor",
         HISTORY,
     ),
     Mutant(
@@ -26,7 +27,7 @@ MUTANTS: Final = (
 -            request, session.topic, session.partition, place.offset, session.credit, place.anchor
 +            request, session.topic, session.partition, place.offset, session.credit
 """,
-        "a consumer doesn't say what it read before the place where it goes on",
+        "a consumer doesn't send the anchor of its position",
         HISTORY,
     ),
     Mutant(
@@ -36,7 +37,7 @@ MUTANTS: Final = (
 -        return Place(offset, session.start_anchor if anchor is None else anchor)
 +        return Place(offset)
 """,
-        "a position that is stored has the offsets, and nothing of what was read before them",
+        "a stored position has offsets, but no anchors",
         HISTORY,
     ),
     Mutant(
@@ -46,7 +47,7 @@ MUTANTS: Final = (
 -            return self._common(offset, read, log_end) if is_over or is_leader else None
 +            return min(offset - 1, log_end) if is_over or is_leader else None
 """,
-        "a reader is sent back less far than to the last common offset",
+        "a reader is sent back to an offset behind the last common offset",
         HISTORY,
     ),
     Mutant(
@@ -56,8 +57,8 @@ MUTANTS: Final = (
 -            return self._common(offset, read, log_end) if is_over or is_leader else None
 +            return end if is_over or is_leader else None
 """,
-        "a reader of an epoch that is lost is sent back to where this log's older epochs end, also "
-        "if the lost one began before that",
+        "a reader of an epoch that is lost is sent back to where this log's older epochs end, "
+        "even if the lost epoch began before that",
         HISTORY,
     ),
     Mutant(
@@ -67,8 +68,8 @@ MUTANTS: Final = (
 -        return highwater >= self.started_at
 +        return self.log.highwater >= self.started_at
 """,
-        "a new leader that has committed what it found tells where the log ends before its mark is "
-        "published: below what was acknowledged",
+        "a new leader tells the end of a log before it has published the highwater mark of the "
+        "records that it found, so the end is below acknowledged records",
         "complaint",
     ),
 )

@@ -25,21 +25,21 @@ class Mutant:
     name: str
     module: str
     patch: str
-    """Whole lines: the first character of each says what becomes of the rest, as in a unified
-    diff: ``-`` goes, ``+`` comes, a space stays.  Empty lines stay, but for the first."""
+    """Whole lines with a first character as in a unified diff: ``-`` removes the line, ``+`` adds
+    it, a space keeps it.  Empty lines are kept, except the first one."""
     bug: str
-    """What is wrong with it, in words."""
+    """What the mutant does wrong, in words."""
     killer: str
-    """Who is expected to notice: the rule that it breaks, or what kind of rule."""
+    """The rule that it is expected to break, or the kind of rule."""
 
     @property
     def old(self) -> str:
-        """What the patch is to be applied to."""
+        """The source lines to which the patch is applied."""
         return self._side("-")
 
     @property
     def new(self) -> str:
-        """What it makes of that."""
+        """The source lines after the patch."""
         return self._side("+")
 
     def _side(self, sign: str) -> str:
@@ -50,9 +50,9 @@ class Mutant:
         """The changed source.
 
         Raises:
-          StaleMutantError: if *old* isn't there exactly once: the code has moved on.
+          StaleMutantError: if `old` isn't in *source* exactly once, because the code has changed.
         """
-        # From line to line: the text may end another line, too.
+        # Only whole lines match: the text may also be the end of another line.
         old = f"\n{self.old}"
         count = source.count(old)
         if count != 1:
@@ -63,7 +63,7 @@ class Mutant:
         return source.replace(old, f"\n{self.new}")
 
     def source(self) -> str:
-        """The source of its module as it is, without importing it.
+        """The unchanged source of its module, which is not imported.
 
         Raises:
           StaleMutantError: if there is no such module.
@@ -104,7 +104,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         self._mutant = mutant
 
     def get_code(self, fullname: str) -> CodeType:
-        # Not from a cache, and never into one.
+        # The changed code is neither read from a cache nor written into one.
         source = self._mutant.apply(self._mutant.source())
         return compile(source, self.get_filename(fullname), "exec", dont_inherit=True)
 

@@ -1,4 +1,4 @@
-"""Bugs of orders that brokers carry out, and of who serves."""
+"""Bugs of the register's orders to brokers, and of which replicas serve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MUTANTS: Final = (
 -        return wanted and self._opening.holds_logs(partition_id)
 +        return False
 """,
-        "a broker deletes a replica as soon as the register says that the partition is elsewhere",
+        "a broker deletes a replica as soon as the register has placed the partition elsewhere, "
+        "instead of retiring it",
         "retired-unkept",
     ),
     Mutant(
@@ -26,8 +27,8 @@ MUTANTS: Final = (
         """
 -        await self._members.have_removed(member, controller.view.removals_of(broker))
 """,
-        "a broker that joins is not told which topics were deleted while it was away, and follows "
-        "nobody with what it holds of them",
+        "a broker that joins is not told which topics were deleted while it was away, and can't "
+        "follow with their logs",
         LIVENESS,
     ),
     Mutant(
@@ -36,7 +37,8 @@ MUTANTS: Final = (
         """
 -        self._undone_topics.update(one.topic for one in records if one.topic_id in failed)
 """,
-        "a topic that a broker could not make, as its disk was full, is never ordered again",
+        "the register doesn't repeat the order to make a topic that a broker could not make "
+        "because its disk was full",
         LIVENESS,
     ),
     Mutant(
@@ -45,7 +47,8 @@ MUTANTS: Final = (
         """
 -        self._undone_partitions.update(one.partition for one in records if one not in done)
 """,
-        "a decision that a broker could not store, as its disk was full, is never told again",
+        "the register doesn't repeat a decision that a broker could not store because its disk "
+        "was full",
         LIVENESS,
     ),
     Mutant(
@@ -59,7 +62,8 @@ MUTANTS: Final = (
 +        confirmed &= await member.install_topics(topics)
 +        if confirmed:
 """,
-        "a broker whose first orders failed once counts as not serving until it joins again",
+        "a broker that could not carry out its first orders counts as not serving until it joins "
+        "again",
         LIVENESS,
     ),
     Mutant(
@@ -69,7 +73,7 @@ MUTANTS: Final = (
 -            and health.trouble(record.leader, record.partition)
 +            and False
 """,
-        "a leader that takes no records is not replaced by one that would",
+        "a leader whose disk takes no records is not replaced by a replica whose disk does",
         LIVENESS,
     ),
     Mutant(
@@ -80,7 +84,8 @@ MUTANTS: Final = (
 -            post(news)
 +            pass
 """,
-        "a broker doesn't say that its disk is full, so it leads on though another one could",
+        "a broker doesn't report that its disk is full, so it goes on leading although another "
+        "replica could",
         LIVENESS,
     ),
     Mutant(
@@ -90,8 +95,8 @@ MUTANTS: Final = (
 -        if not is_complete and (expects_all or waited_s < ACCEPT_WAIT_S):
 +        if not is_complete:
 """,
-        "an epoch that one of those in sync can't promise is never decided, and whoever led has no "
-        "right to any more",
+        "an election waits for ever for a replica in sync that can't promise the epoch, and the "
+        "former leader has given up its role",
         LIVENESS,
     ),
     Mutant(
@@ -100,7 +105,7 @@ MUTANTS: Final = (
         """
 -        self._connection.set_aside(message.request)
 """,
-        "a connection with many fetches that wait for records is not read until they have some",
+        "a connection with many fetches that wait for records is not read until the records come",
         HISTORY,
     ),
     Mutant(
@@ -111,8 +116,8 @@ MUTANTS: Final = (
 +        if replica is None:
              return None
 """,
-        "a leader reads a log whose topic was deleted, for a follower that acknowledges late, and "
-        "ends the stream of all logs of the partition",
+        "a leader reads a log whose topic was deleted for a follower that acknowledges late, and "
+        "so ends the stream of all logs of the partition",
         "complaint",
     ),
 )

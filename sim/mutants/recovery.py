@@ -1,4 +1,4 @@
-"""Bugs in how a register learns again, and in what it does when all copies lost something."""
+"""Bugs of registers that have lost their journal, and of elections after replicas lost records."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MUTANTS: Final = (
 -        rebuild = self._rebuild.copy()
 +        rebuild = self._rebuild
 """,
-        "what a broker reports is forgotten when its admission can't be journaled, but that it "
-        "has reported is not: an older record wins",
+        "if a broker's report can't be journaled, the register forgets its content, but counts "
+        "the broker as having reported, so an older record wins",
         "incomplete-leader",
     ),
     Mutant(
@@ -28,8 +28,8 @@ MUTANTS: Final = (
 -            ends.note_power_failure(log.topic_id, log.end)
 +            pass
 """,
-        "what a failure of power took is taken for damage by the process that starts next, and "
-        "the partition waits for an operator",
+        "records that a power failure took are taken for damage when the process starts the next "
+        "time, and the partition waits for an operator",
         "complaint",
     ),
     Mutant(
@@ -40,8 +40,8 @@ MUTANTS: Final = (
 -            recovered_epoch=change.epoch,
          )
 """,
-        "a partition that lost all disks begins again empty, and nothing says that messages are "
-        "lost",
+        "a partition that lost all its disks begins again empty, and the loss of its messages is "
+        "not reported",
         "incomplete-leader",
     ),
     Mutant(
@@ -51,7 +51,7 @@ MUTANTS: Final = (
 -        running = [one for one in self._record.replicas if self._controller.is_live(one)]
 +        running: list[int] = []
 """,
-        "an operator is told that a partition would begin again empty, though a broker with a "
+        "an operator is told that a partition would begin again empty, although a broker with a "
         "replica runs",
         "complaint",
     ),
@@ -65,7 +65,7 @@ MUTANTS: Final = (
 +            in_sync=[broker],
              lost=[],
 """,
-        "the replicas whose disks are lost stay replicas of the partition that begins again empty",
+        "replicas whose disks are lost stay replicas of a partition that begins again empty",
         "lost-too-much",
     ),
     Mutant(
@@ -75,8 +75,8 @@ MUTANTS: Final = (
 -        elif topic.topic_id in known.replaces:
 +        elif False:
 """,
-        "a register without memory leaves a deleted topic with a broker that was away, where the "
-        "one of its name has no place then",
+        "a register that has lost its journal leaves a deleted topic on a broker that was away, "
+        "so there is no place for a newer topic of that name",
         "liveness",
     ),
     Mutant(
@@ -86,8 +86,8 @@ MUTANTS: Final = (
 -            if mine is None or (mine.epoch, mine.version) < (record.epoch, record.version):
 +            if mine is None or (mine.epoch, mine.version) > (record.epoch, record.version):
 """,
-        "a register without memory decides by the oldest record that brokers were told, and not "
-        "by the newest",
+        "a register that has lost its journal takes the oldest partition record that brokers "
+        "report, not the newest",
         "incomplete-leader",
     ),
     Mutant(
@@ -97,7 +97,8 @@ MUTANTS: Final = (
 -        return sorted(away) if not record.in_sync or away == members else []
 +        return sorted(away) if away == members else []
 """,
-        "when nobody is in sync, the first that accepts leads, though another one has more",
+        "when no replica is in sync, the first one that accepts leads, although another one has "
+        "more records",
         "lost-too-much",
     ),
     Mutant(
@@ -108,7 +109,8 @@ MUTANTS: Final = (
 -            sum(missing),
 +            -sum(held.values()),
 """,
-        "of those that lost power the one with most bytes leads, deleted topics counted, too",
+        "after a power failure the replica with most bytes leads, even if these are bytes of "
+        "deleted topics",
         "lost-too-much",
     ),
     Mutant(
@@ -124,7 +126,7 @@ MUTANTS: Final = (
 -        for known in (members, {*record.in_sync, *record.lost}):
 -            best = [one for one in best if one.broker in known] or best
 """,
-        "when all that were in sync lost power, a replica that was not in sync may lead",
+        "when all replicas in sync have lost their power, a replica that was not in sync may lead",
         "lost-too-much",
     ),
     Mutant(
@@ -135,8 +137,8 @@ MUTANTS: Final = (
 -            ordered=ordered,
 +            ordered=True,
 """,
-        "when all that were in sync are damaged, the register gives up by itself what they lack, "
-        "and nobody is asked whether files can be restored",
+        "when all replicas in sync are damaged, the register gives up the missing records by "
+        "itself, without asking the operator, who may restore files",
         "lost-unasked",
     ),
     Mutant(
@@ -147,8 +149,8 @@ MUTANTS: Final = (
 -            return None
 +        ordered = ordered or bool(missing)
 """,
-        "the register gives up what only those hold that were in sync and are away, though they "
-        "may come back whole, and appoints the best of those that are there",
+        "the register gives up records that only absent replicas in sync hold, although they may "
+        "come back whole, and appoints the best of the others",
         "lost-unasked",
     ),
     Mutant(
@@ -158,8 +160,8 @@ MUTANTS: Final = (
 -            sound=log.sound and whole,
 +            sound=log.sound,
 """,
-        "a replica whose damage was taken out of its log says that nothing is missing, before it "
-        "has copied that again, and may lead without an order",
+        "a replica whose damaged part was set aside reports that nothing is missing before it has "
+        "copied the records again, and may lead without an order",
         "lost-unasked",
     ),
     Mutant(
@@ -170,7 +172,7 @@ MUTANTS: Final = (
 +        if decision.losses is not None and not decision.ordered:
              self._tell_loss(decision, decision.losses)
 """,
-        "what is lost by an operator's order is in no log, event or metric",
+        "a loss by an operator's order is reported in no log, event or metric",
         "complaint",
     ),
     Mutant(
@@ -180,7 +182,7 @@ MUTANTS: Final = (
 -                known[log.topic_id] = max(known.get(log.topic_id, 0), log.end, log.held_end)
 +                known[log.topic_id] = max(known.get(log.topic_id, 0), log.end)
 """,
-        "what a replica knows that it lost is not told to be lost",
+        "records that a replica knows to be lost are not reported as lost",
         "lost-untold",
     ),
     Mutant(
@@ -190,7 +192,7 @@ MUTANTS: Final = (
 -        leader = choose_leader(agreed, elections, topics)
 +        leader = min(agreed, key=lambda one: sum(log.end for log in one.ends))
 """,
-        "of the replicas that are left the one with the fewest bytes leads by an operator's order",
+        "of the remaining replicas the one with the fewest bytes leads by an operator's order",
         "lost-too-much",
     ),
     Mutant(
@@ -200,8 +202,8 @@ MUTANTS: Final = (
 -        best = sound or (accepted if ordered else [])
 +        best = accepted if ordered else sound
 """,
-        "a damaged replica that was in sync last leads by an operator's order, though one is left "
-        "that lacks nothing",
+        "a damaged replica that was in sync last leads by an operator's order, although one is "
+        "left that lacks nothing",
         "lost-too-much",
     ),
     Mutant(
@@ -212,8 +214,8 @@ MUTANTS: Final = (
 -        return []
 +        return self._store(intact=True)
 """,
-        "a broker that lost data says so to a register that is still learning, and not again to "
-        "the one that decides",
+        "a broker that lost records reports it to a register that is still learning, but not "
+        "again to the register that decides",
         "incomplete-leader",
     ),
 )

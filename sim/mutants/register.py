@@ -31,7 +31,7 @@ MUTANTS: Final = (
 -            in_sync = [one.broker for one in staying]
 +            in_sync = members
 """,
-        "who did not accept the epoch stays in the in-sync set, and commits wait for it",
+        "a replica that did not accept the epoch stays in the in-sync set, and commits wait for it",
         "in-sync-unasked",
     ),
     Mutant(
@@ -41,7 +41,8 @@ MUTANTS: Final = (
 -        if incarnations.get(broker) != request.joiner_incarnation:
 +        if False:
 """,
-        "a broker joins the in-sync set by what an earlier life of it held (KIP-903)",
+        "a broker joins the in-sync set because of records that an earlier incarnation of it held "
+        "(KIP-903)",
         "in-sync-unasked",
     ),
     Mutant(
@@ -51,7 +52,7 @@ MUTANTS: Final = (
 -            elif partition in damaged and broker in record.in_sync:
 +            elif False:
 """,
-        "a broker that lost what it held stays in the in-sync set (KIP-966)",
+        "a broker that has lost records stays in the in-sync set (KIP-966)",
         "incomplete-leader",
     ),
     Mutant(
@@ -71,7 +72,7 @@ MUTANTS: Final = (
 -            if not newest_set(record) <= self._standings.keys():
 -                continue
 """,
-        "a register without memory believes the first broker that reports",
+        "a register that has lost its journal decides from the report of the first broker alone",
         "two-leaders",
     ),
     Mutant(
@@ -81,7 +82,7 @@ MUTANTS: Final = (
 -            promised = max(record.epoch, self._promised.get(partition, NO_EPOCH))
 +            promised = record.epoch
 """,
-        "a register without memory announces an epoch that was promised before",
+        "a register that has lost its journal announces an epoch that was promised before",
         LIVENESS,
     ),
     Mutant(
@@ -106,7 +107,7 @@ MUTANTS: Final = (
              return False
          return True
 """,
-        "a decision that is being flushed is told to whoever is told something",
+        "a decision that is not flushed yet is sent together with another message",
         "undecided-told",
     ),
     Mutant(
@@ -117,7 +118,7 @@ MUTANTS: Final = (
 -        await self.durable(decision)
 +        self._tracer.durable(decision)
 """,
-        "a leader is told of its in-sync set before the register can remember it",
+        "a leader is told its in-sync set before that is durable in the register's journal",
         "undecided-told",
     ),
     Mutant(
@@ -127,7 +128,7 @@ MUTANTS: Final = (
              _log.warning("broker left", broker=broker, incarnation=incarnation)
 -            self._election_driver.look()
 """,
-        "the death of a leader is noticed and nothing follows from it",
+        "the register notices that a leader died, but begins no election",
         LIVENESS,
     ),
 )

@@ -100,7 +100,7 @@ MUTANTS: Final = (
 +        if False:
              return []
 """,
-        "records that wait are committed while too few replicas are in sync",
+        "waiting records are committed while too few replicas are in sync",
         "acknowledged-unheld",
     ),
     Mutant(
@@ -111,7 +111,7 @@ MUTANTS: Final = (
 +        self._durable = durable
          effects: list[Effect] = []
 """,
-        "the leader doesn't flush before it commits where the topic asks for that",
+        "the leader commits before it has flushed, although the topic asks for a flush",
         "acknowledged-unheld",
     ),
     Mutant(
@@ -122,7 +122,7 @@ MUTANTS: Final = (
 -        return self._commit()
 +        return []
 """,
-        "nobody looks whether a flush allows a commit",
+        "the leader doesn't check after a flush whether it can commit",
         LIVENESS,
     ),
     Mutant(
@@ -142,7 +142,8 @@ MUTANTS: Final = (
 -        others = self.in_sync.union(proposed) - {self.broker}
 +        others = self.in_sync - {self.broker}
 """,
-        "a member counts only when the leader knows that it joined (KIP-497)",
+        "a proposed member of the in-sync set is not waited for until the leader knows that it "
+        "has joined (KIP-497)",
         "acknowledged-unheld",
     ),
     Mutant(
@@ -152,7 +153,8 @@ MUTANTS: Final = (
 -        others = self.in_sync.union(proposed) - {self.broker}
 +        others = (frozenset(proposed) or self.in_sync) - {self.broker}
 """,
-        "a member that is to leave is not waited for before the register agreed",
+        "a member that is proposed to leave the in-sync set is not waited for, although the "
+        "register has not agreed yet",
         "acknowledged-unheld",
     ),
     Mutant(
@@ -162,7 +164,7 @@ MUTANTS: Final = (
 -        durable = self._durable or self.alone
 +        durable = self._durable and not self.alone
 """,
-        "a leader that is alone commits from its page cache",
+        "a leader that is alone in sync commits records that are only in its page cache",
         "acknowledged-unheld",
     ),
     Mutant(
@@ -181,7 +183,7 @@ MUTANTS: Final = (
         """
 -            or session.number != (message.incarnation, message.attempt)
 """,
-        "an acknowledgement that comes late counts for the new session",
+        "a late acknowledgement of an earlier session counts for the new session",
         "acknowledged-unheld",
     ),
     Mutant(
@@ -201,7 +203,8 @@ MUTANTS: Final = (
 -            if is_leaving and self.may_leave(broker):
 +            if False:
 """,
-        "a follower that hangs stops its partitions for ever",
+        "a follower that hangs is never removed from the in-sync set, and stops its partitions "
+        "for ever",
         LIVENESS,
     ),
     Mutant(
@@ -224,7 +227,7 @@ MUTANTS: Final = (
 -        end = log.flushed_end if self._durable else log.end
 +        end = log.end
 """,
-        "a follower acknowledges from its page cache what counts only on the device",
+        "a follower acknowledges records in its page cache that count only on the device",
         "acknowledged-unheld",
     ),
     Mutant(
@@ -245,7 +248,7 @@ MUTANTS: Final = (
 +        if False:
              log.truncate(keep)
 """,
-        "a follower keeps what its leader doesn't have",
+        "a follower keeps records that its leader doesn't have",
         "committed-differs",
     ),
     Mutant(
@@ -275,7 +278,7 @@ MUTANTS: Final = (
 -        highwater = min(self._told, self.log.end)
 +        highwater = self.log.end
 """,
-        "a follower takes all that it has for committed",
+        "a follower takes all its records for committed",
         "uncommitted-seen",
     ),
     Mutant(
@@ -284,7 +287,7 @@ MUTANTS: Final = (
         """
 -        log.sequences.note(scan, log.end)
 """,
-        "a follower that comes to lead doesn't know what producers sent before",
+        "a follower that becomes the leader doesn't know the sequences of producers",
         "committed-twice",
     ),
     Mutant(
@@ -325,7 +328,7 @@ MUTANTS: Final = (
 -        effects = self._leave_role("another leader is being chosen")
 +        effects: list[PartitionEffect] = []
 """,
-        "whoever accepts a new epoch goes on in the old one",
+        "a replica that accepts a new epoch keeps its role in the old one",
         "incomplete-leader",
     ),
     Mutant(
@@ -335,7 +338,7 @@ MUTANTS: Final = (
 -        if record.leader == self.broker and record.leader_incarnation == self.incarnation:
 +        if record.leader == self.broker:
 """,
-        "a restarted broker leads by the record that appointed its life before",
+        "a restarted broker leads because of a record that appointed its former incarnation",
         "two-leaders",
     ),
     Mutant(
@@ -345,7 +348,7 @@ MUTANTS: Final = (
 -        flushed = state.sync_flag or not lost_power
 +        flushed = True
 """,
-        "a broker whose machine lost its power says that its logs are intact",
+        "a broker whose machine lost its power reports its logs as intact",
         "incomplete-leader",
     ),
     Mutant(
@@ -355,7 +358,8 @@ MUTANTS: Final = (
 -        effects += [SyncLogs(), *self._store(promised=message.epoch, sync_flag=True)]
 +        effects += self._store(promised=message.epoch, sync_flag=True)
 """,
-        "a replica sets its sync flag while its device lacks what it counts on",
+        "a replica sets its sync flag although records that it has acknowledged are not on its "
+        "device",
         "acknowledged-unheld",
     ),
     Mutant(
@@ -365,7 +369,7 @@ MUTANTS: Final = (
 -    return min(mine[newest], theirs[newest])
 +    return theirs[newest]
 """,
-        "the follower's end is taken for where two logs part",
+        "two logs are taken to diverge at the follower's end of an epoch",
         "committed-differs",
     ),
     Mutant(
@@ -375,7 +379,7 @@ MUTANTS: Final = (
 -    newest = max(common)
 +    return min(max(mine.values()), max(theirs.values()))
 """,
-        "two logs are taken to part where the shorter one ends",
+        "two logs are taken to diverge where the shorter one ends",
         "committed-differs",
     ),
     Mutant(
@@ -385,7 +389,7 @@ MUTANTS: Final = (
 +        producer.batches.clear()
          producer.batches.append((run.first_sequence, offset))
 """,
-        "only a producer's newest batch is known again",
+        "only a producer's newest batch is recognised when it is repeated",
         HISTORY,
     ),
     Mutant(
@@ -396,7 +400,7 @@ MUTANTS: Final = (
 +        if run.first_sequence >= known.next_sequence:
              return Fresh()
 """,
-        "a producer's later batch is stored though an earlier one is missing",
+        "a producer's later batch is stored although an earlier one is missing",
         "committed-twice",
     ),
     Mutant(

@@ -1,12 +1,12 @@
 """Runs plans against one mutant until runs notice it: a process of its own for each mutant.
 
-Two searches share the runs.  The white-box one has everything: the oracle, nodes' own
-assertions and complaints, the checker of what clients saw.  The black-box one has only what
-clients saw, and that everything comes to rest in the end; it judges alone, but is told where to
-look: what the oracle saw, clients may see if brokers die right then (`sim.mutants.follow_up`).
-A run counts only if its plan finds nothing in the code as it is (`sim.mutants.baseline`), and
-what is found first is reduced to the faults and the little else that it takes
-(`sim.search.shrink`).
+Two searches share the runs.  The white-box search uses everything: the oracle, the nodes' own
+assertions and error messages, and the checker of the clients' history.  The black-box search uses
+only the history, and whether the cluster comes to rest in the end.  It decides alone, but the
+oracle tells it where to look: if brokers die when the oracle sees a broken rule, clients may notice
+it, too (`sim.mutants.follow_up`).  A run counts only if its plan breaks no rule in the unchanged
+code (`sim.mutants.baseline`).  The first plan that is found is reduced to the faults and options
+that it needs (`sim.search.shrink`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _AFTERMATHS_COUNT: Final = 12
-"""Of so many plans in which the oracle saw something the aftermath is tried."""
+"""For how many plans in which the oracle saw a broken rule the aftermath is tried."""
 _SCENARIOS_PER_SWARM: Final = 7
 """A swarm plan takes as long as three scenarios, so one follows every seven."""
 
@@ -42,7 +42,7 @@ class MutantKill:
     """A mutant was noticed."""
 
     rule: str
-    """What it broke."""
+    """The rule that it broke."""
     text: str
     token: str
     """The plan that shows it."""
@@ -51,14 +51,14 @@ class MutantKill:
     seconds: float
     """Of the process's processor time."""
     least: str = ""
-    """The smallest plan that shows it, as a token; empty: it was not looked for."""
+    """The smallest plan that shows it, as a token; empty: it was not searched."""
     faults_count: int = -1
-    """In that."""
+    """How many faults that plan has; -1: it was not searched."""
 
 
 @attrs.frozen
 class Hunt:
-    """What came of looking for one mutant."""
+    """The result of hunting one mutant."""
 
     name: str
     white: MutantKill | None
@@ -67,7 +67,7 @@ class Hunt:
     seconds: float
     """Of processor time."""
     unsound: tuple[str, ...] = ()
-    """Plans, as tokens, that find something in the code as it is."""
+    """Plans, as tokens, that break a rule in the unchanged code."""
 
 
 @attrs.frozen
@@ -75,22 +75,22 @@ class Seen:
     """What was noticed in a run."""
 
     inside: Violation | None
-    """By who sees everything."""
+    """By the white-box search."""
     outside: Violation | None
-    """By who sees clients only."""
+    """By the black-box search."""
     place: AtStep | None
-    """Where the oracle saw something."""
+    """The step at which the oracle saw a broken rule."""
 
 
 @attrs.frozen
 class Budget:
-    """How long to look, in seconds of processor time."""
+    """How long to search, in seconds of processor time."""
 
     white_s: float = 180.0
     black_s: float = 180.0
-    """For the black-box search, the white-box one's included."""
+    """For both searches together."""
     shrink_s: float = 20.0
-    """By the clock on the wall."""
+    """In real time, not processor time."""
 
 
 class _Hunter:
@@ -144,7 +144,8 @@ class _Hunter:
             self._look_behind(plan, seen)
 
     def _look_behind(self, plan: Plan, seen: Seen) -> None:
-        """Try *plan* with more faults, that strike when the oracle has *seen* something."""
+        """Try *plan* with further faults, which are injected when the oracle has *seen* a broken
+        rule."""
         from sim.mutants.follow_up import aftermaths
 
         self._aftermaths_left -= 1
@@ -179,7 +180,7 @@ def hunt(
 
 
 def look(plan: Plan, *, watch: bool = True) -> Seen:
-    """What is noticed in a run; an oracle sees it only if it is to *watch*."""
+    """Run *plan* and return what is noticed; *watch*: whether an oracle observes the run."""
     from octopi.simulation.invariants.oracle import Oracle
     from sim.mutants.follow_up import Occurrences
     from sim.run.simulation import ObserverMaker, simulate

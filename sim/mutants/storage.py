@@ -1,4 +1,4 @@
-"""Bugs of what keeps and serves logs."""
+"""Bugs of how logs are stored, and of how producers and consumers use them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MUTANTS: Final = (
 -                    await segment.sync()
 +                    pass
 """,
-        "a flush says that records are on the device, and they aren't",
+        "a flush reports records as durable without an fsync",
         "acknowledged-unheld",
     ),
     Mutant(
@@ -32,7 +32,7 @@ MUTANTS: Final = (
 -                    await self._disk.sync_directory(_parent(self._directory))
 +                    pass
 """,
-        "a flush makes records durable, and not the name of their file",
+        "a flush makes records durable, but not the name of their file",
         "incomplete-leader",
     ),
     Mutant(
@@ -54,7 +54,7 @@ MUTANTS: Final = (
 -            self.flushed_end = max(self.flushed_end, end)
 +        self.flushed_end = self._segments.end
 """,
-        "what was appended while a flush ran counts as flushed",
+        "records that were appended while a flush ran count as flushed",
         "promised-unheld",
     ),
     Mutant(
@@ -64,7 +64,7 @@ MUTANTS: Final = (
 -                    segment.undo()
 +                    pass
 """,
-        "what a full disk took of a batch stays in the log",
+        "the part of a batch that a full disk took stays in the log",
         "committed-differs",
     ),
     Mutant(
@@ -76,7 +76,7 @@ MUTANTS: Final = (
 +                segment.size_bytes = file_bytes
 +                return None
 """,
-        "what a failure of power left behind the last whole record stays in the log",
+        "the bytes that a power failure left behind the last whole record stay in the log",
         "invalid-committed",
     ),
     Mutant(
@@ -98,7 +98,7 @@ MUTANTS: Final = (
 
      opening = SegmentedLog.open(
 """,
-        "a restarted broker doesn't know what producers sent since its checkpoint",
+        "a restarted broker doesn't know the sequences of producers since its checkpoint",
         "committed-twice",
     ),
     Mutant(
@@ -108,7 +108,7 @@ MUTANTS: Final = (
 -        self.state.sequences = sequences
          if max(recovery_point, stored.get("highwater", 0)) > end:
 """,
-        "a log that was cut takes producers' batches for stored that it has no more",
+        "a log that was cut takes batches for stored that it doesn't have any more",
         "committed-twice",
     ),
     Mutant(
@@ -118,7 +118,7 @@ MUTANTS: Final = (
 -        until = self._published
 +        until = self._files.end
 """,
-        "consumers read what isn't committed",
+        "consumers read records that are not committed",
         "uncommitted-seen",
     ),
     Mutant(
@@ -128,7 +128,7 @@ MUTANTS: Final = (
 -        return self._published
 +        return self.state.highwater
 """,
-        "followers hear of commits that wait for something to be stored",
+        "followers learn of commits while effects before them still wait for the device",
         "uncommitted-seen",
     ),
     Mutant(
@@ -137,7 +137,7 @@ MUTANTS: Final = (
         """
 -            self._drop_effects(error)
 """,
-        "what stood behind an effect that failed happens all the same",
+        "effects behind one that failed are performed all the same",
         "promise-forgotten",
     ),
     Mutant(
@@ -150,7 +150,7 @@ MUTANTS: Final = (
 +            return []
          tracer = self._tracer
 """,
-        "what a replica promised and what record it knows is on no disk",
+        "the promise and the record of a replica are not stored on the disk",
         "promise-forgotten",
     ),
     Mutant(
@@ -162,7 +162,7 @@ MUTANTS: Final = (
 +        self._trail = Trail(Place(late))
          return self.place
 """,
-        "a consumer that goes on elsewhere leaves something out",
+        "a consumer that resumes on another connection leaves a record out",
         HISTORY,
     ),
     Mutant(
@@ -173,7 +173,8 @@ MUTANTS: Final = (
 +        self._trail = Trail(Place(Offset(self.wanted - self.waiting_bytes)))
          return self.place
 """,
-        "a consumer that goes on elsewhere asks for what it has and its program didn't take yet",
+        "a consumer that resumes on another connection asks again for records that it has and its "
+        "program has not taken yet",
         HISTORY,
     ),
     Mutant(
@@ -183,7 +184,7 @@ MUTANTS: Final = (
 -        unknown = batch.maybe_stored or batch.sent_at is not None
 +        unknown = False
 """,
-        "a producer says that a message is not stored when it can't know",
+        "a producer reports a message as not stored although the outcome is unknown",
         HISTORY,
     ),
     Mutant(
@@ -196,7 +197,7 @@ MUTANTS: Final = (
 +                batch.first_sequence = Sequence(self._next_sequence)
 +                self._next_sequence += len(batch)
 """,
-        "a batch that is sent again is another batch",
+        "a batch that is sent again gets new sequences, so it is another batch",
         "committed-twice",
     ),
     Mutant(
@@ -206,7 +207,7 @@ MUTANTS: Final = (
 -        self.waiting_bytes -= len(chunk.records)
          credit = self._credit_now()
 """,
-        "what a program took goes on to count as waiting for it, so that no credit is left",
+        "records that the program took still count as waiting for it, so no credit is left",
         LIVENESS,
     ),
     Mutant(
@@ -217,7 +218,7 @@ MUTANTS: Final = (
 +            elif False:
                  self._settle(head, OutcomeUnknownError(self._late()))
 """,
-        "a message whose time is over counts as not stored though it may be",
+        "a message that timed out is reported as not stored although it may be",
         HISTORY,
     ),
     Mutant(
@@ -227,8 +228,7 @@ MUTANTS: Final = (
 -        for path in (f"logs/{partition}", ends_path(replica), replica):
 +        for path in (ends_path(replica), replica):
 """,
-        "a broker that retires a replica leaves its logs where they are, and deletes what is left "
-        "there",
+        "a broker that retires a replica leaves its logs in their place, and deletes them later",
         "retired-unkept",
     ),
     Mutant(
@@ -239,8 +239,8 @@ MUTANTS: Final = (
 +            return
          if self._files.start > self.state.start:
 """,
-        "a leader goes on to name the start that its log had before the disk failed in the midst "
-        "of a removal",
+        "after the disk failed in the middle of a removal, a leader still names the former start "
+        "of its log",
         "removed-too-early",
     ),
 )

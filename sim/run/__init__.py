@@ -1,1 +1,1 @@
-"""One run of a plan: its clients, its operator, and the verdict."""
+"""Runs one plan: its clients, its operator, and the verdict."""

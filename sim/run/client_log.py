@@ -1,4 +1,4 @@
-"""What all clients of one run share: the history, the time, and what may not be told."""
+"""What all clients of one run share: the history, the time, and the complaints."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from sim.run.plan import Plan
 
 
 class ClientLog:
-    """The notes of the clients of *cluster* in one run of *plan*."""
+    """The history and complaints of the clients of *cluster* in one run of *plan*."""
 
     def __init__(self, cluster: SimulatedCluster, plan: Plan) -> None:
         self.cluster = cluster
         self.plan = plan
         self.history = History()
         self.complaints: list[str] = []
-        """What clients were told that nobody may be told."""
+        """Errors that clients got and that no fault excuses."""
         self.logs: list[LogName] = []
-        """Of the topics that everybody uses."""
+        """The logs of the topics that all clients use."""
         self.topics_made = trio.Event()
         """Set when `logs` has all of them."""
         self.all_well = trio.Event()
-        """Set when everything is healed and has come back."""
+        """Set when everything is healed, and all brokers serve again."""
         self.disks_fail: Callable[[], bool] = lambda: False
-        """Whether any disk failed so far."""
+        """Whether any disk has failed so far."""
         self.unfit: set[str] = set()
-        """Hosts that get new disks as soon as others have what is on the old ones."""
+        """Hosts that get new disks as soon as others hold what is on the old ones."""
         self.acknowledged_end: dict[LogName, int] = {}
-        """Where the messages end that were acknowledged, whatever was lost of them since."""
+        """The end of the newest acknowledged message of each log, even if it was lost since."""
         self.removed_end: dict[LogName, int] = {}
-        """What lies before was removed from the beginning of a replica, or given up by an
-        operator's order: nobody has to have it."""
+        """Records before it were removed by retention from some replica, or given up by an
+        operator's order, so they need not exist any more."""
         self._recoveries = Recoveries(cluster)
         if plan.loses_all or plan.loses_last:
             cluster.world.observe(self._see_recovery, Recoveries.kinds)
@@ -64,18 +64,18 @@ class ClientLog:
 
     @property
     def now(self) -> float:
-        """Seconds of the world: what events are noted with."""
+        """The virtual time in seconds, with which events are noted."""
         return self.cluster.world.now
 
     @property
     def topics(self) -> list[str]:
-        """The names of the topics that everybody uses."""
+        """The names of the topics that all clients use."""
         return [f"topic-{number}" for number in range(1, self.plan.workload.topics + 1)]
 
     def _see_effect(self, life: ProcessLife, operation: str, edge: str, path: str) -> None:
-        """Note where a log begins behind a segment that was removed from its beginning.  The step
-        that retention ends with (`octopi.tracing.durability.D4Retired`) is too late for that: the
-        broker may die between two segments, or its disk may fail there."""
+        """Note the start of a log when a segment was removed from its beginning.  The step at the
+        end of retention (`octopi.tracing.durability.D4Retired`) would be too late: the broker may
+        be killed between two segments, or its disk may fail there."""
         if (operation, edge) != ("remove", "after") or not path.endswith(".log"):
             return
         for log in self.logs:
@@ -86,8 +86,8 @@ class ClientLog:
                 self.removed_end[log] = max(self.removed_end.get(log, 0), start)
 
     def _see_recovery(self, event: WorldEvent) -> None:
-        """Note what is told to be lost.  What is flushed before it is acknowledged never is, but
-        by an operator's order."""
+        """Note which records the register says may be lost.  Records that were flushed before they
+        were acknowledged can only be lost by an operator's order."""
         is_flushed = self.plan.flush_before_ack and not self.plan.loses_last
         for record in self._recoveries.found(event):
             for log in self.logs:
@@ -100,12 +100,12 @@ class ClientLog:
                     self.removed_end[log] = max(self.removed_end.get(log, 0), start)
 
     def _held(self, log: LogName, record: PartitionRecord) -> ReplicaBytes:
-        """What the leader of *record* has of *log*."""
+        """The files of *log* on the disk of the leader in *record*."""
         disk = self.cluster.nodes[self.cluster.host_of(record.leader)].host.disk
         return ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)
 
     def _kept_end(self, log: LogName, record: PartitionRecord) -> int:
-        """Up to where the leader of *record* has of *log* what clients know to be there."""
+        """The offset up to which the leader in *record* holds what clients know of *log*."""
         held = self._held(log, record)
         end = held.end
         topic = self.cluster.register_view.state.topic(log.topic)
@@ -114,8 +114,8 @@ class ClientLog:
             end = min(end, said.ends[topic.topic_id])  # the rest is set aside
         if not self.plan.loses_last:
             return end
-        # One that was not in sync may have other records than were acknowledged.  Who reads before
-        # its start is told.
+        # A leader that was not in sync may have other records than those that were acknowledged.
+        # Consumers that read before its start are told.
         others = (
             one.offset
             for one in self.history.events
@@ -128,28 +128,28 @@ class ClientLog:
         return min(others, default=end)
 
     def note(self, event: Event) -> None:
-        """*event* happened."""
+        """Note *event* in the history."""
         self.history.note(event)
         if isinstance(event, Acknowledged):
             known_end = self.acknowledged_end.get(event.log, 0)
             self.acknowledged_end[event.log] = max(event.next_offset, known_end)
 
     def settled(self, value: bytes, outcome: Receipt | OctopiError) -> None:
-        """It is known what became of the message with *value*."""
+        """Note the *outcome* of sending the message with *value*."""
         self.note(outcome_of(self.now, value, outcome))
 
     def complain(self, who: str, error: OctopiError) -> None:
-        """*who* was told *error*, and never should have been, unless a disk failed: a register
-        whose disk fails may have done what it refuses, and says so the next time."""
+        """Note that *who* got *error*, which only a failing disk excuses: a register whose disk
+        fails may have carried out a request that it refused, and refuses a repetition."""
         is_of_disks = isinstance(error, RefusedError) and error.meaning.after_disk_failure
         if self.disks_fail() and is_of_disks:
             return
         self.complaints.append(f"{who} was told at {self.now:.6f} s: {error!r}")
 
     def complain_of_haste(self, who: str, error: DeliveryError) -> None:
-        """*who*, a producer, gave a message up before its time was over.  It may do so where
-        nothing can be known any more: a disk failed, a failure of power left the first records
-        of the batch and took the others, or retention has removed what it repeated."""
+        """Note that *who*, a producer, gave a message up before its time-out.  It may do so if the
+        outcome can't be known any more: because a disk failed, a power failure took only the last
+        records of a batch, or retention has removed the records that it repeated."""
         cause = error.__cause__
         unknowable = {Status.SEQUENCE_GAP}
         if self.plan.loses_all or self.plan.loses_last:

@@ -1,4 +1,4 @@
-"""A consumer of a run: reads a topic for ever, and notes what it is handed."""
+"""A consumer of a run: reads a topic without end, and notes what it gets."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _WINDOWS_BYTES: Final = (CONSUMER_WINDOW_BYTES, 2_000, 1)
 
 
 class ConsumerProgram:
-    """Consumer number *number*: each life of it goes on at the position stored last."""
+    """Consumer number *number*.  When it is replaced, the next consumer starts at the position that
+    was stored last."""
 
     def __init__(self, client_log: ClientLog, number: int) -> None:
         self.name = f"c{number}"
         self.host = f"consumer-{number}"
         self.topic = client_log.topics[number % len(client_log.topics)]
         self.ends: dict[LogName, int] = {}
-        """How far it was handed each log."""
+        """The end of the newest message that it got, by log."""
         self._client_log = client_log
         self._number = number
         self._life = 0
         self._stored = ""
-        """Where it goes on, as text; empty: nothing was stored yet."""
+        """The stored position as text; empty: none was stored yet."""
         self._offsets: dict[LogName, int] = {}
-        """The same."""
+        """The offsets in the stored position."""
 
     async def run(self, environment: Environment) -> None:
         """`octopi.simulation.kernel.host.Program`."""
@@ -83,7 +84,7 @@ class ConsumerProgram:
         self.ends = offsets
 
     async def _read(self, environment: Environment, consumer: Consumer, randomness: Random) -> None:
-        """Read until it is time to go on with another consumer."""
+        """Read until this consumer is to be replaced by another one."""
         client_log, clock = self._client_log, environment.clock
         workload = client_log.plan.workload
         left = randomness.randint(1, 2 * workload.reopen_count) if workload.reopen_count else -1
@@ -137,7 +138,7 @@ class ConsumerProgram:
 
 
 def _before_gaps(consumer: Consumer, log: LogName, offset: Offset) -> int:
-    """Where a consumer of *log* was that goes on at *offset* behind gaps that it was told of."""
+    """The offset that *consumer* wanted next in *log* before gaps led it to *offset*."""
     for gap in reversed(consumer.gaps):
         if (gap.partition, gap.available_from) == (log.partition, offset):
             offset = Offset(gap.wanted)

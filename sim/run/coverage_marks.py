@@ -1,7 +1,6 @@
-"""What a search has to come across now and then, or it doesn't search there.
+"""Situations that a search has to reach now and then.  A search prints how often it did.
 
-A mark that no run of a thousand hits says that the workload or the faults have a blind
-spot; a search prints how often each was hit.
+If no run of a thousand reaches one of them, the load or the faults of the search have a blind spot.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _AtStep = tuple[str, Callable[[Any], bool]]
 def _mark(
     step: type[Marked], mark: str, holds: Callable[[Marked], bool] = lambda step: True
 ) -> tuple[str, _AtStep]:
-    """*mark* is hit by a *step* for which *holds* is true."""
+    """The row for *mark*, which is hit by each *step* for which *holds* is true."""
     return step.text, (mark, holds)
 
 
@@ -66,7 +65,7 @@ _LATER: Final = (
 )
 
 MARKS: Final = (*sorted(mark for mark, _ in _AT_STEPS.values()), *_LATER)
-"""All there are."""
+"""All marks."""
 
 
 class CoverageMarks:
@@ -78,7 +77,7 @@ class CoverageMarks:
         self._epochs_at: dict[int, list[float]] = {}
 
     def __call__(self, event: Event) -> None:
-        """Look at *event*."""
+        """Count the mark that *event* hits, if any."""
         known = _AT_STEPS.get(event.what)
         if known is not None:
             mark, holds = known
@@ -88,7 +87,7 @@ class CoverageMarks:
             self._epochs_at.setdefault(event.about.partition, []).append(event.at)
 
     def look_back(self, events: list[HistoryEvent]) -> None:
-        """Look at what clients noted, when all is over."""
+        """Count the marks that can only be found in the history, when the run has ended."""
         invoked: dict[bytes, float] = {}
         for one in events:
             if isinstance(one, Invoked):

@@ -1,5 +1,5 @@
-"""Questions that make a broker look at much of what it has, or that make much wait in it: where a
-log was at a time, which message is the last but so many, and fetches of what is to come."""
+"""Requests that are expensive for a broker: look-ups of offsets by time and by count, which may
+read much of a log, and many fetches that wait for records."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from octopi.wire.endpoints import CLIENT
 from octopi.wire.messages import Fetch, FindOffset, FoundOffset
 
 _LONG_AGO: Final = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
-"""A second after every run begins."""
+"""One second after the time at which every run begins."""
 
 _PLACES: Final[tuple[OffsetSpec, ...]] = (last(3), last(10**6), _LONG_AGO)
 
 _TOO_MANY: Final = 8
-"""So many more fetches than may wait."""
+"""How many more fetches are sent than may wait."""
 _WAIT_MS: Final = 400
 _ANSWER_S: Final = 3.0
 
 
 async def ask_for_offsets(client: Client, topic: str) -> None:
-    """Have every log of *topic* asked where a consumer would begin.
+    """Look up the start of a consumer in every log of *topic*, by each of `_PLACES`.
 
     Raises:
-      OctopiError: if that isn't answered.
+      OctopiError: if a look-up fails.
     """
     for place in _PLACES:
         async with client.consumer(topic, start=place, reconnect_timeout_s=1.0):
@@ -40,11 +40,10 @@ async def ask_for_offsets(client: Client, topic: str) -> None:
 
 
 async def have_fetches_wait(environment: Environment, client: Client, topic: str) -> None:
-    """Have one broker hold more fetches that wait for records than it takes, for a moment: it
-    refuses those beyond.
+    """Send one broker more fetches that wait for records than it takes; it refuses those beyond.
 
     Raises:
-      OctopiError: if there is no broker, or it says no more.
+      OctopiError: if the topic can't be described, or the broker doesn't answer.
     """
     (place, *_) = (await client.describe_topic(topic)).partitions
     if place.leader is None or not place.leader_address:

@@ -1,11 +1,11 @@
-"""What an operator does when everything works again, and what has to come about by itself.
+"""The operator's work after the faults have ended, and checks of what the cluster does by itself.
 
-The operator gives a broker whose disk was replaced the replicas of the one that is gone:
-it has a new id (docs/operations.md).  Where a partition waits for brokers that won't come back, or
-each of its replicas in sync is damaged, the operator orders that the best of those that are left
-leads (`octopi-node partitions recover --accept-loss`).  A partition whose replicas have all lost
-their disks begins again empty on a broker that the operator names (``--empty-on``).  All else comes
-about without anybody.
+A broker whose disk was replaced has a new id; the operator moves the replicas of the lost broker to
+it (docs/operations.md).  If a partition waits for brokers that won't come back, or each of its
+replicas in sync is damaged, the operator orders the best of the remaining replicas to lead
+(`octopi-node partitions recover --accept-loss`).  A partition whose replicas have all lost their
+disks begins again empty on a broker that the operator names (``--empty-on``).  Everything else
+has to happen without the operator.
 """
 
 from __future__ import annotations
@@ -42,29 +42,30 @@ _AGAIN_S: Final = 0.2
 
 
 class Healer:
-    """Looks after the cluster of *notebook*."""
+    """Operates the cluster of *client_log* after the faults have ended."""
 
     def __init__(self, client_log: ClientLog) -> None:
         self._client_log = client_log
         self._cluster = client_log.cluster
         self._acts_in: dict[tuple[str, int], int] = {}
-        """Host and partition -> the epoch in which its replica began to lead or follow last."""
+        """By host and partition: the epoch in which its replica last began to lead or follow."""
         roles = {steps.E11Leading.text, steps.E12Following.text}
         self._cluster.world.observe(self._see_role, roles)
         self._rest = Quiescence(self._cluster)
         self._unproven: set[LogName] = set()
         self._unserved: str | None = ""
-        """Which partitions are not served by all that are in sync; None: nobody asked yet."""
+        """The partitions whose replicas in sync do not all serve clients, as text; None: not
+        determined yet."""
         self._unmoving: set[PartitionId] | None = set()
-        """Partitions whose leaders give their replicas to brokers that have none of them; None:
-        nobody looked yet which those are."""
+        """The partitions whose leaders' replicas are yet to be moved to brokers that have none;
+        None: not determined yet."""
         self._refused_empty: set[int] = set()
-        """Partitions that were seen not to begin again empty while a replica was there."""
+        """Partitions for which the check of `_have_empty_refused` was done."""
         self._number = 0
         self._cluster.add_client(_HOST, self._run)
 
     def start(self) -> None:
-        """Begin to move replicas and to send a message to each log."""
+        """Start the operator: it moves replicas, and sends a message to each log."""
         self._unproven = set(self._client_log.logs)
         self._cluster.boot(_HOST)
 
@@ -72,7 +73,7 @@ class Healer:
 
     @property
     def cut_off(self) -> str:
-        """A host that doesn't come back; empty: none."""
+        """The host that stays cut off; empty: none."""
         return self._rest.cut_off
 
     @cut_off.setter
@@ -80,15 +81,15 @@ class Healer:
         self._rest.cut_off = host
 
     def not_serving(self) -> str:
-        """Which nodes don't serve."""
+        """The nodes that don't serve, as text; empty: none, as in all methods below."""
         return self._rest.not_serving()
 
     def unmoved(self) -> str:
-        """Which replicas are those of brokers that are gone."""
+        """The replicas that are still assigned to brokers that are gone."""
         return str([f"{record.partition} of {broker}" for record, broker in self._lost()] or "")
 
     def unproven(self) -> str:
-        """Which logs have not taken a message since everything was healed."""
+        """The logs that have taken no message since `start` or `prove_again`."""
         return ", ".join(map(str, sorted(self._unproven)))
 
     def prove_again(self) -> None:
@@ -96,12 +97,12 @@ class Healer:
         self._unproven = set(self._client_log.logs)
 
     def ask_who_serves(self) -> None:
-        """Find out who serves; `unserved` says what came of it."""
+        """Find out which replicas serve; `unserved` has the result."""
         self._unserved = None
 
     def unserved(self) -> str:
-        """Which partitions clients are not sent to all replicas of that are in sync."""
-        return "nobody knows" if self._unserved is None else self._unserved
+        """The partitions whose replicas in sync do not all serve clients."""
+        return "not known yet" if self._unserved is None else self._unserved
 
     def move_all(self) -> None:
         """Begin to move the replica of each leader to a broker that has none of its partition,
@@ -109,8 +110,8 @@ class Healer:
         self._unmoving = None
 
     def unmoving(self) -> str:
-        """Which partitions have yet to be moved."""
-        return "nobody looked" if self._unmoving is None else str(sorted(self._unmoving) or "")
+        """The partitions whose leaders' replicas are yet to be moved."""
+        return "not known yet" if self._unmoving is None else str(sorted(self._unmoving) or "")
 
     def leaders(self) -> list[str]:
         """The hosts of brokers that lead a partition."""
@@ -123,8 +124,8 @@ class Healer:
         return [number for number, one in state.partitions.items() if one.leader == broker]
 
     def survivors(self, host: str) -> bool:
-        """Whether all goes on without *host*: each partition that it holds has enough others in
-        sync."""
+        """Whether the cluster can go on without *host*: each partition that it holds has enough
+        other replicas in sync."""
         state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
         return all(
             len({*record.in_sync} - {broker}) >= max(1, self._min_insync(record.partition))
@@ -137,11 +138,12 @@ class Healer:
         return max((one.options.min_insync for one in topics), default=1)
 
     def out_of_sync(self) -> str:
-        """Which partitions have replicas that are not in sync."""
+        """The records of partitions with replicas that are not in sync."""
         return str([record for record, _ in self._rest.behind()] or "")
 
     def too_few_replicas(self) -> str:
-        """Which partitions have fewer replicas than the plan asks for, though there are brokers."""
+        """The records of partitions that have fewer replicas than the plan asks for, although
+        there are enough brokers."""
         wanted = min(self._client_log.plan.replicas, len(self._rest.ids()))
         return str(
             [
@@ -153,8 +155,8 @@ class Healer:
         )
 
     def untold(self) -> str:
-        """Which partitions have replicas in sync that have not heard yet of their epoch, by which
-        host."""
+        """The hosts whose replicas are in sync and have not begun to lead or follow in the present
+        epoch, with their partitions."""
         late = [
             f"{host} of partition {record.partition} in epoch {record.epoch}"
             for record in self._cluster.register_view.state.partitions.values()
@@ -169,8 +171,8 @@ class Healer:
         self._acts_in[event.host, step.partition] = step.epoch
 
     def undeleted(self) -> str:
-        """Which files of logs and replicas there are that no topic or replica has: what was
-        deleted or given up is gone from its place on every disk."""
+        """The files of logs and replicas that belong to no topic or replica.  The files of deleted
+        topics, and of replicas that were given up, have to be removed from every disk."""
         state = self._cluster.register_view.state
         left = []
         for node in self._cluster.brokers:
@@ -190,15 +192,15 @@ class Healer:
             wanted |= {f"data/replicas/{one}{end}" for one in held for end in _REPLICA_FILES}
             found = {path.rpartition("/")[0][1:] for path in node.host.disk.files("data/logs")}
             found |= {path[1:] for path in node.host.disk.files("data/replicas")}
-            # What was moved away is moved as a whole.
+            # A retired replica has to be moved as a whole.
             found |= {one for one in retired_names(node.host.disk) if one.endswith(MOVING_SUFFIX)}
-            # What was damaged is kept for an operator.
+            # Damaged files are kept for an operator.
             spare = (one for one in found - wanted if not one.endswith(".damaged"))
             left += [f"{node.name}: {one}" for one in sorted(spare)]
         return ", ".join(left)
 
     def differing(self) -> str:
-        """Which logs don't have the same bytes everywhere."""
+        """The logs that don't have the same bytes on all replicas."""
         internal = [
             LogName(name, one.partition) for one in self._rest.records for name in INTERNAL_LOGS
         ]
@@ -206,18 +208,20 @@ class Healer:
         return str([str(log) for log in logs if self._differs(log)] or "")
 
     def _differs(self, log: LogName) -> bool:
-        """Whether replicas have different records, as far as retention has left all of them."""
+        """Whether replicas have different records where all of them still have some, or one starts
+        behind what retention may have removed."""
         replicas = self._rest.replicas(log)
         start = max(one.start for one in replicas)
         kept = {one.read(start, max(start, one.end)) for one in replicas}
         return len(kept) != 1 or start > self._client_log.removed_end.get(log, 0)
 
     def end(self, log: LogName) -> int:
-        """Where a log ends that is the same everywhere."""
+        """Where a log ends that is the same on all replicas."""
         return self._rest.replicas(log)[0].end
 
     def _lost(self) -> list[tuple[PartitionRecord, BrokerId]]:
-        """Replicas of brokers that are gone with their disks, or have to go and are the last."""
+        """Replicas of brokers that are gone with their disks, and those on hosts that get new disks
+        if they are the only ones in sync."""
         return [
             (record, broker)
             for record in self._rest.records
@@ -229,8 +233,8 @@ class Healer:
         return self._cluster.host_of(broker) in self._client_log.unfit
 
     def _are_all_known(self) -> bool:
-        """Whether the register knows every broker that there is.  Before, another replica would
-        have to take over, and then there might be fewer than a topic asks for."""
+        """Whether the register knows every broker.  Replicas are moved only then: with fewer
+        brokers, one that has a replica already would be chosen, and a topic might have too few."""
         ids = self._rest.ids()
         return len(ids & self._cluster.register_view.state.brokers.keys()) == len(ids)
 
@@ -239,7 +243,7 @@ class Healer:
     async def _run(self, environment: Environment) -> None:
         client_log, clock = self._client_log, environment.clock
         async with client_log.connected(environment) as client:
-            while True:  # until all is ended: there may be more to do
+            while True:  # until the run ends, as more work may come
                 try:
                     if self._are_all_known():
                         waiting: set[PartitionId] = set()
@@ -248,7 +252,7 @@ class Healer:
                         for record, broker in self._lost():
                             if record.partition not in waiting:
                                 await self._replace(client, record, broker)
-                        # Before, each log that waits for a lost replica would take its time.
+                        # Last, because a log that waits for a lost replica would delay the rest.
                         if self._unproven:
                             await self._prove(client)
                         if self._unserved != "":
@@ -270,8 +274,8 @@ class Healer:
         )
 
     async def _order_leaders(self, client: Client) -> set[PartitionId]:
-        """Have the best replica that is left lead where nobody can lead otherwise, as soon as all
-        brokers run that ever will; return the partitions that had no leader."""
+        """Order the best remaining replica to lead where no replica can lead otherwise, once all
+        brokers run; return the partitions that had no leader."""
         info = await client.admin.describe_cluster()
         waiting = {one.partition for one in info.partitions if one.leader is None}
         if not self._rest.ids() <= {one.broker for one in info.brokers if one.live}:
@@ -290,15 +294,15 @@ class Healer:
         return waiting
 
     async def _order_empty(self, client: Client, one: PartitionInfo) -> None:
-        """Have a partition of which no disk is left begin again empty."""
+        """Order a partition that has lost all its disks to begin again empty."""
         brokers = sorted(self._rest.ids())
         broker = brokers[one.partition % len(brokers)]
         asked = await client.admin.recover_partition(one.partition, empty_on=broker)
         lost = {log.topic for log in self._client_log.logs if log.partition == one.partition}
         if asked.recovered or not lost <= {*asked.emptied}:
             self._client_log.complaints.append(
-                f"partition {one.partition} is to begin again empty, and {sorted(lost)} lose all "
-                f"that they have there; what is told is {asked}"
+                f"partition {one.partition} is to begin again empty, so {sorted(lost)} lose all "
+                f"that they have there, but the answer is {asked}"
             )
         self._cluster.world.note(ORDERED, _HOST, partition=one.partition, empty_on=broker)
         found = await client.admin.recover_partition(
@@ -307,7 +311,7 @@ class Healer:
         await self._look_whether_told(client, found)
 
     async def _have_empty_refused(self, client: Client, one: PartitionInfo) -> None:
-        """See once that a partition can't begin again empty while a broker with a replica runs."""
+        """Check once that a partition can't begin again empty while a replica of it is left."""
         if one.partition in self._refused_empty or not self._rest.ids() & {*one.replicas}:
             return
         self._refused_empty.add(one.partition)
@@ -321,7 +325,7 @@ class Healer:
             )
 
     async def _look_whether_told(self, client: Client, found: PartitionRecovery) -> None:
-        """See that what describes a partition says since when messages may be lost."""
+        """Check that the description of a partition says since which epoch messages may be lost."""
         if not found.recovered:
             return
         partitions = (await client.admin.describe_cluster()).partitions
@@ -329,15 +333,16 @@ class Healer:
         if [now.recovered_epoch for now in told] != [found.epoch]:
             self._client_log.complaints.append(
                 f"messages of partition {found.partition} may be lost since epoch {found.epoch}, "
-                f"and what describes it doesn't say so: {told}"
+                f"but the description of the partition doesn't say so: {told}"
             )
 
     async def _waits_for_an_order(self, client: Client, one: PartitionInfo) -> bool:
-        """Whether nothing comes of waiting, by what describes a partition and its logs."""
+        """Whether only an operator's order helps, according to the descriptions of the partition
+        and its logs."""
         if one.leader is None:
             are_gone = bool(one.waits_for) and not self._rest.ids() & {*one.waits_for}
             return are_gone or one.is_stuck
-        # The only replica serves what lies before the damage, and takes nothing.
+        # A damaged log of the only replica serves the records before the damage, and takes none.
         return len(one.replicas) == 1 and any(
             of.log.fault and of.log.partition == one.partition
             for of in await client.admin.describe_logs()
@@ -357,9 +362,9 @@ class Healer:
             self._unmoving.discard(number)
 
     async def _replace(self, client: Client, record: PartitionRecord, broker: BrokerId) -> None:
-        """Have a live broker hold what *broker* held."""
+        """Move the replica of *broker* to a live broker."""
         known = self._cluster.register_view.state.brokers
-        # Who holds a replica already may take over, too, if there are not enough others.
+        # A broker that holds a replica already is chosen only if there is no other one.
         fit = [one for one in self._rest.ids() & known.keys() if not self._is_unfit(one)]
         ids = sorted(fit, key=lambda one: (one in record.replicas, one))
         if not ids:
@@ -369,14 +374,14 @@ class Healer:
                 record.partition, broker, ids[0], timeout_s=_MOVE_TIMEOUT_S
             )
         except RefusedError:
-            # A broker that is being drained loses its replicas without us.
+            # If the broker is being drained, the register moves its replicas.
             if any(
                 (one.partition, lost) == (record.partition, broker) for one, lost in self._lost()
             ):
                 raise
 
     async def _prove(self, client: Client) -> None:
-        """Send a message to each log, as often as it takes."""
+        """Send a message to each log in `_unproven`; the caller repeats this until none is left."""
         client_log = self._client_log
         async with client.producer(delivery_timeout_s=10.0) as producer:
             for log in sorted(self._unproven):

@@ -1,7 +1,7 @@
-"""What nodes write to their logs that no fault excuses: exceptions, and errors.
+"""Finds errors in the logs of nodes that no injected fault excuses.
 
-An exception that a node logs is a fault of its code whatever fails around it.  An error
-without one is a complaint about the world; it is excused where the world did fail.
+An exception in a node's log is always a bug of the node.  An error without an exception is excused
+if an injected fault explains it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ IsExcused = Callable[[str, str, Mapping[str, Any]], bool]
 def comes_of_older_disks(
     message: str, facts: Mapping[str, Any], brokers: Collection[BrokerId]
 ) -> bool:
-    """Whether an error is no more than the truth about *brokers*, whose disks were put back as they
-    were before.  *facts*: the fields of the message."""
+    """Whether an error is explained by *brokers*, whose disks were replaced by older copies.
+    *facts*: the fields of the message."""
     if message == CONFLICT:
-        return facts["broker"] in brokers  # it brings a topic back that was deleted and made again
-    # It repeats a deleted topic; or it leads, can't know what it lost, and a follower keeps that.
+        return facts["broker"] in brokers  # it reports a topic that was deleted and made again
+    # Such a broker reports a deleted topic; or it leads without knowing that it has lost records,
+    # and a follower doesn't cut these.
     return message in {JOURNAL_LACKS, LEADER_LACKS} and bool(brokers)
 
 
@@ -40,12 +41,12 @@ _PLAIN_FIELDS: Final = frozenset(
 
 @contextmanager
 def listening(is_excused: IsExcused, complain: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, pass to *complain* what hosts complain of that *is_excused* doesn't excuse,
-    and show nothing of the log."""
+    """Within the block, pass to *complain* each error in the log of a host unless *is_excused* is
+    true for it.  Nothing of the log is printed."""
 
     def take(life: ProcessLife | None, record: logging.LogRecord) -> None:
         if life is not None and life.is_over:
-            return  # nobody reads the log of a process that is gone
+            return  # the process has ended; what its tasks log while they end doesn't count
         host = life.host.name if life is not None else ""
         if trace := traceback_of(record):
             complain(f"{host}: {record.getMessage()}: {trace}")

@@ -1,4 +1,4 @@
-"""A producer of version 1 records, which are known by their request ids when they come again."""
+"""A producer of version 1 records.  A broker recognises a repetition by its request id."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _VALUE_BYTES: Final = 30
 
 
 class OpaqueProducerProgram:
-    """Sends one message after the other, each again and again until it is taken."""
+    """Sends one message after the other, and repeats each until it was acknowledged."""
 
     host: Final = "opaque-producer"
 
     def __init__(self, client_log: ClientLog) -> None:
         self.sent_count = 0
         self._noted = 0
-        """The last message that is in the history."""
+        """The number of the last message that is in the history."""
         self._client_log = client_log
 
     @property
     def is_done(self) -> bool:
-        """Whether all was taken."""
+        """Whether all messages were acknowledged."""
         return self.sent_count == self._client_log.plan.workload.opaque_records
 
     async def run(self, environment: Environment) -> None:
@@ -50,7 +50,7 @@ class OpaqueProducerProgram:
                     client_log.note(Invoked(client_log.now, _NAME, log.topic, log.partition, value))
                 record = encode_opaque(request_id_v1(_NAME, _PORT, number), value)
                 if await self._append(client, environment.clock, log, record):
-                    # It is taken, and the answer says for no record where.
+                    # The record is stored; its offset is not known, as the answer doesn't name it.
                     client_log.note(
                         OutcomeUnknown(client_log.now, value, "its place was not asked for")
                     )
@@ -59,7 +59,7 @@ class OpaqueProducerProgram:
                     await environment.clock.sleep_until(environment.clock.now() + pause_s)
 
     async def _append(self, client: Client, clock: Clock, log: LogName, record: bytes) -> bool:
-        """Try to have the record in the log; say whether it is there."""
+        """Try once to append the record; return whether it was acknowledged."""
         topic, partition = topic_name(log.topic), PartitionId(log.partition)
         try:
             await client.stored_records.append(topic, partition, record)

@@ -1,4 +1,4 @@
-"""The operator of a run: makes its topics, and does chores while everybody works."""
+"""The operator of a run: creates its topics, and does chores while the clients work."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from sim.run.expensive_requests import ask_for_offsets, have_fetches_wait
 from sim.run.plan import Chore
 
 _FIRST_CHORE_S: Final = 0.5
-"""Chores begin within so long after the topics were made."""
+"""The longest pause before a chore."""
 _CHORE_TIMEOUT_S: Final = 5.0
 _SCRATCH_COUNT: Final = 3
 _RENEWALS: Final = 2
 _WATCH_COUNT: Final = 120
 _WATCH_S: Final = 0.01
-"""How often a topic is made under its name."""
+"""The pause between two rounds of questions where logs end."""
 
 
 class Operator:
@@ -38,7 +38,7 @@ class Operator:
 
     def __init__(self, client_log: ClientLog) -> None:
         self.is_done = False
-        """Whether the topics are there, and every chore was done or given up."""
+        """Whether the topics exist, and every chore was done or given up."""
         self._client_log = client_log
         self._chores = list(client_log.plan.workload.chores)
         self._number = 0
@@ -63,7 +63,7 @@ class Operator:
         client_log, plan = self._client_log, self._client_log.plan
         for topic in client_log.topics:
             if any(log.topic == topic for log in client_log.logs):
-                continue  # an earlier life did
+                continue  # this program has made it before its host was killed
             while True:
                 try:
                     info = await client.create_topic(
@@ -111,13 +111,14 @@ class Operator:
                 case "move":
                     await self._move(client, randomness)
         except OctopiError as error:
-            # Its broker or partition may be another one by now.
+            # The broker or partition may have changed since the chore was chosen.
             is_outdated = isinstance(error, RefusedError) and error.meaning.outdated
             if not may_pass(error) and not is_outdated:
                 self._client_log.complain(f"{self.host} ({chore})", error)
 
     async def _watch_ends(self, client: Client) -> None:
-        """Ask every log again and again where it ends: not before what was acknowledged."""
+        """Ask every log again and again where it ends, and complain of an end before a message that
+        had been acknowledged."""
         client_log, clock = self._client_log, self._environment.clock
         for _ in range(_WATCH_COUNT):
             for log in client_log.logs:
@@ -157,8 +158,8 @@ class Operator:
             )
 
     async def _renew(self, client: Client, topic: str, randomness: Random) -> None:
-        """Make and delete a topic again and again under one name; leave the last one to be used
-        like those of everybody."""
+        """Make and delete a topic several times under one name; leave the last one for the clients
+        to use."""
         client_log = self._client_log
         for number in range(_RENEWALS):
             await self._use_topic(client, topic, randomness, f"{topic}-{number}")

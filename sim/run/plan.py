@@ -1,24 +1,25 @@
-"""The plan of one run: all that decides what happens in it, as data.
+"""The plan of one run: everything that decides what happens in it, as data.
 
-A plan holds everything that a run depends on, so that it means the same whatever the
-search draws later, and so that leaving a part out leaves the rest as it is.  It goes to
-JSON for people and tools, and to a token of one line for whoever has to repeat it.
+A plan holds everything that a run depends on.  So it means the same even if a later version of the
+search draws differently, and leaving a part out doesn't change the rest.  A plan can be written as
+JSON, for people and tools, and as a token of one line, for repeating the run.
 
 A token is ``oc1-`` and base85 (Python's `base64.b85encode`: fit for single quotes) of:
 
 ======= ===============================================================================
 bytes   meaning
 ======= ===============================================================================
-0..1    the first bytes of `versions_digest`: a run also depends on how Trio and the
-        WebSocket stack order what they do, so another version may run another course
+0..1    the first bytes of `versions_digest`: a run also depends on the order in which Trio
+        and the WebSocket stack do things, so with other versions it may go differently
 2..     raw deflate (RFC 1951) of one CBOR value
 ======= ===============================================================================
 
-The value is the plan as `_pack` makes it.  `Plan` and `WorkloadOptions` are maps from the positions
-of their fields, in the order of declaration, to values that are not the defaults; any other
-object is the list of its fields, without those at the end that have their defaults; one of
-several classes has its position among them in front.  A word of `_WORDS` is its position
-there; a number of seconds is one of whole milliseconds where that is exact.
+The value is the plan as `_pack` makes it.  `Plan` and `WorkloadOptions` become maps from the
+positions of their fields, in the order of declaration, to the values that are not the defaults.
+Any other object becomes the list of its fields, without those at the end that have their defaults;
+where a field may hold objects of several classes, the position of the class comes first.  A word of
+`_WORDS` becomes its position there; a number of seconds becomes one of whole milliseconds if that
+is exact.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _LINE_OF_WORDS: Final = (
     "membership follow renew tail ask poll end"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
-"""Words that plans are full of.  New ones come at the end."""
+"""Words that are frequent in plans.  Add new ones at the end, since tokens hold positions."""
 
 Tier = Literal["message", "websocket"]
 Order = Literal["random", "fifo"]
@@ -65,45 +66,46 @@ Chore = Literal["topic", "drain", "grow", "move", "renew", "ask", "poll", "end"]
 
 
 class PlanError(OctopiError):
-    """What should be a plan is none."""
+    """A text or a token is not a valid plan."""
 
 
 @attrs.frozen
 class WorkloadOptions:
-    """What clients do."""
+    """The load of a run: what its clients do."""
 
     producers: int = 4
     records: int = 50
-    """Messages of each producer."""
+    """How many messages each producer sends."""
     consumers: int = 2
     topics: int = 1
     topic_partitions: int = 2
-    """Of each topic."""
+    """How many partitions each topic has."""
     value_bytes_max: int = 400
     burst_count: int = 1
-    """A producer submits up to so many messages before it waits for their receipts."""
+    """How many messages a producer submits, at most, before it waits for their receipts."""
     pause_s: float = 0.004
-    """Between a producer's sends, on average."""
+    """The pause between a producer's bursts, on average."""
     reopen_count: int = 0
-    """A producer or consumer is closed, and another one goes on, after about so many
-    messages; 0: never."""
+    """After about this many messages a producer or consumer is closed, and another one continues
+    its work; 0: never."""
     delivery_timeout_s: float = 30.0
     consumer_pause_s: float = 0.0
-    """What a consumer takes for a message, on average."""
+    """How long a consumer takes for a message, on average."""
     starts_late: bool = False
-    """Whether some consumers begin elsewhere than at the beginning."""
+    """Whether some consumers start elsewhere than at the beginning."""
     chores: tuple[Chore, ...] = ()
-    """What an operator does meanwhile: make and delete a topic, drain a broker, grow the
-    number of partitions, move a replica, make and delete a topic whose name was used before,
-    ask every log for offsets by time and by count, have very many fetches wait, ask every log
-    again and again where it ends."""
+    """What an operator does meanwhile: ``topic``: make and delete a topic.  ``drain``: drain a
+    broker.  ``grow``: add a partition.  ``move``: move a replica.  ``renew``: make and delete a
+    topic several times under one name.  ``ask``: ask a topic's logs for offsets by time and by
+    count.  ``poll``: have more fetches wait than a broker takes.  ``end``: ask every log again and
+    again where it ends."""
     batch_bytes: int = CLIENT_BATCH_BYTES
-    """A producer sends a batch that has so many without waiting for receipts of others."""
+    """A producer sends a batch of this size without waiting for the receipts of others."""
     polls: int = 0
-    """So many fetches of each producer's client wait for records, on the connection on which the
-    producer has its last word."""
+    """How many fetches of each producer's client wait for records, on the connection on which the
+    producer sends its last messages."""
     opaque_records: int = 0
-    """So many messages are sent as version 1 records, by a producer of their own."""
+    """How many messages are sent as version 1 records, by a producer of their own."""
 
 
 @attrs.frozen
@@ -124,44 +126,46 @@ class Plan:
     latency_s: float = 0.0005
     jitter_s: float = 0.0005
     order: Order = "random"
-    """In which tasks run that could run at the same time."""
+    """The order of tasks that could run at the same time."""
     faults_s: float = 6.0
-    """After so long at the latest everything is healed."""
+    """When everything is healed, at the latest (virtual seconds)."""
     cut_off: str = ""
-    """A broker that nothing comes from or goes to when all else is healed."""
+    """The host of a broker that stays cut off from the network when all else is healed."""
     workload: WorkloadOptions = WorkloadOptions()
     faults: tuple[InjectedFault, ...] = ()
     retention_bytes: int | None = None
-    """Each log keeps at least so many, and not much more: that takes small segments."""
+    """Each log keeps at least this many bytes, and not much more; that takes small segments."""
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
-    """After so many entries the register's journal is folded into a snapshot."""
+    """The register's journal gets a snapshot after this many entries."""
     checkpoint_bytes: int = 2000
-    """A log's checkpoint is stored after so many bytes.  A run writes too little to ever meet one
-    otherwise, and what isn't behind one needs other care."""
+    """A log's checkpoint is stored after this many bytes.  The default of the product is too large
+    for a run, which writes little; and records before and behind a checkpoint are handled
+    differently."""
     loses_all: bool = False
-    """Whether machines may lose their power although nobody else has what is in their memory:
-    then that is lost, and all that is promised is that it is told."""
+    """Whether machines may lose their power even if no other machine has the records in their
+    memory: then these are lost, and the cluster only promises to say so."""
     kills_each: bool = False
-    """Whether each broker is killed once more when everything has come back: the others have to
-    go on without it."""
+    """Whether each broker is killed once more after healing: the others have to go on without
+    it."""
     retention_ms: int | None = None
-    """Each log keeps what is not older, and not much more: that takes small segments."""
+    """Each log keeps records that are not older than this, and not many others; that takes small
+    segments."""
     spoils_disks: bool = False
-    """Whether the disk of each broker is full for a while, or fails once, when everything has
-    come back, and then all are full until only that of a leader is: the others have to take
-    messages instead of it."""
+    """Whether, after healing, the disk of each broker is full for a while, or fails once; and then
+    all disks are full, until only that of one leader is.  The other brokers have to take messages
+    instead."""
     without_register: bool = False
-    """Whether the register is down in the end, until each producer that was silent while leaders
-    changed was heard.  Replicas move before, where brokers have none.  It takes one topic, and no
-    producer that begins anew."""
+    """Whether the register is down in the end, until each producer, which was silent while leaders
+    changed, has had a message acknowledged.  Before that, replicas move to brokers that have none
+    of their partition.  It takes one topic, and no producer that is replaced."""
     loses_last: bool = False
-    """Whether files may be damaged and disks lost although no other replica in sync is whole: then
-    nobody leads before an operator orders it, and the best of the replicas that are left does.  One
-    replica of each partition keeps its disk."""
+    """Whether files may be damaged and disks lost even if no other replica in sync is whole: then
+    the partition has no leader until an operator orders the best of the remaining replicas to lead.
+    One replica of each partition keeps its disk."""
     loses_every_disk: bool = False
-    """Whether the disks of all replicas of a partition may be lost, where `loses_last` holds: then
-    it begins again empty, on a broker that the operator names."""
+    """Whether the disks of all replicas of a partition may be lost, if `loses_last` is set, too:
+    then the partition begins again empty, on a broker that the operator names."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:
@@ -185,7 +189,7 @@ def from_token(token: str) -> Plan:
     """The inverse of `to_token`.
 
     Raises:
-      PlanError: if it is no token; the text says why.
+      PlanError: if it is not a valid token; the text says why.
     """
     packed = _unwrapped(token)[_VERSION_BYTES:]
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
@@ -198,11 +202,11 @@ def from_token(token: str) -> Plan:
 
 
 def is_stale(token: str) -> bool:
-    """Whether the token comes from other versions of what a run depends on, so that its run
-    may take another course here.
+    """Whether the token was made with other versions of the packages that a run depends on, so that
+    its run may go differently here.
 
     Raises:
-      PlanError: if it is no token.
+      PlanError: if it is not a valid token.
     """
     return _unwrapped(token)[:_VERSION_BYTES] != versions_digest()[:_VERSION_BYTES]
 
@@ -218,7 +222,7 @@ def _unwrapped(token: str) -> bytes:
 
 @cache
 def versions_digest() -> bytes:
-    """Stands for the versions of all that a run depends on."""
+    """A digest of the versions of all packages that a run depends on."""
     versions = " ".join(f"{name} {version(name)}" for name in _DEPENDENCIES)
     return hashlib.blake2b(versions.encode(), digest_size=8).digest()
 
@@ -240,7 +244,7 @@ def _is_sparse(cls: type) -> bool:
 
 
 def _pack(value: Any, hint: Any) -> Any:  # noqa: ANN401
-    """*value*, which is as *hint* says, as lists, maps and plain values."""
+    """*value*, of the type *hint*, as lists, maps and plain values."""
     choices = _choices(hint)
     if value is None:
         return None
@@ -279,7 +283,7 @@ def _unpack(packed: Any, hint: Any) -> Any:  # noqa: ANN401
     """The inverse of `_pack`.
 
     Raises:
-      TypeError, ValueError, LookupError: if that can't be.
+      TypeError, ValueError, LookupError: if *packed* is not valid for *hint*.
     """
     choices = _choices(hint)
     if packed is None and type(None) in choices:
@@ -322,7 +326,8 @@ for _union in (How, Place, Action):
 
 
 def to_json(plan: Plan) -> str:
-    """The plan as JSON text; what is one of several classes has its name as ``kind``."""
+    """The plan as JSON text.  Where a field may hold objects of several classes, ``kind`` names the
+    class."""
     return _CONVERTER.dumps(plan, indent=1)
 
 
@@ -330,11 +335,11 @@ def from_json(text: str) -> Plan:
     """The inverse of `to_json`.
 
     Raises:
-      PlanError: if that is no plan; the text says why.
+      PlanError: if it is not a valid plan; the text says why.
     """
     try:
         plan = _CONVERTER.loads(text, Plan)
-        to_token(plan)  # JSON can write half of a character, which no token holds
+        to_token(plan)  # JSON may have half of a surrogate pair, which a token can't hold
         return plan
     except Exception as error:  # cattrs raises groups of whatever its hooks raise
         raise PlanError(f"this is no plan: {error}") from error

@@ -1,4 +1,4 @@
-"""A producer of a run: sends, waits for receipts in its own manner, and notes both."""
+"""A producer of a run: sends messages, waits for receipts, and notes both."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sim.run.client_log import ClientLog
 _LINGERS_S: Final = (0.0, 0.002, 0.02)
 _AGAIN_S: Final = 0.1
 _PROMPT_S: Final = 5.0
-"""What a receipt takes at most when all is well, and the connection is known to work."""
+"""How long a receipt may take when everything is healed, and the connection is known to work."""
 
 
 @attrs.frozen
@@ -37,29 +37,30 @@ class _Sent:
     value: bytes
     pending: PendingReceipt
     due_at: float
-    """By the producer's clock: before that it may not give up.  A message may share the time of
-    one that was submitted before it, and so of the first one of its burst."""
+    """The time-out of the message, by the producer's clock; it may not be given up before.  All
+    messages of a burst have the time-out of the first one."""
 
 
 class _LeftError(Exception):
-    """The producer is to be closed without waiting for what is on its way."""
+    """The producer is to be closed without waiting for messages on their way."""
 
 
 class ProducerProgram:
-    """Producer number *number*: each life of it goes on behind what the ones before sent."""
+    """Producer number *number*.  When it is replaced, the next producer continues behind the
+    messages that were sent."""
 
     def __init__(self, client_log: ClientLog, number: int) -> None:
         self.host = f"producer-{number}"
         self.sent_count = 0
         self.is_done = False
-        """Whether it has sent all, and knows what became of it."""
+        """Whether it has sent all messages, and knows their outcomes."""
         self.is_heard = False
-        """Whether it was heard once more, when all was well again."""
+        """Whether a message of it was acknowledged in each log after healing."""
         self._client_log = client_log
         self._number = number
         self._life = 0
         self._heard_end = 0
-        """Where the last message ends that it has a receipt for."""
+        """The end of the last message for which it got a receipt."""
 
     @property
     def _name(self) -> str:
@@ -85,7 +86,7 @@ class ProducerProgram:
                             self.is_done = True
                             await self._have_last_word(environment.clock, client, producer)
                 except (_LeftError, DeliveryError):
-                    pass  # what became of each message is noted
+                    pass  # the outcome of each message is noted
                 for sent in on_its_way:
                     await self._note_outcome(sent)
         self.is_done = self.is_heard = True
@@ -97,7 +98,7 @@ class ProducerProgram:
         randomness: Random,
         on_its_way: list[_Sent],
     ) -> None:
-        """Send until it is time to go on with another producer, or all is sent."""
+        """Send until this producer is to be replaced by another one, or all messages were sent."""
         client_log, clock = self._client_log, environment.clock
         workload = client_log.plan.workload
         until = workload.records
@@ -119,7 +120,7 @@ class ProducerProgram:
                 await clock.sleep_until(clock.now() + randomness.expovariate(1 / workload.pause_s))
 
     async def _have_last_word(self, clock: Clock, client: Client, producer: Producer) -> None:
-        """Whatever it went through: when all is well again, it comes to be heard."""
+        """After healing, have one message acknowledged in each log."""
         await self._client_log.all_well.wait()
         for log in self._client_log.logs:
             # A connection may still turn out to be dead, later than some producers wait.
@@ -131,7 +132,8 @@ class ProducerProgram:
     async def _speak_beside_polls(
         self, clock: Clock, client: Client, producer: Producer, log: LogName
     ) -> None:
-        """A connection that has just worked takes a message though many fetches on it wait."""
+        """Check that a connection that has just worked takes a message while many fetches on it
+        wait."""
         async with trio.open_nursery() as nursery:
             for _ in range(self._client_log.plan.workload.polls):
                 nursery.start_soon(self._poll, client, log)
@@ -145,7 +147,7 @@ class ProducerProgram:
             nursery.cancel_scope.cancel()
 
     async def _poll(self, client: Client, log: LogName) -> None:
-        """Fetch what comes, until cancelled or refused."""
+        """Fetch messages, until cancelled or refused."""
         with contextlib.suppress(OctopiError):
             offset = self._heard_end
             while True:
@@ -176,7 +178,7 @@ class ProducerProgram:
         size_bytes = randomness.choice((0, 30, client_log.plan.workload.value_bytes_max))
         value = unique_value(name, self.sent_count, size_bytes)
         if self._number == self.sent_count == 1:
-            value = b""  # only one can be: values name messages
+            value = b""  # only one message can have it, as values identify messages
         log = randomness.choice(client_log.logs)
         partition, key = None, None
         way = randomness.random()
@@ -198,7 +200,7 @@ class ProducerProgram:
             on_its_way.append(_Sent(value, pending, due_at))
 
     async def _note_outcome(self, sent: _Sent) -> DeliveryError | None:
-        """Wait until it is known whether *sent* is stored; return why not, or why nobody knows."""
+        """Wait for the outcome of *sent*, and note it; return the error if there is no receipt."""
         client_log = self._client_log
         try:
             receipt = await sent.pending

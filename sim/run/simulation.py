@@ -1,13 +1,13 @@
-"""One run of a plan, and what came of it.
+"""Runs a plan and returns the verdict.
 
-A run has two phases.  In the first everybody works while faults strike.  Then everything
-is healed, or everything but one broker, and the run demands progress: within a bound of
-virtual time nothing is pending, all replicas are in sync and hold the same bytes, new
-messages are taken, and consumers are at the end.  Last, what clients saw is held against
-what a cluster promises.
+A run has two phases.  In the first, clients work while faults are injected.  Then everything is
+healed, or everything except one broker, and the run demands progress: within a bound of virtual
+time nothing is pending, all replicas are in sync and hold the same bytes, new messages are taken,
+and consumers are at the end.  Last, the clients' history is checked against what a cluster
+promises.
 
-Whatever is broken, the safety of the data is looked at first: a cluster that stands still
-has an excuse, one that lies has none.
+If several rules are broken, the verdict names a broken promise about data before a lack of
+progress.
 """
 
 from __future__ import annotations
@@ -43,50 +43,50 @@ from sim.run.plan import Plan
 from sim.run.workload import Workload
 
 Observer = Callable[[Event], None]
-"""Hears of every event of a run, or of those that its attribute ``kinds`` names; to end the
-run it gives `World.fail` a `Violation`."""
+"""Called with every event of a run, or with those that its attribute ``kinds`` names.  To end the
+run it calls `World.fail` with a `Violation`."""
 
 ObserverMaker = Callable[[SimulatedCluster], Observer]
 
 LIVENESS_S: Final = 90.0
-"""Of virtual time, for each thing that has to come about once everything is healed."""
+"""How long each step of progress may take after healing (virtual seconds)."""
 
 _BOOT_S: Final = 10.0
-"""A cluster may take so long until clients begin; faults may keep it from ever being whole."""
+"""How long clients wait, at most, until the whole cluster serves; faults may prevent that."""
 _LOOK_S: Final = 0.02
 _SHOWN_COUNT: Final = 5
 _KEEP_RETIRED_S: Final = 2.0
-"""How long brokers keep what they gave up: so long that many runs see them delete it, too."""
+"""How long brokers keep retired replicas: so short that many runs see them deleted, too."""
 _FULL_S: Final = 3.0
-"""After so long a broker has found out that its disk is full, and the register what to do."""
+"""Long enough for a broker to notice that its disk is full, and for the register to react."""
 
 _STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}
 
 
 @attrs.frozen
 class Verdict:
-    """What came of a run."""
+    """The result of a run."""
 
     plan: Plan
     violation: Violation | None
-    """The rule that was broken; None: all is well."""
+    """The rule that was broken; None: none was."""
     outside: Violation | None
-    """The one that clients alone can tell of: by what they saw or were told, because they
-    crashed, or because all stands still."""
+    """The broken rule that shows without the oracle: by the clients' history or the errors they
+    got, by a crash of a client, or by a lack of progress; None: no rule."""
     details: str
-    """More about it, many lines; or empty."""
+    """A longer text about the violation; or empty."""
     digest: str
-    """Stands for all that happened: the same plan has the same, always."""
+    """A digest of all events; the same for each run of the same plan."""
     seconds: float
-    """Of virtual time."""
+    """How long the run took (virtual time)."""
     counts: dict[str, int]
-    """How much happened, by kind."""
+    """How many events of the history, and injected faults, there were of each kind."""
     marks: dict[str, int]
     """How often each of `sim.run.coverage_marks.MARKS` was hit."""
     events: tuple[Event, ...] = attrs.field(repr=False, eq=False)
-    """What happened, the last of it."""
+    """The last events of the run."""
     history: History = attrs.field(repr=False, eq=False)
-    """What clients noted."""
+    """The clients' history."""
 
     @property
     def rule(self) -> str:
@@ -101,10 +101,10 @@ def simulate(
     events_kept: int | None = 20_000,
     outlives_crashes: bool = False,
 ) -> Verdict:
-    """Run *plan* to its end; *observers* hear of every event of it.
+    """Run *plan* to its end; *observers* are called with every event of it.
 
-    A server that crashes by its own fault ends the run, or (*outlives_crashes*) is started
-    again, for clients to find out what comes of it.
+    A server that crashes because of a bug ends the run.  With *outlives_crashes* it is started
+    again instead, to see what clients notice.
     """
     world = World(plan.seed, events_kept=events_kept)
     world.outlives_crashes = outlives_crashes
@@ -117,7 +117,7 @@ def simulate(
             driver.run(world, run.main, schedule)
     except BaseException as error:
         if error is not world.failure:
-            raise  # a fault of the simulator
+            raise  # a bug of the simulator
         run.broken = _as_violation(error)
     return run.verdict()
 
@@ -145,7 +145,8 @@ class _PlanRun:
         self._stuck: Violation | None = None
         self._crash: Violation | None = None
         self._losses_told = 0
-        """How often the register wrote that records may be lost, for decisions to come."""
+        """How many of the register's log lines about possible loss belong to decisions that were
+        not seen yet."""
         self._counts: Counter[str] = Counter()
         self._cluster: SimulatedCluster
         self._injector: Injector
@@ -156,7 +157,7 @@ class _PlanRun:
     # --- the course of a run ---------------------------------------------------------------
 
     async def main(self) -> None:
-        """All of it, in the world."""
+        """The whole run, inside the simulated world."""
         running = running_cluster(
             self._world,
             self._network,
@@ -217,18 +218,18 @@ class _PlanRun:
         return nullcontext()
 
     async def _work(self) -> None:
-        """Return when all is done and every fault with a time has struck, or it is time to
-        heal."""
+        """Return when clients are done and every timed fault was injected, or when `Plan.faults_s`
+        is over."""
         while self._world.now < self._plan.faults_s:
             if not self._injector.timed_count and not self._workload.unsent():
                 break
             await self._world.sleep(_LOOK_S)
 
     async def _rest(self) -> None:
-        """Demand progress of what was healed.
+        """Demand progress after healing.
 
         Raises:
-          Violation: "liveness", if something doesn't come about in time.
+          Violation: "liveness", if a step takes longer than `LIVENESS_S`.
         """
         healer, workload = self._healer, self._workload
         healer.start()
@@ -253,13 +254,13 @@ class _PlanRun:
         await self._until("replicas differ", healer.differing)
         await self._until("deleted topics are on disks", healer.undeleted)
         workload.read_all()
-        await self._until("nobody can read all", lambda: "" if workload.is_read else "reading")
+        await self._until("logs can't be read", lambda: "" if workload.is_read else "reading")
         ends = {log: healer.end(log) for log in self._client_log.logs}
         await self._until("consumers are behind", lambda: workload.unread(ends))
         workload.note_rest()
 
     async def _kill_each(self) -> None:
-        """Kill one broker after the other: the others go on without it.
+        """Kill one broker after the other, and check that the others go on without it.
 
         Raises:
           Violation: "liveness", if they don't.
@@ -267,7 +268,7 @@ class _PlanRun:
         healer, cluster = self._healer, self._cluster
         for name in [node.name for node in cluster.brokers if node.name != healer.cut_off]:
             if not healer.survivors(name):
-                continue  # its topics ask for more than there are without it
+                continue  # without it, a partition would have too few replicas in sync
             cluster.nodes[name].host.kill()
             healer.prove_again()
             await self._until(f"new messages are not taken without {name}", healer.unproven)
@@ -275,8 +276,8 @@ class _PlanRun:
             await self._until_well(name)
 
     async def _spoil_disks(self) -> None:
-        """Have the disk of one broker after the other be full or fail, or all be full until only
-        that of a leader is: the others take messages instead of it.
+        """Make the disk of one broker after the other full, or have it fail; then make all disks
+        full, and free all but that of a leader.  Check that other brokers take messages instead.
 
         Raises:
           Violation: "liveness", if they don't.
@@ -285,7 +286,7 @@ class _PlanRun:
         hosts = [node.name for node in cluster.brokers if node.name != healer.cut_off]
         for name in [*hosts, ""]:
             if not all(map(healer.survivors, [name] if name else hosts)):
-                continue  # its topics ask for more than there are without it
+                continue  # without it, a partition would have too few replicas in sync
             led = healer.led_by(name)
             fails = led and self._world.random("spoil", name).random() < 0.5
             healer.prove_again()
@@ -311,7 +312,7 @@ class _PlanRun:
             await self._until_well(name)
 
     async def _until_well(self, name: str) -> None:
-        """Wait until what happened to the host *name* has left no trace."""
+        """Wait until *name* serves, all replicas are in sync, and all partitions are served."""
         healer = self._healer
         await self._until(f"{name} doesn't serve again", healer.not_serving)
         await self._until(f"replicas are not in sync after {name}", healer.out_of_sync)
@@ -319,16 +320,16 @@ class _PlanRun:
         await self._until(f"partitions are not served after {name}", healer.unserved)
 
     async def _do_without_register(self) -> None:
-        """Have others lead and hold the partitions, while producers have nothing to send; then end
-        the register until all of them are heard.
+        """Move replicas and leaders while producers have nothing to send; then stop the register,
+        and check that each producer finds the new leaders without it.
 
         Raises:
-          Violation: "liveness", if they aren't, or nothing changes.
+          Violation: "liveness", if a producer doesn't, or replicas don't move.
         """
         self._healer.move_all()
         await self._until("replicas don't move", self._healer.unmoving)
         await self._until("replicas are not in sync when they have moved", self._healer.out_of_sync)
-        # What only the register knows of takes effect when it is back.
+        # A decision that replicas have not heard of would only take effect when it is back.
         await self._until("replicas don't hear of a decision", self._healer.untold)
         self._cluster.nodes[REGISTER].host.kill()
         self._client_log.all_well.set()
@@ -337,7 +338,11 @@ class _PlanRun:
         await self._until("the register doesn't serve again", self._healer.not_serving)
 
     async def _until(self, problem: str, missing: Callable[[], str]) -> None:
-        """Wait until nothing is *missing*."""
+        """Wait until *missing* returns an empty text.
+
+        Raises:
+          Violation: "liveness", if that takes longer than `LIVENESS_S`; *problem* begins its text.
+        """
         deadline = self._world.now + LIVENESS_S
         while True:
             what = missing()
@@ -350,11 +355,11 @@ class _PlanRun:
     # --- what may not happen -----------------------------------------------------------
 
     def complain(self, what: str) -> None:
-        """A node did what no fault excuses."""
+        """Note an error of a node that no injected fault excuses."""
         self._complaints.append(f"{self._world.now:.6f} {what}")
 
     def is_excused(self, host: str, message: str, facts: Mapping[str, Any]) -> bool:
-        """Whether *host* may say that something is wrong: *message*, with *facts*."""
+        """Whether an injected fault explains that *host* logs the error *message* with *facts*."""
         if host == REGISTER and message == MAY_BE_LOST:
             self._losses_told += 1
             return self._plan.loses_all or self._plan.loses_last
@@ -366,7 +371,7 @@ class _PlanRun:
         return host in self._injector.broken_disks | self._injector.unfit
 
     def _see_decision(self, event: Event) -> None:
-        """Whether the register's log says so when a leader begins with what it has."""
+        """Check that the register has logged each possible loss before it decided."""
         self._losses_told -= len(event.get("losses"))
         if self._losses_told < 0:
             self.complain(f"{event.host}'s log doesn't say what may be lost by {event.facts}")
@@ -380,7 +385,7 @@ class _PlanRun:
         error = node.life.error
         if error is not None and not is_ordinary(error):
             self._crash = self._crash or _as_violation(error)
-            if node.kind == "client":  # nobody starts it again
+            if node.kind == "client":  # it is not started again
                 self._stuck = self._crash
                 self._world.fail(self._crash)
         is_asked = node.kind == "client" or node.stop.is_set()
@@ -400,7 +405,7 @@ class _PlanRun:
     # --- the end -------------------------------------------------------------------------
 
     def verdict(self) -> Verdict:
-        """What came of it."""
+        """The result of the run."""
         history = self._client_log.history
         self._marks.look_back(history.events)
         violation, details = self.broken or self._crash, ""

@@ -1,8 +1,8 @@
-"""All clients of a run: who there is, what they have done, and how the logs are in the end.
+"""All clients of a run: starts them, knows which are done, and reads the logs in the end.
 
-Each producer and each consumer lives on a host of its own, so that it can be killed,
-paused or cut off like any node.  A program that is started again goes on behind what it
-did.  What the notes prove is `octopi.simulation.history.checker`'s business.
+Each producer and each consumer runs on a host of its own, so that it can be killed, paused or cut
+off like any node.  A program that is started again continues its work.
+`octopi.simulation.history.checker` checks the history.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READER: Final = "reader"
 
 
 class Workload:
-    """The clients that *notebook* is of."""
+    """The clients whose history is in *client_log*."""
 
     def __init__(self, client_log: ClientLog) -> None:
         workload, cluster = client_log.plan.workload, client_log.cluster
@@ -39,7 +39,7 @@ class Workload:
         self.opaque = OpaqueProducerProgram(client_log)
         self.operator = Operator(client_log)
         self.is_read = False
-        """Whether all was read in the end."""
+        """Whether all logs were read in the end."""
         programs: dict[str, Program] = {self.operator.host: self.operator.run}
         programs |= {one.host: one.run for one in self.producers}
         programs |= {one.host: one.run for one in self.consumers}
@@ -56,13 +56,13 @@ class Workload:
             self.client_log.cluster.boot(host)
 
     def unsent(self) -> str:
-        """Which programs have yet to come to their end; empty: none."""
+        """The programs that are not done yet, as text; empty: none."""
         senders: list[ProducerProgram | OpaqueProducerProgram] = [*self.producers, self.opaque]
         waiting = [one.host for one in senders if not one.is_done]
         return ", ".join(waiting if self.operator.is_done else [self.operator.host, *waiting])
 
     def unheard(self) -> str:
-        """Whose last word is not taken yet; empty: nobody's."""
+        """The producers that were not heard after healing, as text; empty: none."""
         return ", ".join(one.host for one in self.producers if not one.is_heard)
 
     # --- the end -------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class Workload:
                     await self._read_topic(client, waiting[0])
                     del waiting[0]
                 except HistoryLostError:
-                    pass  # retention was faster
+                    pass  # retention has removed what was to be read
         self.is_read = True
 
     async def _read_topic(self, client: Client, topic: str) -> None:
@@ -100,7 +100,7 @@ class Workload:
             client_log.note(FinalLog(client_log.now, log, tuple(messages)))
 
     def unread(self, ends: dict[LogName, int]) -> str:
-        """Which consumers are not at the *ends* of their logs; empty: none."""
+        """The consumers that are not at the *ends* of their logs, as text; empty: none."""
         return ", ".join(
             f"{one.name} is at {one.ends.get(log, 0)} of {end} in {log}"
             for one in self.consumers
@@ -109,7 +109,7 @@ class Workload:
         )
 
     def note_rest(self) -> None:
-        """Note that the consumers have had the time to read all."""
+        """Note that the consumers have had the time to read everything."""
         client_log = self.client_log
         for one in self.consumers:
             for log in client_log.logs:

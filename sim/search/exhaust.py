@@ -1,9 +1,9 @@
-"""Fails every node at every step and at every I/O, one way after the other.
+"""The exhaustive search: fails every node at every step and at every I/O, in each possible way.
 
-First each scenario (`sim.search.exhaust_runs`) is run as it is, to see which cells it comes to.
-Then each cell gets each of its actions, at two different moments where there are two: the first
-one of the cheapest scenario, and one in the middle of another.  Where an action can't be done,
-because it would touch the last intact copy of something, other moments are tried.
+First each scenario (`sim.search.exhaust_runs`) is run without further faults, to see which cells it
+reaches.  Then each action of each cell is done at two moments, if there are two: at the first one
+of the cheapest scenario, and at one in the middle of another scenario.  If an action can't be done,
+because it would destroy the last intact copy of committed records, other moments are tried.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sim.search.exhaust_runs import SCENARIOS
 from sim.search.parallel_runs import SIMULATOR, TEXT_SHOWN, spread
 
 MOMENTS: Final = 2
-"""At how many moments each cell gets each action."""
+"""At how many moments each action of each cell is done."""
 TRIES_MAX: Final = 8
-"""Moments that are tried for more than one; for the first one all that are known."""
+"""How many moments are tried, at most, for the second one.  For the first one all are tried."""
 
 
 class FailedCell(NamedTuple):
@@ -43,14 +43,14 @@ class FailedCell(NamedTuple):
 
 
 class CellResult(NamedTuple):
-    """What came of one action at one cell."""
+    """The result of one action at one cell."""
 
     cell: Cell
     action: str
     executed: int
-    """Moments at which it happened."""
+    """At how many moments the action was done."""
     skipped: tuple[str, ...]
-    """Why it didn't at others."""
+    """Why it could not be done at others."""
     failures: tuple[FailedCell, ...]
     runs: int
     cpu_s: float
@@ -68,13 +68,13 @@ class Task(NamedTuple):
 
 
 def plan_of(cell: Cell, action: str, spot: Spot) -> Plan:
-    """The scenario of *spot*, with *action* at *cell*."""
+    """The plan of the scenario of *spot*, with *action* at *cell*."""
     plan = SCENARIOS[spot.scenario]
     return attrs.evolve(plan, faults=(*plan.faults, *faults(cell, action, spot)))
 
 
 def perform(task: Task) -> CellResult:
-    """Have the action happen at `MOMENTS` moments, as far as that can be."""
+    """Do the action at `MOMENTS` moments, or at as many as possible."""
     began = process_time()
     executed, runs = 0, 0
     skipped: list[str] = []
@@ -98,7 +98,8 @@ def perform(task: Task) -> CellResult:
 
 
 def _run(plan: Plan) -> tuple[str, str, str]:
-    """Run *plan*; why its last fault didn't strike, the broken rule, and what was seen."""
+    """Run *plan*.  Return why its last fault was not injected, the broken rule, and the steps that
+    were seen."""
     wanted = plan.faults[-1].action
     why = ["its place was never come to"]
 
@@ -121,7 +122,7 @@ def _run(plan: Plan) -> tuple[str, str, str]:
 
 
 def tasks(reached: Sequence[Reach], chosen: Iterable[Cell]) -> Iterator[Task]:
-    """What to do at *chosen* cells, given what the scenarios come to."""
+    """The tasks for *chosen* cells, given which cells the scenarios reach."""
     by_cost = sorted(reached, key=lambda one: (one.event_count, one.scenario))
     for cell in chosen:
         spots = _ordered([one.spots[cell] for one in by_cost if cell in one.spots])
@@ -140,16 +141,16 @@ def _ordered(by_scenario: list[tuple[Spot, ...]]) -> tuple[Spot, ...]:
 
 
 def look(scenario: str) -> Reach:
-    """What the scenario of that name comes to.
+    """Which cells the scenario with that name reaches.
 
     Raises:
-      ScenarioError: if it breaks a rule as it is.
+      ScenarioError: if it breaks a rule without further faults.
     """
     return reach(scenario, SCENARIOS[scenario])
 
 
 class Exhaustion:
-    """An exhaustive search: what was done, what could not be, and what failed."""
+    """An exhaustive search: the actions that were done, could not be done, and broke a rule."""
 
     def __init__(self, jobs: int) -> None:
         self.failures: list[FailedCell] = []
@@ -157,15 +158,15 @@ class Exhaustion:
         self.cpu_s = 0.0
         self.began = monotonic()
         self.done: dict[tuple[Cell, str], CellResult] = {}
-        """By cell and action."""
+        """The results, by cell and action."""
         self._jobs = jobs
         self._tasks: list[Task] = []
 
     def look_around(self) -> int:
-        """Run the scenarios as they are; return how many tasks there will be.
+        """Run the scenarios without further faults; return how many tasks there will be.
 
         Raises:
-          ScenarioError: if one of them breaks a rule as it is.
+          ScenarioError: if one of them breaks a rule.
         """
         reached = list(spread(look, SCENARIOS, self._jobs))
         self.runs += len(reached)
@@ -173,7 +174,7 @@ class Exhaustion:
         return len(self._tasks)
 
     def perform_all(self) -> Iterator[CellResult]:
-        """Do everything; yields what came of each task as soon as that is known."""
+        """Perform all tasks; yield the result of each as soon as it is known."""
         for done in spread(perform, self._tasks, self._jobs):
             self.done[done.cell, done.action] = done
             self.failures += done.failures
@@ -182,7 +183,8 @@ class Exhaustion:
             yield done
 
     def gaps(self) -> list[str]:
-        """What was not done though nothing says that it can't be, and the other way round."""
+        """Actions that were not done although `impossible` doesn't exclude them, and actions that
+        were done although it does."""
         found = []
         for cell in cells():
             for action in actions(cell):

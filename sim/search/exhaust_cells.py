@@ -1,7 +1,7 @@
-"""The cells of an exhaustive search: every step and every I/O, by whom, and what fails there.
+"""The cells of an exhaustive search: each step and each I/O, in each role, with the actions there.
 
-Who performs a step is in its words; where that may be either the leader or a follower of a
-partition, it is a cell for each.
+The text of a step names the role that performs it.  If that may be the leader or a follower of a
+partition, each of the two roles has a cell.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from octopi.simulation.faults.actions import (
 from octopi.tracing import steps
 
 SERVERS: Final = ("register", "leader", "follower", "broker")
-"""Roles of servers.  ``broker``: where no partition is spoken of."""
+"""Roles of servers.  ``broker`` is the role at steps that are about no partition."""
 CLIENTS: Final = ("producer", "consumer", "operator")
 
 _LONG_S: Final = 1.3
-"""Long enough to be noticed: `octopi.limits.MEMBERSHIP_HEARTBEAT_TIMEOUT_S` is less."""
+"""Long enough for others to notice: `octopi.limits.MEMBERSHIP_HEARTBEAT_TIMEOUT_S` is less."""
 
 
 class Cell(NamedTuple):
-    """Where faults are placed."""
+    """A place and a role at which faults are injected."""
 
     place: str
-    """The code of a step, or operation and edge."""
+    """The code of a step; or an operation and its edge."""
     role: str
-    """Who comes there."""
+    """The role of the node there."""
 
     @property
     def is_step(self) -> bool:
-        """Whether it is a step rather than I/O."""
+        """Whether the place is a step, and not I/O."""
         return self.place in STEPS
 
     def __str__(self) -> str:
@@ -57,14 +57,14 @@ class Cell(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """One moment of a scenario at which a host comes to a cell."""
+    """One moment of a scenario at which a host reaches a cell."""
 
     scenario: str
     host: str
     occurrence: int
-    """Of the step or the effect on that host, from 1."""
+    """The number of the step or the effect on that host, from 1."""
     call: int
-    """Of the call that came to the effect, among the host's calls of that operation."""
+    """The number of the call with that effect, among the host's calls of that operation."""
 
 
 # --- steps -------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ _BY_WORD: Final = {
     "old": ("leader", "follower"),
     "broker": ("broker",),
 }
-"""Roles by the word with which the text of a step begins, behind its code."""
+"""Roles by the first word behind the code in the text of a step."""
 
 _OTHER_ROLES: Final = {
     steps.E9Confirmed.text: ("register",),
@@ -99,12 +99,13 @@ _OTHER_ROLES: Final = {
     steps.T7Removing.text: ("leader", "follower"),
     steps.T7Removed.text: ("leader", "follower"),
 }
-"""Where a broker is spoken of: what the register hears, and what is about one partition."""
+"""Roles of steps whose first word is ``broker``, if they differ: the register performs the step, or
+it is about one partition."""
 
 ROLES: Final = {
     step.text: _OTHER_ROLES.get(step.text) or _BY_WORD[step.text.split()[1]] for step in steps.ALL
 }
-"""Who performs each step."""
+"""The roles that perform each step."""
 
 _SERVER_ACTIONS: Final[dict[str, Action]] = {
     "refuse": Refuse(_LONG_S),
@@ -127,11 +128,11 @@ _ACTIONS: Final[dict[str, Action]] = {
 }
 
 STEP_ACTIONS: Final = (*_ACTIONS, *_SERVER_ACTIONS)
-"""Names of what happens at steps; the last ones only to servers."""
+"""The names of actions at steps; the last ones are for servers only."""
 
 
 def actions(cell: Cell) -> tuple[str, ...]:
-    """Names of what happens at *cell*."""
+    """The names of the actions at *cell*."""
     if not cell.is_step:
         return EFFECT_ACTIONS
     return STEP_ACTIONS if cell.role in SERVERS else tuple(_ACTIONS)
@@ -147,14 +148,14 @@ _CHANGING: Final = (
 _SYNCING: Final = ("sync", "sync_directory")
 
 EFFECT_ACTIONS: Final = ("kill", "lose power", "EIO")
-"""What happens at I/O.  A connection has no EIO: it breaks."""
+"""The names of actions at I/O.  A connection has no EIO: it breaks."""
 
 _TORN: Final = "append during"
-"""The system interrupts a long append for a signal only: a kill is all that can happen."""
+"""The middle of an append.  Only a signal interrupts a long write, so a kill is the only action."""
 
 
 def cells() -> list[Cell]:
-    """All of them: those of steps, then those of I/O."""
+    """All cells: those of steps, then those of I/O."""
     found = [Cell(step.code, role) for step in steps.ALL for role in ROLES[step.text]]
     places = [f"{operation} before" for operation in (*_LOOKING, *_CHANGING, *_SYNCING)]
     places += [f"{operation} after" for operation in (*_CHANGING, *_SYNCING)]
@@ -169,8 +170,8 @@ def cells() -> list[Cell]:
 
 
 def faults(cell: Cell, action: str, spot: Spot) -> tuple[InjectedFault, ...]:
-    """What has *action* happen to whoever comes to *cell* at *spot*; the last one is it, those
-    before prepare it."""
+    """The faults that do *action* to the node that reaches *cell* at *spot*.  The last one is the
+    action itself; those before prepare it."""
     if cell.is_step:
         at = AtStep(cell.place, spot.host, spot.occurrence)
         return (InjectedFault(at, {**_ACTIONS, **_SERVER_ACTIONS}[action]),)
@@ -186,7 +187,7 @@ def faults(cell: Cell, action: str, spot: Spot) -> tuple[InjectedFault, ...]:
         return (InjectedFault(AtEffect(operation, edge, spot.host, spot.occurrence), died),)
     if operation == "send":
         return (InjectedFault(AtEffect(operation, edge, spot.host, spot.occurrence), Reset()),)
-    # A call knows at its first edge how it will end.
+    # How a call ends is decided at its first edge.
     before = AtEffect(operation, "before", spot.host, spot.call)
     failing = InjectedFault(before, BreakDisk(DiskFault(operation, Fail(done=edge == "after"))))
     if edge == "during":
@@ -236,7 +237,7 @@ _STOPPING: Final = frozenset(
 
 
 def impossible(cell: Cell, action: str) -> str:
-    """Why *action* can't happen at *cell*; empty: it can."""
+    """Why *action* can't be done at *cell*; empty: it can."""
     if cell in _NEVER:
         return _NEVER[cell]
     if action == "stop" and STEPS.get(cell.place) in _STOPPING:

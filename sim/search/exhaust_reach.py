@@ -1,4 +1,4 @@
-"""Which cells a scenario comes to, and when: found out by running it once."""
+"""Finds which cells a scenario reaches, and when, by running it once."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from sim.search.exhaust_cells import ROLES, Cell, Spot
 
 _LOGS: Final = f"{DATA_DIRECTORY}/logs/"
 _KEPT: Final = (0.0, 0.5, 1.0, 0.25, 0.75)
-"""Of all moments at which a cell is come to, which are kept, as parts of all of them."""
+"""Which of the moments at which a cell is reached are kept, as fractions of their number: the first
+one, the middle one, the last one, and so on."""
 
 
 class Reach(NamedTuple):
-    """What one scenario comes to."""
+    """The cells that one scenario reaches."""
 
     scenario: str
     event_count: int
-    """What a run of it costs, more or less."""
+    """The number of events in a run, a measure of its cost."""
     spots: dict[Cell, tuple[Spot, ...]]
     """For each cell some moments: the first one, one in the middle, others."""
 
 
 class ScenarioError(OctopiError):
-    """A scenario breaks a rule as it is."""
+    """A scenario breaks a rule without further faults."""
 
 
 def reach(scenario: str, plan: Plan) -> Reach:
-    """Run *plan*, and see which cells it comes to before everything is healed.
+    """Run *plan*, and note which cells it reaches before everything is healed.
 
     Raises:
       ScenarioError: if it breaks a rule.
@@ -60,7 +61,7 @@ def _some(spots: list[Spot]) -> tuple[Spot, ...]:
 
 
 class _Observer:
-    """Notes each step and each effect, until all is healed."""
+    """Notes each step and each effect, until everything is healed."""
 
     def __init__(self, scenario: str, cluster: SimulatedCluster) -> None:
         self.spots: dict[Cell, list[Spot]] = defaultdict(list)
@@ -70,7 +71,8 @@ class _Observer:
         self._is_over = False
         self._counts: Counter[tuple[str, str]] = Counter()
         self._calls: dict[tuple[str, str, str], int] = {}
-        """By host, operation and path: which of the host's calls of that operation it is."""
+        """The number of a call among the host's calls of that operation, by host, operation and
+        path."""
         for node in cluster.nodes.values():
             node.host.effect_observers.append(partial(self._see_effect, node.kind))
 

@@ -1,8 +1,9 @@
-"""Small runs that together come to every step and every kind of I/O: where faults are placed.
+"""The scenarios of the exhaustive search: small runs that together reach every step and every kind
+of I/O.
 
-Each is a plan with a light load and, where something has to go wrong first, with faults of its
-own.  They are cheap, because thousands of them are run, and their tasks run in the order in
-which they were started, which is easy to follow.
+Each is a plan with a light load and, if something has to go wrong first, with faults of its own.
+They are cheap, because thousands of them are run.  Their tasks run in the order in which they were
+started, which is easy to follow.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LIGHT: Final = WorkloadOptions(
     producers=1, records=10, consumers=1, topic_partitions=1, value_bytes_max=100, pause_s=0.01
 )
 _BUSY_S: Final = 0.3
-"""When the load is under way."""
+"""A time at which the load is under way."""
 
 
 def _plan(*faults: InjectedFault, load: dict[str, Any] | None = None, **options: Any) -> Plan:  # noqa: ANN401
@@ -42,13 +43,13 @@ def _plan(*faults: InjectedFault, load: dict[str, Any] | None = None, **options:
 
 
 SCENARIOS: Final[dict[str, Plan]] = {
-    # Everything goes well; a producer is closed and another one goes on.
+    # No fault; a producer is closed and another one continues.
     "produce": _plan(load={"reopen_count": 4}),
-    # The same where acknowledged means flushed.
+    # The same with records that are flushed before they are acknowledged.
     "flush": _plan(flush_before_ack=True),
-    # The leader dies with records that nobody else has, and comes back.
+    # The leader dies with records that no other broker has, and comes back.
     "failover": _plan(InjectedFault(AtStep("P2b", "leader", 4), Kill(0.1)), load={"pause_s": 0.05}),
-    # Nobody has a copy, and the broker dies within an append.
+    # There is one replica, and its broker dies within an append.
     "alone": _plan(
         InjectedFault(AtStep("P2a", "leader", 5), BreakDisk(DiskFault("append", Tear()))),
         InjectedFault(AtEffect("append", "during", "leader"), Kill(0.05)),
@@ -57,9 +58,9 @@ SCENARIOS: Final[dict[str, Plan]] = {
         flush_before_ack=True,
         load={"pause_s": 0.02},
     ),
-    # A broker dies while it stores who it is.
+    # A broker dies while it stores its identity.
     "beginning": _plan(InjectedFault(AtEffect("rename", "before", "broker-2"), Kill(0.05))),
-    # Brokers outlive their register.
+    # The register dies, and brokers go on without it.
     "register": _plan(InjectedFault(AtTime(_BUSY_S), Kill(0.1), "register"), load={"pause_s": 0.1}),
     # A connection between a broker and the register breaks.
     "link": _plan(
@@ -71,9 +72,9 @@ SCENARIOS: Final[dict[str, Plan]] = {
         InjectedFault(AtTime(0.5, behind=True), Stop(0.1), "follower"),
         load={"pause_s": 0.15},
     ),
-    # A topic comes and goes, leaders and replicas move.
+    # A topic is created and deleted; leaders and replicas move.
     "chores": _plan(brokers=4, load={"pause_s": 0.1, "chores": ("topic", "grow", "drain", "move")}),
-    # Nobody hears the leader, nor does it hear anybody.
+    # The leader is cut off from all others.
     "isolation": _plan(
         InjectedFault(AtTime(_BUSY_S), Cut("others", 2.0), "leader"), load={"pause_s": 0.1}
     ),
@@ -91,7 +92,8 @@ SCENARIOS: Final[dict[str, Plan]] = {
         min_insync=3,
         load={"delivery_timeout_s": 1.0, "pause_s": 0.05},
     ),
-    # Retention overtakes two consumers, one of each kind, and a follower.
+    # Retention removes records before two consumers, one of each kind, and a follower have read
+    # them.
     "retention": _plan(
         InjectedFault(AtTime(_BUSY_S), Kill(0.4), "consumer-1"),
         InjectedFault(AtTime(_BUSY_S), Kill(0.4), "consumer-2"),
@@ -101,7 +103,8 @@ SCENARIOS: Final[dict[str, Plan]] = {
         retention_check_interval_s=0.05,
         load={"consumers": 2, "records": 20, "value_bytes_max": 6000, "pause_s": 0.03},
     ),
-    # All machines lose their power, and consumers what they read: one starts again, one goes on.
+    # All machines lose their power and records that consumers have read: one consumer starts again,
+    # one resumes.
     "fork": _plan(
         InjectedFault(AtStep("P7b", occurrence=9), LosePower(0.1), "broker-1"),
         InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), "broker-2"),
@@ -116,9 +119,9 @@ SCENARIOS: Final[dict[str, Plan]] = {
         InjectedFault(AtTime(0.8), Damage("cut", "log", 0.1), "broker-3"),
         load={"records": 20, "pause_s": 0.1},
     ),
-    # The register folds its journal.
+    # The register replaces its journal by a snapshot.
     "snapshot": _plan(snapshot_entries=3, load={"chores": ("topic",)}),
-    # The register hears no broker while it has one hand over to the other.
+    # The register gets no messages of brokers during a planned hand-over of a leader.
     "wish": _plan(
         InjectedFault(AtTime(_BUSY_S), Kill(0.1), "broker-1"),
         InjectedFault(AtStep("E2", "register", 2), Cut("broker", 11.0), "register"),

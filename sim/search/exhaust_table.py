@@ -1,4 +1,4 @@
-"""The table of an exhaustive search, for people and for programs."""
+"""The report of an exhaustive search, as text and as data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _LEGEND: Final = (
 
 
 def report(search: Exhaustion) -> str:
-    """All of it as text: two tables, what can't happen and why, what is missing, the sum."""
+    """The report as text: two tables, the impossible actions with reasons, the missing ones, and a
+    summary."""
     parts = [_LEGEND]
     for title, is_step, columns in (
         ("Steps", True, STEP_ACTIONS),
@@ -40,7 +41,7 @@ def report(search: Exhaustion) -> str:
 
 
 def summary(search: Exhaustion) -> str:
-    """How much was done, in a line."""
+    """How much was done, in one line."""
     places = [(cell, action) for cell in cells() for action in actions(cell)]
     never = sum(bool(impossible(*one)) for one in places)
     executed = sum(one.executed > 0 for one in search.done.values())
@@ -79,7 +80,7 @@ def _reasons() -> Iterator[str]:
 
 
 def numbers(search: Exhaustion) -> dict[str, Any]:
-    """The same for programs."""
+    """The report as data, for programs."""
     return {
         "summary": summary(search),
         "runs": search.runs,

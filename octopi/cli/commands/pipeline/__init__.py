@@ -1,6 +1,6 @@
 """`octopi-node pipeline`: jobs on Spark, one file for each.
 
-Spark is imported when a job runs, so that help answers at once, and without it.
+Spark is imported only when a job runs, so that the help is quick and works without Spark.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ def pipeline() -> None:
     """Move, count and check messages with Apache Spark.
 
     Needs `pip install 'octopi-node[spark]'` and Java 17 or newer.  Jobs run on this machine's
-    processors, or on any Spark cluster: --master says which.
+    processors, or on the Spark cluster that --master names.
     """

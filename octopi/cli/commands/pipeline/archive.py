@@ -1,4 +1,4 @@
-"""`octopi-node pipeline archive`: topics into Parquet files."""
+"""`octopi-node pipeline archive`: writes topics to Parquet files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_o
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
-@click.option("--topic", "topics", metavar="T[,T...]", help="Topics.")
-@click.option("--pattern", metavar="REGEX", help="Topics whose names match, instead.")
+@click.option("--topic", "topics", metavar="T[,T...]", help="Archive these topics.")
+@click.option("--pattern", metavar="REGEX", help="Or archive topics whose names match.")
 @cluster_options
-@click.option("--continuous", is_flag=True, help="Go on until stopped.")
+@click.option("--continuous", is_flag=True, help="Archive new messages until stopped.")
 @click.option(
     "--interval",
     "interval_s",
@@ -26,13 +26,13 @@ from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_o
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often files are written, if continuous.",
+    help="How often files are written with --continuous.",
 )
 @click.option(
     "--file-bytes",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Merge neighbouring files up to this size; 0: don't.  [default: 256 MiB]",
+    help="Merge neighbouring files up to this size; 0: merge none.  [default: 256 MiB]",
 )
 @json_option
 @spark_options
@@ -51,15 +51,15 @@ def archive(
     master: str,
     settings: tuple[str, ...],
 ) -> None:
-    """Write topics to Parquet files in DIR, each message to exactly one.
+    """Write topics to Parquet files in DIR; each message is in exactly one file.
 
     \b
     For instance:
       octopi-node pipeline archive ./archive --topic orders
       octopi-node pipeline archive ./archive --pattern 'orders.*' --continuous
 
-    Stopped or killed, it goes on with the same command.  Small files are merged in the end;
-    don't read the archive meanwhile.
+    If the command was stopped or killed, run it again: it continues where it was.  In the end
+    small files are merged; don't read the archive during that time.
     """
     if bool(topics) == bool(pattern):
         raise click.UsageError("say which topics: --topic orders,bills or --pattern 'orders.*'")

@@ -1,4 +1,4 @@
-"""`octopi-node pipeline audit`: the files of all replicas, checked and compared."""
+"""`octopi-node pipeline audit`: checks and compares the files of all replicas."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from octopi.cli.spark_job import spark_job, spark_options
 def audit(
     directories: tuple[Path, ...], as_json: bool, master: str, settings: tuple[str, ...]
 ) -> int:
-    """Prove that the brokers' data directories DIR... hold what they must.
+    """Check the brokers' data directories DIR..., and compare their replicas.
 
     \b
     For instance:
       octopi-node pipeline audit ./broker-1 ./broker-2 ./broker-3
 
-    Checksums are right; replicas hold the same bytes up to the highwater mark; no request is
-    there twice; each file begins where the one before ends.  Every fault names file and offset;
-    one is enough for exit code 5.
+    Checks that all checksums match, that replicas hold the same bytes up to the highwater mark,
+    that no request is stored twice, and that each file begins where the one before ends.  Every
+    fault is printed with file and offset; the exit code is 5 if there is any.
 
-    Records that are not known to be committed are not judged, and listed: the mark is noted
-    within a second, also by brokers that run or were killed.  Where nothing could be judged,
-    the exit code is 1.
+    Records that are not known to be committed are listed, and not compared.  Brokers note the
+    highwater mark within a second, so they may run, or have been killed.  If nothing could be
+    compared, the exit code is 1.
     """
     with spark_job("octopi audit", master, settings) as spark:
         from octopi.spark.jobs import audit as job

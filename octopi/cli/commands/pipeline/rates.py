@@ -1,4 +1,4 @@
-"""`octopi-node pipeline rates`: messages and bytes by time, topic and key."""
+"""`octopi-node pipeline rates`: counts messages and bytes by time, topic and key."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_o
 @click.command()
 @click.argument("topics", metavar="T[,T...]")
 @cluster_options
-@click.option("--window", default="1 minute", show_default=True, help="As Spark has it.")
-@click.option("--by-key", is_flag=True, help="For each key, too.")
+@click.option(
+    "--window", default="1 minute", show_default=True, help="A duration, as Spark writes it."
+)
+@click.option("--by-key", is_flag=True, help="Count each key separately.")
 @click.option(
     "--chart",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -27,7 +29,7 @@ from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_o
     help="Write a page of HTML with charts.",
 )
 @click.option(
-    "--continuous", is_flag=True, help="Count on, and write the page again, until stopped."
+    "--continuous", is_flag=True, help="Go on counting, and update the page, until stopped."
 )
 @json_option
 @spark_options
@@ -52,7 +54,7 @@ def rates(
       octopi-node pipeline rates orders --window '10 seconds' --chart rates.html
       octopi-node pipeline rates orders --by-key --chart rates.html --continuous
 
-    While it goes on it tells how many bytes each log is ahead of it.
+    With --continuous, it prints, and the page shows, how many bytes are not counted yet.
     """
     client = invocation.configuration().section(ClientSettings, server=server)
     source = connection(client) | {"subscribe": topics}

@@ -1,4 +1,4 @@
-"""`octopi-node pipeline replay`: an archive back into a topic."""
+"""`octopi-node pipeline replay`: sends an archive to a topic."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_o
     "directory", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR"
 )
 @click.argument("topic")
-@click.option("--only", metavar="T[,T...]", help="These archived topics.  [default: all]")
+@click.option("--only", metavar="T[,T...]", help="Send only these archived topics.  [default: all]")
 @cluster_options
 @click.option(
     "--speed",
     type=click.FloatRange(min=0, min_open=True),
     metavar="X",
-    help="At X times the recorded pace.  [default: as fast as it goes]",
+    help="Send at X times the recorded pace.  [default: as fast as possible]",
 )
 @spark_options
 @pass_invocation
@@ -39,14 +39,14 @@ def replay(
     master: str,
     settings: tuple[str, ...],
 ) -> None:
-    """Send what is archived in DIR to TOPIC, in order for each key.
+    """Send the messages archived in DIR to TOPIC, in order for each key.
 
     \b
-    For instance, as fast as it goes, and then at the recorded pace:
+    For instance, as fast as possible, and at the recorded pace:
       octopi-node pipeline replay ./archive orders-again
       octopi-node pipeline replay ./archive orders-live --speed 1
 
-    Done again, it adds only what is not there yet.
+    If the command is repeated, it sends only the messages that are not in TOPIC yet.
     """
     client = invocation.configuration().section(ClientSettings, server=server)
     with spark_job("octopi replay", master, settings) as spark:

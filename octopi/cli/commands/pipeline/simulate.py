@@ -1,4 +1,4 @@
-"""`octopi-node pipeline simulate`: a campaign of simulator seeds on Spark."""
+"""`octopi-node pipeline simulate`: runs many seeds of the simulator on Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from octopi.cli.spark_job import spark_job, spark_options
     type=click.Choice(["swarm", "scenarios"]),
     default="swarm",
     show_default=True,
-    help="swarm draws every option by itself, scenarios draws faults that belong together.",
+    help="swarm draws each option independently, scenarios draws faults that belong together.",
 )
 @spark_options
 @pass_invocation
@@ -42,8 +42,9 @@ def simulate(
     For instance:
       octopi-node pipeline simulate ./verdicts --seeds 2000
 
-    Failures are grouped by the promise that they break, each with a line that replays one.  The
-    simulator comes with the source: run this in a checkout, and have the same one on each worker.
+    Failures are grouped by the promise that they break; for each group one line is printed that
+    replays a run.  The simulator is part of the source: run this in a checkout, with the same
+    checkout on each worker.
     """
     search = invocation.search()
     with spark_job("octopi simulate", master, settings) as spark:
