@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from octopi.identifiers import BrokerId, Offset, PartitionId
+from octopi.identifiers import INTERNAL_LOGS, BrokerId, Offset, PartitionId
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.faults import Fail
 from octopi.simulation.disk.log_bytes import JournalBytes, ReplicaBytes
@@ -221,15 +221,23 @@ class ClusterFacts:
 
     def _live_logs(self, partition: PartitionId | None = None) -> list[CommittedLog]:
         """The logs of *partition* (None: of all) whose topics weren't deleted, nor brought back
-        after that by a disk that is as it was before."""
+        after that by a disk that is as it was before; internal logs always are there."""
         return [
             log
             for key, log in self._logs.items()
             if partition in {None, log.partition}
-            and (topic := self._view.state.topic(log.topic)) is not None
-            and topic.topic_id not in self._deleted
-            and key == f"{topic.topic_id}/{log.partition}"
+            and (topic_id := self._topic_id(log))
+            and topic_id not in self._deleted
+            and key == f"{topic_id}/{log.partition}"
         ]
+
+    def _topic_id(self, log: CommittedLog) -> str:
+        """That of the log's topic as it is now, or the name of an internal log; empty: there is no
+        such topic."""
+        if log.topic in INTERNAL_LOGS:
+            return log.topic
+        topic = self._view.state.topic(log.topic)
+        return topic.topic_id if topic is not None else ""
 
     def _replica(self, host: str, log: CommittedLog) -> ReplicaBytes:
         key = host, log.topic, log.partition
@@ -278,6 +286,9 @@ class ClusterFacts:
         return lost_at
 
     def _counts_cache(self, log: CommittedLog) -> bool:
+        if log.topic in INTERNAL_LOGS:
+            topics = self._view.state.topics_on({log.partition})
+            return not all(one.options.flush_before_ack for one in topics)
         topic = self._view.state.topic(log.topic)
         return topic is None or not topic.options.flush_before_ack
 

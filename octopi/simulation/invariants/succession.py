@@ -235,10 +235,6 @@ class Succession(ClusterFacts):
         node = self._cluster.nodes[self._cluster.host_of(broker)]
         return self._has_its_disk(broker) and node.host.is_up and not node.stop.is_set()
 
-    def _topic_id(self, log: CommittedLog) -> str:
-        topic = self._view.state.topic(log.topic)
-        return topic.topic_id if topic is not None else ""
-
     def _fault_of_haste(
         self,
         record: PartitionRecord,

@@ -1,0 +1,386 @@
+"""What has to hold of durable subscriptions, in the modes in which one member has a log.
+
+What a leader stores, hears committed, tells and begins with is known by its steps
+(`octopi.tracing.subscriptions`).  What members get and process, they have to say themselves: a
+program that is a member notes `HANDED`, `PROCESSED` and `CONFIRMED`.  Of members that note nothing
+it isn't judged whether a mark passed a message.
+
+======================= ================================================================
+rule                    broken when
+======================= ================================================================
+message-passed-over     a mark is stored that passes messages that no member processed with
+                        the mark's claim
+message-left-out        a member is handed messages with a gap between them, or behind its mark
+mark-went-back          a committed mark falls behind an earlier one without a reset
+claim-went-back         a claim is given a second time, or marks of an older one count
+log-taken-unreleased    a log is assigned to a member while another one has it
+attach-went-back        a member is told an older mark than another was told before
+told-uncommitted        a member is told what is not committed
+state-forgotten         a leader begins without something that was committed
+======================= ================================================================
+
+Where a decision notes that acknowledged records may be lost, all that was known about that
+partition counts no more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, TypeAlias
+
+import attrs
+
+from octopi.identifiers import PartitionId
+from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.faults.actions import BitFlip, RollBack, Wipe
+from octopi.simulation.faults.damage import Damage
+from octopi.simulation.faults.injector import FAULT
+from octopi.simulation.invariants.recoveries import Recoveries
+from octopi.simulation.invariants.system import BreakRule, SystemInvariants
+from octopi.simulation.kernel.host import LOSE_POWER
+from octopi.simulation.kernel.world import Event, StepEvent
+from octopi.subscriptions.entries import AssignmentPhase
+from octopi.tracing import steps
+from octopi.tracing.subscriptions import RemovedStateStep, StoredMarkStep, SubscriptionStep
+
+HANDED: Final = "member got a message"
+"""The event of a member that is handed a message: ``sid``, ``topic``, ``partition``, ``claim``,
+``member``, ``offset``, ``next_offset``."""
+
+PROCESSED: Final = "member processed a message"
+"""The event of a member that is done with a message; the same facts."""
+
+CONFIRMED: Final = "member's mark was confirmed"
+"""The event of a member that knows a mark to be committed: ``sid``, ``partition``, ``claim``,
+``offset``."""
+
+_State: TypeAlias = Mapping[str, Any]
+_Place: TypeAlias = tuple[str, PartitionId]
+"""The id of a subscription, and the partition of one of its logs."""
+_Claimed: TypeAlias = tuple[str, PartitionId, int]
+"""The same, and a claim."""
+
+
+@attrs.define
+class _KnownPartition:
+    """What is known of the log ``~subscriptions`` of a partition."""
+
+    epoch: int = 0
+    """Of the newest leadership that began with it."""
+    committed: dict[str, _State] = attrs.field(factory=dict)
+    """The newest committed value of each key."""
+    open: set[str] = attrs.field(factory=set)
+    """Keys with newer values, which may be committed without anybody hearing of that."""
+
+
+class SubscriptionRules(SystemInvariants):
+    """Judges what leaders do for subscriptions by what they and members said before."""
+
+    promises: ClassVar[Mapping[str, str]] = {
+        "message-passed-over": "a subscription's mark passes a message only when the member that "
+        "has the log has processed it",
+        "message-left-out": "a member is handed the messages from its mark on, one behind the "
+        "other",
+        "mark-went-back": "a committed mark of a subscription goes back only by a reset, or where "
+        "the cluster told that messages are lost",
+        "claim-went-back": "the claims of a log only grow, and each one is of one member",
+        "log-taken-unreleased": "a log gets another member only when its member has released it, "
+        "left, or was silent for too long",
+        "attach-went-back": "a member never goes on at an older mark than was told before it",
+        "told-uncommitted": "what a member is told of its logs and marks is committed",
+        "state-forgotten": "who begins to lead knows all that was committed of subscriptions",
+    }
+
+    def __init__(self, cluster: SimulatedCluster, break_rule: BreakRule) -> None:
+        super().__init__(cluster, break_rule)
+        self._recoveries = Recoveries(cluster)
+        self._partitions: dict[PartitionId, _KnownPartition] = defaultdict(_KnownPartition)
+        self._claims: dict[_Place, int] = defaultdict(int)
+        """The greatest that the coordinator gave."""
+        self._members: dict[_Claimed, str] = {}
+        """To whom."""
+        self._resets: dict[_Claimed, int] = {}
+        """Where the mark is set to with the claim of a reset."""
+        self._stored: dict[_Place, tuple[int, int]] = {}
+        """The mark that was appended last, and its claim."""
+        self._told: dict[_Place, int] = {}
+        """The mark that a member was told last."""
+        self._starts: dict[_Claimed, set[int]] = defaultdict(set)
+        """Where a member with this claim may begin."""
+        self._handed: dict[_Claimed, int] = {}
+        """Behind the last message that a member was handed with this claim."""
+        self._processed: dict[_Claimed, int] = {}
+        """Behind the last message that a member processed with this claim."""
+        self._reporting: set[str] = set()
+        """Subscriptions whose members note what they do."""
+        self._lossy: set[PartitionId] = set()
+        """Partitions that may have lost records: offsets were used twice there."""
+        self._is_harmed = False
+        """Whether a disk was damaged, or a machine lost its power."""
+        on = self.handlers.on
+        on(self._see_open, steps.S1Creating, steps.S3Joining, steps.S4Assigning)
+        on(self._see_open, steps.S11Freeing)
+        on(self._see_removal, steps.S12Removing)
+        on(self._check_stored, steps.S2Opening, steps.S9Storing)
+        on(self._check_committed, steps.S10Hearing)
+        on(self._check_loaded, steps.S13Loaded)
+        on(self._check_assigned, steps.S4Telling)
+        on(self._check_attached, steps.S5Attaching)
+        on(self._see_recovery, steps.E7Counted, steps.E8Decided, steps.J5Admitted)
+        self.handlers.on_word(self._see_recovery, LOSE_POWER)
+        self.handlers.on_word(self._see_fault, FAULT)
+        self.handlers.on_word(self._check_handed, HANDED)
+        self.handlers.on_word(self._note_processed, PROCESSED)
+        self.handlers.on_word(self._check_confirmed, CONFIRMED)
+
+    # --- what is stored ----------------------------------------------------------------
+
+    def _known(self, partition: PartitionId, epoch: int) -> _KnownPartition | None:
+        """What is known of *partition*; None: *epoch* is over, and nothing of it counts."""
+        known = self._partitions[partition]
+        return known if epoch >= known.epoch else None
+
+    def _see_open(self, event: StepEvent[SubscriptionStep]) -> None:
+        step = event.step
+        match step:
+            case steps.S3Joining():
+                key = f"m/{step.sid}/{step.member}"
+            case steps.S4Assigning() | steps.S11Freeing():
+                key = f"a/{step.sid}/{step.log}"
+            case _:
+                key = f"s/{step.sid}"
+        self._open(step.partition, step.epoch, key)
+
+    def _see_removal(self, event: StepEvent[RemovedStateStep]) -> None:
+        self._open(event.step.partition, event.step.epoch, event.step.key)
+
+    def _open(self, partition: PartitionId, epoch: int, key: str) -> None:
+        if (known := self._known(partition, epoch)) is not None:
+            known.open.add(key)
+
+    def _check_stored(self, event: StepEvent[StoredMarkStep]) -> None:
+        step = event.step
+        self._open(step.partition, step.epoch, f"k/{step.sid}/{step.topic_id}")
+        place = step.sid, step.partition
+        known = self._stored.get(place)
+        self._stored[place] = step.mark, step.claim
+        if known is None or step.sid not in self._reporting:
+            return
+        before, old = known
+        # With a new claim what the member before it has processed is stored, too.
+        claims = [(*place, one) for one in range(min(old, step.claim), step.claim + 1)]
+        if old == step.claim:
+            claims = claims[-1:]
+        ends = [before, *(self._processed.get(one, 0) for one in claims)]
+        ends += [self._resets.get(claims[-1], 0), *self._starts[claims[-1]]]
+        processed = max(ends)
+        if step.mark > processed and step.partition not in self._lossy:
+            text = f"{event.host} stores {step.mark} as the mark of {step.sid} in partition "
+            text += f"{step.partition} with claim {step.claim}; what lies before {processed} is "
+            text += f"processed with that claim, and the mark was {before} with claim {old}"
+            self.break_rule("message-passed-over", text, event)
+
+    def _check_committed(self, event: StepEvent[steps.S10Hearing]) -> None:
+        step = event.step
+        if (known := self._known(step.partition, step.epoch)) is None:
+            return
+        kind, sid, last = _parts(step.key)
+        if step.value is None:
+            known.committed.pop(step.key, None)
+            return
+        before = known.committed.get(step.key)
+        known.committed[step.key] = step.value
+        if kind == "a":
+            self._check_assignment(event, (sid, PartitionId(int(last))), before, step.value)
+        elif kind == "k" and before is not None:
+            self._check_mark(event, (sid, step.partition), before, step.value)
+
+    def _check_assignment(
+        self, event: Event, place: _Place, before: _State | None, now: _State
+    ) -> None:
+        phase, claim = now.get("phase", AssignmentPhase.FREE), now.get("claim", 0)
+        greatest = self._claims[place]
+        self._claims[place] = max(claim, greatest)
+        name = f"the log of {place[0]} in partition {place[1]}"
+        if claim < greatest or (claim == greatest and phase != AssignmentPhase.FREE):
+            text = f"{name} is {phase} with claim {claim}, and claim {greatest} was given before"
+            self.break_rule("claim-went-back", text, event)
+        if phase == AssignmentPhase.RESETTING:
+            self._resets[*place, claim] = now["reset_to"]
+        if phase != AssignmentPhase.ASSIGNED:
+            return
+        self._members[*place, claim] = now["member"]
+        other = {} if before is None else before
+        if other.get("phase") == AssignmentPhase.ASSIGNED and other["member"] != now["member"]:
+            text = (
+                f"{name} is assigned to {now['member']} with claim {claim}, and {other['member']}"
+            )
+            text += f" has it with claim {other['claim']}"
+            self.break_rule("log-taken-unreleased", text, event)
+
+    def _check_mark(self, event: Event, place: _Place, before: _State, now: _State) -> None:
+        claim, old = now.get("claim", 0), before.get("claim", 0)
+        name = f"the mark of {place[0]} in partition {place[1]}"
+        if claim < old:
+            text = f"{name} is stored with claim {claim}, and was stored with claim {old} before"
+            self.break_rule("claim-went-back", text, event)
+        if now.get("lost") and self._is_harmed:
+            self._lossy.add(place[1])  # the only replica has less, and says so
+        reset_to = self._resets.get((*place, claim))
+        if reset_to == now["mark"]:
+            self._told.pop(place, None)
+        elif now["mark"] < before["mark"] and place[1] not in self._lossy:
+            text = f"{name} is committed at {now['mark']} with claim {claim}, and was committed at "
+            text += f"{before['mark']} with claim {old}"
+            self.break_rule("mark-went-back", text, event)
+
+    def _check_loaded(self, event: StepEvent[steps.S13Loaded]) -> None:
+        step = event.step
+        if (known := self._known(step.partition, step.epoch)) is None:
+            return
+        for key, value in known.committed.items():
+            if key not in known.open and step.states.get(key) != value:
+                text = f"{event.host} begins to lead partition {step.partition} with {key} = "
+                text += f"{step.states.get(key)}, and {value} is committed"
+                self.break_rule("state-forgotten", text, event)
+                return
+            self._check_newer(event, known, key, step.states.get(key))
+        known.epoch = step.epoch
+        known.committed = dict(step.states)
+        known.open.clear()
+        for key, value in step.states.items():
+            kind, sid, last = _parts(key)
+            if kind == "k":
+                self._stored[sid, step.partition] = value["mark"], value.get("claim", 0)
+            elif kind == "a":
+                place = sid, PartitionId(int(last))
+                self._claims[place] = max(self._claims[place], value.get("claim", 0))
+                if value.get("phase") == AssignmentPhase.RESETTING:
+                    self._resets[*place, value["claim"]] = value["reset_to"]
+
+    def _check_newer(
+        self, event: Event, known: _KnownPartition, key: str, now: _State | None
+    ) -> None:
+        """What a leader found in place of an older value is no older."""
+        before = known.committed[key]
+        kind, sid, _ = _parts(key)
+        if now is None or kind not in "ka" or now == before:
+            return
+        if now.get("claim", 0) < before.get("claim", 0):
+            text = f"{event.host} begins to lead with {key} = {now}, and {before} is committed"
+            self.break_rule("state-forgotten", text, event)
+        elif kind == "k":
+            self._check_mark(event, (sid, event.get("partition")), before, now)
+
+    # --- what is told --------------------------------------------------------------------
+
+    def _check_assigned(self, event: StepEvent[steps.S4Telling]) -> None:
+        step = event.step
+        known = self._known(step.partition, step.epoch)
+        if known is None or step.revoked:
+            return
+        for log, claim in step.logs:
+            state = known.committed.get(f"a/{step.sid}/{log}", {})
+            if (state.get("member"), state.get("claim")) != (step.member, claim):
+                text = f"{event.host} tells {step.member} that it has the log of {step.sid} in "
+                text += f"partition {log} with claim {claim}, and what is committed is {state}"
+                self.break_rule("told-uncommitted", text, event)
+        if f"m/{step.sid}/{step.member}" not in known.committed:
+            text = f"{event.host} tells {step.member} that it is a member of {step.sid}, and that "
+            text += "is not committed"
+            self.break_rule("told-uncommitted", text, event)
+
+    def _check_attached(self, event: StepEvent[steps.S5Attaching]) -> None:
+        step = event.step
+        if (known := self._known(step.partition, step.epoch)) is None:
+            return
+        place = step.sid, step.partition
+        state = _mark_of(known, step.sid)
+        told = f"{event.host} tells a member of {step.sid} with claim {step.claim} that its mark "
+        told += f"in partition {step.partition} is {step.mark}"
+        if state.get("claim", 0) < step.claim or state.get("mark", 0) < step.mark:
+            text = f"{told}, and what is committed is {state}"
+            self.break_rule("told-uncommitted", text, event)
+        if step.mark < self._told.get(place, 0) and step.partition not in self._lossy:
+            text = f"{told}, and another was told {self._told[place]} before"
+            self.break_rule("attach-went-back", text, event)
+        self._told[place] = step.mark
+        begins = self._starts[*place, step.claim]
+        begins.add(step.mark)
+        if step.lost_to is not None:
+            begins.add(step.lost_to)
+
+    # --- what members say ------------------------------------------------------------------
+
+    def _check_handed(self, event: Event) -> None:
+        facts = event.facts
+        self._reporting.add(facts["sid"])
+        claimed = (facts["sid"], facts["partition"], facts["claim"])
+        owner = self._members.setdefault(claimed, facts["member"])
+        what = f"the log of {claimed[0]} in partition {claimed[1]} with claim {claimed[2]}"
+        if owner != facts["member"]:
+            text = f"{facts['member']} reads {what}, which is that of {owner}"
+            self.break_rule("claim-went-back", text, event)
+        offset, end = facts["offset"], self._handed.get(claimed)
+        self._handed[claimed] = facts["next_offset"]
+        if facts["partition"] in self._lossy or self._is_shortened(facts["topic"]):
+            return
+        if (offset not in self._starts[claimed]) if end is None else (offset != end):
+            expected = sorted(self._starts[claimed]) if end is None else end
+            text = f"{facts['member']} is handed the message at {offset} of {what}, and {expected} "
+            text += "comes next"
+            self.break_rule("message-left-out", text, event)
+
+    def _is_shortened(self, topic: str) -> bool:
+        """Whether retention may remove what comes next."""
+        record = self.cluster.register_view.state.topic(topic)
+        if record is None:
+            return True
+        options = record.options
+        return options.retention_bytes is not None or options.retention_ms is not None
+
+    def _note_processed(self, event: Event) -> None:
+        facts = event.facts
+        claimed = (facts["sid"], facts["partition"], facts["claim"])
+        self._processed[claimed] = max(facts["next_offset"], self._processed.get(claimed, 0))
+
+    def _check_confirmed(self, event: Event) -> None:
+        facts = event.facts
+        partition = facts["partition"]
+        state = _mark_of(self._partitions[partition], facts["sid"])
+        if partition in self._lossy or not state or state.get("claim", 0) > facts["claim"]:
+            return
+        if state["mark"] < facts["offset"]:
+            text = f"{event.host} was told that all before {facts['offset']} of {facts['sid']} in "
+            text += f"partition {partition} is marked for good, and what is committed is {state}"
+            self.break_rule("told-uncommitted", text, event)
+
+    # --- losses ----------------------------------------------------------------------------
+
+    def _see_fault(self, event: Event) -> None:
+        self._is_harmed |= isinstance(event.facts["action"], Damage | Wipe | BitFlip | RollBack)
+
+    def _see_recovery(self, event: Event) -> None:
+        self._is_harmed |= event.what == LOSE_POWER
+        for record in self._recoveries.found(event):
+            partition = record.partition
+            self._lossy.add(partition)
+            self._partitions[partition] = _KnownPartition()
+            for place in [one for one in self._told if one[1] == partition]:
+                del self._told[place]
+            self._claims.clear()  # that partition may be where they are kept
+            self._members.clear()
+
+
+def _parts(key: str) -> tuple[str, str, str]:
+    """Kind, subscription and the rest of a key."""
+    kind, _, ids = key.partition("/")
+    sid, _, last = ids.partition("/")
+    return kind, sid, last
+
+
+def _mark_of(known: _KnownPartition, sid: str) -> _State:
+    """The committed mark of a subscription; empty: there is none."""
+    prefix = f"k/{sid}/"
+    return next((one for key, one in known.committed.items() if key.startswith(prefix)), {})
