@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import attrs
 
+from sim.generate.members import group_chores, members
 from sim.generate.scenario import Scenario
 from sim.generate.scenarios import SCENARIOS
 from sim.generate.swarm import KILLS_EACH
@@ -72,6 +73,7 @@ class _ScenarioDrawing:
         return order[place]
 
     def _workload(self, partitions: int) -> WorkloadOptions:
+        group = members(self._randomness)
         return WorkloadOptions(
             producers=self._pick("producers", (1, 2, 2)),
             records=self._pick("records", (15, 30, 30)),
@@ -83,4 +85,6 @@ class _ScenarioDrawing:
             reopen_count=self._pick("reopen", (0, 0, 0, 8)),
             delivery_timeout_s=self._pick("delivery_timeout", (30.0, 30.0, 1.0)),
             consumer_pause_s=self._pick("consumer_pause", (0.0, 0.0, 0.02)),
+            chores=group_chores(self._randomness) if group else (),
+            **group,
         )

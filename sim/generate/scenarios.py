@@ -84,6 +84,7 @@ from sim.generate.scenarios_of_retention import (
     slow_to_acknowledge,
 )
 from sim.generate.scenarios_of_serving import ALWAYS_SERVING, SERVING_SCENARIOS
+from sim.generate.scenarios_of_subscriptions import SUBSCRIPTION_SCENARIOS
 
 _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     one_dies,
@@ -137,6 +138,7 @@ _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     *ALWAYS_SERVING,
     many_fetches,
     slow_to_acknowledge,
+    *SUBSCRIPTION_SCENARIOS,
 )
 """Scenarios that are drawn regardless of the switches.  A scenario that is listed twice is drawn
 more often."""

@@ -52,6 +52,7 @@ from octopi.simulation.faults.actions import (
 from octopi.simulation.faults.damage import Damage, Harm, Part
 from octopi.simulation.network.route import Mishap
 from sim.generate.fault_kinds import DAMAGE, GONE, LINKS, POWER, RENEWED, STOPS, is_drawn
+from sim.generate.members import group_chores, members
 from sim.run.plan import Chore, Order, Plan, Tier, WorkloadOptions
 
 T = TypeVar("T")
@@ -156,6 +157,9 @@ class _Swarm:
         chores = [
             randomness.choice(_CHORES) for _ in range(randomness.choice((0, 0, 0, 1, 1, 2, 3)))
         ]
+        group = members(self._randomness)
+        if group:
+            chores += group_chores(self._randomness)
         return WorkloadOptions(
             producers=self._pick("producers", (4, 4, 1, 2, 3)),
             records=self._pick("records", (50, 50, 20, 80)),
@@ -171,6 +175,7 @@ class _Swarm:
             starts_late=self._pick("starts_late", (False, False, True)),
             chores=tuple(chores),
             batch_bytes=self._pick("batch_bytes", (CLIENT_BATCH_BYTES, 1, 1_000)),
+            **group,
         )
 
     # --- faults --------------------------------------------------------------------------

@@ -19,7 +19,9 @@ from octopi.simulation.history.events import (
 )
 from sim.run.client_log import ClientLog
 from sim.run.expensive_requests import ask_for_offsets, have_fetches_wait
+from sim.run.group_notes import GroupNotes
 from sim.run.plan import Chore
+from sim.run.subscription_chores import delete_subscription, reset_marks
 
 _FIRST_CHORE_S: Final = 0.5
 """The longest pause before a chore."""
@@ -36,10 +38,11 @@ class Operator:
 
     host: Final = "operator"
 
-    def __init__(self, client_log: ClientLog) -> None:
+    def __init__(self, client_log: ClientLog, notes: GroupNotes) -> None:
         self.is_done = False
         """Whether the topics exist, and every chore was done or given up."""
         self._client_log = client_log
+        self._notes = notes
         self._chores = list(client_log.plan.workload.chores)
         self._number = 0
         self._environment: Environment
@@ -106,6 +109,10 @@ class Operator:
                     await have_fetches_wait(self._environment, client, topic)
                 case "end":
                     await self._watch_ends(client)
+                case "reset":
+                    await reset_marks(client, self._client_log, self._notes, randomness)
+                case "delete":
+                    await delete_subscription(client, self._notes)
                 case "grow":
                     await client.admin.add_partitions(1)
                 case "move":

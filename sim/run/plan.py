@@ -55,14 +55,15 @@ _LINE_OF_WORDS: Final = (
     "append sync send rename truncate replace_file sync_directory open pread .log broker-1 "
     "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move "
     "cut flip missing older log index checkpoint directory ends replica table identity journal "
-    "membership follow renew tail ask poll end"
+    "membership follow renew tail ask poll end exclusive failover reset delete"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that are frequent in plans.  Add new ones at the end, since tokens hold positions."""
 
 Tier = Literal["message", "websocket"]
 Order = Literal["random", "fifo"]
-Chore = Literal["topic", "drain", "grow", "move", "renew", "ask", "poll", "end"]
+Chore = Literal["topic", "drain", "grow", "move", "renew", "ask", "poll", "end", "reset", "delete"]
+MemberMode = Literal["exclusive", "failover"]
 
 
 class PlanError(OctopiError):
@@ -98,7 +99,8 @@ class WorkloadOptions:
     broker.  ``grow``: add a partition.  ``move``: move a replica.  ``renew``: make and delete a
     topic several times under one name.  ``ask``: ask a topic's logs for offsets by time and by
     count.  ``poll``: have more fetches wait than a broker takes.  ``end``: ask every log again and
-    again where it ends."""
+    again where it ends.  ``reset``: set a mark of the durable subscription.  ``delete``: delete
+    that subscription."""
     batch_bytes: int = CLIENT_BATCH_BYTES
     """A producer sends a batch of this size without waiting for the receipts of others."""
     polls: int = 0
@@ -106,6 +108,15 @@ class WorkloadOptions:
     producer sends its last messages."""
     opaque_records: int = 0
     """How many messages are sent as version 1 records, by a producer of their own."""
+    members: int = 0
+    """How many members the durable subscription to the first topic has."""
+    member_mode: MemberMode = "exclusive"
+    static_members: int = 0
+    """How many of them have a name of their own, and keep their logs through a restart."""
+    member_pause_s: float = 0.0
+    """How long a member takes for a message, on average; now and then it takes much longer."""
+    member_stay_count: int = 0
+    """After about this many messages a member leaves, or is cancelled, and comes back; 0: never."""
 
 
 @attrs.frozen
@@ -166,6 +177,11 @@ class Plan:
     loses_every_disk: bool = False
     """Whether the disks of all replicas of a partition may be lost, if `loses_last` is set, too:
     then the partition begins again empty, on a broker that the operator names."""
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether acknowledged messages may be lost, which is told then."""
+        return self.loses_all or self.loses_last
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

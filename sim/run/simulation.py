@@ -257,6 +257,7 @@ class _PlanRun:
         await self._until("logs can't be read", lambda: "" if workload.is_read else "reading")
         ends = {log: healer.end(log) for log in self._client_log.logs}
         await self._until("consumers are behind", lambda: workload.unread(ends))
+        await self._until("members are behind", lambda: workload.unprocessed(ends))
         workload.note_rest()
 
     async def _kill_each(self) -> None:

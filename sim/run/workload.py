@@ -17,6 +17,8 @@ from octopi.simulation.history.events import FinalLog, LogName, Rested, StartMov
 from octopi.simulation.kernel.host import Program
 from sim.run.client_log import ClientLog
 from sim.run.consumer_program import ConsumerProgram
+from sim.run.group_notes import GroupNotes
+from sim.run.member_program import MemberProgram
 from sim.run.opaque_producer_program import OpaqueProducerProgram
 from sim.run.operator_program import Operator
 from sim.run.producer_program import ProducerProgram
@@ -36,13 +38,19 @@ class Workload:
         self.consumers = [
             ConsumerProgram(client_log, number) for number in range(1, workload.consumers + 1)
         ]
+        self.group = GroupNotes(client_log)
+        self.members = [
+            MemberProgram(client_log, self.group, number)
+            for number in range(1, workload.members + 1)
+        ]
         self.opaque = OpaqueProducerProgram(client_log)
-        self.operator = Operator(client_log)
+        self.operator = Operator(client_log, self.group)
         self.is_read = False
         """Whether all logs were read in the end."""
         programs: dict[str, Program] = {self.operator.host: self.operator.run}
         programs |= {one.host: one.run for one in self.producers}
         programs |= {one.host: one.run for one in self.consumers}
+        programs |= {one.host: one.run for one in self.members}
         if workload.opaque_records:
             programs[self.opaque.host] = self.opaque.run
         self._hosts = list(programs)
@@ -107,6 +115,11 @@ class Workload:
             for log, end in ends.items()
             if log.topic == one.topic and one.ends.get(log, 0) < end
         )
+
+    def unprocessed(self, ends: dict[LogName, int]) -> str:
+        """What the members of the subscription have yet to process before the *ends* of its logs;
+        empty: nothing."""
+        return self.group.behind(ends) if self.members else ""
 
     def note_rest(self) -> None:
         """Note that the consumers have had the time to read everything."""

@@ -101,6 +101,12 @@ class Subscription:
         return self._definition.name
 
     @property
+    def sid(self) -> str:
+        """The id of this creation of the subscription: another one, made under its name when it
+        was deleted, has another id, and begins with its claims anew."""
+        return self._definition.sid
+
+    @property
     def member(self) -> str:
         """What the other members call this one."""
         return self._membership.session.member

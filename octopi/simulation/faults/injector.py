@@ -18,7 +18,7 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from octopi.identifiers import PartitionId
+from octopi.identifiers import PartitionId, is_internal
 from octopi.simulation.cluster import Node, SimulatedCluster
 from octopi.simulation.disk.disk import DiskSnapshot
 from octopi.simulation.disk.faults import Delay, DiskFault, Fail
@@ -447,11 +447,15 @@ class Injector:
         pending_faults.empty(self._cluster.nodes[name])
 
     def fail_append(self, name: str, partition: PartitionId) -> None:
-        """Have the next append to a log of the partition fail on the host *name*.  Its process has
-        to be started again after that.  To be called after `heal`."""
+        """Have the next append to a topic's log of the partition fail on the host *name*.  Its
+        process has to be started again after that.  To be called after `heal`."""
         self.broken_disks.add(name)
         disk = self._cluster.nodes[name].host.disk
-        paths = [one for one in disk.files(f"data/logs/{partition}") if one.endswith(".log")]
+        paths = [
+            one
+            for one in disk.files(f"data/logs/{partition}")
+            if one.endswith(".log") and not is_internal(one.split("/")[-2])
+        ]
         disk.inject(DiskFault("append", Fail(errno.EIO), max(paths)[1:]))
 
     def _may_stay_away(self, host: str) -> bool:

@@ -1,0 +1,124 @@
+"""Scenarios of members of a durable subscription, and of the leaders that keep their marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final
+
+from octopi.simulation.faults.actions import (
+    Action,
+    AtStep,
+    Cut,
+    DriftClock,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Pause,
+    Reset,
+    Stop,
+)
+from octopi.tracing import subscriptions
+from octopi.tracing.step import Step
+from sim.generate.fault_patterns import a_death, an_absence, some_seconds, soon
+from sim.generate.scenario import Scenario
+
+_CODES: Final = tuple(
+    one.code
+    for one in vars(subscriptions).values()
+    if isinstance(one, type) and issubclass(one, Step) and one.code
+)
+_LOADS: Final[Mapping[str, Any]] = {"records": 30, "pause_s": 0.05, "reopen_count": 0}
+
+
+def _group(randomness: Random, *, count: int = 2, mode: str = "") -> dict[str, Any]:
+    """The load of a scenario with members."""
+    return {
+        **_LOADS,
+        "members": count,
+        "member_mode": mode or randomness.choice(("exclusive", "failover")),
+        "static_members": randomness.choice((0, 0, 1, count)),
+        "member_pause_s": randomness.choice((0.01, 0.05, 0.3)),
+        "member_stay_count": randomness.choice((0, 3, 10)),
+        "chores": randomness.choice(((), (), ("reset",), ("reset", "reset"), ("delete",))),
+    }
+
+
+def _at_a_step(randomness: Random, *, behind: bool = False) -> AtStep:
+    """At a step of subscriptions, an early or a later one."""
+    code = randomness.choice(_CODES)
+    return AtStep(code, occurrence=randomness.choice((1, 1, 2, 3, 5, 9)), behind=behind)
+
+
+def leaders_die_with_marks(randomness: Random) -> Scenario:
+    """A leader ends at a step of subscriptions; perhaps another one does soon."""
+    faults = [InjectedFault(_at_a_step(randomness), a_death(randomness))]
+    for _ in range(randomness.choice((0, 1, 2))):
+        place = randomness.choice((_at_a_step(randomness, behind=True), soon(randomness)))
+        faults.append(InjectedFault(place, a_death(randomness), "leader"))
+    partitions = randomness.choice((1, 2, 3))
+    options = {"partitions": partitions, "flush_before_ack": randomness.random() < 0.3}
+    load = {
+        **_group(randomness, count=randomness.choice((1, 2, 3))),
+        "topic_partitions": partitions,
+    }
+    return Scenario(tuple(faults), options, load)
+
+
+def leaders_are_moved_from_marks(randomness: Random) -> Scenario:
+    """Leaders stop in good order, or are drained, while members mark."""
+    faults = [
+        InjectedFault(_at_a_step(randomness), Stop(some_seconds(randomness, 0.1, 1.0)), "leader"),
+        InjectedFault(soon(randomness), Stop(some_seconds(randomness, 0.1, 1.0)), "leader"),
+    ]
+    load = _group(randomness)
+    load["chores"] = randomness.choice((("drain",), ("drain", "move"), ("reset", "drain")))
+    return Scenario(tuple(faults), {"min_insync": 1}, load)
+
+
+def members_die(randomness: Random) -> Scenario:
+    """Members end, hang or can't be heard while they work; others get their logs."""
+
+    def trouble() -> Action:
+        return randomness.choice(
+            (
+                Kill(some_seconds(randomness, 0.1, 2.5)),
+                Pause(some_seconds(randomness, 0.3, 3.5)),
+                Cut(
+                    "leader", some_seconds(randomness, 0.3, 3.0), randomness.choice(("both", "in"))
+                ),
+                Cut("others", some_seconds(randomness, 0.3, 3.0), holds=True),
+                Reset("others"),
+                DriftClock(randomness.choice((0.9, 1.1)), 3.0),
+            )
+        )
+
+    count = randomness.choice((2, 3))
+    faults = [
+        InjectedFault(_at_a_step(randomness, behind=number > 0), trouble(), f"member-{who}")
+        for number, who in enumerate(randomness.choices(range(1, count + 1), k=3))
+    ]
+    partitions = randomness.choice((1, 2, 4))
+    load = {**_group(randomness, count=count), "topic_partitions": partitions}
+    return Scenario(tuple(faults), {"partitions": partitions, "kills_each": False}, load)
+
+
+def members_and_leaders_fail(randomness: Random) -> Scenario:
+    """A member is away when the leader that knew its marks ends."""
+    away = randomness.choice(
+        (Pause(some_seconds(randomness, 0.5, 3.0)), Cut("leader", 2.0), Kill(1.5))
+    )
+    faults = (
+        InjectedFault(_at_a_step(randomness), away, "member-1"),
+        InjectedFault(_at_a_step(randomness, behind=True), an_absence(randomness), "leader"),
+        InjectedFault(soon(randomness), randomness.choice((Kill(0.3), LosePower(0.3))), "leader"),
+    )
+    return Scenario(faults, {"min_insync": 1}, _group(randomness, count=2))
+
+
+SUBSCRIPTION_SCENARIOS: Final = (
+    *(leaders_die_with_marks, leaders_die_with_marks, leaders_die_with_marks),
+    leaders_are_moved_from_marks,
+    *(members_die, members_die),
+    members_and_leaders_fail,
+)

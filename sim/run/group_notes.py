@@ -1,0 +1,184 @@
+"""What the members of a run's durable subscription got, processed and were told.
+
+It goes to the oracle (`octopi.simulation.invariants.subscriptions`), and is judged here by what
+clients alone can know: a message that a member confirmed doesn't come again, none is passed over,
+and a claim has one member.  What an operator resets, retention removes and failures lose is left
+out of account.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+
+from octopi.identifiers import PartitionId
+from octopi.record import Message
+from octopi.simulation.history.events import LogName
+from octopi.simulation.invariants.subscriptions import CONFIRMED, HANDED, PROCESSED
+from sim.run.client_log import ClientLog
+
+NAME: Final = "billing"
+"""Of the subscription."""
+
+Place: TypeAlias = tuple[str, PartitionId]
+"""The id of a subscription, and the partition of one of its logs."""
+
+
+@attrs.define
+class HeldLog:
+    """A log as a member has it."""
+
+    sid: str
+    member: str
+    log: LogName
+    claim: int
+    handed_end: int = -1
+    """Behind the last message that it was handed."""
+    processed_end: int = -1
+    """Behind the last message that it processed."""
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return self.sid, self.log.partition
+
+
+@attrs.define
+class _Progress:
+    """How far a subscription is in one log."""
+
+    front: int = 0
+    """All before it was processed, or may be left out."""
+    confirmed: int = 0
+    confirmed_claim: int = 0
+    newest_claim: int = 0
+    """The greatest with which a member had a message."""
+    reached: int = 0
+    """Behind what was processed with that claim."""
+    owners: dict[int, str] = attrs.field(factory=dict)
+    """By claim."""
+    reset_claim: int = 0
+    """What was confirmed with an older claim, or this one, counts no more."""
+
+
+class GroupNotes:
+    """Of all members in one run."""
+
+    def __init__(self, client_log: ClientLog) -> None:
+        self.topic = client_log.topics[0]
+        self.newest_sid = ""
+        """The creation of the subscription that members heard of last."""
+        self._client_log = client_log
+        self._progress: dict[Place, _Progress] = {}
+        self._resetting: set[PartitionId] = set()
+        """Partitions in which a reset has begun, and is not known to be over."""
+        self._skipped: dict[PartitionId, int] = {}
+        """What lies before was left out by a reset."""
+        plan = client_log.plan
+        self._keeps_all = plan.retention_bytes is None and plan.retention_ms is None
+        self._loses = plan.may_lose
+
+    # --- members -----------------------------------------------------------------------
+
+    def handed(self, host: str, held: HeldLog, message: Message) -> None:
+        """The member on *host* is handed *message*."""
+        self._note(HANDED, host, held, message)
+        self.newest_sid = held.sid
+        progress = self._of(held.place)
+        progress.newest_claim = max(progress.newest_claim, held.claim)
+        name = f"{held.log} with claim {held.claim}"
+        owner = progress.owners.setdefault(held.claim, held.member)
+        if owner != held.member and not self._loses:
+            self._complain(host, f"{name} is that of {owner}, too")
+        partition = held.log.partition
+        known_end = max(progress.front, held.handed_end, self._skipped.get(partition, 0))
+        is_judged = partition not in self._resetting and not self._loses
+        if is_judged and self._keeps_all and message.offset > known_end:
+            what = f"{name}: it is handed the message at {message.offset}, and what lies behind "
+            self._complain(host, f"{what}{known_end} was never processed")
+        is_newer = held.claim >= progress.confirmed_claim
+        if is_judged and is_newer and message.offset < progress.confirmed:
+            what = f"{name}: it is handed the message at {message.offset} again, and what lies "
+            self._complain(host, f"{what}before {progress.confirmed} was confirmed")
+        held.handed_end = message.next_offset
+
+    def processed(self, host: str, held: HeldLog, message: Message) -> None:
+        """The member on *host* is done with *message*."""
+        self._note(PROCESSED, host, held, message)
+        held.processed_end = message.next_offset
+        progress = self._of(held.place)
+        known_end = max(progress.front, self._skipped.get(held.log.partition, 0))
+        if message.offset <= known_end or not self._keeps_all:
+            progress.front = max(progress.front, message.next_offset)
+        if held.claim >= progress.newest_claim:
+            progress.reached = message.next_offset
+
+    def confirmed(self, host: str, held: HeldLog) -> None:
+        """What the member on *host* has processed of a log is marked for good."""
+        if held.processed_end < 0:
+            return
+        self._client_log.cluster.world.note(
+            CONFIRMED,
+            host,
+            sid=held.sid,
+            partition=held.log.partition,
+            claim=held.claim,
+            offset=held.processed_end,
+        )
+        progress = self._of(held.place)
+        is_old = held.claim <= progress.reset_claim or held.log.partition in self._resetting
+        if not is_old and held.claim >= progress.confirmed_claim:
+            progress.confirmed = max(progress.confirmed, held.processed_end)
+            progress.confirmed_claim = held.claim
+
+    def _note(self, what: str, host: str, held: HeldLog, message: Message) -> None:
+        self._client_log.cluster.world.note(
+            what,
+            host,
+            sid=held.sid,
+            topic=held.log.topic,
+            partition=held.log.partition,
+            claim=held.claim,
+            member=held.member,
+            offset=message.offset,
+            next_offset=message.next_offset,
+        )
+
+    def _complain(self, host: str, text: str) -> None:
+        now = self._client_log.now
+        self._client_log.complaints.append(f"{host}, at {now:.6f} s, has {text}")
+
+    def _of(self, place: Place) -> _Progress:
+        return self._progress.setdefault(place, _Progress())
+
+    # --- operators -----------------------------------------------------------------------
+
+    def resetting(self, partition: PartitionId) -> None:
+        """An operator begins to set the mark of a log."""
+        self._resetting.add(partition)
+        self._forget_confirmed(partition)
+
+    def was_reset(self, partition: PartitionId, offset: int) -> None:
+        """The mark was set to *offset*.  A reset that fails may take effect later, so nothing is
+        judged behind one."""
+        self._resetting.discard(partition)
+        self._forget_confirmed(partition)
+        self._skipped[partition] = max(offset, self._skipped.get(partition, 0))
+
+    def _forget_confirmed(self, partition: PartitionId) -> None:
+        for place, progress in self._progress.items():
+            if place[1] == partition:
+                progress.confirmed = 0
+                progress.reset_claim = progress.newest_claim
+
+    # --- the end -------------------------------------------------------------------------
+
+    def behind(self, ends: dict[LogName, int]) -> str:
+        """Of which logs the members have yet to process what lies before *ends*; empty: none."""
+        found = []
+        for log, end in ends.items():
+            progress = self._progress.get((self.newest_sid, log.partition), _Progress())
+            if log.topic == self.topic and progress.reached < end:
+                found.append(f"members are at {progress.reached} of {end} in {log}")
+        return ", ".join(found)

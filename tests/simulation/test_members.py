@@ -1,0 +1,140 @@
+"""Members of a durable subscription in simulated runs: they come to the end, and say so."""
+
+from __future__ import annotations
+
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.record import Message
+from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.history.events import LogName
+from octopi.simulation.invariants.oracle import Oracle
+from octopi.simulation.invariants.subscriptions import CONFIRMED, HANDED, PROCESSED
+from octopi.simulation.kernel.world import World
+from octopi.tracing import steps
+from sim.generate import scenario_plans, swarm
+from sim.generate.scenarios_of_subscriptions import SUBSCRIPTION_SCENARIOS
+from sim.run.client_log import ClientLog
+from sim.run.group_notes import GroupNotes, HeldLog
+from sim.run.plan import Plan, WorkloadOptions
+from sim.run.simulation import simulate
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "failover"])
+def test_members_process_all_and_no_rule_is_broken(mode: Any) -> None:  # noqa: ANN401
+    load = WorkloadOptions(
+        producers=1,
+        records=20,
+        consumers=1,
+        topic_partitions=2,
+        members=2,
+        member_mode=mode,
+        member_pause_s=0.01,
+        member_stay_count=5,
+        chores=("reset", "delete"),
+    )
+    verdict = simulate(Plan(1, workload=load), [Oracle])
+    assert verdict.violation is None
+    words = {event.what for event in verdict.events}
+    assert {HANDED, PROCESSED, CONFIRMED, steps.S5Attached.text} <= words
+
+
+def test_a_member_of_whom_nobody_hears_any_more_is_a_standstill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(GroupNotes, "behind", lambda notes, ends: "members are at 0")
+    load = WorkloadOptions(producers=1, records=2, consumers=1, topic_partitions=1, members=1)
+    violation = simulate(Plan(1, workload=load), [Oracle]).violation
+    assert violation is not None
+    assert violation.rule == "liveness"
+    assert "members are behind" in str(violation)
+
+
+def test_a_third_of_all_plans_have_members() -> None:
+    for draw in (swarm.draw, scenario_plans.draw):
+        having = sum(draw(seed).workload.members > 0 for seed in range(1000))
+        assert 300 <= having <= 450
+
+
+@pytest.mark.parametrize("number", range(len(SUBSCRIPTION_SCENARIOS)))
+def test_scenarios_of_subscriptions_name_hosts_that_there_are(number: int) -> None:
+    for seed in range(20):
+        scenario = SUBSCRIPTION_SCENARIOS[number](Random(seed))
+        members = {f"member-{one}" for one in range(1, scenario.load["members"] + 1)}
+        named = {one.target for one in scenario.faults if one.target.startswith("member")}
+        assert named <= members
+
+
+# --- what clients alone can know ---------------------------------------------------------------
+
+LOG = LogName("topic-1", PartitionId(0))
+
+
+class Told:
+    """Notes of members, and what is wrong with them."""
+
+    def __init__(self, plan: Plan = Plan(1)) -> None:  # noqa: B008  # frozen
+        world = World(1)
+        cluster = SimpleNamespace(world=world, nodes={}, register_view=None)
+        self.client_log = ClientLog(cast(SimulatedCluster, cluster), plan)
+        self.notes = GroupNotes(self.client_log)
+
+    def hand(self, held: HeldLog, offset: int) -> Message:
+        where = TopicName(LOG.topic), LOG.partition, Offset(offset), Offset(offset + 10)
+        message = Message(*where, None, None, b"", {}, b"")
+        self.notes.handed("member-1", held, message)
+        return message
+
+    def process(self, held: HeldLog, offset: int) -> None:
+        self.notes.processed("member-1", held, self.hand(held, offset))
+
+
+def held(claim: int, member: str = "m1") -> HeldLog:
+    return HeldLog("51" * 8, member, LOG, claim)
+
+
+@pytest.fixture
+def told() -> Told:
+    """After a member has processed two messages and confirmed the first one."""
+    one, first = Told(), held(1)
+    one.process(first, 0)
+    one.notes.confirmed("member-1", first)
+    one.process(first, 10)
+    assert one.client_log.complaints == []
+    return one
+
+
+def test_what_was_not_confirmed_may_come_again(told: Told) -> None:
+    told.process(held(2, "m2"), 10)
+    assert told.client_log.complaints == []
+    assert told.notes.behind({LOG: 20}) == ""
+    assert "at 20 of 30" in told.notes.behind({LOG: 30})
+
+
+def test_a_confirmed_message_that_comes_again_is_a_complaint(told: Told) -> None:
+    told.hand(held(2, "m2"), 0)
+    assert "again" in told.client_log.complaints[0]
+
+
+def test_a_message_that_nobody_was_handed_is_a_complaint(told: Told) -> None:
+    told.hand(held(2, "m2"), 30)
+    assert "was never processed" in told.client_log.complaints[0]
+
+
+def test_two_members_with_one_claim_are_a_complaint(told: Told) -> None:
+    told.hand(held(1, "m2"), 20)
+    assert "claim 1 is that of m1, too" in told.client_log.complaints[0]
+
+
+def test_a_reset_excuses_what_it_brings_about(told: Told) -> None:
+    told.notes.resetting(PartitionId(0))
+    told.hand(held(2, "m2"), 0)
+    told.notes.was_reset(PartitionId(0), 50)
+    told.process(held(3, "m2"), 50)
+    assert told.client_log.complaints == []
+    told.hand(held(4), 70)
+    assert "was never processed" in told.client_log.complaints[0]
