@@ -53,7 +53,7 @@ class Turn(Protocol):
     is_over: bool
     """Whether it has lasted long enough, when `look` was called last."""
     useless_count: int
-    """Frames of no use that were read in it: to be counted by who reads them."""
+    """Useless frames that were read in it; the reader of frames counts them."""
 
     def begin(self) -> bool:
         """Begin to work, if that may be now; else `wait` first, which begins, too."""

@@ -243,7 +243,7 @@ FAIR_HEAD_START_S: Final = 0.005
 earn no more."""
 
 USELESS_FRAMES_FREE: Final = 200
-"""Frames of no use that a connection may send at once, such as heartbeats, pings and empty
+"""Useless frames that a connection may send at once, such as heartbeats, pings and empty
 fragments; beyond that it has to pause, and is not read meanwhile."""
 
 USELESS_FRAMES_PER_S: Final = 500
