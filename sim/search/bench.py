@@ -1,7 +1,8 @@
-"""How fast the simulator is: medians of processor time, which other processes hardly change.
+"""Measures the speed of the simulator: medians of processor time, which other processes hardly
+change.
 
-The standard plan is what the searches' goals speak of: a register, three brokers, four
-producers that together send 200 messages in small bursts, two consumers, five faults.
+The goals of the searches refer to the standard plan: a register, three brokers, four producers that
+together send 200 messages in small bursts, two consumers, five faults.
 """
 
 from __future__ import annotations
@@ -53,17 +54,17 @@ _ACTIONS: Final[tuple[Action, ...]] = (
 )
 _TARGETS: Final = ("leader", "follower", "register", "broker")
 _FAULTS_S: Final = 0.5
-"""All of them strike within so long."""
+"""All faults are injected within this time."""
 
 IDLE_S: Final = 60.0
-"""How long an idle cluster is watched, in virtual time."""
+"""How long an idle cluster is observed, in virtual time."""
 FEW: Final = 5
-"""Of what takes long there are so many runs at the most."""
+"""The largest number of runs of a measurement that takes long."""
 
 
 @attrs.frozen
 class Figure:
-    """Something that was measured."""
+    """The result of one measurement."""
 
     name: str
     value: float
@@ -86,7 +87,7 @@ _GOALS: Final[dict[Tier, _Goals]] = {
 
 
 def standard_plan(seed: int, tier: Tier) -> Plan:
-    """The standard plan of that seed, which chooses when the faults strike, and whom."""
+    """The standard plan of a seed, which decides when faults are injected, and into which nodes."""
     randomness = Random(seed)
     faults = tuple(
         InjectedFault(
@@ -100,7 +101,7 @@ def standard_plan(seed: int, tier: Tier) -> Plan:
 
 
 def empty_plan(seed: int, tier: Tier) -> Plan:
-    """A cluster boots, takes one message, and comes to rest."""
+    """A plan in which a cluster boots, takes one message, and comes to rest."""
     return Plan(seed, tier=tier, partitions=1, workload=_LEAST)
 
 
@@ -121,7 +122,7 @@ def figures(runs: int) -> Iterator[Figure]:
 
 
 def _cpu_s(runs: Sequence[Callable[[], object]]) -> float:
-    """What one of *runs* takes, the median; one before them warms everything up."""
+    """The processor time of a run, the median of *runs*; one run before them warms up caches."""
     runs[0]()
     taken = []
     for run in runs:
@@ -151,7 +152,7 @@ def _idle(tier: Tier) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """Where it was measured; the load is that of all processes, ours included."""
+    """The machine of the measurement; the load is that of all processes, this one included."""
     return {
         "cpus": os.cpu_count(),
         "load": [round(one, 2) for one in os.getloadavg()],

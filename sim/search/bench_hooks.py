@@ -1,9 +1,9 @@
-"""What the hooks for observers cost in production, where there is no observer.
+"""Measures what the hooks for observers cost in production, where there is no observer.
 
-A hook is ``if (trace := environment.trace) is not None: ...``.  How many of them a produce goes
-through is counted in a real cluster of this machine, by observing it; what one costs, and what
-a produce costs without an observer, is measured.  The quotient is far below what two
-measurements of throughput could tell apart.
+A hook is ``if (trace := environment.trace) is not None: ...``.  The number of hooks in a produce is
+counted in a real cluster on this machine, with an observer.  The cost of one hook, and that of a
+produce without an observer, are measured.  Their quotient is so small that measurements of
+throughput with and without hooks would not differ.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _HOOK: Final = "if (trace := environment.trace) is not None: pass"
 
 
 def figures(runs: int) -> list[Figure]:
-    """What the hooks cost, in parts and as a share: medians of *runs*, but not of more than
-    `FEW`."""
+    """What the hooks cost, in parts and as a share: medians of *runs*, at most `FEW`."""
     clusters = range(min(runs, FEW))
     hooks = median(_count_hooks() for _ in clusters)
     cpu_s = median(trio.run(_produce, None) for _ in clusters)
@@ -60,14 +59,15 @@ class _Counter:
 
 
 def _count_hooks() -> float:
-    """Hooks for each message: what follows the first ones, so that beginnings don't count."""
+    """The number of hooks for each message, without the first messages, which need more."""
     counter = _Counter()
     trio.run(_produce, counter)
     return counter.count / _COUNT
 
 
 def _hook_s() -> float:
-    """Seconds that a hook takes, at best: the least of many is what others disturbed least."""
+    """The time of a hook in seconds: the smallest of many measurements, which other processes
+    disturbed least."""
 
     @attrs.frozen
     class Observable:
@@ -80,8 +80,8 @@ def _hook_s() -> float:
 
 
 async def _produce(counter: _Counter | None) -> float:
-    """Processor seconds that a message takes from `send` to its receipt, in all nodes of a
-    cluster in this process, over real connections and files."""
+    """The processor time of a message in seconds, from `send` to its receipt, in all nodes of a
+    cluster in this process, with real connections and files."""
     with tempfile.TemporaryDirectory(prefix="octopi-bench-") as directory:
         async with trio.open_nursery() as nursery:
             net = WebSocketNet(SystemStreams(), SystemClock(), nursery)

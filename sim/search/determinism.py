@@ -1,8 +1,8 @@
-"""Whether runs depend on nothing but their plans: the same seeds in many processes.
+"""Checks that runs depend on nothing but their plans, by running the same seeds in many processes.
 
-Every seed is run by two processes of this Python with other hash seeds, and by every other
-Python that has the same versions of what a run depends on.  A digest stands for all that
-happens in a run, so all of them have to have the same.
+Every seed is run by two processes of this Python with different hash seeds, and by every other
+Python that has the same versions of the packages on which a run depends.  The digest of a run
+covers all its events, so all digests of a seed have to be the same.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import attrs
 from octopi.errors import OctopiError
 
 CHUNK_COUNT: Final = 25
-"""Seeds that one process runs: it takes a second to begin."""
+"""How many seeds one process runs; it takes a second to start."""
 
 _ROOT: Final = str(Path(__file__).parents[2])
 _PACKAGES: Final = ("trio", "trio-websocket", "wsproto", "cbor2")
-"""Other versions of them may take another course."""
+"""Packages on whose versions a run depends."""
 _MINORS: Final = range(11, 20)
 _PROBE: Final = f"""
 import json, platform
@@ -39,7 +39,7 @@ print(json.dumps([platform.python_version(), [version(name) for name in {_PACKAG
 
 
 class MetaError(OctopiError):
-    """A process ended without saying what came of its runs."""
+    """A process ended without printing its digests."""
 
 
 @attrs.frozen
@@ -62,11 +62,11 @@ class Share:
 
 @attrs.frozen
 class Mismatch:
-    """One plan took several courses."""
+    """Runs of one plan differed."""
 
     seed: int
     digests: dict[str, list[str]]
-    """Digest -> who had it."""
+    """By digest: the processes that had it."""
 
     def __str__(self) -> str:
         said = [f"{digest} ({', '.join(who)})" for digest, who in sorted(self.digests.items())]
@@ -77,8 +77,8 @@ class Mismatch:
 
 
 def interpreters(more: Iterable[str] = ()) -> tuple[list[Interpreter], list[str]]:
-    """This Python and all others that can run plans, those in *more* and those that are found;
-    and why others can't."""
+    """The Pythons that can run plans: this one, those in *more*, and those that are found.  Also
+    the reasons why others can't."""
     ours = _probe(sys.executable)
     assert not isinstance(ours, str), ours
     found, skipped = [ours[0]], []
@@ -100,7 +100,8 @@ def interpreters(more: Iterable[str] = ()) -> tuple[list[Interpreter], list[str]
 
 
 def _probe(path: str) -> tuple[Interpreter, list[str]] | str:
-    """What that Python is, and its versions of `_PACKAGES`; or why it can't run plans."""
+    """The name and version of a Python with its versions of `_PACKAGES`; or why it can't run
+    plans."""
     try:
         done = subprocess.run(
             [path, "-c", _PROBE], capture_output=True, text=True, env=_environment(0), timeout=60
@@ -122,7 +123,7 @@ def _environment(hash_seed: int) -> dict[str, str]:
 
 
 def shares(first: int, count: int, pythons: list[Interpreter]) -> Iterator[Share]:
-    """Who runs which seeds: each is run at least twice."""
+    """The shares of all processes; each seed is run at least twice."""
     for start in range(first, first + count, CHUNK_COUNT):
         size = min(CHUNK_COUNT, first + count - start)
         for python in (pythons[0], *pythons):
@@ -155,18 +156,18 @@ class Comparison:
 
     @property
     def seed_count(self) -> int:
-        """Seeds that were run at all."""
+        """How many seeds were run."""
         return len(self._seen)
 
     def add(self, share: Share, digests: list[str]) -> None:
-        """A process has run its share."""
+        """Add the digests of a process that has run its share."""
         who = f"Python {share.interpreter.version}, hash seed {share.hash_seed}"
         for seed, digest in enumerate(digests, share.first):
             self.runs += 1
             self._seen[seed][digest].append(who)
 
     def mismatches(self) -> list[Mismatch]:
-        """Plans that took several courses."""
+        """The plans whose runs differed."""
         return [
             Mismatch(seed, {digest: list(who) for digest, who in digests.items()})
             for seed, digests in sorted(self._seen.items())
@@ -177,7 +178,7 @@ class Comparison:
 def compare(
     work: Iterable[Share], tier: str | None, jobs: int, comparison: Comparison
 ) -> Iterator[Share]:
-    """Have each share run, *jobs* at a time; yields each when *comparison* has its digests.
+    """Run the shares, *jobs* at a time; yield each when its digests are in *comparison*.
 
     Raises:
       MetaError: if a process fails.

@@ -1,4 +1,4 @@
-"""One process of `sim.search.determinism`: prints the digests of so many seeds, a line each."""
+"""One process of `sim.search.determinism`: prints the digests of its seeds, a line each."""
 
 from __future__ import annotations
 

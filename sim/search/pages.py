@@ -1,4 +1,4 @@
-"""Runs a plan once more to show it: its page, its ShiViz log, and the lines of its timeline."""
+"""Runs a plan once more to write its page and its ShiViz log, or to print its timeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sim.search.parallel_runs import replay_line
 
 
 def record(plan: Plan, name: str) -> tuple[Verdict, Recording]:
-    """Run *plan*, which is called *name*; its verdict, and all that happened."""
+    """Run *plan*, whose run is called *name*; return its verdict with all events."""
     recorder = Recorder()
     verdict = simulate(plan, [Oracle, recorder.watch])
     recording = recorder.recording(
@@ -39,6 +39,6 @@ def _broken(verdict: Verdict) -> Broken | None:
 
 
 def write(recording: Recording, path: Path) -> None:
-    """Write the page of *recording* to *path*, whose directory is made if need be."""
+    """Write the page of *recording* to *path*; make its directory if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_page(recording, path)

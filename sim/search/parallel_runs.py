@@ -1,8 +1,8 @@
-"""Many runs: one after the other or spread over processes, each boiled down to a few values.
+"""Many runs, one after the other or spread over processes; the result of each is a few values.
 
-A worker process imports the simulator once, and gets plans' seeds rather than plans where it
-can.  Nothing that a run recorded crosses a process boundary.  Which worker runs what is chance;
-what comes of a run is not.
+A worker process imports the simulator once, and gets seeds instead of plans where possible.  The
+events of a run are not sent to another process.  Which worker runs which plan is not determined,
+but the result of a run is.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 SIMULATOR: Final = "simulator"
-"""The rule that is broken when a run could not be brought to its end."""
+"""The rule that is broken when the simulator fails within a run."""
 
 TEXT_SHOWN: Final = 300
 _WAITING_COUNT: Final = 3
-"""Tasks for each process that are handed out in advance, so that none has nothing to do."""
+"""How many tasks are handed to each process in advance, so that none is idle."""
 
 
 class Outcome(NamedTuple):
-    """What came of a run; small, because it travels between processes."""
+    """The result of a run; small, because it is sent between processes."""
 
     name: str
-    """What the run is called."""
+    """The name of the run."""
     rule: str
-    """The broken rule; empty: all is well."""
+    """The broken rule; empty: none."""
     text: str
-    """What was seen, the first `TEXT_SHOWN` characters."""
+    """The text of the violation, its first `TEXT_SHOWN` characters."""
     token: str
-    """What repeats the run, if a rule was broken."""
+    """The token that repeats the run, if a rule was broken."""
     digest: str
     cpu_s: float
     seconds: float
-    """Of virtual time."""
+    """How long the run took (virtual time)."""
     marks: tuple[str, ...]
-    """Of `sim.run.coverage_marks`."""
+    """The marks of `sim.run.coverage_marks` that were hit."""
     struck: tuple[str, ...]
-    """The kinds of the faults that struck, ``skipped`` for those that couldn't."""
+    """The kinds of the faults that were injected; ``skipped`` for those that could not be."""
 
 
 def run_plan(name: str, plan: Plan) -> Outcome:
-    """Run *plan*, watched by the oracle; *name* is what the run is called."""
+    """Run *plan*, observed by the oracle; *name*: the name of the run."""
     began = process_time()
     try:
         verdict = simulate(plan, [Oracle], events_kept=0)
@@ -83,22 +83,22 @@ def run_line(line: str) -> Outcome:
     """Run the plan of a line of ``seeds.txt``: a token, and what it found.
 
     Raises:
-      PlanError: if it is no token.
+      PlanError: if it has no valid token.
     """
     token, _, what = line.partition(" ")
     return run_plan(what.strip() or token, from_token(token))
 
 
 def replay_line(token: str) -> str:
-    """What repeats a run, to be pasted into a shell."""
+    """The command that repeats a run, to be pasted into a shell."""
     return f"octopi-node sim replay '{token}'"
 
 
 def spread(work: Callable[[T], R], tasks: Iterable[T], jobs: int) -> Iterator[R]:
-    """What *work* makes of each of *tasks*, in the order in which it gets done.
+    """The results of *work* for each of *tasks*, in the order in which they are done.
 
     *work* is a function of a module, or a partial of one.  With one job everything happens in
-    this process.  Left early, as on Ctrl-C, it waits for the tasks that are being done.
+    this process.  If the caller leaves early, as on Ctrl-C, it waits for the tasks under way.
     """
     if jobs == 1:
         yield from map(work, tasks)
@@ -121,5 +121,6 @@ def spread(work: Callable[[T], R], tasks: Iterable[T], jobs: int) -> Iterator[R]
 
 
 def _leave_interrupts_alone() -> None:
-    """Ctrl-C reaches every process of a terminal; the first one decides what it means."""
+    """Ignore Ctrl-C in a worker: it reaches every process of a terminal, and the first process
+    handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

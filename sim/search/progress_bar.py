@@ -1,6 +1,6 @@
-"""How far a campaign has come: a bar on a terminal, a line now and then anywhere else.
+"""The progress of a campaign: a bar on a terminal, a line now and then elsewhere.
 
-All of it goes to standard error; what was found goes to standard output.
+It is printed to standard error; results are printed to standard output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar, TaskID
 
 LINE_INTERVAL_S: Final = 10.0
-"""Between lines, where there is no terminal."""
+"""The time between lines where there is no terminal."""
 
 
 class ProgressBar:
@@ -49,11 +49,11 @@ class ProgressBar:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """The time since the block began."""
         return time.monotonic() - self._began
 
     def set(self, count: int, failed_count: int) -> None:
-        """So many are done, and so many of them failed."""
+        """Set how many things are done, and how many of them failed."""
         self.count, self.failed_count = count, failed_count
         if self._bar is not None:
             bar, task = self._bar
@@ -63,12 +63,12 @@ class ProgressBar:
             say(self.line(), err=True)
 
     def rate(self) -> str:
-        """How fast it goes, and what failed."""
+        """The rate, and the number of failures, as text."""
         text = f"{self.count / max(self.seconds, 1e-3):.1f}/s"
         return f"{text}, {self.failed_count:,} failed" if self.failed_count else text
 
     def line(self) -> str:
-        """All of it in one line."""
+        """The progress in one line."""
         if self._total is None:
             return f"{counted(self.count, self._thing)}, {self.rate()}"
         left_s = self.seconds / max(self.count, 1) * (self._total - self.count)
@@ -91,7 +91,7 @@ class ProgressBar:
             *known,
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
-            # What is printed meanwhile comes above the bar, unless it goes to a file.
+            # Text that is printed meanwhile goes above the bar, unless it goes to a file.
             redirect_stdout=sys.stdout.isatty(),
         )
         self._stack.enter_context(bar)

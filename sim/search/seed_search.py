@@ -1,4 +1,4 @@
-"""A campaign over seeds: what is run, what failed, and what was never seen."""
+"""A campaign over seeds: runs them, and reports failures and marks that were never hit."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from sim.search.parallel_runs import Outcome, replay_line, run_plan, spread
 from sim.search.progress_bar import ProgressBar
 
 AGAIN_EVERY: Final = 20
-"""One seed of so many is run twice."""
+"""One of this many seeds is run twice."""
 AGAIN_BEHIND: Final = 12
-"""Runs between the two of a seed."""
+"""How many other runs there are between the two runs of a seed."""
 
 PAGES_COUNT_MAX: Final = 50
-"""Who has more failures than this has few faults, or looks at the first ones first."""
+"""How many pages are written, at most: many failures mostly have few causes."""
 
 DIFFERS: Final = "determinism"
-"""The rule that is broken when one plan took two courses."""
+"""The rule that is broken when two runs of one plan differ."""
 
 
 @attrs.frozen
@@ -36,13 +36,13 @@ class SearchOptions:
 
     first: int = 1
     count: int | None = 100
-    """None: as many as `time_s` lets."""
+    """How many seeds; None: as many as fit into `time_s`."""
     source: str = "swarm"
     """A key of `SOURCES`."""
     tier: Tier | None = None
     """None: drawn from the seed."""
     time_s: float | None = None
-    """No run begins after so long; None: all are run."""
+    """No run begins after this time; None: all seeds are run."""
     jobs: int = 1
     pages: Path | None = None
     """A directory for the pages of failures."""
@@ -56,7 +56,7 @@ SOURCES: Final[dict[str, Callable[[int, Tier | None], Plan]]] = {
     "swarm": swarm.draw,
     "scenarios": _draw_scenario,
 }
-"""Name of a source of plans -> what draws a plan from a seed."""
+"""By the name of a source of plans: the function that draws a plan from a seed."""
 
 
 def run_seed(source: str, tier: Tier | None, seed: int) -> tuple[int, Outcome]:
@@ -65,7 +65,7 @@ def run_seed(source: str, tier: Tier | None, seed: int) -> tuple[int, Outcome]:
 
 
 class SeedSearch:
-    """The runs of a campaign; *tell* hears of each that fails, in a few lines."""
+    """The runs of a campaign; *tell* is called with a few lines for each failure."""
 
     def __init__(self, options: SearchOptions, tell: Callable[[str], object]) -> None:
         self.failed_count = 0
@@ -78,13 +78,13 @@ class SeedSearch:
         self._cpu_s = 0.0
         self._virtual_s = 0.0
         self._digests: dict[int, str] = {}
-        """Of seeds that are run twice, and were run once."""
+        """The digests of seeds that are run twice, after the first run."""
         self._rules: Counter[str] = Counter()
         self._marks: Counter[str] = Counter()
         self._struck: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Run them all."""
+        """Run all seeds."""
         options = self._options
         work = partial(run_seed, options.source, options.tier)
         try:
@@ -96,7 +96,7 @@ class SeedSearch:
             self._seconds = time.monotonic() - self._began
 
     def _seeds(self) -> Iterator[int]:
-        """What to run; now and then again what was run a while ago."""
+        """The seeds to run, with repetitions of some earlier ones."""
         options = self._options
         seed = options.first
         waiting: int | None = None
@@ -161,7 +161,7 @@ class SeedSearch:
     # --- at the end ------------------------------------------------------------------------
 
     def summary(self) -> str:
-        """What was done, in a line."""
+        """How much was done, in one line."""
         rate = self._done_count / self._seconds * 60 if self._seconds else 0.0
         of_cpu = self._done_count / self._cpu_s * 60 if self._cpu_s else 0.0
         return (
@@ -171,7 +171,7 @@ class SeedSearch:
         )
 
     def report(self) -> str:
-        """What was done, which rules were broken, and what was never seen."""
+        """The report as text: how much was done, the broken rules, and the marks never hit."""
         lines = [self.summary()]
         lines += [f"broken: {rule} ({count})" for rule, count in self._rules.most_common()]
         unseen = [mark for mark in MARKS if mark not in self._marks]
@@ -179,7 +179,7 @@ class SeedSearch:
         return "\n".join(lines)
 
     def numbers(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The report as data, for programs."""
         return {
             **attrs.asdict(attrs.evolve(self._options, pages=None)),
             "seeds": self._done_count,

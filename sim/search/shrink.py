@@ -1,9 +1,10 @@
-"""Makes a failing plan small: fewer and simpler faults, less of everything, the same rule broken.
+"""Makes a failing plan smaller, with fewer and simpler faults and less load, as long as it breaks
+the same rule.
 
-Faults go first, by delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating
-Failure-Inducing Input", 2002).  Then the workload and the cluster shrink and chance is taken
-out of the network and of the order of tasks; what is left of the faults becomes simpler.  All
-of it is repeated until nothing helps any more (`sim.search.shrink_candidates` says what is tried).
+First faults are left out, by delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating
+Failure-Inducing Input", 2002).  Then the workload and the cluster are made smaller, the network and
+the order of tasks less random, and the remaining faults simpler.  This is repeated until nothing
+helps any more (`sim.search.shrink_candidates` has the candidates).
 
 A candidate is taken if it breaks the same rule in the same way: see `signature`.
 """
@@ -24,7 +25,7 @@ from sim.run.simulation import ObserverMaker, Verdict, simulate
 from sim.search.shrink_candidates import PASSES, Candidate, size
 
 SHRINK_S: Final = 60.0
-"""How long to try, unless something else is said."""
+"""How long to try by default (seconds)."""
 
 _VAGUE: Final = frozenset({"exception", "complaint"})
 """Rules that only say that something went wrong."""
@@ -33,23 +34,23 @@ _NAMES: Final = re.compile(r"\d+(\.\d+)?|'[^']*'|\"[^\"]*\"")
 
 
 class NothingFailsError(OctopiError):
-    """The plan that is to be made small breaks no rule."""
+    """The plan that is to be made smaller breaks no rule."""
 
 
 @attrs.frozen
 class Shrunk:
-    """A small plan."""
+    """The result of making a plan smaller."""
 
     plan: Plan
     verdict: Verdict
     runs: int
     seconds: float
     is_minimal: bool
-    """Whether nothing is left to be tried, rather than no time."""
+    """Whether all candidates were tried; false: the time was over before."""
 
 
 def signature(verdict: Verdict) -> str:
-    """What has to stay the same: the rule; of vague rules also what went wrong, without
+    """What has to stay the same: the rule, and for vague rules the text of the violation, without
     numbers and names."""
     if verdict.rule not in _VAGUE:
         return verdict.rule
@@ -65,9 +66,9 @@ def shrink(
     tell: Callable[[str], object] = lambda line: None,
     observers: Sequence[ObserverMaker] = (Oracle,),
 ) -> Shrunk:
-    """The smallest plan that is found within *seconds_max* and fails as *plan* does, by what
-    *observers* and clients see; *tell* hears of every improvement.
-    Ctrl-C ends it early.
+    """The smallest plan that is found within *seconds_max* and fails as *plan* does, according to
+    *observers* and the clients' history; *tell* is called with every improvement.
+    Ctrl-C ends the search early.
 
     Raises:
       NothingFailsError: if *plan* doesn't fail.
@@ -76,7 +77,7 @@ def shrink(
 
 
 class _OutOfTimeError(Exception):
-    """There is no time left to try anything."""
+    """There is no time left to try another candidate."""
 
 
 class _Shrinking:
@@ -110,7 +111,7 @@ class _Shrinking:
                         pass
                 is_minimal = self._plan == before
         except (_OutOfTimeError, KeyboardInterrupt):
-            pass  # what was found by then is the result
+            pass  # the smallest plan so far is the result
         seconds = monotonic() - self._began
         return Shrunk(self._plan, self._verdict, self._runs, seconds, is_minimal)
 

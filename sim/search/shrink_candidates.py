@@ -1,6 +1,6 @@
-"""What a plan may be made smaller by: each pass yields plans that are simpler in one respect.
+"""The candidates for a smaller plan: each pass yields plans that are simpler in one respect.
 
-The boldest candidates of a pass come first, so that big plans shrink in few runs.
+The candidates that leave out most come first in a pass, so that large plans shrink in few runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sim.search.shrink_places import steps_near
 T = TypeVar("T", Plan, WorkloadOptions)
 
 Candidate: TypeAlias = tuple[str, Plan]
-"""What is simpler about it, and the plan."""
+"""A text that says what is simpler, and the plan."""
 
 _SIMPLEST_ACTIONS: Final[tuple[Action, ...]] = (
     Reset(),
@@ -44,7 +44,7 @@ _SIMPLEST_ACTIONS: Final[tuple[Action, ...]] = (
     Kill(),
     LosePower(),
 )
-"""From the simplest one on; any other kind is less simple."""
+"""The simplest actions, the simplest one first; all other kinds are less simple."""
 
 _LEAST: Final = {"producers": 1, "records": 1, "consumers": 1, "topics": 1, "topic_partitions": 1}
 _PLAIN: Final[dict[str, Any]] = {
@@ -57,7 +57,7 @@ _KEPT: Final = frozenset({"brokers", "partitions", "replicas", "workload", "faul
 
 
 def size(plan: Plan) -> str:
-    """How big *plan* is, in words."""
+    """The size of *plan*, as text."""
     load = plan.workload
     parts = [
         counted(len(plan.faults), "fault"),
@@ -73,7 +73,7 @@ def size(plan: Plan) -> str:
 
 
 def fewer_faults(plan: Plan) -> Iterator[Candidate]:
-    """All, halves, quarters and so on of the faults left out."""
+    """Plans without all faults, without half of them, without a quarter, and so on."""
     faults = plan.faults
     length = len(faults)
     while length:
@@ -115,7 +115,7 @@ def smaller_cluster(plan: Plan) -> Iterator[Candidate]:
 
 
 def plainer_options(plan: Plan) -> Iterator[Candidate]:
-    """Every option as it usually is, and no chance in the network and among tasks."""
+    """Options with their defaults, and less randomness in the network and in the order of tasks."""
     changed = {
         name: value
         for name, value in _PLAIN.items()
@@ -130,14 +130,14 @@ def plainer_options(plan: Plan) -> Iterator[Candidate]:
 
 
 def _changed(options: T, **values: Any) -> T:  # noqa: ANN401
-    """*options* with other *values*, named where nobody can check them."""
+    """*options* with other *values*, whose names mypy can't check."""
     evolve: Any = attrs.evolve
     changed: T = evolve(options, **values)
     return changed
 
 
 def _fewer(count: int, least: int) -> list[int]:
-    """Counts to try instead, ascending."""
+    """Smaller counts to try, ascending."""
     tries = [least, count // 4, count // 2, count * 3 // 4, count - 1]
     return sorted({one for one in tries if least <= one < count})
 
@@ -146,7 +146,7 @@ def _fewer(count: int, least: int) -> list[int]:
 
 
 def simpler_actions(plan: Plan) -> Iterator[Candidate]:
-    """For each fault simpler things that happen at its place."""
+    """For each fault: simpler actions at its place."""
     for number, fault in enumerate(plan.faults):
         for action in _simpler(fault.action):
             yield f"{action}", _with(plan, number, attrs.evolve(fault, action=action))
@@ -167,7 +167,7 @@ def _simpler(action: Action) -> Iterator[Action]:
 
 
 def earlier_places(plan: Plan) -> Iterator[Candidate]:
-    """For each fault an earlier moment."""
+    """For each fault: an earlier moment."""
     for number, fault in enumerate(plan.faults):
         for place in _earlier(fault.place):
             yield f"{place}", _with(plan, number, attrs.evolve(fault, place=place))
@@ -187,7 +187,7 @@ def _earlier(place: Place) -> Iterator[Place]:
 
 
 def steps_instead(plan: Plan) -> Iterator[Candidate]:
-    """For each fault that isn't at a step, a step that somebody came to shortly before."""
+    """For each fault that isn't at a step: a step that a host reached shortly before."""
     for number, fault in enumerate(plan.faults):
         if isinstance(fault.place, AtStep):
             continue
@@ -209,4 +209,4 @@ PASSES: Final[tuple[Callable[[Plan], Iterator[Candidate]], ...]] = (
     steps_instead,
     earlier_places,
 )
-"""In the order in which they are gone through."""
+"""The passes, in the order in which they are tried."""

@@ -1,4 +1,4 @@
-"""The steps that hosts came to shortly before a fault struck: found out by running its plan."""
+"""Finds the steps that hosts reached shortly before a fault was injected, by running its plan."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sim.run.plan import Plan
 from sim.run.simulation import simulate
 
 _NEAR_COUNT: Final = 4
-"""Steps of the host that is struck, and as many of others."""
+"""How many steps are returned of the host with the fault, and how many of other hosts."""
 
 _CODES: Final = {text: code for code, text in STEPS.items()}
 
 
 def steps_near(plan: Plan, number: int) -> list[tuple[AtStep, str]]:
-    """Places for fault *number* of *plan*, the nearest one first, each with whom it is to
-    strike then; those of that host come first."""
+    """Places for fault *number* of *plan*, the nearest one first, each with the target of the fault
+    there; places of the host with the fault come first."""
     watcher = _Watcher(plan, number)
     simulate(plan, [watcher.watch], events_kept=0)
     ours = [one for one in watcher.near if one[0].who == watcher.target]

@@ -1,7 +1,7 @@
-"""One seed of a campaign on Spark, in a worker there.
+"""Runs one seed of a campaign in a worker of Spark.
 
 Spark sends a worker the name of `run_seed`, so a worker needs this package.  The simulator is
-imported by the first run and not before, so that what is prepared in a worker comes first.
+imported only by the first run, because the worker may have to be prepared before.
 """
 
 from __future__ import annotations
