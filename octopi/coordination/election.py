@@ -100,20 +100,20 @@ class Election:
         self,
         record: PartitionRecord,
         live: Collection[BrokerId],
-        elections: Mapping[BrokerId, int],
+        leaderships: Mapping[BrokerId, int],
         *,
         topics: Collection[str] = (),
         min_insync: int = 1,
         goal: ElectionGoal = NO_GOAL,
         serves: Callable[[BrokerId], bool] = lambda broker: True,
     ) -> PartitionRecord | None:
-        """The record that follows *record*; None while no live in-sync member has accepted
-        that the goal leaves.
+        """The record that follows *record*; None while no live member of the in-sync set has
+        accepted that is a replica according to *goal*.
 
-        Who is not *live* doesn't count, though it accepted: it would be appointed, or waited
-        for, in vain.  *leaderships* counts the partitions that each broker leads, *topics* are
-        the ids of the partition's.  *serves* says whose replica takes records: one of those leads
-        if there is one, whatever is wished for.
+        A broker that is not *live* doesn't count even if it has accepted: it could not lead, and
+        commits would wait for it.  *leaderships*: how many partitions each broker leads.  *topics*:
+        the ids of the partition's topics.  *serves*: whether a broker's replica takes records; if
+        there is such a replica, one leads, whatever *goal* asks for.
         """
         assert self.epoch > record.epoch, "an epoch is decided once"
         replicas = _replicas_to_be(record, live, goal)
@@ -126,7 +126,7 @@ class Election:
         able = [one for one in staying if serves(one.broker)] or staying or accepted
         preferred = [one for one in able if one.broker == goal.leader]
         willing = [one for one in able if one.broker not in goal.avoid]
-        leader = choose_leader(preferred or willing or able, elections, topics)
+        leader = choose_leader(preferred or willing or able, leaderships, topics)
         least = min(min_insync, len(members))
         if _leads_on(leader, record) and goal.is_against(leader.broker):
             # No broker took over in time.  The others may be slow, and are no worse for that.
@@ -143,19 +143,19 @@ class Election:
         self,
         record: PartitionRecord,
         live: Collection[BrokerId],
-        elections: Mapping[BrokerId, int],
+        leaderships: Mapping[BrokerId, int],
         *,
         topics: Collection[str] = (),
         replaced: Collection[BrokerId] = (),
         ordered: bool = False,
     ) -> PartitionRecord | None:
-        """The record that follows one without any replica in sync that could lead: what none of
-        those that choose holds is lost.
+        """The record that follows one in which no replica in sync can lead: records are lost that
+        none of the replicas holds that have accepted.
 
-        None unless all that were in sync until they lost data are *live* and have accepted, and
-        one of them lacks nothing that it had on the device.  *replaced* ones came with another
-        data directory.  If an operator *ordered* it, the best of all that are live and have
-        accepted leads.
+        None unless all brokers that were in sync until they lost data are *live* and have accepted,
+        and one of them lacks nothing that it had on the device.  *replaced*: brokers that came with
+        another data directory.  If an operator has *ordered* it, the best of all replicas leads
+        whose brokers are live and have accepted.
         """
         assert ordered or not record.in_sync, "a replica in sync is never passed over unasked"
         members = newest_set(record)
@@ -177,7 +177,7 @@ class Election:
         # newest record and lack older ones that a later leader's agreement proved committed.
         newest = max(one.log_epoch for one in best)
         agreed = [attrs.evolve(one, last_epoch=NO_EPOCH) for one in best if one.log_epoch == newest]
-        leader = choose_leader(agreed, elections, topics)
+        leader = choose_leader(agreed, leaderships, topics)
         recovered = _appoint(record, self.epoch, leader, [leader.broker])
         return attrs.evolve(recovered, recovered_epoch=self.epoch)
 
@@ -203,7 +203,7 @@ def is_sound(accepted: AcceptEpoch) -> bool:
 
 def choose_leader(
     accepted: Iterable[AcceptEpoch],
-    elections: Mapping[BrokerId, int],
+    leaderships: Mapping[BrokerId, int],
     topics: Collection[str] = (),
 ) -> AcceptEpoch:
     """The best of *accepted*: with sound logs, by newest epoch, then with the fewest logs of
@@ -227,7 +227,7 @@ def choose_leader(
             -one.last_epoch,
             sum(size > 0 for size in missing),
             sum(missing),
-            elections.get(one.broker, 0),
+            leaderships.get(one.broker, 0),
             one.broker,
         )
 

@@ -175,13 +175,13 @@ class Elections:
         missing = change.missing(record, self._live)
         if missing and not ordered:
             return None
-        elections = Counter(one.leader for one in self._state.partitions.values())
+        leaderships = Counter(one.leader for one in self._state.partitions.values())
         topics = self.log_ids(partition)
         if record.in_sync and not missing:
             decided = change.decide(
                 record,
                 self._live.keys(),
-                elections,
+                leaderships,
                 topics=topics,
                 min_insync=self._state.min_insync(partition),
                 goal=goal,
@@ -193,7 +193,7 @@ class Elections:
         decided = change.recover(
             record,
             self._live.keys(),
-            elections,
+            leaderships,
             topics=topics,
             replaced={one.broker for one in brokers if one.replaced},
             ordered=ordered,

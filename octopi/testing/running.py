@@ -68,7 +68,7 @@ def simulated(
     *, seed: int | None = None, seeds: int = 1, **options: Unpack[Options]
 ) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., None]]:
     """Make a plain function, as any test runner calls it, of an async test, whose parameter
-    *cluster* is a cluster::
+    ``cluster`` is a cluster::
 
         @octopi.testing.simulated(seeds=100)
         async def test_nothing_is_lost(cluster: octopi.testing.Cluster) -> None: ...

@@ -189,7 +189,7 @@ MUTANTS: Final = (
         "worst-leads-by-order",
         _CHANGE,
         """
--        leader = choose_leader(agreed, elections, topics)
+-        leader = choose_leader(agreed, leaderships, topics)
 +        leader = min(agreed, key=lambda one: sum(log.end for log in one.ends))
 """,
         "of the remaining replicas the one with the fewest bytes leads by an operator's order",

@@ -113,7 +113,7 @@ class Story:
         self.events += behind
 
     def rewind(self) -> None:
-        """Take out the end: what *finish* told."""
+        """Remove the events at the end, which `finish` has added."""
         del self.events[self.find(FinalLog) :]
 
     # --- judging -----------------------------------------------------------------------

@@ -120,7 +120,7 @@ async def serving(
     authenticator: Authenticator | None = None,
 ) -> AsyncIterator[Server]:
     """A server within the block: on *links*, or on WebSockets over *streams* (sockets), with
-    *site* in front of them, and *tls*; *stopwatch*: what turns last by; *doorkeeper*: checks
+    *site* in front of them, and *tls*.  *stopwatch*: times the turns.  *authenticator*: checks
     tokens."""
     async with trio.open_nursery() as background:
         streams = streams or SystemStreams()
