@@ -211,15 +211,15 @@ _NEVER: Final[dict[Cell, str]] = {
             "remove",
             ("after",),
             ("broker",),
-            "outside of its logs a broker finds files to remove only after another failure: what a "
-            "dead process wrote in part, and the file by which it looks for room on a full disk",
+            "outside of its logs a broker removes files only after another failure: a file that a "
+            "process left half written, and the file with which it tests a full disk for space",
         ),
         (
             "remove_directory",
             ("before", "after"),
             ("broker",),
-            "a broker removes no directories but those of logs, and of replicas that it has kept "
-            "for longer than a scenario lasts",
+            "outside of its logs a broker removes only directories of retired replicas, which it "
+            "keeps for longer than a scenario lasts",
         ),
     )
     for edge in edges
@@ -249,7 +249,7 @@ def impossible(cell: Cell, action: str) -> str:
         )
     if action == "wipe" and STEPS.get(cell.place) in _KNOWN_TO_THE_REGISTER_ALONE:
         return (
-            "nobody but the register knows yet that brokers have to remove the topic, so its disk "
-            "is spared (octopi.simulation.faults.data_safety)"
+            "only the register knows yet that brokers have to remove the topic, so its disk is "
+            "spared (octopi.simulation.faults.data_safety)"
         )
     return ""
