@@ -485,13 +485,13 @@ def test_while_messages_wait_the_leader_is_asked_for_a_word() -> None:
     marks = MarkSession(8.0)
     marks.attaching(0.0)
     marks.attached(Offset(0), 0.5)
-    assert marks.silent_at() == 4.0
+    assert marks.silent_at == 4.0
     marks.is_wanted = True
     assert marks.due_at() == 2.0
     assert marks.tick(2.0) == [SendMark(Offset(0), 1)]
     assert marks.due_at() == 4.0
     marks.acknowledged(1)
-    assert marks.silent_at() == 6.0
+    assert marks.silent_at == 6.0
     assert marks.may_hand_out(5.9)
     assert not marks.may_hand_out(6.0)
 

@@ -90,6 +90,8 @@ class MarkSession:
         self._sent_at = -math.inf
         self._word_at: float | None = None
         """When the newest question was sent that the leader has answered."""
+        self.silent_at = -math.inf
+        """Until when messages may be handed out."""
         self._numbers = 0
         self._unanswered: deque[tuple[int, float, Offset]] = deque()
         """Confirmations asked for on this attachment: number, when, which mark."""
@@ -170,14 +172,9 @@ class MarkSession:
 
     # --- time --------------------------------------------------------------------------
 
-    def silent_at(self) -> float | None:
-        """Until when messages may be handed out; None: not yet."""
-        return None if self._word_at is None else self._word_at + self._session_timeout_s / 2
-
     def may_hand_out(self, now: float) -> bool:
         """Whether the leader was heard of lately."""
-        silent_at = self.silent_at()
-        return silent_at is not None and now < silent_at
+        return now < self.silent_at
 
     def due_at(self) -> float | None:
         """When to call `tick`; None: there is nothing to do."""
@@ -223,6 +220,7 @@ class MarkSession:
 
     def _heard(self, sent_at: float) -> None:
         self._word_at = sent_at if self._word_at is None else max(self._word_at, sent_at)
+        self.silent_at = self._word_at + self._session_timeout_s / 2
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

@@ -206,7 +206,7 @@ class SubscribedLog:
 
     def mark(self, message: Message) -> None:
         """Everything of the log up to *message* is processed."""
-        self._mark(message.next_offset)
+        self._mark(message.next_offset, self._clock.now())
 
     async def commit(self) -> None:
         """Mark what was handed out (with ``mark="auto"``), and wait until the mark is committed.
@@ -233,11 +233,14 @@ class SubscribedLog:
     def settle(self) -> None:
         """The message that was handed out last is done."""
         if self._in_hand is not None:
-            offset, self._in_hand = self._in_hand, None
-            if self._reading.is_auto:
-                self._mark(offset)
-            if self.ending.is_set():
-                self._tell()
+            self._settle(self._in_hand, self._clock.now())
+
+    def _settle(self, offset: Offset, now: float) -> None:
+        self._in_hand = None
+        if self._reading.is_auto:
+            self._mark(offset, now)
+        if self.ending.is_set():
+            self._tell()
 
     @property
     def has_in_hand(self) -> bool:
@@ -255,8 +258,11 @@ class SubscribedLog:
         return self._error
 
     def next_at_hand(self) -> Message | None:
-        """`next_message`, if it came together with the one before."""
-        if not self._may_hand_out():
+        """`settle`, then `next_message`, if it came together with the one before."""
+        now = self._clock.now()  # once for both: most messages take this way
+        if self._in_hand is not None:
+            self._settle(self._in_hand, now)
+        if not self._may_hand_out(now):
             return None
         message = next(self._messages, None)
         if message is not None:
@@ -266,13 +272,13 @@ class SubscribedLog:
     def next_message(self) -> Message | None:
         """The next message, if one may be handed out now."""
         while (message := self.next_at_hand()) is None:
-            if not self._may_hand_out() or not self._open_chunk():
+            if not self._may_hand_out(self._clock.now()) or not self._open_chunk():
                 return None
         return message
 
     def next_batch(self) -> list[Message]:
         """The messages that are next to be handed out, of those that came together."""
-        if not self._may_hand_out():
+        if not self._may_hand_out(self._clock.now()):
             return []
         batch = list(self._messages)
         while not batch and self._open_chunk():
@@ -336,10 +342,10 @@ class SubscribedLog:
 
     # --- records -----------------------------------------------------------------------
 
-    def _may_hand_out(self) -> bool:
+    def _may_hand_out(self, now: float) -> bool:
         if self._is_over or self.ending.is_set():
             return False
-        return self._marks.may_hand_out(self._clock.now())
+        return self._marks.may_hand_out(now)
 
     def _open_chunk(self) -> bool:
         """Begin with the next records that arrived; false if there are none."""
@@ -454,7 +460,7 @@ class SubscribedLog:
                 return
             self._owner.take_gap(gap)
             place = Place(lost_to)
-            self._mark(lost_to)
+            self._mark(lost_to, self._clock.now())
         self._session = ConsumerSession(
             reading.topic, self.partition, reading.topic_id, place, reading.window_bytes
         )
@@ -462,8 +468,8 @@ class SubscribedLog:
         self._reader = LogSubscriber(self._cluster, self._session, options, self)
         self._begun.set()
 
-    def _mark(self, offset: Offset) -> None:
-        self._send(self._marks.mark(offset, self._clock.now()))
+    def _mark(self, offset: Offset, now: float) -> None:
+        self._send(self._marks.mark(offset, now))
         self._woken.set()
 
     def _send(self, marks: Iterable[SendMark]) -> None:

@@ -144,7 +144,6 @@ class Subscription:
     async def __anext__(self) -> Message:
         if (log := self._in_hand) is not None:
             # Most messages take this way: of those that came together, one behind the other.
-            log.settle()
             message = log.next_at_hand()
             if message is not None:
                 return message
