@@ -11,6 +11,9 @@ const { Trail } = await import(`${modules}/client/trail.js`);
 const { OctopiError } = await import(`${modules}/client/errors.js`);
 const { Cluster } = await import(`${modules}/client/cluster.js`);
 const { Route } = await import(`${modules}/client/route.js`);
+const { GroupSession, joinRemedy } = await import(`${modules}/client/group_session.js`);
+const { attachRemedy, MarkSession } = await import(`${modules}/client/mark_session.js`);
+const { optionsOnWire, subscriptionOptions } = await import(`${modules}/client/subscription.js`);
 const { crc32, encodeRecords, prepare, readRecords } = await import(`${modules}/client/record.js`);
 
 const toHex = (bytes) => Buffer.from(bytes).toString("hex");
@@ -99,6 +102,30 @@ const DEEDS = {
     }
     return results;
   },
+  groupSession: ({ member, steps }) => {
+    const session = new GroupSession(member);
+    return steps.map(([step, ...rest]) => [session[step](...rest), session.held, session.member]);
+  },
+  markSession: (steps) => {
+    const marks = new MarkSession(1_000);
+    let now = 100_000;
+    const seen = [];
+    for (const [step, ...rest] of steps) {
+      let sent = [];
+      if (step === "pass") now += rest[0];
+      else if (step === "want") marks.isWanted = rest[0];
+      else if (step === "attached" || step === "mark") sent = marks[step](rest[0], now);
+      else if (step === "acknowledged") marks.acknowledged(rest[0]);
+      else sent = marks[step](now) ?? [];
+      seen.push([
+        sent.map(({ offset, acknowledge }) => [offset, acknowledge]),
+        [marks.isAttached, marks.start, marks.marked, marks.confirmed, marks.isSettled, marks.mayHandOut(now), marks.dueAt()],
+      ]);
+    }
+    return seen;
+  },
+  remedies: () => Object.fromEntries([...CODES.keys()].map((code) => [code, [joinRemedy(new OctopiError(code, "")), attachRemedy(new OctopiError(code, ""))]])),
+  subscriptionOptions: (given) => optionsOnWire(subscriptionOptions(given, 1)),
   statuses: () => statusTable(),
   codes: () => Object.fromEntries(CODES),
 };

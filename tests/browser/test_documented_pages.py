@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SCRIPTS = [
     script
-    for page in ("README.md", "docs/browser.md")
+    for page in ("README.md", "docs/browser.md", "docs/subscriptions.md")
     for script in re.findall(r"^```js\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
 ]
 
 
-def test_the_readme_has_a_short_one_and_the_document_another() -> None:
-    assert len(SCRIPTS) == 2
+def test_the_readme_has_a_short_one_and_the_documents_have_others() -> None:
+    assert len(SCRIPTS) == 4
     assert len(SCRIPTS[0].splitlines()) <= 15
 
 
@@ -39,3 +39,9 @@ def test_the_scripts_run(tmp_path: Path, page: Page) -> None:
             page.evaluate(f"async () => {{ {script} }}")
     assert "0 a parasol" in said
     assert any(re.fullmatch(r"0 21\.5 \d+", line) for line in said)
+    assert [line for line in said if line.startswith(("booked", "goes on"))] == [
+        "booked umbrella",
+        "booked parasol",
+        "goes on with raincoat",
+    ]
+    assert "shown 2" in said

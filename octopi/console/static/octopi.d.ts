@@ -36,6 +36,37 @@ export interface SubscribeOptions {
   onFork?: "throw" | "resume";
 }
 
+export interface SubscriptionOptions {
+  /** Of the subscription: 1 to 200 ASCII letters, digits, ".", "_" and "-". */
+  name: string;
+  /** "exclusive" (default): one member at a time; "failover": each log has one. */
+  mode?: "exclusive" | "failover";
+  /** A name for this member, which then keeps its logs while it is loaded again. */
+  member?: string;
+  /** Replace the member of an exclusive subscription. */
+  takeOver?: boolean;
+  /** Whether it is made if it is missing (default), has to be new, or has to be there. */
+  create?: "create_or_attach" | "create" | "attach";
+  /** Where a new one begins in each log: "earliest" (default) or "latest". */
+  start?: "earliest" | "latest";
+  /** "auto" (default): asking for the next message marks the one before; "manual": only `mark` does. */
+  mark?: "auto" | "manual";
+  /** What to do when retention removed what comes next; a "gap" event tells of it either way. */
+  onGap?: "throw" | "skip";
+  /** ms; a member that is silent for so long loses its logs (10,000; 1,000 to 300,000). */
+  sessionTimeout?: number;
+  /** ms that a member may work on a message of a log that is to move (10,000; 0 to 300,000). */
+  releaseTimeout?: number;
+  /** ms without use until it is deleted (7 days); null: never. */
+  expires?: number | null;
+  /** ms to wait for the member of an exclusive subscription to go, or for a broker (30,000). */
+  joinTimeout?: number;
+  /** Bytes of records on their way or waiting, per log. */
+  window?: number;
+  /** Aborted: iterating throws its reason, and nothing more is marked. */
+  signal?: AbortSignal;
+}
+
 export interface PublishOptions {
   /** Messages of a key keep their order: they share a partition. */
   key?: string | BufferSource | null;
@@ -67,6 +98,14 @@ export interface Fork {
   offset: number;
   /** up to here. */
   readUntil: number;
+}
+
+/** A log that this member has no more: another member has it, or may have. */
+export interface Loss {
+  topic: string;
+  subscription: string;
+  partition: number;
+  claim: number;
 }
 
 export interface PartitionInfo {
@@ -136,6 +175,34 @@ export declare class Reading implements AsyncIterableIterator<Message> {
   unsubscribe(): void;
 }
 
+/** A member of a durable subscription. */
+export declare class Subscription implements AsyncIterableIterator<Message> {
+  readonly topic: string;
+  readonly name: string;
+  /** Resolves when it is a member; rejects with why it can't be. */
+  readonly ready: Promise<void>;
+  /** What the others call it; empty before `ready`. */
+  readonly member: string;
+  /** Partition -> claim, of the logs that it has.  A claim grows with each assignment of the log, so a
+   *  store can refuse a member that was replaced. */
+  readonly claims: Map<number, number>;
+  readonly lagBytes: number;
+  readonly bufferedBytes: number;
+  [Symbol.asyncIterator](): this;
+  /** The next message; the one before is done. */
+  next(): Promise<IteratorResult<Message>>;
+  return(): Promise<IteratorResult<Message>>;
+  /** The messages in lists, each of one log; a list is the unit that is marked. */
+  batches(): AsyncIterableIterator<Message[]>;
+  /** Everything of its log up to the message is processed. */
+  mark(message: Message): void;
+  /** Marks what was handed out (with `mark: "auto"`); resolves when all marks are committed. */
+  commit(): Promise<void>;
+  /** Leaves the group.  Marks nothing more; what was marked is committed, for 5 seconds at most. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
 export declare class OctopiError extends Error {
   /** A stable name; docs/browser.md has the table. */
   readonly code: string;
@@ -147,12 +214,14 @@ export interface OctopiEvents {
   state: CustomEvent<{ state: State; error?: OctopiError; delay?: number }>;
   gap: CustomEvent<Gap>;
   fork: CustomEvent<Fork>;
+  fenced: CustomEvent<Loss>;
 }
 
 export declare class Octopi extends EventTarget {
   static connect(urls?: string | string[], options?: ConnectOptions): Promise<Octopi>;
   readonly state: State;
   subscribe(topic: string, options?: SubscribeOptions): Reading;
+  subscription(topic: string, options: SubscriptionOptions): Subscription;
   publish(topic: string, value: string | BufferSource, options?: PublishOptions): Promise<Receipt>;
   topics(): Promise<TopicInfo[]>;
   describeCluster(): Promise<ClusterInfo>;

@@ -13,9 +13,10 @@ import { OctopiError } from "./client/errors.js";
 import { LogPublisher } from "./client/publisher.js";
 import { crc32, Message, prepare } from "./client/record.js";
 import { Reading } from "./client/reading.js";
+import { Subscription, subscriptionOptions } from "./client/subscription.js";
 import { unlessAborted } from "./client/waiting.js";
 
-export { Message, OctopiError, Reading };
+export { Message, OctopiError, Reading, Subscription };
 
 const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
@@ -31,6 +32,8 @@ export class Octopi extends EventTarget {
   #publishers = new Map(); // topic -> { info, byPartition, sticky }
   #producerId = crypto.getRandomValues(new Uint8Array(16));
   #readings = new Set();
+  #subscriptions = new Set();
+  #closing = null;
 
   // Connects to a cluster through its register, or a broker that tells where that is; several
   // urls are tried in turn.  Without any: the node that this page came from.
@@ -113,6 +116,21 @@ export class Octopi extends EventTarget {
     return reading;
   }
 
+  // A member of the durable subscription *name* of a topic: `for await` gives its messages from where
+  // its members stopped.  docs/browser.md has the options.
+  subscription(topic, options = {}) {
+    this.#checkOpen();
+    const subscription = new Subscription(this.#cluster, topic, subscriptionOptions(options, this.#window), {
+      onGap: (gap) => this.dispatchEvent(new CustomEvent("gap", { detail: gap })),
+      onFork: (fork) => this.dispatchEvent(new CustomEvent("fork", { detail: fork })),
+      onFenced: (loss) => this.dispatchEvent(new CustomEvent("fenced", { detail: loss })),
+      onTrouble: (who, error, delay) => this.#trouble(who, error, delay),
+      onEnd: (ended) => this.#subscriptions.delete(ended),
+    });
+    this.#subscriptions.add(subscription);
+    return subscription;
+  }
+
   // Stores a message, once, and resolves with its receipt when it is committed.
   async publish(topic, value, { key, headers, partition, signal, timestamp = Date.now() } = {}) {
     this.#checkOpen();
@@ -176,9 +194,14 @@ export class Octopi extends EventTarget {
     if (this.#ending.signal.aborted) throw new OctopiError("closed", "the client was closed");
   }
 
-  // Ends readings and connections; what was published and has no receipt may be stored.
-  async close() {
-    if (this.#ending.signal.aborted) return;
+  // Ends readings, subscriptions and connections; what was published and has no receipt may be stored.
+  close() {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close() {
+    await Promise.all([...this.#subscriptions].map((one) => one.close()));
     const closed = new OctopiError("closed", "the client was closed");
     this.#ending.abort(closed);
     for (const reading of [...this.#readings]) reading.unsubscribe();

@@ -174,13 +174,24 @@ export class Cluster {
 
   // Whether the broker at *address* may still serve a log, as the register says now.
   async isReader(topic, partition, address) {
+    const place = await this.#placeNow(topic, partition);
+    return !place || place.readers.includes(address) || place.leader_address === address || !readers(place).length;
+  }
+
+  // Whether the broker at *address* may still lead a log, as the register says now.
+  async isLeader(topic, partition, address) {
+    const place = await this.#placeNow(topic, partition);
+    return !place || place.leader_address === address || !place.leader_address;
+  }
+
+  // Where a partition is; undefined if it is gone.
+  async #placeNow(topic, partition) {
     const asked = this.#judging.get(topic);
     if (!asked || Date.now() - asked.at > KNOWN_FOR_MS) {
       this.#judging.set(topic, { at: Date.now(), promise: this.askRegisterOnce({ type: "describe_topic", topic, create: false }, "topic_description") });
     }
     const { topic: info } = await this.#judging.get(topic).promise;
-    const place = info.partitions.find((one) => one.partition === partition);
-    return !place || place.readers.includes(address) || place.leader_address === address || !readers(place).length;
+    return info.partitions.find((one) => one.partition === partition);
   }
   #judging = new Map();
 

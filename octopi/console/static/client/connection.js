@@ -63,6 +63,7 @@ function openSocket(url) {
 class Connection {
   #socket;
   #callbacks = new Map();
+  #watchers = new Set();
   #lastRequest = 0;
   #timer;
   #sentAt = 0;
@@ -136,6 +137,12 @@ class Connection {
     this.#callbacks.delete(request);
   }
 
+  // Has *heard* called whenever anything came from the node, and returns what ends that.
+  watch(heard) {
+    this.#watchers.add(heard);
+    return () => this.#watchers.delete(heard);
+  }
+
   // The one answer to a question; refusals are thrown.
   request(message, expected, timeoutMs = REQUEST_TIMEOUT_MS) {
     const numbered = { type: message.type, request: this.nextRequest(), ...message };
@@ -184,6 +191,7 @@ class Connection {
       this.#callbacks.get(message.request)?.(message);
       if (!this.endReason) this.#beat();
     }
+    for (const heard of [...this.#watchers]) heard();
   }
 
   #dismissed(error) {

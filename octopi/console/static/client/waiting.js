@@ -47,6 +47,21 @@ export function unlessAborted(promise, signal) {
   });
 }
 
+// Milliseconds that never go back, and that go on while the machine sleeps or the page is frozen:
+// browsers disagree on which of their clocks does, so the one that went further counts.
+export class SteadyClock {
+  #wall = Date.now();
+  #counter = performance.now();
+  #passed = 0;
+
+  now() {
+    const [wall, counter] = [Date.now(), performance.now()];
+    this.#passed += Math.max(0, wall - this.#wall, counter - this.#counter);
+    [this.#wall, this.#counter] = [wall, counter];
+    return this.#passed;
+  }
+}
+
 // A condition that many wait for and anybody announces.
 export class Bell {
   #waiters = new Set();
