@@ -1,0 +1,119 @@
+// Members of subscriptions, as subscriptions.json wants them: in a page `perform` is called, in Node a
+// line of standard input is a call.  An answer is { result } or { refused: code }.
+
+const clients = new Map(); // token -> Octopi
+const members = new Map(); // name -> Member
+
+// A page's program: a loop over messages, in which each step is ordered from outside.
+class Member {
+  #orders = [];
+  #given = [];
+  #wake = [];
+
+  constructor(subscription) {
+    this.subscription = subscription;
+    this.taken = [];
+    this.hasInHand = false;
+    this.ended = this.#run();
+    this.ended.catch(() => {});
+  }
+
+  async #run() {
+    try {
+      for await (const message of this.subscription) {
+        this.#give(message);
+        const order = await this.#next(this.#orders);
+        if (order === "fail") throw new Error("the page failed");
+        if (order === "leave") break;
+      }
+      await this.subscription.commit().catch((error) => {
+        if (error.code !== "closed") throw error;
+      });
+    } finally {
+      await this.subscription.close();
+    }
+  }
+
+  async take(count) {
+    while (count-- > 0) {
+      if (this.hasInHand) this.#order("next");
+      this.hasInHand = false;
+      const message = await Promise.race([this.#next(this.#given), this.ended.then(() => Promise.reject(new Error("it has left")))]);
+      this.hasInHand = true;
+      this.taken.push(message);
+    }
+  }
+
+  async leave() {
+    if (this.hasInHand) this.#order("leave");
+    else await this.subscription.close();
+    await this.ended;
+  }
+
+  async fail() {
+    this.#order("fail");
+    await this.ended.catch((error) => {
+      if (error.message !== "the page failed") throw error;
+    });
+  }
+
+  #order(order) {
+    this.#orders.push(order);
+    this.#ring();
+  }
+
+  #give(message) {
+    this.#given.push(message);
+    this.#ring();
+  }
+
+  #ring() {
+    for (const wake of this.#wake.splice(0)) wake();
+  }
+
+  async #next(queue) {
+    while (!queue.length) await new Promise((resolve) => this.#wake.push(resolve));
+    return queue.shift();
+  }
+}
+
+const DEEDS = {
+  join: async ({ as, topic, name, token, options }, Octopi, url) => {
+    if (!clients.has(token)) clients.set(token, await Octopi.connect(url, { token }));
+    const subscription = clients.get(token).subscription(topic, { name, joinTimeout: 500, ...options });
+    await subscription.ready;
+    members.set(as, new Member(subscription));
+  },
+  take: async ({ as, count }) => {
+    const member = members.get(as);
+    const before = member.taken.length;
+    await member.take(count);
+    return member.taken.slice(before).map((one) => one.text());
+  },
+  commit: ({ as }) => members.get(as).subscription.commit(),
+  claims: ({ as }) => Object.fromEntries(members.get(as).subscription.claims),
+  mark: ({ as, message }) => members.get(as).subscription.mark(members.get(as).taken[message]),
+  leave: ({ as }) => members.get(as).leave(),
+  fail: ({ as }) => members.get(as).fail(),
+  close: async () => {
+    for (const one of clients.values()) await one.close();
+  },
+};
+
+export async function perform(command, Octopi, url) {
+  try {
+    return { result: (await DEEDS[command.do](command, Octopi, url)) ?? null };
+  } catch (error) {
+    return { refused: error.code ?? String(error) };
+  }
+}
+
+if (globalThis.process?.argv?.[1]?.endsWith("subscription_peer.mjs")) {
+  const { createInterface } = await import("node:readline");
+  const [modules, url] = process.argv.slice(2);
+  const { Octopi } = await import(`${modules}/octopi.js`);
+  for await (const line of createInterface({ input: process.stdin })) {
+    process.stdout.write(`${JSON.stringify(await perform(JSON.parse(line), Octopi, url))}\n`);
+  }
+  process.exit(0);
+}
