@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from octopi.identifiers import PartitionId
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.invariants.subscriptions import (
     CONFIRMED,
@@ -32,7 +33,9 @@ class Judged:
         state = SimpleNamespace(
             topic=lambda _: SimpleNamespace(options=options), partitions={}, brokers={}
         )
-        cluster = SimpleNamespace(register_view=SimpleNamespace(state=state))
+        cluster = SimpleNamespace(
+            register_view=SimpleNamespace(state=state), host_of=lambda one: f"broker-{one}"
+        )
         self.rules = SubscriptionRules(cast(SimulatedCluster, cluster), self._break)
         self.epoch = 1
         self.load({})
@@ -44,6 +47,10 @@ class Judged:
     def come(self, step: type[Step], **facts: Any) -> None:  # noqa: ANN401
         event = step_event(step, partition=0, epoch=self.epoch, **facts)
         self._take(event)
+
+    def prepare(self, step: type[Step]) -> None:
+        """Another broker is to lead."""
+        self._take(step_event(step, partition=0))
 
     def say(self, what: str, **facts: Any) -> None:  # noqa: ANN401
         facts = {"sid": SID, "topic": TOPIC, "partition": 0, **facts}
@@ -216,17 +223,30 @@ def test_what_is_told_and_not_committed_is_found(judged: Judged) -> None:
 def test_a_leader_that_begins_without_what_is_committed_is_found(
     judged: Judged, mark: dict[str, Any] | None
 ) -> None:
-    states = dict(judged.rules._partitions[cast(Any, 0)].committed)
-    judged.rules._partitions[cast(Any, 0)].open.clear()
+    states = dict(judged.rules._partitions[PartitionId(0)].committed)
     del states[MARK]
     judged.epoch = 2
     judged.load(states if mark is None else {**states, MARK: mark})
     assert judged.broken == ["state-forgotten"]
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_mark_that_is_left_behind_by_an_orderly_change_of_leaders_is_found(
+    judged: Judged, is_stored: bool
+) -> None:
+    state = judged.rules.cluster.register_view.state
+    state.partitions[PartitionId(0)] = cast(Any, SimpleNamespace(leader=1, epoch=1))
+    judged.come(steps.S8Taking, sid=SID, offset=20)
+    judged.prepare(steps.E23Preparing)
+    if is_stored:
+        judged.mark(20, 1)
+    judged.prepare(steps.E23Prepared)
+    assert judged.broken == ([] if is_stored else ["mark-left-behind"])
+
+
 def test_a_leader_may_begin_with_what_its_predecessor_appended_last(judged: Judged) -> None:
     judged.mark(20, 1, commit=False)
-    states = dict(judged.rules._partitions[cast(Any, 0)].committed)
+    states = dict(judged.rules._partitions[PartitionId(0)].committed)
     judged.epoch = 2
     judged.load({**states, MARK: {"mark": 20, "claim": 1}})
     assert judged.broken == []

@@ -17,6 +17,8 @@ log-taken-unreleased    a log is assigned to a member while another one has it
 attach-went-back        a member is told an older mark than another was told before
 told-uncommitted        a member is told what is not committed
 state-forgotten         a leader begins without something that was committed
+mark-left-behind        another broker is to lead, in good order, and a mark isn't stored that
+                        a member sent before
 ======================= ================================================================
 
 Where a decision notes that acknowledged records may be lost, all that was known about that
@@ -25,7 +27,7 @@ partition counts no more.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -70,8 +72,13 @@ class _KnownPartition:
     """Of the newest leadership that began with it."""
     committed: dict[str, _State] = attrs.field(factory=dict)
     """The newest committed value of each key."""
-    open: set[str] = attrs.field(factory=set)
-    """Keys with newer values, which may be committed without anybody hearing of that."""
+    open: Counter[str] = attrs.field(factory=Counter)
+    """How many newer values of a key there are: they may be committed without anybody hearing of
+    that."""
+    taken: dict[str, int] = attrs.field(factory=dict)
+    """The newest mark that a member of each subscription sent."""
+    left: dict[str, int] = attrs.field(factory=dict)
+    """Of these, what was not stored when a hand-over began."""
 
 
 class SubscriptionRules(SystemInvariants):
@@ -90,6 +97,7 @@ class SubscriptionRules(SystemInvariants):
         "attach-went-back": "a member never goes on at an older mark than was told before it",
         "told-uncommitted": "what a member is told of its logs and marks is committed",
         "state-forgotten": "who begins to lead knows all that was committed of subscriptions",
+        "mark-left-behind": "a leader that hands over in good order stores all marks before",
     }
 
     def __init__(self, cluster: SimulatedCluster, break_rule: BreakRule) -> None:
@@ -127,6 +135,9 @@ class SubscriptionRules(SystemInvariants):
         on(self._check_loaded, steps.S13Loaded)
         on(self._check_assigned, steps.S4Telling)
         on(self._check_attached, steps.S5Attaching)
+        on(self._note_taken, steps.S8Taking)
+        on(self._note_preparing, steps.E23Preparing)
+        on(self._check_prepared, steps.E23Prepared)
         on(self._see_recovery, steps.E7Counted, steps.E8Decided, steps.J5Admitted)
         self.handlers.on_word(self._see_recovery, LOSE_POWER)
         self.handlers.on_word(self._see_fault, FAULT)
@@ -157,10 +168,12 @@ class SubscriptionRules(SystemInvariants):
 
     def _open(self, partition: PartitionId, epoch: int, key: str) -> None:
         if (known := self._known(partition, epoch)) is not None:
-            known.open.add(key)
+            known.open[key] += 1
 
     def _check_stored(self, event: StepEvent[StoredMarkStep]) -> None:
         step = event.step
+        if self._known(step.partition, step.epoch) is None:
+            return
         self._open(step.partition, step.epoch, f"k/{step.sid}/{step.topic_id}")
         place = step.sid, step.partition
         known = self._stored.get(place)
@@ -186,8 +199,11 @@ class SubscriptionRules(SystemInvariants):
         if (known := self._known(step.partition, step.epoch)) is None:
             return
         kind, sid, last = _parts(step.key)
+        known.open[step.key] = max(0, known.open[step.key] - 1)
         if step.value is None:
             known.committed.pop(step.key, None)
+            if kind == "k":
+                known.taken.pop(sid, None)
             return
         before = known.committed.get(step.key)
         known.committed[step.key] = step.value
@@ -230,6 +246,7 @@ class SubscriptionRules(SystemInvariants):
         reset_to = self._resets.get((*place, claim))
         if reset_to == now["mark"]:
             self._told.pop(place, None)
+            self._partitions[place[1]].taken.pop(place[0], None)
         elif now["mark"] < before["mark"] and place[1] not in self._lossy:
             text = f"{name} is committed at {now['mark']} with claim {claim}, and was committed at "
             text += f"{before['mark']} with claim {old}"
@@ -240,7 +257,7 @@ class SubscriptionRules(SystemInvariants):
         if (known := self._known(step.partition, step.epoch)) is None:
             return
         for key, value in known.committed.items():
-            if key not in known.open and step.states.get(key) != value:
+            if not known.open[key] and step.states.get(key) != value:
                 text = f"{event.host} begins to lead partition {step.partition} with {key} = "
                 text += f"{step.states.get(key)}, and {value} is committed"
                 self.break_rule("state-forgotten", text, event)
@@ -249,6 +266,8 @@ class SubscriptionRules(SystemInvariants):
         known.epoch = step.epoch
         known.committed = dict(step.states)
         known.open.clear()
+        known.taken.clear()
+        known.left.clear()
         for key, value in step.states.items():
             kind, sid, last = _parts(key)
             if kind == "k":
@@ -272,6 +291,38 @@ class SubscriptionRules(SystemInvariants):
             self.break_rule("state-forgotten", text, event)
         elif kind == "k":
             self._check_mark(event, (sid, event.get("partition")), before, now)
+
+    def _note_taken(self, event: StepEvent[steps.S8Taking]) -> None:
+        step = event.step
+        if (known := self._known(step.partition, step.epoch)) is not None:
+            known.taken[step.sid] = max(step.offset, known.taken.get(step.sid, 0))
+
+    def _note_preparing(self, event: StepEvent[steps.E23Preparing]) -> None:
+        partition = event.step.partition
+        known = self._partitions[partition]
+        known.left = {} if any(known.open.values()) else self._unstored(partition)
+
+    def _unstored(self, partition: PartitionId) -> dict[str, int]:
+        taken = self._partitions[partition].taken
+        return {
+            sid: mark
+            for sid, mark in taken.items()
+            if self._stored.get((sid, partition), (mark, 0))[0] < mark
+        }
+
+    def _check_prepared(self, event: StepEvent[steps.E23Prepared]) -> None:
+        partition = event.step.partition
+        known = self._partitions[partition]
+        still, known.left = known.left.items() & self._unstored(partition).items(), {}
+        record = self.cluster.register_view.state.partitions.get(partition)
+        if record is None or record.epoch != known.epoch or partition in self._lossy:
+            return
+        if self.cluster.host_of(record.leader) != event.host:
+            return
+        for sid, mark in sorted(still):
+            text = f"{event.host} has prepared another leader of partition {partition}, and the "
+            text += f"mark {mark} of {sid}, which a member sent before, is not stored"
+            self.break_rule("mark-left-behind", text, event)
 
     # --- what is told --------------------------------------------------------------------
 
