@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,7 +20,7 @@ import octopi
 from harness.processes import NodeProcess, node_processes
 from octopi.environment import Link
 from octopi.identifiers import Offset, PartitionId
-from octopi.limits import CONNECTIONS_MAX, HEARTBEAT_INTERVAL_S, MESSAGE_BYTES_MAX, MIB
+from octopi.limits import CONNECTIONS_MAX, HEARTBEAT_TIMEOUT_S, MESSAGE_BYTES_MAX, MIB
 from octopi.operating_system import connections_possible
 from octopi.transport.frame_reader import BINARY, frame_head
 from octopi.wire import messages as m
@@ -36,7 +37,7 @@ _RECORD_BYTES: Final = 8 * MIB - 100
 _SECONDS: Final = 4.0
 _OPEN_S_MAX: Final = 90.0
 """For opening connections."""
-_ANSWER_S_MAX: Final = 10.0
+_ANSWER_S_MAX: Final = 30.0
 """For each of them."""
 _AT_A_TIME: Final = 50
 _LOOK_S: Final = 0.02
@@ -132,7 +133,9 @@ def _open(node: NodeProcess, count: int) -> tuple[list[socket.socket], int]:
     sign_of_life = frame_head(BINARY, len(heartbeat), bytes(4)) + heartbeat
     sockets: list[socket.socket] = []
     refused_count = 0
-    began = signed_at = time.monotonic()
+    # When each was heard last, the longest silent one first.
+    heard_at: deque[tuple[float, socket.socket]] = deque()
+    began = time.monotonic()
     while (left := count - len(sockets) - refused_count) > 0:
         assert time.monotonic() - began < _OPEN_S_MAX, f"{left:,} connections have no answer"
         some = [
@@ -145,13 +148,15 @@ def _open(node: NodeProcess, count: int) -> tuple[list[socket.socket], int]:
             if _is_welcome(one):
                 one.setblocking(False)
                 sockets.append(one)
+                heard_at.append((time.monotonic(), one))
             else:
                 one.close()
                 refused_count += 1
-        if time.monotonic() - signed_at > HEARTBEAT_INTERVAL_S:
-            signed_at = time.monotonic()
-            for one in sockets:
-                one.send(sign_of_life)
+        now = time.monotonic()
+        while heard_at and now - heard_at[0][0] > HEARTBEAT_TIMEOUT_S / 2:
+            _, one = heard_at.popleft()
+            one.send(sign_of_life)
+            heard_at.append((now, one))
     return sockets, refused_count
 
 
