@@ -36,7 +36,7 @@ from tests.fuzz.corpus import CORPUS
 from tests.fuzz.registry import SAME_INPUTS, TARGETS
 from tests.fuzz.worker import Order, Report
 
-_SAME_S_MAX: Final = 300.0
+_SAME_S_MAX: Final = 600.0
 """For one target, with `--same`, on a machine however slow."""
 _OVERTIME_S: Final = 120.0
 """For shortening what was found, and for measuring what was covered."""
