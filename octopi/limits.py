@@ -514,8 +514,18 @@ DELAY_MS_MAX: Final = 12 * 3600 * 1000
 ATTEMPTS_MAX: Final = 100
 """Deliveries of a message of a queue that gives messages up."""
 
+LETTERS_PENDING_MAX: Final = 32
+"""Messages of a queue and log that are about to become dead letters; the next ones wait.  Fewer
+than the receipts that the log of the dead-letter topic remembers."""
+
+LETTER_REASON_BYTES_MAX: Final = 200
+"""Of the reason why a message became a dead letter; the rest is cut off."""
+
 QUEUE_WINDOW_MAX: Final = 10_000
 """Messages behind its mark that a queue remembers: about 300 bytes of memory each."""
+
+QUEUE_PARTITIONS_MAX: Final = 64
+"""Partitions of the topic of a queue: each of its members attaches to all of them."""
 
 SKIPPED_RANGES_MAX: Final = 16
 """Lost ranges of a log that a subscription remembers; beyond that the oldest are forgotten."""
@@ -611,6 +621,7 @@ assert MEMORY_BUDGET_BYTES_MIN * 3 // 8 > (
 )
 assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT
+assert LETTERS_PENDING_MAX < RECENT_BATCHES_COUNT
 assert HEARTBEAT_INTERVAL_S * 3 <= HEARTBEAT_TIMEOUT_S
 assert MEMBERSHIP_HEARTBEAT_INTERVAL_S * 3 <= MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 assert TURN_S <= ROUND_S < MEMBERSHIP_HEARTBEAT_INTERVAL_S / 10

@@ -18,12 +18,13 @@ from octopi.identifiers import (
     TopicId,
     consumer_name_fault,
 )
-from octopi.limits import OFFSET_MAX, PARTITIONS_PER_TOPIC_MAX, SUBSCRIPTIONS_PER_PARTITION_MAX
-from octopi.model import (
-    SubscriptionDefinition,
-    SubscriptionMode,
-    SubscriptionState,
+from octopi.limits import (
+    OFFSET_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    QUEUE_PARTITIONS_MAX,
+    SUBSCRIPTIONS_PER_PARTITION_MAX,
 )
+from octopi.model import QUEUE_MODES, SubscriptionDefinition, SubscriptionState
 from octopi.subscriptions.coordinator import Coordinator
 from octopi.subscriptions.effects import (
     Effect,
@@ -92,7 +93,7 @@ class CoordinatedSubscriptions:
                     pending,
                     now,
                     options=definition.options,
-                    is_exclusive=definition.mode == SubscriptionMode.EXCLUSIVE,
+                    mode=definition.mode,
                 )
             self._plan(sid)
 
@@ -130,7 +131,7 @@ class CoordinatedSubscriptions:
             self._pending,
             now,
             options=definition.options,
-            is_exclusive=definition.mode == SubscriptionMode.EXCLUSIVE,
+            mode=definition.mode,
         )
         return self._store(definition, self._description(session, definition))
 
@@ -144,6 +145,11 @@ class CoordinatedSubscriptions:
         logs = wanted.partitions
         if not logs or len(set(logs)) < len(logs) or len(logs) > PARTITIONS_PER_TOPIC_MAX:
             return Status.INVALID_OPTION, f"the topic can't have the partitions {logs[:20]}"
+        if wanted.mode in QUEUE_MODES and len(logs) > QUEUE_PARTITIONS_MAX:
+            reason = (
+                f"mode {wanted.mode} is for topics of at most {QUEUE_PARTITIONS_MAX} partitions"
+            )
+            return Status.INVALID_OPTION, reason
         if logs[0] != self._partition:
             reason = f"subscriptions of this topic are kept in partition {logs[0]}, its first one"
             return Status.UNKNOWN_PARTITION, reason

@@ -25,7 +25,7 @@ import attrs
 from octopi.errors import Status
 from octopi.identifiers import Claim, MemberId, Offset, PartitionId, SubscriptionId
 from octopi.limits import MEMBERS_PER_SUBSCRIPTION_MAX, RESET_WAIT_S
-from octopi.model import SubscriptionOptions
+from octopi.model import QUEUE_MODES, SubscriptionMode, SubscriptionOptions
 from octopi.subscriptions.assignment import GroupMember, target
 from octopi.subscriptions.effects import (
     AssignmentFacts,
@@ -77,17 +77,19 @@ class Coordinator:
         now: float,
         *,
         options: SubscriptionOptions,
-        is_exclusive: bool,
+        mode: str,
     ) -> None:
-        """Begin with what is committed.  *is_exclusive*: there is one member at a time, and
-        another one has to take over explicitly."""
+        """Begin with what is committed.  *mode*: in ``exclusive`` there is one member at a time,
+        and another one has to take over explicitly; in those of queues no log is assigned, since
+        each member has all of them."""
         self.sid = sid
         self.members = {name: _JoinedMember(entry, now) for name, entry in members.items()}
         self.logs = {log: assignments.get(log, AssignmentEntry()) for log in sorted(logs)}
         self._pending = pending
         self._options = options
         self._session_timeout_s = options.session_timeout_ms / 1000
-        self._is_exclusive = is_exclusive
+        self._is_exclusive = mode == SubscriptionMode.EXCLUSIVE
+        self._is_queue = mode in QUEUE_MODES
         self._names: dict[Session, MemberId] = {}
         self._release_by: dict[PartitionId, float] = {}
         """Logs whose members were asked to release them, and until when."""
@@ -206,6 +208,9 @@ class Coordinator:
         if state.phase == AssignmentPhase.ASSIGNED and not force:
             reason = f"the member {state.member} has the log: stop it, or use `--force`"
             return [TellRefused(session, Status.SUBSCRIPTION_BUSY, reason)]
+        if self._is_queue and self.members and not force:
+            reason = f"it has {len(self.members)} members: stop them, or use `--force`"
+            return [TellRefused(session, Status.SUBSCRIPTION_BUSY, reason)]
         effects: list[Effect] = []
         owner = self.members.get(state.member)
         if owner is not None and owner.session is not None:
@@ -259,6 +264,8 @@ class Coordinator:
     def _balance(self, now: float) -> list[Effect]:
         """Assign what is free, and ask for the release of what belongs to others."""
         self._is_uneven = False
+        if self._is_queue:
+            return []
         members = [GroupMember(name, one.entry.static) for name, one in self.members.items()]
         resetting = AssignmentPhase.RESETTING
         logs = [log for log, state in self.logs.items() if state.phase != resetting]

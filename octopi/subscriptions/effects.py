@@ -16,7 +16,16 @@ from typing import Any, TypeAlias
 import attrs
 
 from octopi.errors import Status
-from octopi.identifiers import Claim, MemberId, Offset, PartitionId, TimestampMs
+from octopi.identifiers import (
+    Claim,
+    MemberId,
+    Offset,
+    PartitionId,
+    SubscriptionId,
+    TimestampMs,
+    TopicId,
+    TopicName,
+)
 from octopi.model import SubscriptionDefinition
 from octopi.position import Anchor
 from octopi.subscriptions.entries import LostSpan
@@ -177,6 +186,76 @@ class TellMarks:
     """The one that is attached; empty: none."""
     lost: LostSpan | None
     skipped: tuple[LostSpan, ...]
+    member_count: int = 0
+    open_count: int = 0
+    waiting_count: int = 0
+    dead_count: int = 0
+    letter_fault: str = ""
+
+
+# --- from a queue --------------------------------------------------------------------
+
+
+@attrs.frozen
+class Dealt:
+    """A message that is dealt."""
+
+    offset: Offset
+    end: Offset
+    """Where its record ends."""
+    attempt: int
+
+
+@attrs.frozen
+class DealMessages:
+    """Read these records and send them to a member; they are in the order in which they are to be
+    worked on."""
+
+    session: Session
+    sid: SubscriptionId
+    topic_id: TopicId
+    messages: tuple[Dealt, ...]
+
+
+@attrs.frozen
+class TellSettled:
+    """Tell a member that what counts of its answer number *acknowledge* is committed, if it asked
+    for that, and which messages of that answer don't count."""
+
+    session: Session
+    acknowledge: int
+    stale: tuple[Offset, ...] = ()
+    is_confirmed: bool = False
+    """Whether it asked for that."""
+
+
+@attrs.frozen
+class WantMessages:
+    """Read committed messages from `octopi.subscriptions.queue.Queue.read_end` on, as many as its
+    `wanted_count` says, and tell the machine (`feed`).  Said again whenever it wants some."""
+
+    sid: SubscriptionId
+
+
+@attrs.frozen
+class AppendLetter:
+    """Append a dead letter to the log of *letter_topic* in this partition, and tell the machine
+    what became of that (`letter_committed`, `letter_failed`, `begin_letters`)."""
+
+    sid: SubscriptionId
+    topic_id: TopicId
+    offset: Offset
+    """Of the original message."""
+    end: Offset
+    number: int
+    attempts: int
+    reason: str
+    letter_topic: TopicName
+    letter_topic_id: TopicId
+    """What the sequence belongs to; if the topic has another id now, another sequence has to
+    begin."""
+    producer_epoch: int
+    sequence: int
 
 
 Told: TypeAlias = (
@@ -191,7 +270,9 @@ Told: TypeAlias = (
     | TellMarked
     | TellDetached
     | TellMarks
+    | TellSettled
+    | DealMessages
 )
 """What goes to a session."""
 
-Effect: TypeAlias = AppendState | Told
+Effect: TypeAlias = AppendState | AppendLetter | WantMessages | Told

@@ -36,17 +36,22 @@ from octopi.identifiers import (
     TopicId,
     consumer_name_fault,
     id_fault,
+    optional_id_fault,
 )
 from octopi.limits import (
     AGENT_BYTES_MAX,
     ANCHOR_BYTES_MAX,
     COUNTED_MAX,
+    LETTER_REASON_BYTES_MAX,
+    LETTERS_PENDING_MAX,
     LIST_COUNT_MAX,
     OFFSET_MAX,
+    QUEUE_WINDOW_MAX,
     SKIPPED_RANGES_MAX,
     TOPIC_NAME_BYTES_MAX,
 )
 from octopi.model import (
+    QUEUE_MODES,
     ModeText,
     Place,
     SubscriptionDefinition,
@@ -60,6 +65,8 @@ from octopi.wire.codec import fault_in
 _T = TypeVar("_T")
 
 _NO_TIME: Final = TimestampMs(0)
+_NO_TOPIC: Final = TopicId("")
+_ZERO: Final = Offset(0)
 
 NO_MEMBER: Final = MemberId("")
 """Where there is none."""
@@ -136,6 +143,71 @@ class LostSpan:
 
 
 @attrs.frozen
+class LetterEntry:
+    """A message of a queue that is given up, and not known to be in the dead-letter topic."""
+
+    offset: Annotated[Offset, Within(0, OFFSET_MAX)]
+    number: Annotated[int, Within(0, COUNTED_MAX)]
+    """Among the dead letters of this subscription and log, from 0."""
+    attempts: Annotated[int, Within(0, COUNTED_MAX)]
+    """How often the message was dealt."""
+    reason: Annotated[str, AtMost(LETTER_REASON_BYTES_MAX)] = ""
+
+
+@attrs.frozen
+class LetterSequence:
+    """How dead letters are counted by the log that they are appended to."""
+
+    topic_id: Annotated[TopicId, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(optional_id_fault)] = (
+        _NO_TOPIC
+    )
+    """That of the dead-letter topic when the sequence began; empty: none did."""
+    epoch: Annotated[int, Within(0, COUNTED_MAX)] = 0
+    """The producer epoch."""
+    first_number: Annotated[int, Within(0, COUNTED_MAX)] = 0
+    """The number of the dead letter with the producer sequence 0."""
+
+
+@attrs.frozen
+class QueueEntry:
+    """What a queue keeps of the messages behind its mark."""
+
+    settled: Annotated[list[int], AtMost(QUEUE_WINDOW_MAX + 1)] = attrs.field(factory=list)
+    """Ranges of the log that are settled: the bytes from the mark to the first one, its length,
+    the bytes to the next one, and so on."""
+    attempts: Annotated[list[int], AtMost(2 * QUEUE_WINDOW_MAX)] = attrs.field(factory=list)
+    """Messages that were dealt and given back: the bytes from the mark to the first one, how often
+    it was dealt, the bytes from there to the next one, and so on."""
+    letters: Annotated[list[LetterEntry], AtMost(LETTERS_PENDING_MAX)] = attrs.field(factory=list)
+    """In the order of their numbers."""
+    letter_count: Annotated[int, Within(0, COUNTED_MAX)] = 0
+    """How many numbers of dead letters were given."""
+    sequence: LetterSequence = LetterSequence()
+    end: Annotated[Offset, Within(0, OFFSET_MAX)] = _ZERO
+    """All of this is about messages below it."""
+    anchor: Annotated[Anchor, AtMost(ANCHOR_BYTES_MAX)] = NO_ANCHOR
+    """Of `end`."""
+
+    def fault(self) -> str:
+        """Why no queue stores this; empty: one does."""
+        for numbers in (self.settled, self.attempts):
+            if len(numbers) % 2:
+                return "numbers about messages come in pairs"
+            if any(one < (1 if n else 0) for n, one in enumerate(numbers)):
+                return "messages are described in their order"
+            if sum(numbers) > OFFSET_MAX:
+                return "no log is so long"
+        previous = -1
+        for letter in self.letters:
+            if not previous < letter.number < self.letter_count:
+                return "dead letters stand in the order of their numbers"
+            previous = letter.number
+        if len({one.offset for one in self.letters}) < len(self.letters):
+            return "a message becomes one dead letter"
+        return ""
+
+
+@attrs.frozen
 class MarkEntry:
     """How far a subscription is in a log."""
 
@@ -157,6 +229,11 @@ class MarkEntry:
     """What the log has no more and the members have not gone on behind yet."""
     skipped: Annotated[list[LostSpan], AtMost(SKIPPED_RANGES_MAX)] = attrs.field(factory=list)
     """What was lost before, the newest last."""
+    attempts: int | None = SubscriptionOptions().attempts
+    ack_timeout_ms: int = SubscriptionOptions().ack_timeout_ms
+    window: int = SubscriptionOptions().window
+    queue: QueueEntry = attrs.field(factory=QueueEntry)
+    """In the modes of queues."""
 
 
 Entry: TypeAlias = SubscriptionDefinition | MemberEntry | AssignmentEntry | MarkEntry
@@ -257,8 +334,17 @@ def _plain(value: object) -> object:
     match value:
         case LostSpan():
             return [value.begin, value.end]
-        case SubscriptionOptions():
+        case SubscriptionOptions() | LetterSequence():
             return attrs.asdict(value)
+        case QueueEntry():
+            return {
+                field.name: _plain(one)
+                for field in attrs.fields(QueueEntry)
+                for one in [getattr(value, field.name)]
+                if one != _default(field)
+            }
+        case LetterEntry():
+            return list(attrs.astuple(value))
         case list():
             return [_plain(one) for one in value]
         case StrEnum():
@@ -292,12 +378,33 @@ def _mark(value: Mapping[str, Any]) -> MarkEntry:
         fields["lost"] = _span(fields["lost"])
     if "skipped" in fields:
         fields["skipped"] = [_span(one) for one in fields["skipped"]]
+    if "queue" in fields:
+        fields["queue"] = _queue(fields["queue"])
     made = _made(MarkEntry, fields)
-    options = SubscriptionOptions(
-        expires_ms=made.expires_ms, mark_interval_ms=made.mark_interval_ms
-    )
-    _no_fault(options.fault())
+    _no_fault(_options(made).fault(made.mode))
+    _no_fault(made.queue.fault())
+    if made.mode not in QUEUE_MODES and made.queue != QueueEntry():
+        raise ValueError(f"mode {made.mode} has no queue")
     return made
+
+
+def _options(entry: MarkEntry) -> SubscriptionOptions:
+    return SubscriptionOptions(
+        expires_ms=entry.expires_ms,
+        mark_interval_ms=entry.mark_interval_ms,
+        attempts=entry.attempts,
+        ack_timeout_ms=entry.ack_timeout_ms,
+        window=entry.window,
+    )
+
+
+def _queue(value: Mapping[str, Any]) -> QueueEntry:
+    fields = dict(value)
+    if "letters" in fields:
+        fields["letters"] = [LetterEntry(*one) for one in fields["letters"]]
+    if "sequence" in fields:
+        fields["sequence"] = LetterSequence(**fields["sequence"])
+    return QueueEntry(**fields)
 
 
 def _span(value: object) -> LostSpan:

@@ -17,7 +17,7 @@ import attrs
 
 from octopi.errors import Status
 from octopi.identifiers import Claim, MemberId, Offset, SubscriptionId, TopicId
-from octopi.limits import MARK_BYTES_PER_S, MARKS_COUNT, SKIPPED_RANGES_MAX
+from octopi.limits import COUNTED_MAX, MARK_BYTES_PER_S, MARKS_COUNT, SKIPPED_RANGES_MAX
 from octopi.security.token_bucket import TokenBucket
 from octopi.subscriptions.effects import (
     Effect,
@@ -89,13 +89,26 @@ class LogMark:
 
     # --- members -----------------------------------------------------------------------
 
+    def has(self, session: Session) -> bool:
+        """Whether that member may mark."""
+        return session == self.holder
+
     def attach(
-        self, session: Session, member: MemberId, claim: Claim, log: LogView, now: float
+        self,
+        session: Session,
+        member: MemberId,
+        claim: Claim,
+        log: LogView,
+        now: float,
+        credit: tuple[int, int] = (0, 0),
     ) -> list[Effect]:
-        """*member* with *claim* wants to read from the mark, and to mark.
+        """*member* with *claim* wants to read from the mark, and to mark.  Only queues ask for
+        *credit*.
 
         It is told when claim and mark are committed.  An older claim is refused.
         """
+        if not 1 <= claim <= COUNTED_MAX:
+            return [TellRefused(session, Status.INVALID_OPTION, f"{claim} is no claim")]
         if claim < self.entry.claim:
             return [TellRefused(session, Status.MEMBER_FENCED, _FENCED)]
         effects = self._end_holder(Status.MEMBER_FENCED, _FENCED)
@@ -193,6 +206,16 @@ class LogMark:
         """Append the mark, if it is not in the log yet."""
         return [] if self.is_stored else self._append(now)
 
+    def committed(self, entry: MarkEntry, now: float) -> list[Effect]:
+        """The oldest entry that was appended is committed."""
+        self.committed_mark = entry.mark
+        return []
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is more to do at once than one call did."""
+        return False
+
     @property
     def is_stored(self) -> bool:
         """Whether the mark is appended as it is."""
@@ -212,10 +235,14 @@ class LogMark:
         if fault is not None:
             return [TellRefused(session, *fault)]
         effects = self._end_holder(Status.MEMBER_FENCED, "the mark was reset")
-        self.entry = attrs.evolve(
+        entry = attrs.evolve(
             self.entry, mark=offset, anchor=log.anchor_before(offset), claim=claim, lost=None
         )
-        return effects + self._when_committed(now, TellDone(session))
+        return effects + self._set_mark(entry, now, TellDone(session))
+
+    def _set_mark(self, entry: MarkEntry, now: float, told: Effect) -> list[Effect]:
+        self.entry = entry
+        return self._when_committed(now, told)
 
     def delete(self, status: Status, reason: str, *then: Effect) -> list[Effect]:
         """Remove the mark, and tell its member when that is committed."""

@@ -16,10 +16,16 @@ from octopi.identifiers import (
     id_fault,
 )
 from octopi.limits import COUNTED_MAX, SUBSCRIPTIONS_PER_PARTITION_MAX
-from octopi.model import SubscriptionMode, SubscriptionOptions, SubscriptionStart
-from octopi.subscriptions.effects import Effect, Session, TellDone, TellRefused
+from octopi.model import (
+    QUEUE_MODES,
+    SubscriptionMode,
+    SubscriptionOptions,
+    SubscriptionStart,
+)
+from octopi.subscriptions.effects import Effect, Session, TellDetached, TellDone, TellRefused
 from octopi.subscriptions.entries import MarkEntry, StoredSubscriptions
 from octopi.subscriptions.log_mark import LogMark
+from octopi.subscriptions.log_queue import Answers, LogQueue
 from octopi.subscriptions.log_view import LogView
 from octopi.subscriptions.pending_states import PendingStates
 from octopi.subscriptions.times import Timetable, WallTimes
@@ -54,9 +60,15 @@ class LogMarks:
         """Marks that are not appended as they are."""
         self._due = Timetable()
         for (sid, topic_id), entry in stored.marks.items():
-            mark = self._add(LogMark(sid, topic_id, entry, pending, times, now))
+            mark = self._add(self._made(sid, topic_id, entry, now))
             mark.committed_mark = entry.mark
             self._due.set(mark.key, mark.due_at)
+
+    def _made(
+        self, sid: SubscriptionId, topic_id: TopicId, entry: MarkEntry, now: float
+    ) -> LogMark:
+        common = (sid, topic_id, entry, self._pending, self._times, now)
+        return LogQueue(*common, self._log_of) if entry.mode in QUEUE_MODES else LogMark(*common)
 
     def _add(self, mark: LogMark) -> LogMark:
         self._marks[mark.sid] = self._by_key[mark.key] = mark
@@ -99,24 +111,32 @@ class LogMarks:
             mode=mode,
             expires_ms=options.expires_ms,
             mark_interval_ms=options.mark_interval_ms,
+            attempts=options.attempts,
+            ack_timeout_ms=options.ack_timeout_ms,
+            window=options.window,
         )
         if fault := id_fault(sid) or fault_in(entry):
             return [TellRefused(session, Status.INVALID_OPTION, fault)]
-        mark = self._add(LogMark(sid, topic_id, entry, self._pending, self._times, now))
+        mark = self._add(self._made(sid, topic_id, entry, now))
         return self._planned(mark, mark.open(session, now))
 
     def attach(
-        self, session: Session, sid: SubscriptionId, member: MemberId, claim: Claim, now: float
+        self,
+        session: Session,
+        sid: SubscriptionId,
+        member: MemberId,
+        claim: Claim,
+        now: float,
+        credit: tuple[int, int] = (0, 0),
     ) -> list[Effect]:
-        """A member wants to read from a mark, and to mark."""
+        """A member wants to read from a mark, and to mark; or it takes messages of a queue, as
+        many and as large as *credit* says."""
         found = self._found(session, sid)
         if isinstance(found, TellRefused):
             return [found]
         mark, log = found
-        if not 1 <= claim <= COUNTED_MAX:
-            return [TellRefused(session, Status.INVALID_OPTION, f"{claim} is no claim")]
-        effects = mark.attach(session, member, claim, log, now)
-        if mark.holder == session:
+        effects = mark.attach(session, member, claim, log, now, credit)
+        if mark.has(session):
             self._attached[session] = mark
         return self._planned(mark, effects)
 
@@ -169,13 +189,51 @@ class LogMarks:
         mark, log = found
         return mark.describe(session, log)
 
+    # --- queues ------------------------------------------------------------------------
+
+    def queue_credit(self, session: Session, credit: tuple[int, int], now: float) -> list[Effect]:
+        """A member of a queue takes so many messages, and bytes, in all."""
+        queue = self._attached.get(session)
+        if not isinstance(queue, LogQueue):
+            return self._wrong_mode(session)
+        return self._planned(queue, queue.grant(session, credit, now))
+
+    def settle(
+        self, session: Session, answers: Answers, number: int, now: float, *, confirm: bool
+    ) -> list[Effect]:
+        """A member of a queue answers."""
+        queue = self._attached.get(session)
+        if not isinstance(queue, LogQueue):
+            return self._wrong_mode(session)
+        return self._planned(queue, queue.settle(session, answers, number, now, confirm=confirm))
+
+    def _wrong_mode(self, session: Session) -> list[Effect]:
+        """End the attach of a member that takes its mark for a queue, if it has one."""
+        if (mark := self._attached.get(session)) is None:
+            return []  # it has been told
+        reason = f"a member of mode {mark.entry.mode} has a mark, and no messages to settle"
+        return [TellDetached(session, Status.WRONG_MODE, reason)]
+
+    def queue(self, sid: SubscriptionId) -> LogQueue | None:
+        """The queue of a subscription."""
+        queue = self._marks.get(sid)
+        return queue if isinstance(queue, LogQueue) else None
+
+    def tell_queue(
+        self, sid: SubscriptionId, call: Callable[[LogQueue], list[Effect]]
+    ) -> list[Effect]:
+        """Have the queue of a subscription know something, if there still is one."""
+        queue = self.queue(sid)
+        return [] if queue is None else self._planned(queue, call(queue))
+
     # --- what happens ------------------------------------------------------------------
 
-    def committed(self, key: str, entry: MarkEntry | None) -> None:
+    def committed(self, key: str, entry: MarkEntry | None, now: float) -> list[Effect]:
         """An entry of a mark is committed."""
         mark = self._by_key.get(key)
-        if mark is not None and entry is not None:
-            mark.committed_mark = entry.mark
+        if mark is None or entry is None:
+            return []
+        return self._planned(mark, mark.committed(entry, now))
 
     def topic_removed(self, topic_id: TopicId, reason: str) -> list[Effect]:
         """The topic is gone, and with it all marks in its log."""
@@ -204,7 +262,8 @@ class LogMarks:
             effects += mark.tick(now)
             self._note(mark)
             at = mark.due_at
-            self._due.set(key, now + _AGAIN_S if at is not None and at <= now else at)
+            is_late = at is not None and at <= now and not mark.has_more
+            self._due.set(key, now + _AGAIN_S if is_late else at)
         return effects
 
     def store_all(self, now: float) -> list[Effect]:
@@ -265,10 +324,9 @@ class LogMarks:
 
 def unsupported(mode: str) -> str:
     """Why no subscription has this mode; empty: one can."""
-    if mode in {SubscriptionMode.EXCLUSIVE, SubscriptionMode.FAILOVER}:
+    if mode in set(SubscriptionMode):
         return ""
-    modes = f"{SubscriptionMode.EXCLUSIVE} and {SubscriptionMode.FAILOVER}"
-    return f"mode {mode!r} is not supported by this version: there are {modes}"
+    return f"there is no mode {mode!r}: there are {', '.join(SubscriptionMode)}"
 
 
 def _no_topic(session: Session) -> TellRefused:

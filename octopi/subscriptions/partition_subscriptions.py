@@ -40,8 +40,10 @@ from octopi.subscriptions.coordinated import CoordinatedSubscriptions
 from octopi.subscriptions.effects import Effect, Session, TellDone, TellRefused
 from octopi.subscriptions.entries import MarkEntry, MemberEntry, StoredSubscriptions
 from octopi.subscriptions.log_marks import LogMarks
+from octopi.subscriptions.log_queue import Answers, LogQueue
 from octopi.subscriptions.log_view import LogView
 from octopi.subscriptions.pending_states import PendingStates
+from octopi.subscriptions.queued_messages import ReadMessage
 from octopi.subscriptions.times import WallTimes
 
 _NEW = SubscriptionId("0" * 16)
@@ -240,12 +242,19 @@ class PartitionSubscriptions:
         return self._marks.open(session, sid, name, mode, options, start, topic, topic_id, now)
 
     def attach(
-        self, session: Session, sid: SubscriptionId, member: MemberId, claim: Claim, now: float
+        self,
+        session: Session,
+        sid: SubscriptionId,
+        member: MemberId,
+        claim: Claim,
+        now: float,
+        credit: tuple[int, int] = (0, 0),
     ) -> list[Effect]:
-        """Read from the mark, and mark.  Answered with `TellAttached`, and at the end with
-        `TellDetached` unless the member detaches; refused: MEMBER_FENCED (there is a newer claim),
-        UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC."""
-        return self._marks.attach(session, sid, member, claim, now)
+        """Read from the mark, and mark; or take messages of a queue, as many and as large (bytes)
+        as *credit* says.  Answered with `TellAttached`, and at the end with `TellDetached` unless
+        the member detaches; refused: MEMBER_FENCED (there is a newer claim), INVALID_OPTION,
+        UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC.  A queue goes on with `DealMessages`."""
+        return self._marks.attach(session, sid, member, claim, now, credit)
 
     def mark(
         self, session: Session, offset: Offset, now: float, *, confirm: int | None = None
@@ -275,6 +284,58 @@ class PartitionSubscriptions:
         """Answered with `TellMarks`; refused: UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC."""
         return self._marks.describe(session, sid)
 
+    # --- queues --------------------------------------------------------------------------
+
+    def queue_credit(
+        self, session: Session, messages: int, size_bytes: int, now: float
+    ) -> list[Effect]:
+        """A member of a queue takes so much in all since its attach.  No answer."""
+        return self._marks.queue_credit(session, (messages, size_bytes), now)
+
+    def settle(
+        self, session: Session, answers: Answers, number: int, now: float, *, confirm: bool = False
+    ) -> list[Effect]:
+        """A member of a queue answers to deliveries.  *confirm*: `TellSettled` repeats *number*
+        when all that was acknowledged up to here is committed; else it comes only if something is
+        stale."""
+        return self._marks.settle(session, answers, number, now, confirm=confirm)
+
+    def queue(self, sid: SubscriptionId) -> LogQueue | None:
+        """The queue of a subscription in this partition, for looking: what it wants to read."""
+        return self._marks.queue(sid)
+
+    def feed(
+        self, sid: SubscriptionId, messages: Sequence[ReadMessage], now: float
+    ) -> list[Effect]:
+        """The next committed messages of the log of a queue, from its ``read_end`` on, at most as
+        many as it wants."""
+        return self._marks.tell_queue(sid, lambda queue: queue.feed(messages, now))
+
+    def lose(self, sid: SubscriptionId, end: Offset, now: float) -> list[Effect]:
+        """What lies below *end* can't be read any more: a queue goes on behind it."""
+        return self._marks.tell_queue(sid, lambda queue: queue.lose(end, now))
+
+    def lose_message(self, sid: SubscriptionId, offset: Offset, now: float) -> list[Effect]:
+        """The message at *offset*, which a queue has dealt or given up, can't be read."""
+        return self._marks.tell_queue(sid, lambda queue: queue.lose_message(offset, now))
+
+    def letter_committed(self, sid: SubscriptionId, number: int, now: float) -> list[Effect]:
+        """The dead letter with that number is committed."""
+        return self._marks.tell_queue(sid, lambda queue: queue.letter_committed(number, now))
+
+    def letter_failed(
+        self, sid: SubscriptionId, number: int, fault: str, now: float
+    ) -> list[Effect]:
+        """The dead letter with that number was not taken, and *fault* says why."""
+        return self._marks.tell_queue(sid, lambda queue: queue.letter_failed(number, fault, now))
+
+    def begin_letters(
+        self, sid: SubscriptionId, number: int, topic_id: TopicId, now: float
+    ) -> list[Effect]:
+        """The log of the dead-letter topic, which has the id *topic_id*, doesn't know the sequence
+        of that dead letter."""
+        return self._marks.tell_queue(sid, lambda queue: queue.begin_letters(number, topic_id, now))
+
     # --- what happens --------------------------------------------------------------------
 
     def committed(self, key: str, now: float) -> list[Effect]:
@@ -283,8 +344,7 @@ class PartitionSubscriptions:
         entry, effects = self._pending.committed(key)
         if key.startswith("k/"):
             assert entry is None or isinstance(entry, MarkEntry)
-            self._marks.committed(key, entry)
-            return effects
+            return effects + self._marks.committed(key, entry, now)
         sid = SubscriptionId(key.split("/")[1])
         return effects + self._coordinated.committed(sid, now)
 

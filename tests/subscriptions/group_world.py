@@ -316,8 +316,8 @@ class GroupWorld:
                     leader.confirmed = max(leader.confirmed, self._marked[effect.acknowledge])
                 case e.TellAssigned():
                     self._told_assignment(effect)
-                case _:
-                    pass
+                case e.AppendLetter() | e.WantMessages():
+                    raise AssertionError(f"a group has no queue: {effect}")
             self._tell(effect)
 
     def _tell(self, effect: e.Told) -> None:

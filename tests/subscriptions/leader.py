@@ -36,6 +36,9 @@ class RecordingLeader:
         self.appended: deque[e.AppendState] = deque()
         self.append_count = 0
         self.told: dict[int, list[Any]] = {}
+        self.letters: list[e.AppendLetter] = []
+        self.wanting: set[SubscriptionId] = set()
+        """Queues that want messages."""
         self.numbers = 0
         self.machine = self._machine()
 
@@ -59,6 +62,10 @@ class RecordingLeader:
             if isinstance(effect, e.AppendState):
                 self.appended.append(effect)
                 self.append_count += 1
+            elif isinstance(effect, e.AppendLetter):
+                self.letters.append(effect)
+            elif isinstance(effect, e.WantMessages):
+                self.wanting.add(effect.sid)
             else:
                 self.told.setdefault(effect.session, []).append(effect)
         while commit and self.appended:
@@ -140,13 +147,14 @@ class RecordingLeader:
         options: SubscriptionOptions | None = None,
         name: SubscriptionName = NAME,
         topic: TopicName = TOPIC,
+        mode: str = SubscriptionMode.FAILOVER,
     ) -> int:
         session = self.session()
         effects = self.machine.open_marks(
             session,
             sid,
             name=name,
-            mode=SubscriptionMode.FAILOVER,
+            mode=mode,
             options=options or SubscriptionOptions(),
             start=start,
             topic=topic,
@@ -166,7 +174,7 @@ class RecordingLeader:
         """A subscription, with its mark here."""
         session = self.create(mode=mode, options=options, partitions=partitions)
         sid = self.last(session, e.TellDescription).definition.sid
-        self.open_marks(sid, options=options)
+        self.open_marks(sid, options=options, mode=mode)
         self.perform(self.machine.finish_subscription(self.session(), sid))
         return sid
 

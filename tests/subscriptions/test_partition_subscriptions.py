@@ -100,7 +100,8 @@ def test_the_option_that_differs_is_named() -> None:
     ("changes", "status"),
     [
         ({"name": "a/b"}, Status.INVALID_OPTION),
-        ({"mode": "shared"}, Status.INVALID_OPTION),
+        ({"mode": "shared", "partitions": tuple(range(65))}, Status.INVALID_OPTION),
+        ({"options": SubscriptionOptions(window=5)}, Status.INVALID_OPTION),
         ({"mode": "any"}, Status.INVALID_OPTION),
         ({"partitions": ()}, Status.INVALID_OPTION),
         ({"partitions": (0, 0)}, Status.INVALID_OPTION),
