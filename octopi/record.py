@@ -488,6 +488,17 @@ def record_timestamp_ms(buffer: bytes | memoryview, position: int) -> int:
     return int(timestamp_ms)
 
 
+def record_key(buffer: bytes | memoryview, position: int) -> bytes | None:
+    """The key of the whole record at *position*; None if it has none, as in version 1."""
+    if buffer[position + LENGTH_BYTES] == OPAQUE:
+        return None
+    *_, key_length, headers_length = _BODY.unpack_from(buffer, position + _CHECKSUM_END)
+    if key_length == _NO_KEY:
+        return None
+    begin = position + STRUCTURED_BYTES_MIN + headers_length
+    return bytes(buffer[begin : begin + key_length])
+
+
 def decode(
     buffer: bytes, base_offset: Offset, topic: TopicName, partition: PartitionId
 ) -> list[Message]:

@@ -28,6 +28,7 @@ from octopi.record import (
     encode_headers,
     encode_opaque,
     record_end,
+    record_key,
     record_timestamp_ms,
     scan,
     whole_records_end,
@@ -215,3 +216,23 @@ def test_whole_records_end_is_the_last_boundary_within_the_limit(
 def test_headers_come_back_in_their_order(headers: dict[str, bytes]) -> None:
     decoded = decode_headers(encode_headers(headers))
     assert list(decoded.items()) == list(headers.items())
+
+
+@given(logs())
+def test_the_key_of_each_record_is_the_one_that_it_has(log: BuiltLog) -> None:
+    messages = decode(log.data, Offset(0), TOPIC, PARTITION)
+    for message in messages:
+        assert record_key(log.data, message.offset) == message.key
+
+
+def test_a_record_has_a_key_an_empty_one_or_none() -> None:
+    builder = BatchBuilder()
+    builder.add(b"value", key=b"key", headers={"a": b"b"})
+    builder.add(b"value", key=b"")
+    builder.add(b"value")
+    data = builder.encode(ProducerId(bytes(16)), ProducerEpoch(0), Sequence(0))
+    data += encode_opaque(bytes(32), b"payload")
+    ends = [0]
+    while ends[-1] < len(data):
+        ends.append(record_end(data, ends[-1]))
+    assert [record_key(data, at) for at in ends[:-1]] == [b"key", b"", None, None]

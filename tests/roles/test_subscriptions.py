@@ -23,7 +23,7 @@ from octopi.model import SubscriptionOptions
 from octopi.operating_system import SystemClock
 from octopi.roles.broker import node as broker_node
 from octopi.roles.broker.node import BrokerNode
-from octopi.roles.broker.services import subscriptions as service
+from octopi.roles.broker.services import asked as asked_subscriptions, subscriptions as service
 from octopi.roles.broker.services.subscriptions import SubscriptionService
 from octopi.roles.broker.subscriptions import led_partition
 from octopi.roles.broker.subscriptions.broker_subscriptions import BrokerSubscriptions, leaderships
@@ -494,7 +494,7 @@ async def test_a_connection_has_so_many_sessions_and_one_more_when_one_ended(
 async def test_an_attach_waits_for_so_many_confirmations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "_CONFIRMS_MAX", 3)
+    monkeypatch.setattr(asked_subscriptions, "CONFIRMS_MAX", 3)
     async with running(tmp_path, monkeypatch) as bench:
         sid = await bench.create()
         attached, _ = await bench.attach(sid, 1)

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import attrs
-
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, RefusedError, Status
 from octopi.identifiers import (
     MemberId,
@@ -23,14 +21,16 @@ from octopi.limits import SUBSCRIPTION_SESSIONS_MAX, TEXT_BYTES_MAX
 from octopi.model import SubscriptionDefinition
 from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.services.asked import CONFIRMS_MAX, AskedSubscription, remembering
 from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.broker.services.queues import QueueDeals, answers_of
 from octopi.roles.broker.subscriptions import answers
 from octopi.roles.broker.subscriptions.broker_subscriptions import BrokerSubscriptions
 from octopi.roles.broker.subscriptions.led_log import lag_ms
-from octopi.roles.broker.subscriptions.led_partition import Call, LedPartition
+from octopi.roles.broker.subscriptions.led_partition import Call
+from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
 from octopi.subscriptions import effects as e
-from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 from octopi.transport.failures import failure
 from octopi.transport.memory_budget import MEMBERS
 from octopi.transport.services import Service
@@ -55,38 +55,6 @@ _PAGE_COUNT: Final = 200
 """Subscriptions that one answer lists, at most."""
 _PAGE_PARTITIONS: Final = 10_000
 """The same for the partitions that these name together."""
-_CONFIRMS_MAX: Final = 1_000
-"""Confirmations that one attach waits for."""
-
-
-@attrs.define(eq=False)
-class _Asked:
-    """A request of this connection.
-
-    See `octopi.roles.broker.subscriptions.led_partition.SessionOwner`."""
-
-    service: SubscriptionService
-    request: int
-    led: LedPartition
-    topic: str
-    lasts: bool = False
-    """Whether it is a join or an attach, which ends later than with its first answer."""
-    name: str | None = None
-    """Of the subscription, for grants."""
-    session: e.Session = 0
-    count_max: int = 0
-    """Subscriptions that its answer lists, at most."""
-    confirm_count: int = 0
-    """Confirmations that are waited for."""
-    is_over: bool = False
-
-    def tell(self, effect: e.Effect) -> None:
-        """Answer it."""
-        self.service.tell(self, effect)
-
-    def end(self, session: e.Session, error: OctopiError) -> None:
-        """It has ended without an answer of the machine."""
-        self.service.ended(self, error)
 
 
 class SubscriptionService(Service):
@@ -109,6 +77,8 @@ class SubscriptionService(Service):
                 m.Attach: self._attach,
                 m.Mark: self._mark,
                 m.Detach: self._detach,
+                m.QueueCredit: self._queue_credit,
+                m.Settle: self._settle,
                 m.SetMark: self._set_mark,
                 m.DeleteMarks: self._delete_marks,
                 m.DescribeMarks: self._describe_marks,
@@ -117,7 +87,7 @@ class SubscriptionService(Service):
         self._subscriptions = subscriptions
         self._context = context
         self._connection = context.connection
-        self._lasting: dict[int, _Asked] = {}
+        self._lasting: dict[int, AskedSubscription] = {}
         """Joins and attaches, by the numbers of their requests."""
 
     def sizes(self) -> dict[str, int]:
@@ -265,25 +235,54 @@ class SubscriptionService(Service):
         log = self._log(message.topic, message.partition)
         self._context.require_end(log, message.partition)
         member = MemberId(message.member)
+        credit = message.credit_messages, message.credit_bytes
+        grants = self._connection.grants
+        if any(credit) and not grants.allows(Verb.SUBSCRIBE, message.topic):
+            raise RefusedError(not_granted(Verb.SUBSCRIBE, message.topic), Status.FORBIDDEN)
         self._ask_by_id(
             message,
-            lambda one, session, now: one.attach(session, message.sid, member, message.claim, now),
+            lambda one, session, now: one.attach(
+                session, message.sid, member, message.claim, now, credit
+            ),
             lasts=True,
         )
 
     def _mark(self, message: m.Mark) -> None:
         if (asked := self._lasting.get(message.request)) is None:
             return  # it has been told why it has ended
-        if message.confirm:
-            asked.confirm_count += 1
-            if asked.confirm_count > _CONFIRMS_MAX:
-                self._finish_asked(asked)
-                reason = f"an attach waits for at most {_CONFIRMS_MAX} confirmations"
-                self._post(m.Detached(asked.request, Status.TOO_MANY, reason))
-                return
+        if message.confirm and not self._may_confirm(asked):
+            return
         number = message.acknowledge if message.confirm else None
         with contextlib.suppress(RefusedError):  # its leadership ended, and so did the session
             asked.led.take_mark(asked.session, Offset(message.offset), number)
+
+    def _may_confirm(self, asked: AskedSubscription) -> bool:
+        """Whether an attach may wait for one more confirmation; else it has ended."""
+        if asked.may_confirm():
+            return True
+        self._finish_asked(asked)
+        reason = f"an attach waits for at most {CONFIRMS_MAX} confirmations"
+        self._post(m.Detached(asked.request, Status.TOO_MANY, reason))
+        return False
+
+    def _queue_credit(self, message: m.QueueCredit) -> None:
+        if (asked := self._lasting.get(message.request)) is not None:
+            count, size_bytes = message.messages, message.bytes
+            self._tell_machine(
+                asked,
+                lambda one, session, now: one.queue_credit(session, count, size_bytes, now),
+            )
+
+    def _settle(self, message: m.Settle) -> None:
+        answers = answers_of(message)
+        asked = self._lasting.get(message.request)
+        if asked is None or (message.confirm and not self._may_confirm(asked)):
+            return  # it has been told why it has ended
+        number, confirm = message.acknowledge, message.confirm
+        self._tell_machine(
+            asked,
+            lambda one, session, now: one.settle(session, answers, number, now, confirm=confirm),
+        )
 
     def _detach(self, message: m.Detach) -> None:
         self._end_session(
@@ -344,11 +343,13 @@ class SubscriptionService(Service):
           RefusedError: if it can't.
         """
         led = self._subscriptions.led(message.partition)
-        asked = _Asked(self, message.request, led, message.topic, lasts, name, count_max=count)
+        asked = AskedSubscription(
+            self, message.request, led, message.topic, lasts, name, count_max=count
+        )
         if lasts:
             self._begin_session(asked)
         try:
-            led.ask(asked, partial(_remembering, asked, call))
+            led.ask(asked, partial(remembering, asked, call))
         except BaseException:
             self._release(asked)
             raise
@@ -371,7 +372,7 @@ class SubscriptionService(Service):
                 )
         self._ask(message, call, lasts=lasts, name=name)
 
-    def _begin_session(self, asked: _Asked) -> None:
+    def _begin_session(self, asked: AskedSubscription) -> None:
         if asked.request in self._lasting:
             raise ProtocolError(f"request {asked.request} is a member already")
         if len(self._lasting) >= SUBSCRIPTION_SESSIONS_MAX:
@@ -388,7 +389,7 @@ class SubscriptionService(Service):
                 raise
         self._lasting[asked.request] = asked
 
-    def _tell_machine(self, asked: _Asked, call: Call) -> None:
+    def _tell_machine(self, asked: AskedSubscription, call: Call) -> None:
         """Have the machine know something about a session; nothing of it is answered here."""
         with contextlib.suppress(RefusedError):  # its leadership ended, and so did the session
             machine = asked.led.machine
@@ -404,7 +405,7 @@ class SubscriptionService(Service):
         old = asked.session
         self._release(asked)
         asked.led.forget(old)
-        leaving = _Asked(self, request, asked.led, asked.topic)
+        leaving = AskedSubscription(self, request, asked.led, asked.topic)
         try:
             asked.led.ask(leaving, lambda one, session, now: call(one, old, session, now))
         except OctopiError as error:
@@ -412,7 +413,7 @@ class SubscriptionService(Service):
 
     # --- answering -----------------------------------------------------------------------
 
-    def tell(self, asked: _Asked, effect: e.Effect) -> None:
+    def tell(self, asked: AskedSubscription, effect: e.Effect) -> None:
         """Answer a request with what the machine says."""
         request = asked.request
         match effect:
@@ -425,6 +426,16 @@ class SubscriptionService(Service):
             case e.TellMarked():
                 asked.confirm_count -= 1
                 self._post(m.Marked(request, effect.acknowledge))
+                return
+            case e.DealMessages():
+                if asked.deals is None:
+                    asked.deals = QueueDeals(self._context, request, asked.led)
+                asked.deals.add(effect)
+                return
+            case e.TellSettled():
+                asked.confirm_count -= effect.is_confirmed
+                stale = list(effect.stale)
+                self._post(m.QueueSettled(request, effect.acknowledge, stale))
                 return
         self._finish_asked(asked)
         match effect:
@@ -444,19 +455,21 @@ class SubscriptionService(Service):
             case e.TellMarks():
                 self._context.tasks.start_soon(self._tell_marks, asked, effect)
 
-    def ended(self, asked: _Asked, error: OctopiError) -> None:
+    def ended(self, asked: AskedSubscription, error: OctopiError) -> None:
         """The leadership ended before the machine answered, or while a member was there."""
         self._release(asked)
         refuse(self._connection, asked.request, error)
 
-    def _finish_asked(self, asked: _Asked) -> None:
+    def _finish_asked(self, asked: AskedSubscription) -> None:
         """A request is over."""
         if not asked.is_over:
             self._release(asked)
             asked.led.close(asked.session)
 
-    def _release(self, asked: _Asked) -> None:
+    def _release(self, asked: AskedSubscription) -> None:
         asked.is_over = True
+        if asked.deals is not None:
+            asked.deals.is_over = True
         if asked.lasts and self._lasting.get(asked.request) is asked:
             del self._lasting[asked.request]
             self._context.release_task(MEMBERS)
@@ -468,14 +481,14 @@ class SubscriptionService(Service):
             self._connection.post(message)
 
     def _page(
-        self, asked: _Asked, definitions: tuple[SubscriptionDefinition, ...]
+        self, asked: AskedSubscription, definitions: tuple[SubscriptionDefinition, ...]
     ) -> m.SubscriptionList:
         grants = self._connection.grants
         shown = [one for one in definitions if grants.allows(Verb.CONSUME, asked.topic, one.name)]
         is_last = len(definitions) < asked.count_max
         return m.SubscriptionList(asked.request, shown, "" if is_last else definitions[-1].name)
 
-    async def _tell_marks(self, asked: _Asked, marks: e.TellMarks) -> None:
+    async def _tell_marks(self, asked: AskedSubscription, marks: e.TellMarks) -> None:
         try:
             log = self._context.logs.find(asked.topic, asked.led.partition)
         except OctopiError as error:
@@ -485,11 +498,3 @@ class SubscriptionService(Service):
             wall_ms = self._context.environment.clock.wall_ms()
             age_ms = await lag_ms(log, marks.mark, wall_ms)
             self._connection.post(answers.marks_description(asked.request, marks, age_ms))
-
-
-def _remembering(
-    asked: _Asked, call: Call, machine: PartitionSubscriptions, session: e.Session, now: float
-) -> list[e.Effect]:
-    """*call*; answers that come at once find the session in *asked*."""
-    asked.session = session
-    return call(machine, session, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octopi.identifiers import Claim, PartitionId
+from octopi.limits import TEXT_BYTES_MAX
 from octopi.subscriptions import effects as e
 from octopi.subscriptions.entries import LostSpan
 from octopi.wire import messages as m
@@ -29,6 +30,11 @@ def marks_description(request: int, told: e.TellMarks, lag_ms: int) -> m.MarksDe
         None if told.lost is None else _range(told.lost),
         [_range(one) for one in told.skipped],
         told.anchor,
+        told.member_count,
+        told.open_count,
+        told.waiting_count,
+        told.dead_count,
+        told.letter_fault[:TEXT_BYTES_MAX],
     )
 
 

@@ -8,9 +8,10 @@ from itertools import count
 import trio
 
 from octopi.environment import Environment
-from octopi.errors import NotLeaderError
-from octopi.identifiers import PartitionId, TopicId
+from octopi.errors import NotLeaderError, RefusedError
+from octopi.identifiers import PartitionId, TopicId, TopicName
 from octopi.limits import REPLICA_TICK_S
+from octopi.replication.effects import Answer
 from octopi.replication.partition_leader import PartitionLeader
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.redirects import redirect
@@ -41,6 +42,17 @@ class ReplicaLeadership:
     def log(self, topic_id: TopicId) -> LocalLog | None:
         """The partition's log of a topic."""
         return self._replica.logs.get(topic_id)
+
+    def log_named(self, topic: TopicName) -> LocalLog | None:
+        """The partition's log of the topic that has that name now."""
+        try:
+            return self._manager.store.find(topic, self.partition)
+        except RefusedError:
+            return None
+
+    def produce(self, log: LocalLog, records: bytes, done: Answer) -> None:
+        """See `Leadership`."""
+        self._replica.produce(log, records, done)
 
     def redirect(self) -> NotLeaderError:
         """Says who leads."""
@@ -97,7 +109,7 @@ class BrokerSubscriptions:
                 del self._led[partition]
         for partition, leadership in self._leaderships(self._led).items():
             begun = self._led[partition] = LedPartition(
-                self._environment, leadership, self._states, self._sessions.__next__
+                self._environment, leadership, self._states, self._sessions.__next__, self._tasks
             )
             self._tasks.start_soon(begun.begin)
 

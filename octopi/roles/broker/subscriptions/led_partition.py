@@ -30,11 +30,19 @@ from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import HAND_OVER_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.replication.effects import CommitReceipt, Refusal
+from octopi.roles.broker.subscriptions.dealing import PartitionQueues
 from octopi.roles.broker.subscriptions.led_log import LedLog
 from octopi.roles.broker.subscriptions.ports import Leadership, StateLogs
 from octopi.roles.broker.subscriptions.subscription_tracer import SubscriptionTracer
 from octopi.storage.time_slices import in_groups
-from octopi.subscriptions.effects import AppendState, Effect, Session, Told
+from octopi.subscriptions.effects import (
+    AppendLetter,
+    AppendState,
+    Effect,
+    Session,
+    Told,
+    WantMessages,
+)
 from octopi.subscriptions.entries import StoredSubscriptions
 from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 from octopi.tracing.step import Step
@@ -75,7 +83,9 @@ class LedPartition:
         leadership: Leadership,
         states: StateLogs,
         next_session: Callable[[], Session],
+        tasks: trio.Nursery,
     ) -> None:
+        """*tasks*: the broker's nursery."""
         self.leadership = leadership
         self.partition: PartitionId = leadership.partition
         self._environment = environment
@@ -85,6 +95,7 @@ class LedPartition:
         self._tracer = trace and SubscriptionTracer(trace, self.partition, leadership.epoch)
         self._machine: PartitionSubscriptions | None = None
         self._fault: StorageError | None = None
+        self._queues = PartitionQueues(environment, self, tasks)
         self._owners: dict[Session, SessionOwner] = {}
         self._work: deque[Effect | _Committed] = deque()
         self._is_working = False
@@ -232,6 +243,8 @@ class LedPartition:
                 self._do(self._work.popleft())
         finally:
             self._is_working = False
+        if not self.has_ended:
+            self._queues.go_on()
         if (audit := self._environment.audit) is not None and self._machine is not None:
             audit(self._machine)
 
@@ -251,6 +264,10 @@ class LedPartition:
                 self._traced(edges, lambda: self._do_committed(state))
             case AppendState():
                 self._append(one)
+            case AppendLetter():
+                self._queues.append_letter(one)
+            case WantMessages():
+                self._queues.want(one)
             case _:
                 owner = self._owners.get(one.session)
                 if owner is not None:
@@ -344,6 +361,7 @@ class LedPartition:
         if self.has_ended:
             return
         self.has_ended = True
+        self._queues.end()
         self._committed.unpark_all()
         self._work.clear()
         owners, self._owners = self._owners, {}

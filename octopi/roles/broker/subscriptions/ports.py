@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from octopi.errors import NotLeaderError
-from octopi.identifiers import Epoch, PartitionId, TopicId
+from octopi.identifiers import Epoch, PartitionId, TopicId, TopicName
 from octopi.replication.effects import Answer
 from octopi.roles.broker.local_log import LocalLog
 
@@ -57,6 +57,17 @@ class Leadership(Protocol):
 
     def log(self, topic_id: TopicId) -> LocalLog | None:
         """The partition's log of a topic, as long as the topic exists."""
+
+    def log_named(self, topic: TopicName) -> LocalLog | None:
+        """The partition's log of the topic that has that name now."""
+
+    def produce(self, log: LocalLog, records: bytes, done: Answer) -> None:
+        """Append *records* to a log of a topic in this partition.  *done* is called once, from here
+        or later, with the receipt when they are committed, or with the refusal.
+
+        Raises:
+          RefusedError: if they are no valid records.
+        """
 
     def redirect(self) -> NotLeaderError:
         """Says who leads, as far as that is known here."""

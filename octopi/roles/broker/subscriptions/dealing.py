@@ -1,0 +1,263 @@
+"""The queues of one partition, at its leader: their messages are read, and their dead letters
+written.
+
+The machine knows messages by their offsets and keys alone.  It says when it wants some, and a task
+for each queue reads them from the log as they are committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import (
+    NotLeaderError,
+    NotReadyError,
+    OffsetOutOfRangeError,
+    RefusedError,
+    Status,
+    StorageError,
+)
+from octopi.identifiers import Offset, SubscriptionId, TopicName
+from octopi.limits import FETCH_BYTES_DEFAULT
+from octopi.logger import get_logger
+from octopi.record import decode, record_end, record_key
+from octopi.replication.effects import CommitReceipt, Refusal
+from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.subscriptions.letters import letter_records
+from octopi.roles.broker.subscriptions.ports import Leadership
+from octopi.subscriptions.effects import AppendLetter, Effect, WantMessages
+from octopi.subscriptions.log_queue import LogQueue
+from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
+from octopi.subscriptions.queue import AT_ONCE
+from octopi.subscriptions.queued_messages import ReadMessage
+
+_log = get_logger(__name__)
+
+_AGAIN_S: Final = 1.0
+"""What can't be read is tried again after this."""
+
+
+class QueueOwner(Protocol):
+    """What keeps the machine of the partition."""
+
+    @property
+    def leadership(self) -> Leadership:
+        """The leadership that it belongs to."""
+
+    @property
+    def machine(self) -> PartitionSubscriptions:
+        """The machine.
+
+        Raises:
+          RefusedError: if it is there no more.
+        """
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Do what the machine wants."""
+
+
+class _FeedWait:
+    """How the reading of a queue waits for more messages."""
+
+    def __init__(self, end: Offset) -> None:
+        self.end = end
+        """What is committed is read up to here."""
+        self.changed = trio.Event()
+
+    async def until_more(self, log: LocalLog) -> None:
+        """Until more is committed, or the log is gone."""
+        wake = self.changed.set
+        log.add_waker(wake)
+        try:
+            if log.highwater <= self.end:
+                await self.changed.wait()
+        finally:
+            log.remove_waker(wake)
+
+
+class PartitionQueues:
+    """Does for the machine what its queues want."""
+
+    def __init__(self, environment: Environment, owner: QueueOwner, tasks: trio.Nursery) -> None:
+        """*tasks*: the broker's nursery."""
+        self._environment = environment
+        self._owner = owner
+        self._tasks = tasks
+        self._scope = trio.CancelScope()
+        self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
+        """What is to be started."""
+        self._changed: trio.Event | None = None
+        """Set when there is something to start; None: there never was."""
+        self._fed: dict[SubscriptionId, _FeedWait | None] = {}
+        """Queues whose messages are being read, and how those wait that are at the log's end."""
+        self._is_ticking = False
+
+    def end(self) -> None:
+        """The leadership has ended."""
+        self._scope.cancel()
+
+    def want(self, effect: WantMessages) -> None:
+        """A queue wants messages."""
+        if effect.sid not in self._fed:
+            self._fed[effect.sid] = None
+            self._start(partial(self._feed, effect.sid))
+        elif (wait := self._fed[effect.sid]) is not None:
+            queue = self._owner.machine.queue(effect.sid)
+            if queue is not None and queue.queue.read_end != wait.end:
+                wait.changed.set()  # the mark was reset
+
+    def append_letter(self, effect: AppendLetter) -> None:
+        """A dead letter is to be appended."""
+        self._start(partial(self._append_letter, effect))
+
+    def go_on(self) -> None:
+        """Have the machine do the rest of what it did a bounded part of."""
+        if not self._is_ticking and self._has_more():
+            self._is_ticking = True
+            self._start(self._tick)
+
+    def _has_more(self) -> bool:
+        due_at = self._owner.machine.due_at
+        return due_at is not None and due_at <= AT_ONCE
+
+    # --- tasks ---------------------------------------------------------------------------
+
+    def _start(self, job: Callable[[], Awaitable[None]]) -> None:
+        self._jobs.append(job)
+        if self._changed is None:
+            self._changed = trio.Event()
+            self._tasks.start_soon(self._run)
+        self._changed.set()
+
+    async def _run(self) -> None:
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    while self._jobs:
+                        nursery.start_soon(self._guarded, self._jobs.popleft())
+                    self._changed = trio.Event()
+                    await self._changed.wait()
+
+    async def _guarded(self, job: Callable[[], Awaitable[None]]) -> None:
+        with contextlib.suppress(NotLeaderError, NotReadyError):
+            await job()
+
+    async def _tick(self) -> None:
+        try:
+            while self._has_more():
+                await trio.lowlevel.checkpoint()  # others have their turn between the parts
+                now = self._environment.clock.now()
+                self._owner.perform(self._owner.machine.tick(now))
+        finally:
+            self._is_ticking = False
+
+    # --- reading -------------------------------------------------------------------------
+
+    async def _feed(self, sid: SubscriptionId) -> None:
+        """Read what the queue wants, until it wants nothing."""
+        clock = self._environment.clock
+        try:
+            while (queue := self._wanting(sid)) is not None:
+                log = self._owner.leadership.log(queue.topic_id)
+                if log is None:
+                    return  # the topic is just being removed
+                try:
+                    await self._feed_some(queue, log)
+                except OffsetOutOfRangeError:
+                    if queue.queue.read_end < log.start:
+                        now = clock.now()
+                        self._owner.perform(self._owner.machine.lose(sid, log.start, now))
+                    else:
+                        await clock.sleep_until(clock.now() + _AGAIN_S)
+                except (StorageError, RefusedError) as error:
+                    _log.error("queue can't be read", sid=sid, log=str(log), why=str(error))
+                    await clock.sleep_until(clock.now() + _AGAIN_S)
+                await trio.lowlevel.checkpoint()
+        finally:
+            del self._fed[sid]
+
+    def _wanting(self, sid: SubscriptionId) -> LogQueue | None:
+        queue = self._owner.machine.queue(sid)
+        return queue if queue is not None and queue.queue.wanted_count else None
+
+    async def _feed_some(self, queue: LogQueue, log: LocalLog) -> None:
+        begin = queue.queue.read_end
+        if begin >= log.highwater:
+            wait = self._fed[queue.sid] = _FeedWait(begin)
+            try:
+                await wait.until_more(log)
+            finally:
+                self._fed[queue.sid] = None
+            return
+        await log.prove(begin)
+        if queue.queue.read_end != begin:
+            return  # it was reset meanwhile
+        records = log.read(begin, FETCH_BYTES_DEFAULT)
+        messages = _messages(records, begin, queue)
+        now = self._environment.clock.now()
+        self._owner.perform(self._owner.machine.feed(queue.sid, messages, now))
+
+    # --- dead letters --------------------------------------------------------------------
+
+    async def _append_letter(self, effect: AppendLetter) -> None:
+        leadership, sid, number = self._owner.leadership, effect.sid, effect.number
+        log = leadership.log(effect.topic_id)
+        if log is None:
+            return  # the topic is just being removed
+        now = self._environment.clock.now
+        try:
+            await log.prove(effect.offset)
+            records = log.read(effect.offset, effect.end - effect.offset)
+            [message] = decode(records, effect.offset, TopicName(log.topic.topic), log.partition)
+        except (StorageError, RefusedError, ValueError) as error:
+            _log.error("message can't be read", log=str(log), offset=effect.offset, why=str(error))
+            machine = self._owner.machine
+            self._owner.perform(machine.lose_message(sid, effect.offset, now()))
+            return
+
+        def done(answer: CommitReceipt | Refusal) -> None:
+            with contextlib.suppress(RefusedError):  # the leadership has ended
+                machine = self._owner.machine
+                if isinstance(answer, CommitReceipt) or answer.status == Status.RECEIPT_FORGOTTEN:
+                    found = machine.letter_committed(sid, number, now())
+                elif answer.status in (Status.UNKNOWN_PRODUCER, Status.SEQUENCE_GAP):
+                    assert letters is not None
+                    found = machine.begin_letters(sid, number, letters.topic_id, now())
+                else:
+                    found = machine.letter_failed(sid, number, answer.reason, now())
+                self._owner.perform(found)
+
+        letters = leadership.log_named(effect.letter_topic)
+        if letters is None:
+            why = f"partition {log.partition} has no log of topic {effect.letter_topic}"
+            done(Refusal(Status.UNKNOWN_TOPIC, why))
+        elif letters.topic_id != effect.letter_topic_id:
+            done(Refusal(Status.UNKNOWN_PRODUCER, "it is another topic"))
+        else:
+            wall_ms = self._environment.clock.wall_ms()
+            origin = log.anchor_before(effect.offset)
+            made = letter_records(effect, message, effect.topic_id, origin, wall_ms)
+            try:
+                leadership.produce(letters, made, done)
+            except RefusedError as error:
+                done(Refusal(error.status, str(error)))
+
+
+def _messages(records: bytes, begin: Offset, queue: LogQueue) -> list[ReadMessage]:
+    """The messages that *records* have from *begin* on, as many as the queue wants."""
+    count = queue.queue.wanted_count
+    found: list[ReadMessage] = []
+    position = 0
+    while position < len(records) and len(found) < count:
+        end = record_end(records, position)
+        key = record_key(records, position) if queue.queue.is_ordered else None
+        found.append(ReadMessage(Offset(begin + position), Offset(begin + end), key))
+        position = end
+    return found
