@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         SubscribedLogStatus,
         SubscriptionStatus,
     )
+    from octopi.clients.subscribing.dealt import DealtBatch, DealtMessage
+    from octopi.clients.subscribing.queue_subscription import QueueSubscription
     from octopi.clients.subscribing.subscribed_log import SubscribedLog
     from octopi.clients.subscribing.subscription import Subscription
     from octopi.errors import (
@@ -123,6 +125,8 @@ _MODULES = {
     "ClusterInfo": "octopi.clients.answers",
     "ConnectionLostError": "octopi.errors",
     "Consumer": "octopi.clients.consuming.consumer",
+    "DealtBatch": "octopi.clients.subscribing.dealt",
+    "DealtMessage": "octopi.clients.subscribing.dealt",
     "DeliveryError": "octopi.errors",
     "Epoch": "octopi.identifiers",
     "FetchResult": "octopi.clients.answers",
@@ -156,6 +160,7 @@ _MODULES = {
     "Position": "octopi.position",
     "Producer": "octopi.clients.producing.producer",
     "ProtocolError": "octopi.errors",
+    "QueueSubscription": "octopi.clients.subscribing.queue_subscription",
     "Receipt": "octopi.clients.producing.receipts",
     "RecordError": "octopi.errors",
     "RecordReader": "octopi.clients.stored_records",
@@ -208,6 +213,8 @@ __all__ = [
     "ClusterInfo",
     "ConnectionLostError",
     "Consumer",
+    "DealtBatch",
+    "DealtMessage",
     "DeliveryError",
     "Epoch",
     "FetchResult",
@@ -241,6 +248,7 @@ __all__ = [
     "Position",
     "Producer",
     "ProtocolError",
+    "QueueSubscription",
     "Receipt",
     "RecordError",
     "RecordReader",

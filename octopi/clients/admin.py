@@ -12,15 +12,15 @@ from typing import Literal
 
 from octopi.clients.answers import BrokerLog, ClusterInfo
 from octopi.clients.consuming.start_position import Start
-from octopi.clients.options import not_negative, one_of
+from octopi.clients.options import not_negative
 from octopi.clients.routing import RequestRouter
 from octopi.clients.subscribing.administration import (
     Creation,
     MarkReset,
     SubscriptionAdministration,
     SubscriptionStatus,
-    subscription_options,
 )
+from octopi.clients.subscribing.subscription_options import subscription_options
 from octopi.errors import ConnectionLostError, RefusedError, Status, UnknownTopicError
 from octopi.identifiers import BrokerId, PartitionId, topic_name
 from octopi.limits import DRAIN_TIMEOUT_S, LIST_COUNT_MAX, MOVE_TIMEOUT_S
@@ -108,23 +108,28 @@ class Admin:
         topic: str,
         name: str,
         *,
-        mode: Literal["exclusive", "failover"] = "exclusive",
+        mode: Literal["exclusive", "failover", "shared", "key_shared"] = "exclusive",
         start: Literal["earliest", "latest"] = "earliest",
         session_timeout_s: float = 10.0,
         release_timeout_s: float = 10.0,
         expires: timedelta | None = timedelta(days=7),
+        attempts: int | None = 5,
+        ack_timeout_s: float = 30.0,
+        window: int = 1_000,
         exist_ok: bool = False,
     ) -> SubscriptionDefinition:
         """Make a durable subscription, with its mark at *start* in each log.  The options are those
-        of `Client.subscription`.
+        of `Client.subscription`.  A queue (``shared``, ``key_shared``) gets a topic for its dead
+        letters, on the same partitions.
 
         Raises:
           SubscriptionExistsError: if it exists (unless *exist_ok*, and it is the same).
           UnknownTopicError: if there is no such topic.
-          InvalidOptionError: if an option is out of its range.
+          InvalidOptionError: if an option is out of its range, or not for that mode.
         """
-        one_of("mode", mode, "exclusive", "failover")
-        options = subscription_options(session_timeout_s, release_timeout_s, expires)
+        options = subscription_options(
+            mode, session_timeout_s, release_timeout_s, expires, attempts, ack_timeout_s, window
+        )
         info = await self._router.describe_topic(topic_name(topic))
         create: Creation = "create_or_attach" if exist_ok else "create"
         return await self._subscriptions.have(info, name, mode, options, start, create)
@@ -174,7 +179,8 @@ class Admin:
         )
 
     async def delete_subscription(self, topic: str, name: str) -> None:
-        """Delete a durable subscription; its members are told.
+        """Delete a durable subscription; its members are told.  The dead letters of a queue stay,
+        in their topic.
 
         Raises:
           UnknownTopicError, UnknownSubscriptionError: if there is none.

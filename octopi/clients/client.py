@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, overload
 
 import attrs
 import trio
@@ -21,12 +21,14 @@ from octopi.clients.consuming.opening import open_consumer
 from octopi.clients.consuming.start_position import OffsetSpec, Start, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
-from octopi.clients.options import not_negative, one_of, within
+from octopi.clients.options import not_negative, within
 from octopi.clients.producing.producer import Producer, ProducerOptions
 from octopi.clients.stored_records import StoredRecords
-from octopi.clients.subscribing.administration import Creation, subscription_options
-from octopi.clients.subscribing.opening import open_subscription
+from octopi.clients.subscribing.administration import Creation
+from octopi.clients.subscribing.opening import open_member
+from octopi.clients.subscribing.queue_subscription import QueueSubscription
 from octopi.clients.subscribing.subscription import Subscription
+from octopi.clients.subscribing.subscription_options import PREFETCH
 from octopi.clients.topic_creation import create_topic
 from octopi.environment import Environment
 from octopi.errors import InvalidOptionError
@@ -66,8 +68,6 @@ AGENT: Final = f"octopi-python/{__version__}"
 DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
 
 _WINDOW_BYTES_MAX: Final = 2**40
-
-_T = TypeVar("_T")
 
 
 class Client:
@@ -303,8 +303,8 @@ class Client:
         ) as consumer:
             yield consumer
 
-    @asynccontextmanager
-    async def subscription(
+    @overload
+    def subscription(
         self,
         topic: str,
         name: str,
@@ -321,24 +321,63 @@ class Client:
         expires: timedelta | None = timedelta(days=7),
         window_bytes: int = CONSUMER_WINDOW_BYTES,
         reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
-    ) -> AsyncIterator[Subscription]:
+    ) -> AbstractAsyncContextManager[Subscription]: ...
+
+    @overload
+    def subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        mode: Literal["shared", "key_shared"],
+        member: str | None = None,
+        create: Creation = "create_or_attach",
+        start: Literal["earliest", "latest"] = "earliest",
+        attempts: int | None = 5,
+        ack_timeout_s: float = 30.0,
+        prefetch: int = PREFETCH,
+        window: int = 1_000,
+        session_timeout_s: float = 10.0,
+        expires: timedelta | None = timedelta(days=7),
+        reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
+    ) -> AbstractAsyncContextManager[QueueSubscription]: ...
+
+    def subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        mode: Literal["exclusive", "failover", "shared", "key_shared"] = "exclusive",
+        **options: Any,
+    ) -> AbstractAsyncContextManager[Subscription] | AbstractAsyncContextManager[QueueSubscription]:
         """A member of the durable subscription *name* of *topic*, for the block.
 
         A subscription remembers how far its members are: whoever comes next goes on there.  In the
         mode ``exclusive`` it has one member at a time, in the mode ``failover`` each log has one,
-        and the logs are spread over the members.
+        and the logs are spread over the members.  In the modes ``shared`` and ``key_shared`` it is
+        a queue (`QueueSubscription`): messages are dealt to the members one by one.
 
         *member*: a name for this member, which then keeps its logs through a restart.  *create*:
         whether a missing subscription is made (``create_or_attach``), has to be new (``create``)
         or has to be there (``attach``); *start* says where a new one begins, at each log's oldest
-        message or behind its newest.  *take_over*: replace the member of an exclusive subscription.
-        *on_gap*: what to do when retention removed what comes next; ``"skip"`` goes on behind it
-        and notes it in `Subscription.gaps`.  *mark*: ``"auto"`` marks a message when the next one
-        is asked for; ``"manual"``: only `Subscription.mark` does.  *session_timeout_s* (1 to 300):
-        a member that is silent for so long loses its logs.  *release_timeout_s* (0 to 300): how
-        long it may work on a message when another member is to have the log.  *expires*: a
-        subscription that nobody uses for so long is deleted; None: never.  These three are fixed
-        when the subscription is made.  *window_bytes*, *reconnect_timeout_s*: as for `consumer`.
+        message or behind its newest.  *session_timeout_s* (1 to 300): a member that is silent for
+        so long is one no more.  *expires*: a subscription that nobody uses for so long is deleted;
+        None: never.  These two are fixed when the subscription is made, and so are
+        *release_timeout_s*, *attempts*, *ack_timeout_s* and *window*.
+
+        For ``exclusive`` and ``failover``: *take_over*: replace the member of an exclusive
+        subscription.  *on_gap*: what to do when retention removed what comes next; ``"skip"`` goes
+        on behind it and notes it in `Subscription.gaps`.  *mark*: ``"auto"`` marks a message when
+        the next one is asked for; ``"manual"``: only `Subscription.mark` does.
+        *release_timeout_s* (0 to 300): how long it may work on a message when another member is to
+        have the log.  *window_bytes*, *reconnect_timeout_s*: as for `consumer`.
+
+        For ``shared`` and ``key_shared``: *attempts* (1 to 100): a message that was dealt so often
+        becomes a dead letter, in the topic ``TOPIC.NAME.dead``; None: it is dealt for ever.
+        *ack_timeout_s* (1 to 43,200): a message that isn't answered for so long is dealt again.
+        *prefetch* (1 to 10,000): how many messages of each log this member has at a time at most,
+        those that it works on included.  *window* (1 to 10,000): how many messages behind the
+        oldest unanswered one may be dealt.
 
         Raises:
           SubscriptionBusyError: if an exclusive subscription has another member, which didn't go
@@ -346,33 +385,9 @@ class Client:
           UnknownSubscriptionError, SubscriptionExistsError: as *create* says; the second one also
               if it has another mode or other options.
           InvalidTopicError, UnknownTopicError: if there is no such topic.
-          InvalidOptionError: if an option is out of its range.
+          InvalidOptionError: if an option is out of its range, or not for that mode.
         """
-        within("window_bytes", window_bytes, 1, _WINDOW_BYTES_MAX)
-        one_of("on_gap", on_gap, "fail", "skip")
-        one_of("mark", mark, "auto", "manual")
-        one_of("mode", mode, "exclusive", "failover")
-        one_of("create", create, "create", "attach", "create_or_attach")
-        if reconnect_timeout_s is not None:
-            within("reconnect_timeout_s", reconnect_timeout_s, 0, 86_400 * 365)
-        options = subscription_options(session_timeout_s, release_timeout_s, expires)
-        info = await self.describe_topic(topic)
-        async with open_subscription(
-            self._cluster,
-            info,
-            name,
-            mode=mode,
-            options=options,
-            start=start,
-            create=create,
-            member=member,
-            take_over=take_over,
-            is_auto=mark == "auto",
-            skip_gaps=on_gap == "skip",
-            window_bytes=window_bytes,
-            reconnect_timeout_s=reconnect_timeout_s,
-        ) as subscription:
-            yield subscription
+        return open_member(self._cluster, topic, name, mode, options)
 
 
 def connect(

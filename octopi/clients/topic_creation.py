@@ -31,7 +31,7 @@ async def create_topic(
         nonlocal is_lost
         try:
             answer = await router.ask_register_once(
-                lambda request: CreateTopic(request, topic, count, partitions, options),
+                lambda request: CreateTopic(request, topic, count, partitions, options, beside),
                 TopicDescription,
             )
         except ConnectionLostError:

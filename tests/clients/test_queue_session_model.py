@@ -16,7 +16,6 @@ import pytest
 
 from octopi.clients.subscribing.queue_session import (
     CONFIRMING_S,
-    SETTLED_TOGETHER,
     SETTLING_S,
     OpenDelivery,
     QueueEffect,
@@ -38,6 +37,7 @@ from octopi.errors import (
     refused,
 )
 from octopi.identifiers import Offset
+from octopi.limits import SETTLE_COUNT_MAX
 
 ACK_TIMEOUT_S = 30.0
 SIZE = 100
@@ -106,13 +106,13 @@ def test_an_extension_begins_the_ack_timeout_anew() -> None:
 
 
 def test_more_answers_than_one_message_takes_are_sent_in_several() -> None:
-    count = 2 * SETTLED_TOGETHER + 1
+    count = 2 * SETTLE_COUNT_MAX + 1
     session = attached(prefetch=10 * count)
     deal(session, range(0, 100 * count, 100))
     taken = session.take_all(1.0)
     assert session.take(1.0) is None
     sent = settles([*session.release(taken[:-1], 0, 1.0), *session.flush(1.0)])
-    assert [len(one.released) for one in sent] == [SETTLED_TOGETHER, SETTLED_TOGETHER]
+    assert [len(one.released) for one in sent] == [SETTLE_COUNT_MAX, SETTLE_COUNT_MAX]
     (last,) = settles(session.acknowledge(taken[-1:], 2.0))
     assert last.acknowledged == ((taken[-1].offset, 1),)
 
@@ -366,7 +366,7 @@ class Leader:
         if isinstance(effect, SendCredit):
             self.credit = max(self.credit, effect.messages)
             return
-        assert sum(map(len, attrs.astuple(effect, recurse=False)[:4])) <= SETTLED_TOGETHER
+        assert sum(map(len, attrs.astuple(effect, recurse=False)[:4])) <= SETTLE_COUNT_MAX
         stale = []
         for offset, attempt in effect.acknowledged:
             if self.open.get(offset, (0, 0.0))[0] == attempt:

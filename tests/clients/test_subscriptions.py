@@ -161,7 +161,21 @@ async def test_a_subscription_is_made_or_not_as_the_program_says(
 @pytest.mark.parametrize(
     "options",
     [
-        {"mode": "shared"},
+        {"mode": "broadcast"},
+        {"attempts": 3},
+        {"ack_timeout_s": 3},
+        {"prefetch": 3},
+        {"window": 3},
+        {"mode": "shared", "attempts": 0},
+        {"mode": "shared", "attempts": 101},
+        {"mode": "shared", "ack_timeout_s": 0.5},
+        {"mode": "shared", "prefetch": 0},
+        {"mode": "shared", "window": 10_001},
+        {"mode": "shared", "mark": "manual"},
+        {"mode": "shared", "on_gap": "skip"},
+        {"mode": "key_shared", "take_over": True},
+        {"mode": "shared", "create": "perhaps"},
+        {"mode": "shared", "reconnect_timeout_s": -1},
         {"mark": "never"},
         {"on_gap": "raise"},
         {"create": "perhaps"},
@@ -178,7 +192,7 @@ async def test_an_option_that_cannot_be_is_refused(
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders")
         with pytest.raises(octopi.InvalidOptionError):
-            async with client.subscription("orders", "billing", **options):  # type: ignore[arg-type]
+            async with client.subscription("orders", "billing", **options):  # type: ignore[call-overload]
                 pass
 
 

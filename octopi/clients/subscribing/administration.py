@@ -8,32 +8,31 @@ be repeated, and what one caller leaves unfinished, another one finishes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 import attrs
 
 from octopi.clients.consuming.start_position import OffsetSpec, find_starts, start_places
 from octopi.clients.leader_lookup import partition_of
-from octopi.clients.options import within
 from octopi.clients.routing import RequestRouter
-from octopi.errors import (
-    InvalidOptionError,
+from octopi.clients.subscribing.subscription_options import (
+    dead_letter_topic,
+    is_queue,
+    subscription_name,
 )
+from octopi.clients.topic_creation import create_topic
+from octopi.errors import InvalidOptionError
 from octopi.identifiers import (
     Claim,
     MemberId,
     Offset,
     PartitionId,
-    SubscriptionName,
     TopicName,
-    consumer_name_fault,
     topic_name,
 )
 from octopi.limits import LIST_COUNT_MAX
 from octopi.model import (
     SubscriptionDefinition,
-    SubscriptionMode,
     SubscriptionOptions,
     SubscriptionStart,
     SubscriptionState,
@@ -58,6 +57,7 @@ from octopi.wire.messages import (
     SubscriptionList,
     SubscriptionMember,
     TopicInfo,
+    TopicOptions,
 )
 
 Creation = Literal["create", "attach", "create_or_attach"]
@@ -88,6 +88,14 @@ class SubscribedLogStatus:
     """Whether a member is connected to the log's leader."""
     skipped: list[tuple[Offset, Offset]]
     """What was lost and passed over (begin, end), the newest last; at most 100."""
+    open_count: int = 0
+    """Of a queue: messages that members have, and have not answered."""
+    waiting_count: int = 0
+    """Of a queue: messages that are to be dealt again."""
+    dead_count: int = 0
+    """Of a queue: dead letters so far."""
+    letter_fault: str = ""
+    """Of a queue: why no dead letter can be written now; empty: one can."""
 
 
 @attrs.frozen
@@ -102,6 +110,14 @@ class SubscriptionStatus:
     def lag_bytes(self) -> int:
         """Of all logs."""
         return sum(one.lag_bytes for one in self.logs)
+
+    @property
+    def dead_letters(self) -> str:
+        """The topic with the dead letters of a queue; empty: it is none."""
+        definition = self.definition
+        if not is_queue(definition.mode):
+            return ""
+        return dead_letter_topic(definition.topic, definition.name)
 
 
 @attrs.frozen
@@ -135,8 +151,8 @@ class SubscriptionAdministration:
           SubscriptionExistsError, UnknownSubscriptionError: as *create* says.
         """
         wanted = subscription_name(name)
-        if mode not in set(SubscriptionMode):
-            raise InvalidOptionError(f"mode is {mode!r}; it must be exclusive or failover")
+        if is_queue(mode):
+            dead_letter_topic(info.topic, name)
         if start not in set(SubscriptionStart):
             raise InvalidOptionError(f"start is {start!r}; it must be earliest or latest")
         if fault := options.fault():
@@ -163,11 +179,12 @@ class SubscriptionAdministration:
         )
         definition = found.definition
         if definition.state == SubscriptionState.CREATING:
-            await self._open(definition)
+            await self._open(definition, info)
         return definition
 
-    async def _open(self, definition: SubscriptionDefinition) -> None:
-        """Fix where the subscription begins in each log, and say so to the coordinator."""
+    async def _open(self, definition: SubscriptionDefinition, info: TopicInfo) -> None:
+        """Fix where the subscription begins in each log, make the topic for dead letters, and say
+        so to the coordinator."""
         topic = TopicName(definition.topic)
         what = f"create subscription {definition.name}"
         for partition in definition.partitions:
@@ -186,6 +203,8 @@ class SubscriptionAdministration:
                 )
 
             await self._ask(what, topic, partition, question, Done)
+        if is_queue(definition.mode):
+            await self._have_dead_letters(definition, info)
         first = definition.partitions[0]
         await self._ask(
             what,
@@ -194,6 +213,22 @@ class SubscriptionAdministration:
             lambda request: FinishSubscription(request, topic, first, definition.sid),
             Done,
         )
+
+    async def _have_dead_letters(self, definition: SubscriptionDefinition, info: TopicInfo) -> None:
+        """Have the topic for the dead letters of a queue, beside its topic."""
+        options = TopicOptions(
+            flush_before_ack=info.options.flush_before_ack, min_insync=info.options.min_insync
+        )
+        name = dead_letter_topic(definition.topic, definition.name)
+        made = await create_topic(
+            self._router, name, 0, None, options, exist_ok=True, beside=definition.topic
+        )
+        places = [PartitionId(one.partition) for one in made.partitions]
+        if places != definition.partitions:
+            raise InvalidOptionError(
+                f"the topic {name} exists, for other partitions than {definition.topic}: dead "
+                "letters need the same. Delete it, or give the subscription another name"
+            )
 
     async def describe(self, topic: str, name: str) -> SubscriptionStatus:
         """A subscription, its members, and how far it is.
@@ -220,6 +255,10 @@ class SubscriptionAdministration:
                     changed_ms=marks.changed_ms,
                     is_attached=bool(marks.member),
                     skipped=[(one.begin, one.end) for one in marks.skipped],
+                    open_count=marks.open_count,
+                    waiting_count=marks.waiting_count,
+                    dead_count=marks.dead_count,
+                    letter_fault=marks.letter_fault,
                 )
             )
         return SubscriptionStatus(found.definition, found.members, logs)
@@ -377,47 +416,6 @@ class SubscriptionAdministration:
         return await self._router.ask_leader(what, topic, partition, question, expected)
 
 
-def subscription_name(text: str) -> SubscriptionName:
-    """*text*, if it can name a subscription.
-
-    Raises:
-      InvalidOptionError: if it can't.
-    """
-    if fault := consumer_name_fault(text):
-        raise InvalidOptionError(f"subscription: {fault}")
-    return SubscriptionName(text)
-
-
-def member_name(text: str) -> MemberId:
-    """*text*, if it can name a member.
-
-    Raises:
-      InvalidOptionError: if it can't.
-    """
-    if fault := consumer_name_fault(text):
-        raise InvalidOptionError(f"member: {fault}")
-    return MemberId(text)
-
-
 def first_partition(info: TopicInfo) -> PartitionId:
     """The partition whose leader is the coordinator of a topic's subscriptions."""
     return PartitionId(info.partitions[0].partition)
-
-
-def subscription_options(
-    session_timeout_s: float, release_timeout_s: float, expires: timedelta | None
-) -> SubscriptionOptions:
-    """The options of a new subscription.
-
-    Raises:
-      InvalidOptionError: if one is out of its range.
-    """
-    within("session_timeout_s", session_timeout_s, 1, 300)
-    within("release_timeout_s", release_timeout_s, 0, 300)
-    if expires is not None:
-        within("expires (in seconds)", expires.total_seconds(), 60, 86_400 * 365 * 100)
-    return SubscriptionOptions(
-        session_timeout_ms=round(session_timeout_s * 1000),
-        release_timeout_ms=round(release_timeout_s * 1000),
-        expires_ms=None if expires is None else expires // timedelta(milliseconds=1),
-    )

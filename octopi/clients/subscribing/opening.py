@@ -2,60 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final
 
 from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
-from octopi.clients.subscribing.administration import (
-    Creation,
-    SubscriptionAdministration,
-    first_partition,
-    member_name,
-)
+from octopi.clients.options import one_of, within
+from octopi.clients.subscribing.administration import Creation, SubscriptionAdministration
+from octopi.clients.subscribing.dealt_log import QueueReading
 from octopi.clients.subscribing.membership import MembershipOptions
+from octopi.clients.subscribing.queue_subscription import QueueSubscription
 from octopi.clients.subscribing.subscribed_log import LogReading
 from octopi.clients.subscribing.subscription import Subscription
-from octopi.identifiers import TopicId, TopicName
-from octopi.model import SubscriptionOptions
-from octopi.wire.messages import TopicInfo
+from octopi.clients.subscribing.subscription_options import (
+    PREFETCH,
+    PREFETCH_BYTES,
+    check_mode,
+    check_prefetch,
+    is_queue,
+    member_name,
+    subscription_options,
+)
+from octopi.identifiers import TopicId, TopicName, topic_name
+from octopi.limits import CONSUMER_WINDOW_BYTES, RECONNECT_TIMEOUT_S
+from octopi.model import SubscriptionDefinition, SubscriptionOptions
+
+_FOREVER_S: Final = 86_400.0 * 365
+_WINDOW_BYTES_MAX: Final = 2**40
+
+
+def open_member(
+    cluster: ClusterHandle, topic: str, name: str, mode: str, options: Mapping[str, Any]
+) -> AbstractAsyncContextManager[Subscription] | AbstractAsyncContextManager[QueueSubscription]:
+    """See `octopi.clients.client.Client.subscription`.
+
+    Raises:
+      InvalidOptionError: if one of *options* is for other modes.
+      TypeError: if there is no such option.
+    """
+    check_mode(mode, options)
+    if is_queue(mode):
+        return _open_queue(cluster, topic, name, mode, **options)
+    return _open_subscription(cluster, topic, name, mode, **options)
 
 
 @asynccontextmanager
-async def open_subscription(
+async def _open_subscription(
     cluster: ClusterHandle,
-    info: TopicInfo,
+    topic: str,
     name: str,
-    *,
     mode: str,
-    options: SubscriptionOptions,
-    start: str,
-    create: Creation,
-    member: str | None,
-    take_over: bool,
-    is_auto: bool,
-    skip_gaps: bool,
-    window_bytes: int,
-    reconnect_timeout_s: float | None,
+    *,
+    member: str | None = None,
+    create: Creation = "create_or_attach",
+    start: str = "earliest",
+    take_over: bool = False,
+    on_gap: str = "fail",
+    mark: str = "auto",
+    session_timeout_s: float = 10.0,
+    release_timeout_s: float = 10.0,
+    expires: timedelta | None = timedelta(days=7),
+    window_bytes: int = CONSUMER_WINDOW_BYTES,
+    reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
 ) -> AsyncIterator[Subscription]:
-    """See `octopi.clients.client.Client.subscription`."""
+    within("window_bytes", window_bytes, 1, _WINDOW_BYTES_MAX)
+    one_of("on_gap", on_gap, "fail", "skip")
+    one_of("mark", mark, "auto", "manual")
+    _check(create, reconnect_timeout_s)
+    options = subscription_options(mode, session_timeout_s, release_timeout_s, expires)
     static_member = None if member is None else member_name(member)
-    administration = SubscriptionAdministration(cluster.router)
-    definition = await administration.have(info, name, mode, options, start, create)
-    session_timeout_s = definition.options.session_timeout_ms / 1000
+    definition = await _have(cluster, topic, name, mode, options, start, create)
+    membership = _membership(definition, take_over=take_over)
     reading = LogReading(
-        topic=TopicName(definition.topic),
+        topic=membership.topic,
         topic_id=TopicId(definition.topic_id),
         sid=definition.sid,
         window_bytes=window_bytes,
-        is_auto=is_auto,
-        skip_gaps=skip_gaps,
+        is_auto=mark == "auto",
+        skip_gaps=on_gap == "skip",
         reconnect_timeout_s=reconnect_timeout_s,
-        session_timeout_s=session_timeout_s,
+        session_timeout_s=membership.session_timeout_s,
         release_timeout_s=definition.options.release_timeout_ms / 1000,
-    )
-    membership = MembershipOptions(
-        reading.topic, first_partition(info), reading.sid, take_over, session_timeout_s
     )
     async with background_tasks() as nursery:
         subscription = Subscription(
@@ -67,3 +96,79 @@ async def open_subscription(
             await subscription.finish()
         finally:
             subscription.close()
+
+
+@asynccontextmanager
+async def _open_queue(
+    cluster: ClusterHandle,
+    topic: str,
+    name: str,
+    mode: str,
+    *,
+    member: str | None = None,
+    create: Creation = "create_or_attach",
+    start: str = "earliest",
+    attempts: int | None = 5,
+    ack_timeout_s: float = 30.0,
+    prefetch: int = PREFETCH,
+    window: int = 1_000,
+    session_timeout_s: float = 10.0,
+    expires: timedelta | None = timedelta(days=7),
+    reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
+) -> AsyncIterator[QueueSubscription]:
+    check_prefetch(prefetch)
+    _check(create, reconnect_timeout_s)
+    options = subscription_options(
+        mode, session_timeout_s, 10.0, expires, attempts, ack_timeout_s, window
+    )
+    static_member = None if member is None else member_name(member)
+    definition = await _have(cluster, topic, name, mode, options, start, create)
+    membership = _membership(definition, take_over=False)
+    reading = QueueReading(
+        topic=membership.topic,
+        sid=definition.sid,
+        ack_timeout_s=definition.options.ack_timeout_ms / 1000,
+        prefetch_count=prefetch,
+        prefetch_bytes=PREFETCH_BYTES,
+        reconnect_timeout_s=reconnect_timeout_s,
+    )
+    async with background_tasks() as nursery:
+        subscription = QueueSubscription(
+            cluster, nursery, definition, reading, membership, static_member
+        )
+        try:
+            await subscription.begin()
+            yield subscription
+            await subscription.finish()
+        finally:
+            subscription.close()
+
+
+def _check(create: Creation, reconnect_timeout_s: float | None) -> None:
+    one_of("create", create, "create", "attach", "create_or_attach")
+    if reconnect_timeout_s is not None:
+        within("reconnect_timeout_s", reconnect_timeout_s, 0, _FOREVER_S)
+
+
+async def _have(
+    cluster: ClusterHandle,
+    topic: str,
+    name: str,
+    mode: str,
+    options: SubscriptionOptions,
+    start: str,
+    create: Creation,
+) -> SubscriptionDefinition:
+    info = await cluster.router.describe_topic(topic_name(topic))
+    administration = SubscriptionAdministration(cluster.router)
+    return await administration.have(info, name, mode, options, start, create)
+
+
+def _membership(definition: SubscriptionDefinition, *, take_over: bool) -> MembershipOptions:
+    return MembershipOptions(
+        TopicName(definition.topic),
+        definition.partitions[0],
+        definition.sid,
+        take_over,
+        definition.options.session_timeout_ms / 1000,
+    )

@@ -33,11 +33,11 @@ import attrs
 
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status, UnreachableError
 from octopi.identifiers import Offset
+from octopi.limits import SETTLE_COUNT_MAX
+from octopi.record import Message
 
 SETTLING_S: Final = 0.1
 """An answer waits so long for others before they are sent."""
-SETTLED_TOGETHER: Final = 1_000
-"""So many answers are sent in one message, at the most."""
 CONFIRMING_S: Final = 1.0
 """The leader is asked so often whether acknowledgements are committed."""
 _CHECKS: Final = 3
@@ -107,6 +107,8 @@ class OpenDelivery:
     dealt_at: float
     since: float
     """When it was dealt, or extended last."""
+    message: Message | None = None
+    """For whoever hands it out."""
     is_taken: bool = False
     """Whether the program has it."""
     is_answered: bool = False
@@ -216,6 +218,11 @@ class QueueSession:
     def open_count(self) -> int:
         """Deliveries that are open here."""
         return len(self._open)
+
+    @property
+    def is_resuming(self) -> bool:
+        """Whether credit may be due because the program went on: call `tick`."""
+        return self._resumed_at is not None
 
     def take(self, now: float) -> OpenDelivery | None:
         """The next message for the program; None: none waits.  Call `tick` when `due_at` says."""
@@ -412,7 +419,7 @@ class QueueSession:
         if self._pending_count and (
             is_credit_due
             or now >= self._sent_at + SETTLING_S
-            or self._pending_count >= SETTLED_TOGETHER
+            or self._pending_count >= SETTLE_COUNT_MAX
         ):
             effects += self._send(now)
         if is_credit_due:
@@ -442,7 +449,7 @@ class QueueSession:
             self._unasked_since = now
         self._unasked += len(self._acknowledged)
         sent: list[QueueEffect] = []
-        while self._pending_count > SETTLED_TOGETHER:
+        while self._pending_count > SETTLE_COUNT_MAX:
             sent.append(self._next_settle(None))
         number = None
         if confirm:
@@ -455,8 +462,8 @@ class QueueSession:
         return sent
 
     def _next_settle(self, confirm: int | None) -> SendSettle:
-        """Up to `SETTLED_TOGETHER` of what is pending, acknowledgements first."""
-        room = SETTLED_TOGETHER
+        """Up to `SETTLE_COUNT_MAX` of what is pending, acknowledgements first."""
+        room = SETTLE_COUNT_MAX
         acknowledged = _cut(self._acknowledged, room)
         room -= len(acknowledged)
         released = _cut(self._released, room)
