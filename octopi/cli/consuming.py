@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from octopi import Consumer, MemberFencedError, Position, Subscription
+from octopi import Consumer, MemberFencedError, Position, QueueSubscription, Subscription
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.message_format import for_terminal
 from octopi.cli.rate_meter import RateMeter
@@ -145,6 +145,27 @@ class Output:
                     subscription.mark(messages[-1])
                 except MemberFencedError as error:
                     self.warn(f"{error.args[0]}: what was printed last may be printed there, too")
+                if self.is_complete:
+                    break
+
+    async def copy_queue(self, queue: QueueSubscription) -> None:
+        """Print the messages that *queue* deals until *count_max* is reached or the output is
+        closed.  What is written is acknowledged.
+
+        Raises:
+          OctopiError: whatever the queue raises.
+          OSError: if writing fails.
+        """
+        self.meter.start()
+        with contextlib.suppress(BrokenPipeError):  # the reader of the output closed it
+            async for batch in queue.batches():
+                wanted = self._wanted([one.message for one in batch])
+                await self._print(wanted, None)
+                if len(wanted) == len(batch):
+                    batch.acknowledge()
+                else:
+                    for one in batch[: len(wanted)]:
+                        one.acknowledge()
                 if self.is_complete:
                     break
 

@@ -209,7 +209,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.places:
             return None
-        command = getattr(import_module(self.places[cmd_name]), cmd_name)
+        command = getattr(import_module(self.places[cmd_name]), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

@@ -17,7 +17,7 @@ from octopi.cli.invocation import Invocation, OctopiGroup, common_options
 from octopi.cli.search import FindSearch
 
 _COMMANDS: Final = {
-    name: f"octopi.cli.commands.{name}"
+    name: f"octopi.cli.commands.{name.replace('-', '_')}"
     for name in (
         "serve",
         "dev",
@@ -26,6 +26,7 @@ _COMMANDS: Final = {
         "consume",
         "topics",
         "subscriptions",
+        "dead-letters",
         "brokers",
         "partitions",
         "status",

@@ -101,16 +101,17 @@ def as_json(message: Message) -> bytes:
         "next_offset": message.next_offset,
         "timestamp_ms": message.timestamp_ms,
     }
-    fields.update(_text_or_base64("key", message.key))
-    fields.update(_text_or_base64("value", message.value))
+    fields.update(text_or_base64("key", message.key))
+    fields.update(text_or_base64("value", message.value))
     headers: dict[str, object] = {}
     for name, value in message.headers.items():
-        headers.update(_text_or_base64(name, value))
+        headers.update(text_or_base64(name, value))
     fields["headers"] = headers
     return printable.as_json(fields).encode() + b"\n"
 
 
-def _text_or_base64(name: str, data: bytes | None) -> dict[str, object]:
+def text_or_base64(name: str, data: bytes | None) -> dict[str, object]:
+    """A field of a JSON object: *name* with text, or with ``_base64`` behind it."""
     if data is None:
         return {name: None}
     try:

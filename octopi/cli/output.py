@@ -37,6 +37,11 @@ def print_json(value: object) -> None:
     click.echo(as_json(value, indent=2))
 
 
+def print_json_line(value: object) -> None:
+    """Print *value* as JSON on one line of standard output."""
+    click.echo(as_json(value))
+
+
 def print_exception(error: BaseException) -> None:
     """Print the traceback of *error* on standard error."""
     for part in traceback.format_exception(error):
@@ -58,6 +63,11 @@ def show(renderable: RenderableType) -> None:
     from rich.console import Console
 
     Console().print(renderable)
+
+
+def clear_screen() -> None:
+    """Clear the terminal that reads standard output; nothing if that is none."""
+    click.clear()
 
 
 def is_watched() -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,11 +115,80 @@ def test_marks_are_moved_and_a_dry_run_says_what_would_be(
     assert consume("numbers", "--subscription", "sum", "-n", "2") == "1\n2\n"
 
 
+def started(*arguments: str) -> subprocess.Popen[bytes]:
+    """The program as a process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "octopi_node", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_member_that_finds_another_one_is_told_the_option_that_replaces_it(
+    run: Run,
+    produce: Callable[[str, str], None],
+    cluster: RunningCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    produce("bookings", "1\n2\n")
+    member = ("consume", "bookings", "--subscription", "desk")
+    with started(*member, "--server", cluster.url) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1\n"
+        monkeypatch.setenv("OCTOPI_TIMEOUT_S", "1")
+        refused = run(*member)
+        assert (refused.exit_code, refused.stdout) == (4, "")
+        assert refused.stderr.endswith("or replace it with --take-over\n")
+        assert "take_over" not in refused.stderr
+        reset = ("subscriptions", "reset", "desk", "--topic", "bookings", "--to", "earliest")
+        refused = run(*reset)
+        assert refused.exit_code == 4
+        assert refused.stderr.endswith("stop its members first, or add --force\n")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
+def test_a_subscription_is_watched_line_by_line_until_it_is_interrupted(
+    run: Run, cluster: RunningCluster
+) -> None:
+    run("topics", "create", "watched")
+    run("subscriptions", "create", "eye", "--topic", "watched")
+    watch = ("subscriptions", "watch", "eye", "--topic", "watched", "--server", cluster.url)
+    with started(*watch, "--json") as process:
+        assert process.stdout is not None
+        facts = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert facts[0]["time_ms"] < facts[1]["time_ms"]
+    assert [one["definition"]["name"] for one in facts] == ["eye", "eye"]
+    with started(*watch) as process:
+        assert process.stdout is not None
+        heading = b"eye of topic watched: exclusive, ready, id "
+        for _ in range(2):
+            while not process.stdout.readline().startswith(heading):
+                pass
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["consume", "t", "--mode", "failover"], "--mode is for --subscription"),
         (["consume", "t", "--take-over"], "--take-over is for --subscription"),
+        (["consume", "t", "--attempts", "3"], "--attempts is for --subscription"),
+        (["consume", "t", "--subscription", "s", "--ack-timeout", "9s"], "for --mode shared"),
+        (["consume", "t", "--subscription", "s", "--ack-timeout", "soon"], "no span of time"),
+        (
+            ["consume", "t", "--subscription", "s", "--mode", "shared", "--take-over"],
+            "--take-over is for --mode exclusive",
+        ),
+        (["subscriptions", "create", "s", "--topic", "t", "--attempts", "3"], "for --mode shared"),
+        (
+            ["subscriptions", "create", "s", "--topic", "t", "--ack-timeout", "13h"],
+            "from 1 to 43200 seconds",
+        ),
         (["consume", "t", "--subscription", "s", "-e"], "--subscription excludes"),
         (["consume", "t", "--subscription", "s", "-o", "17"], "subscriptions reset"),
         (["subscriptions", "reset", "s", "--topic", "t", "--to", "noon"], "--to 'noon' is not"),

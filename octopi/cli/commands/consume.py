@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 import click
@@ -20,6 +20,13 @@ from octopi.cli.invocation import (
     retry_option,
 )
 from octopi.cli.output import say
+from octopi.cli.queue_options import (
+    MODE_HELP,
+    MODES,
+    QUEUE_MODES,
+    given_queue_options,
+    queue_options,
+)
 from octopi.cli.rate_meter import RateMeter
 
 if TYPE_CHECKING:
@@ -27,7 +34,8 @@ if TYPE_CHECKING:
     from octopi.clients.consuming.start_position import Start
     from octopi.clients.subscribing.administration import Creation
 
-_STDOUT = 1
+_STDOUT: Final = 1
+_Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
 
 
 @click.command()
@@ -82,10 +90,10 @@ _STDOUT = 1
 )
 @click.option(
     "--mode",
-    type=click.Choice(["exclusive", "failover"]),
-    help="Of the subscription: exclusive (the default): one member at a time; failover: each log "
-    "has one, spread over the members.",
+    type=click.Choice(MODES),
+    help=f"Of the subscription; exclusive is the default.  {MODE_HELP}",
 )
+@queue_options
 @click.option("--member", metavar="NAME", help="A name, to keep the logs through a restart.")
 @click.option("--take-over", is_flag=True, help="Replace the member of an exclusive subscription.")
 @click.option(
@@ -115,7 +123,9 @@ def consume(
     position_file: Path | None,
     on_fork: Literal["raise", "resume"],
     subscription_name: str | None,
-    mode: Literal["exclusive", "failover"] | None,
+    mode: _Mode | None,
+    attempts: int | None,
+    ack_timeout_s: float | None,
     member: str | None,
     take_over: bool,
     create: Creation | None,
@@ -134,6 +144,7 @@ def consume(
       octopi-node consume orders -o @2026-11-21T10:00 --json | jq .value
       octopi-node consume orders --position-file orders.position -e >> orders.txt
       octopi-node consume orders --subscription billing | book-orders
+      octopi-node consume orders --subscription mails --mode shared --attempts 3
 
     Each value is followed by a newline.  Standard output gets messages only.  On a terminal,
     control characters are printed as escapes such as \x1b.
@@ -150,6 +161,8 @@ def consume(
             ("--member", member),
             ("--take-over", take_over),
             ("--create", create),
+            ("--attempts", attempts is not None),
+            ("--ack-timeout", ack_timeout_s),
         ):
             if is_given:
                 raise CommandError(f"{option} is for --subscription", ExitCode.USAGE)
@@ -159,6 +172,13 @@ def consume(
             "own, for all partitions, and waits for more",
             ExitCode.USAGE,
         )
+    queue = given_queue_options(attempts, ack_timeout_s)
+    if queue and mode not in QUEUE_MODES:
+        raise CommandError(
+            "--attempts and --ack-timeout are for --mode shared and key_shared", ExitCode.USAGE
+        )
+    if take_over and mode not in (None, "exclusive"):
+        raise CommandError("--take-over is for --mode exclusive", ExitCode.USAGE)
 
     from octopi.cli.consuming import Output, PositionFile
     from octopi.cli.running import run
@@ -189,6 +209,7 @@ def consume(
             take_over,
             create or "create_or_attach",
             "earliest" if start_text == "earliest" else "latest",
+            queue,
         )
         run(
             partial(_be_member, settings, topic, membership, output),
@@ -244,30 +265,52 @@ class _Membership:
     """Of a durable subscription."""
 
     name: str
-    mode: Literal["exclusive", "failover"]
+    mode: _Mode
     member: str | None
     take_over: bool
     create: Creation
     start: Literal["earliest", "latest"]
+    queue: dict[str, Any]
+    """Options of a queue."""
 
 
 async def _be_member(
     settings: ClientSettings, topic: str, wanted: _Membership, output: Output
 ) -> None:
     from octopi.cli.client_request import connected
+    from octopi.clients.subscribing.subscription_options import PREFETCH
+    from octopi.errors import SubscriptionBusyError
 
-    async with (
-        connected(settings) as client,
-        client.subscription(
-            topic,
-            wanted.name,
-            mode=wanted.mode,
-            member=wanted.member,
-            create=wanted.create,
-            start=wanted.start,
-            take_over=wanted.take_over,
-            mark="manual",
-            reconnect_timeout_s=settings.retry_s,
-        ) as subscription,
-    ):
-        await output.copy_subscription(subscription)
+    async with connected(settings) as client:
+        if wanted.mode == "shared" or wanted.mode == "key_shared":
+            async with client.subscription(
+                topic,
+                wanted.name,
+                mode=wanted.mode,
+                member=wanted.member,
+                create=wanted.create,
+                start=wanted.start,
+                prefetch=min(PREFETCH, output.count_max or PREFETCH),
+                reconnect_timeout_s=settings.retry_s,
+                **wanted.queue,
+            ) as queue:
+                await output.copy_queue(queue)
+            return
+        try:
+            async with client.subscription(
+                topic,
+                wanted.name,
+                mode=wanted.mode,
+                member=wanted.member,
+                create=wanted.create,
+                start=wanted.start,
+                take_over=wanted.take_over,
+                mark="manual",
+                reconnect_timeout_s=settings.retry_s,
+            ) as subscription:
+                await output.copy_subscription(subscription)
+        except SubscriptionBusyError as error:
+            raise CommandError(
+                f"{error}; wait for the other member to leave, or replace it with --take-over",
+                ExitCode.REFUSED,
+            ) from None

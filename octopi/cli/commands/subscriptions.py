@@ -1,4 +1,4 @@
-"""`octopi-node subscriptions`: list, create, describe, reset and delete durable subscriptions."""
+"""`octopi-node subscriptions`: list, create, describe, watch, reset and delete durable ones."""
 
 from __future__ import annotations
 
@@ -12,21 +12,29 @@ import click
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
-from octopi.cli.output import agreed, print_json, say
-from octopi.cli.rendering import print_table, size
+from octopi.cli.output import agreed, clear_screen, print_json, print_json_line, say
+from octopi.cli.queue_options import (
+    MODE_HELP,
+    MODES,
+    QUEUE_MODES,
+    given_queue_options,
+    queue_options,
+)
+from octopi.cli.rendering import print_table
 
 if TYPE_CHECKING:
-    from octopi import SubscriptionDefinition, SubscriptionStatus
+    from octopi import Client, MarkReset
 
 _topic_option = click.option("--topic", required=True, help="The topic of the subscription.")
 
 
 @click.group()
 def subscriptions() -> None:
-    """List, create, describe, reset and delete durable subscriptions.
+    """List, create, describe, watch, reset and delete durable subscriptions.
 
     A durable subscription remembers, in each log of its topic, up to where messages are processed:
-    its mark.  `octopi-node consume TOPIC --subscription NAME` goes on there.
+    its mark.  `octopi-node consume TOPIC --subscription NAME` goes on there.  In the modes shared
+    and key_shared it is a queue, whose messages are dealt to its members one by one.
     """
 
 
@@ -55,6 +63,7 @@ def list_subscriptions(
     )
 
     from octopi.cli.client_request import ask
+    from octopi.cli.subscription_tables import time_text
 
     found = ask(settings, lambda client: client.admin.subscriptions(topic))
     if as_json:
@@ -68,8 +77,8 @@ def list_subscriptions(
                     one.name,
                     one.mode,
                     one.state,
-                    _time(one.created_ms),
-                    _time(one.used_ms),
+                    time_text(one.created_ms),
+                    time_text(one.used_ms),
                 ]
                 for one in found
             ],
@@ -81,10 +90,10 @@ def list_subscriptions(
 @_topic_option
 @click.option(
     "--mode",
-    type=click.Choice(["exclusive", "failover"]),
+    type=click.Choice(MODES),
     default="exclusive",
     show_default=True,
-    help="exclusive: one member at a time; failover: each log has one, spread over the members.",
+    help=MODE_HELP,
 )
 @click.option(
     "--start",
@@ -119,6 +128,14 @@ def list_subscriptions(
     metavar="DAYS",
     help="It is deleted when nobody used it for so long; 0: never.",
 )
+@queue_options
+@click.option(
+    "--window",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Of a queue: so many messages behind the oldest unanswered one may be dealt.  "
+    "[default: 1000]",
+)
 @json_option
 @client_options
 @pass_invocation
@@ -127,11 +144,14 @@ def create(
     /,
     name: str,
     topic: str,
-    mode: Literal["exclusive", "failover"],
+    mode: Literal["exclusive", "failover", "shared", "key_shared"],
     start: Literal["earliest", "latest"],
     session_timeout_s: float,
     release_timeout_s: float,
     expires_days: float,
+    attempts: int | None,
+    ack_timeout_s: float | None,
+    window: int | None,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
@@ -141,10 +161,20 @@ def create(
     \b
     For instance:
       octopi-node subscriptions create billing --topic orders --mode failover --start latest
+      octopi-node subscriptions create mails --topic orders --mode shared --attempts 3
 
     From then on each log keeps its mark: messages that are sent before the first member comes are
-    given to that member.  Retention doesn't wait for a subscription.
+    given to that member.  Retention doesn't wait for a subscription.  A queue gets a topic for its
+    dead letters, TOPIC.NAME.dead, on the same partitions.
     """
+    queue = given_queue_options(attempts, ack_timeout_s)
+    if window is not None:
+        queue["window"] = window
+    if queue and mode not in QUEUE_MODES:
+        raise CommandError(
+            "--attempts, --ack-timeout and --window are for --mode shared and key_shared",
+            ExitCode.USAGE,
+        )
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
     )
@@ -161,6 +191,7 @@ def create(
             session_timeout_s=session_timeout_s,
             release_timeout_s=release_timeout_s,
             expires=timedelta(days=expires_days) if expires_days else None,
+            **queue,
         ),
     )
     if as_json:
@@ -192,64 +223,75 @@ def describe(
 
     Messages below MARK are processed.  LAG is what lies between the mark and the end of what every
     in-sync replica has, in bytes, and AGE that of the message at the mark.  CLAIM counts up with
-    each assignment and each reset of the log.
+    each assignment and each reset of the log.  Of a queue, OPEN messages are dealt and not
+    answered, WAITING ones are to be dealt again, and DEAD ones became dead letters.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
     from octopi.cli.client_request import ask
+    from octopi.cli.subscription_tables import print_status
 
     status = ask(settings, lambda client: client.admin.describe_subscription(topic, name))
     if as_json:
         print_json(attrs.asdict(status))
     else:
-        _print(status)
+        print_status(status)
 
 
-def _print(status: SubscriptionStatus) -> None:
-    definition = status.definition
-    say(f"{definition.name} of topic {definition.topic}: {_facts(definition)}")
-    say()
-    print_table(
-        ["PARTITION", "STATE", "MEMBER", "CLAIM", "MARK", "HIGHWATER", "LAG", "AGE", "STORED"],
-        [
-            [
-                one.partition,
-                one.phase,
-                one.member,
-                one.claim,
-                one.mark,
-                one.highwater,
-                size(one.lag_bytes),
-                f"{one.lag_ms / 1000:.1f} s",
-                _time(one.changed_ms),
-            ]
-            for one in status.logs
-        ],
+@subscriptions.command()
+@click.argument("name")
+@_topic_option
+@json_option
+@client_options
+@pass_invocation
+def watch(
+    invocation: Invocation,
+    /,
+    name: str,
+    topic: str,
+    as_json: bool,
+    server: str | None,
+    timeout_s: float | None,
+) -> None:
+    """Print how far the durable subscription NAME is, each second, until Ctrl-C.
+
+    \b
+    For instance:
+      octopi-node subscriptions watch billing --topic orders
+      octopi-node subscriptions watch billing --topic orders --json | jq .logs[0].lag_bytes
+
+    The columns are those of `octopi-node subscriptions describe`.  On a terminal the table stays in
+    its place.  With --json each second gives one line.
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
     )
-    say()
-    print_table(
-        ["MEMBER", "STATIC", "LOGS", "AGENT", "SUBJECT"],
-        [
-            [one.member, "yes" if one.static else "no", one.log_count, one.agent, one.subject]
-            for one in status.members
-        ],
-    )
-    for log in status.logs:
-        for begin, end in log.skipped:
-            say(f"partition {log.partition}: {begin} to {end} was lost and passed over")
+
+    import trio
+
+    from octopi.cli.client_request import connected
+    from octopi.cli.running import run
+    from octopi.cli.subscription_tables import print_status
+
+    async def body() -> None:
+        async with connected(settings) as client:
+            while True:
+                status = await client.admin.describe_subscription(topic, name)
+                if as_json:
+                    print_json_line({"time_ms": _now_ms(), **attrs.asdict(status)})
+                else:
+                    clear_screen()
+                    print_status(status)
+                    say()
+                await trio.sleep(1.0)
+
+    run(body)
 
 
-def _facts(definition: SubscriptionDefinition) -> str:
-    options = definition.options
-    expires = "never expires"
-    if options.expires_ms is not None:
-        expires = f"expires after {options.expires_ms / 86_400_000:g} days without use"
-    return (
-        f"{definition.mode}, {definition.state}, id {definition.sid}, session timeout "
-        f"{options.session_timeout_ms / 1000:g} s, {expires}"
-    )
+def _now_ms() -> int:
+    return round(datetime.now(UTC).timestamp() * 1000)
 
 
 @subscriptions.command()
@@ -301,14 +343,21 @@ def reset(
 
     from octopi.cli.client_request import ask
     from octopi.cli.start_option import parse_start
+    from octopi.errors import SubscriptionBusyError
 
     place = parse_start(to_text, "--to")
-    resets = ask(
-        settings,
-        lambda client: client.admin.reset_subscription(
-            topic, name, place, partition=partition, force=force, dry_run=dry_run
-        ),
-    )
+
+    async def question(client: Client) -> list[MarkReset]:
+        try:
+            return await client.admin.reset_subscription(
+                topic, name, place, partition=partition, force=force, dry_run=dry_run
+            )
+        except SubscriptionBusyError as error:
+            raise CommandError(
+                f"{error}; stop its members first, or add --force", ExitCode.REFUSED
+            ) from None
+
+    resets = ask(settings, question)
     if as_json:
         print_json([attrs.asdict(one) for one in resets])
     else:
@@ -341,7 +390,7 @@ def delete(
     For instance:
       octopi-node subscriptions delete billing --topic orders --yes
 
-    Its members are told, and end.
+    Its members are told, and end.  The dead letters of a queue stay, in the topic TOPIC.NAME.dead.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -357,9 +406,16 @@ def delete(
 
     from octopi.cli.client_request import ask
 
-    ask(settings, lambda client: client.admin.delete_subscription(topic, name))
+    async def question(client: Client) -> str:
+        status = await client.admin.describe_subscription(topic, name)
+        await client.admin.delete_subscription(topic, name)
+        return status.dead_letters
+
+    letters = ask(settings, question)
     say(f"deleted {name} of topic {topic}", err=True)
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+    if letters:
+        say(
+            f"its dead letters stay in the topic {letters}: `octopi-node topics delete {letters}` "
+            "deletes them",
+            err=True,
+        )
