@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
@@ -358,7 +358,10 @@ class _Lines:
 
     def next(self) -> str:
         assert self._process.stdout is not None
+        watch = Timer(PATIENCE_S, self._process.kill)
+        watch.start()
         line = self._process.stdout.readline()
+        watch.cancel()
         if not line:
             self.check()
             raise AssertionError("it ended without an error")

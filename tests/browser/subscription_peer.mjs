@@ -1,6 +1,7 @@
 // Members of subscriptions, as subscriptions.json wants them: in a page `perform` is called, in Node a
 // line of standard input is a call.  An answer is { result } or { refused: code }.
 
+const PATIENCE_MS = 25_000; // for an answer that has to come
 const clients = new Map(); // token -> Octopi
 const members = new Map(); // name -> Member
 
@@ -101,10 +102,14 @@ const DEEDS = {
 };
 
 export async function perform(command, Octopi, url) {
+  let timer;
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error("nothing came")), PATIENCE_MS)));
   try {
-    return { result: (await DEEDS[command.do](command, Octopi, url)) ?? null };
+    return { result: (await Promise.race([DEEDS[command.do](command, Octopi, url), late])) ?? null };
   } catch (error) {
     return { refused: error.code ?? String(error) };
+  } finally {
+    clearTimeout(timer);
   }
 }
 
