@@ -23,7 +23,7 @@ from octopi.model import (
     SubscriptionStart,
 )
 from octopi.subscriptions.effects import Effect, Session, TellDetached, TellDone, TellRefused
-from octopi.subscriptions.entries import MarkEntry, StoredSubscriptions
+from octopi.subscriptions.entries import NO_MEMBER, MarkEntry, StoredSubscriptions
 from octopi.subscriptions.log_mark import LogMark
 from octopi.subscriptions.log_queue import Answers, LogQueue
 from octopi.subscriptions.log_view import LogView
@@ -281,6 +281,11 @@ class LogMarks:
         """Whose member attached with *session*."""
         mark = self._attached.get(session)
         return None if mark is None else mark.sid
+
+    def member_of(self, session: Session) -> MemberId:
+        """Who attached with *session*, and has the mark; empty: nobody."""
+        mark = self._attached.get(session)
+        return NO_MEMBER if mark is None or mark.holder != session else mark.holder_name
 
     @property
     def topic_ids(self) -> set[TopicId]:

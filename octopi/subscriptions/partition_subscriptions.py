@@ -389,6 +389,10 @@ class PartitionSubscriptions:
         """Whose member joined or attached with *session*; None: nobody, or it has ended."""
         return self._coordinated.subscription_of(session) or self._marks.subscription_of(session)
 
+    def member_of(self, session: Session) -> MemberId:
+        """Who attached with *session*, and has the mark; empty: nobody."""
+        return self._marks.member_of(session)
+
     @property
     def topic_ids(self) -> set[TopicId]:
         """Topics that have subscriptions or marks here; of those that are no more the caller says

@@ -77,6 +77,7 @@ class ToldLogsStep(SubscriptionStep):
 class AttachedStep(SubscriptionStep):
     """Of the mark that a member is told, and of what its log has no more."""
 
+    member: MemberId
     claim: Claim
     mark: Offset
     lost_from: Offset | None

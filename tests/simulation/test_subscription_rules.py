@@ -79,7 +79,8 @@ class Judged:
 
     def attach(self, mark: int, claim: int) -> None:
         self.mark(mark, claim)
-        self.come(steps.S5Attaching, sid=SID, claim=claim, mark=mark)
+        member = self.rules._members[SID, PartitionId(0), claim]
+        self.come(steps.S5Attaching, sid=SID, member=member, claim=claim, mark=mark)
 
     def hand(self, offset: int, claim: int, member: str = "m1") -> None:
         """Messages have ten bytes each."""
@@ -162,6 +163,8 @@ def test_a_gap_between_messages_is_found(judged: Judged) -> None:
 
 
 def test_a_member_that_begins_behind_its_mark_is_found(judged: Judged) -> None:
+    judged.commit(f"a/{SID}/0", claim=1)
+    judged.assign("m2", 2)
     judged.attach(10, 2)
     judged.hand(20, 2, "m2")
     assert judged.broken == ["message-left-out"]
@@ -197,19 +200,24 @@ def test_two_members_with_one_claim_are_found(judged: Judged) -> None:
     assert judged.broken == ["claim-went-back"]
 
 
+def test_a_member_that_attaches_with_the_claim_of_another_one_is_found(judged: Judged) -> None:
+    judged.come(steps.S5Attaching, sid=SID, member="m2", claim=1, mark=10)
+    assert judged.broken == ["claim-went-back"]
+
+
 def test_a_log_that_moves_before_it_is_released_is_found(judged: Judged) -> None:
     judged.assign("m2", 2)
     assert judged.broken == ["log-taken-unreleased"]
 
 
 def test_an_attach_that_is_told_an_older_mark_is_found(judged: Judged) -> None:
-    judged.come(steps.S5Attaching, sid=SID, claim=1, mark=10)
-    judged.come(steps.S5Attaching, sid=SID, claim=1, mark=0)
+    judged.come(steps.S5Attaching, sid=SID, member="m1", claim=1, mark=10)
+    judged.come(steps.S5Attaching, sid=SID, member="m1", claim=1, mark=0)
     assert judged.broken == ["attach-went-back"]
 
 
 def test_what_is_told_and_not_committed_is_found(judged: Judged) -> None:
-    judged.come(steps.S5Attaching, sid=SID, claim=1, mark=20)
+    judged.come(steps.S5Attaching, sid=SID, member="m1", claim=1, mark=20)
     judged.come(steps.S5Attaching, sid=SID, claim=2, mark=20)
     judged.come(steps.S4Telling, sid=SID, member="m1", logs=[[0, 2]], revoked=False)
     judged.come(steps.S4Telling, sid=SID, member="m2", logs=[], revoked=False)

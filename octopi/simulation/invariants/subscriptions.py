@@ -348,6 +348,11 @@ class SubscriptionRules(SystemInvariants):
             return
         place = step.sid, step.partition
         state = _mark_of(known, step.sid)
+        owner = self._members.get((*place, step.claim), step.member)
+        if owner != step.member and not self._lossy:
+            text = f"{event.host} tells {step.member} the mark of {step.sid} in partition "
+            text += f"{step.partition} with claim {step.claim}, which is that of {owner}"
+            self.break_rule("claim-went-back", text, event)
         told = f"{event.host} tells a member of {step.sid} with claim {step.claim} that its mark "
         told += f"in partition {step.partition} is {step.mark}"
         if state.get("claim", 0) < step.claim or state.get("mark", 0) < step.mark:
@@ -370,7 +375,7 @@ class SubscriptionRules(SystemInvariants):
         claimed = (facts["sid"], facts["partition"], facts["claim"])
         owner = self._members.setdefault(claimed, facts["member"])
         what = f"the log of {claimed[0]} in partition {claimed[1]} with claim {claimed[2]}"
-        if owner != facts["member"]:
+        if owner != facts["member"] and not self._lossy:
             text = f"{facts['member']} reads {what}, which is that of {owner}"
             self.break_rule("claim-went-back", text, event)
         offset, end = facts["offset"], self._handed.get(claimed)

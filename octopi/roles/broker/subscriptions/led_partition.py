@@ -285,7 +285,9 @@ class LedPartition:
     def _telling(self, effect: Told) -> tuple[Step, Step] | None:
         if self._tracer is None or self._machine is None:
             return None
-        return self._tracer.tell(effect, self._machine.subscription_of(effect.session))
+        session = effect.session
+        sid, member = self._machine.subscription_of(session), self._machine.member_of(session)
+        return self._tracer.tell(effect, sid, member)
 
     def _traced(self, edges: tuple[Step, Step] | None, do: Callable[[], None]) -> None:
         """Do it, and tell the observer of both edges."""

@@ -60,8 +60,11 @@ class SubscriptionTracer:
         """What waited for the commit of an entry is done."""
         return self._both((steps.S10Hearing, steps.S10Heard), state.key, state.value)
 
-    def tell(self, effect: e.Effect, sid: SubscriptionId | None) -> tuple[Step, Step] | None:
-        """A session is told something about the subscription *sid*; None: it has none any more."""
+    def tell(
+        self, effect: e.Effect, sid: SubscriptionId | None, attached: MemberId
+    ) -> tuple[Step, Step] | None:
+        """A session is told something about the subscription *sid*; None: it has none any more.
+        *attached*: who attached with it."""
         if sid is None:
             return None
         match effect:
@@ -71,7 +74,8 @@ class SubscriptionTracer:
                 return self._told_logs(sid, member, logs, revoked=True)
             case e.TellAttached(_, mark, _, claim, _, lost):
                 span = (None, None) if lost is None else (lost.begin, lost.end)
-                return self._both((steps.S5Attaching, steps.S5Attached), sid, claim, mark, *span)
+                edges = steps.S5Attaching, steps.S5Attached
+                return self._both(edges, sid, attached, claim, mark, *span)
             case e.TellMarked(_, acknowledge):
                 return self._both((steps.S8Confirming, steps.S8Confirmed), sid, acknowledge)
         return None
