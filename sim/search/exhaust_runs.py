@@ -119,6 +119,32 @@ SCENARIOS: Final[dict[str, Plan]] = {
         InjectedFault(AtTime(0.8), Damage("cut", "log", 0.1), "broker-3"),
         load={"records": 20, "pause_s": 0.1},
     ),
+    # Members come and go, one is asked to release a log; then an operator sets marks, and deletes
+    # the subscription.
+    "subscription": _plan(
+        partitions=2,
+        load={
+            "topic_partitions": 2,
+            "records": 20,
+            "pause_s": 0.05,
+            "members": 2,
+            "member_mode": "failover",
+            "member_pause_s": 0.02,
+            "member_stay_count": 5,
+            "chores": ("reset", "delete"),
+        },
+    ),
+    # One of the same keeps its log when it comes back.
+    "static member": _plan(
+        load={
+            "pause_s": 0.05,
+            "members": 1,
+            "static_members": 1,
+            "member_pause_s": 0.02,
+            "member_stay_count": 3,
+            "chores": ("reset", "delete"),
+        },
+    ),
     # The register replaces its journal by a snapshot.
     "snapshot": _plan(snapshot_entries=3, load={"chores": ("topic",)}),
     # The register gets no messages of brokers during a planned hand-over of a leader.
