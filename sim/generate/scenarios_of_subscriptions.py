@@ -103,6 +103,21 @@ def members_die(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), {"partitions": partitions, "kills_each": False}, load)
 
 
+def replaced_members_come_back(randomness: Random) -> Scenario:
+    """Members can't be heard for longer than a session lasts, others get their logs, and then they
+    are there again, with claims that are over."""
+    faults = []
+    for number in range(4):
+        seconds = some_seconds(randomness, 1.2, 2.5)
+        away = randomness.choice((Cut("leader", seconds), Cut("others", seconds), Pause(seconds)))
+        place = _at_a_step(randomness, behind=number > 0)
+        faults.append(InjectedFault(place, away, f"member-{randomness.choice((1, 2))}"))
+    load = _group(randomness, mode="exclusive")
+    load |= {"static_members": 0, "member_stay_count": 0, "member_pause_s": 0.05}
+    options = {"partitions": 4, "kills_each": False}
+    return Scenario(tuple(faults), options, {**load, "topic_partitions": 4})
+
+
 def members_and_leaders_fail(randomness: Random) -> Scenario:
     """A member is away when the leader that knew its marks ends."""
     away = randomness.choice(
@@ -120,5 +135,6 @@ SUBSCRIPTION_SCENARIOS: Final = (
     *(leaders_die_with_marks, leaders_die_with_marks, leaders_die_with_marks),
     leaders_are_moved_from_marks,
     *(members_die, members_die),
+    *(replaced_members_come_back, replaced_members_come_back, replaced_members_come_back),
     members_and_leaders_fail,
 )
