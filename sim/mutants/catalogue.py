@@ -16,6 +16,7 @@ from sim.mutants import (
     register,
     replication,
     storage,
+    subscriptions,
 )
 from sim.mutants.mutant import Mutant
 
@@ -33,6 +34,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *orders.MUTANTS,
         *bounds.MUTANTS,
         *durable_state.MUTANTS,
+        *subscriptions.MUTANTS,
     )
 }
 """By their names, in the order in which they are listed."""

@@ -1,0 +1,121 @@
+"""Bugs of durable subscriptions: of their members' claims, of marks, and of what is told when."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.mutants.mutant import HISTORY, ORACLE, Mutant
+
+MUTANTS: Final = (
+    Mutant(
+        "claim-not-kept",
+        "octopi.subscriptions.log_mark",
+        """
+         told = TellAttached(session, entry.mark, entry.anchor, claim, log.start, entry.lost)
++        self._appended = attrs.evolve(self._appended, claim=claim)
+         return effects + self._when_committed(now, told)
+""",
+        "a log's leader knows in memory alone which member has the log",
+        ORACLE,
+    ),
+    Mutant(
+        "assignment-told-before-commit",
+        "octopi.subscriptions.coordinator",
+        """
+-        return [self._pending.append(assignment_key(self.sid, log), entry, *then)]
++        return [*then, self._pending.append(assignment_key(self.sid, log), entry)]
+""",
+        "a member is told that it has a log before that is committed",
+        ORACLE,
+    ),
+    Mutant(
+        "marks-of-any-claim",
+        "octopi.subscriptions.log_mark",
+        """
+-        if claim < self.entry.claim:
+-            return [TellRefused(session, Status.MEMBER_FENCED, _FENCED)]
++        claim = max(claim, self.entry.claim)
+         effects = self._end_holder(Status.MEMBER_FENCED, _FENCED)
+""",
+        "a member that was replaced attaches again, and its marks count",
+        ORACLE,
+    ),
+    Mutant(
+        "log-assigned-before-its-release",
+        "octopi.subscriptions.coordinator",
+        """
+-                effects += self._ask_to_release(log, now)
++                effects += self._assign(log, member)
+""",
+        "a log is given to another member at once, while its member still reads it",
+        ORACLE,
+    ),
+    Mutant(
+        "mark-confirmed-in-memory",
+        "octopi.subscriptions.log_mark",
+        """
+-            return self._when_committed(now, TellMarked(session, confirm))
++            return [TellMarked(session, confirm)]
+""",
+        "a mark is confirmed that no other replica has, nor the leader's own log",
+        HISTORY,
+    ),
+    Mutant(
+        "attach-answered-before-commit",
+        "octopi.subscriptions.log_mark",
+        """
+         told = TellAttached(session, entry.mark, entry.anchor, claim, log.start, entry.lost)
+-        return effects + self._when_committed(now, told)
++        return [*effects, told, *self._append(now)]
+""",
+        "a member hears its mark before the leader's log has it",
+        ORACLE,
+    ),
+    Mutant(
+        "reset-keeps-the-claim",
+        "octopi.subscriptions.coordinator",
+        """
+-        claim = Claim(state.claim + 1)
++        claim = max(state.claim, Claim(1))
+         begun = AssignmentEntry(AssignmentPhase.RESETTING, NO_MEMBER, claim, offset)
+""",
+        "a member that had the log undoes what a reset did to its mark",
+        ORACLE,
+    ),
+    Mutant(
+        "claims-start-anew",
+        "octopi.subscriptions.coordinator",
+        """
+-        claim = self.logs[log].claim
++        claim = Claim(0)
+         return self._set(log, AssignmentEntry(AssignmentPhase.FREE, NO_MEMBER, claim), *then)
+""",
+        "a log that nobody has is given with a claim that another member had before",
+        ORACLE,
+    ),
+    Mutant(
+        "marked-on-receipt",
+        "octopi.clients.subscribing.subscribed_log",
+        """
+         message = next(self._messages, None)
+         if message is not None:
+             self._in_hand = message.next_offset
++            self._mark(message.next_offset)
+         return message
+""",
+        "a member marks a message when the program gets it, before it is processed",
+        HISTORY,
+    ),
+    Mutant(
+        "marks-not-stored-at-hand-over",
+        "octopi.subscriptions.log_marks",
+        """
+         unstored, self._unstored = self._unstored, {}
+-        return [effect for mark in unstored.values() for effect in mark.store(now)]
++        del unstored
++        return []
+""",
+        "a leader that hands over in good order leaves behind what its members marked last",
+        ORACLE,
+    ),
+)
