@@ -22,6 +22,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from octopi.admin.node_views import BrokerNodeView, NodeView, RegisterNodeView
+from octopi.admin.subscription_metrics import SubscriptionMetrics
 from octopi.metrics.latencies import BOUNDS_S
 from octopi.printable import printable
 from octopi.replication.partition_replica import Role
@@ -51,15 +52,23 @@ class Metrics:
     def __init__(self, node: NodeView, *, logs_max: int = LOGS_COUNT_MAX) -> None:
         """*logs_max*: logs with series of their own."""
         self._registry = CollectorRegistry()
+        self._subscriptions: SubscriptionMetrics | None = None
         self._registry.register(_Printable(_Traffic(node)))
         if isinstance(node, BrokerNodeView):
             self._registry.register(_Printable(_Broker(node, logs_max)))
+            self._subscriptions = SubscriptionMetrics(node.node)
+            self._registry.register(_Printable(self._subscriptions))
         elif isinstance(node, RegisterNodeView):
             self._registry.register(_Printable(_Register(node)))
         ProcessCollector(registry=self._registry)
 
+    async def look(self) -> None:
+        """Look at what takes long, with turns for other tasks; `text` has what was seen last."""
+        if self._subscriptions is not None:
+            await self._subscriptions.look()
+
     def text(self) -> bytes:
-        """All metrics, as they are now."""
+        """All metrics, as they are now, but for what `look` sees."""
         return generate_latest(self._registry)
 
 

@@ -19,5 +19,5 @@ class MetricsSite:
         if request.path in {"/healthz", "/readyz"}:
             return await self._site.answer(request)
         if request.path == "/metrics":
-            return self._site.metrics_page()
+            return await self._site.metrics_page()
         return plain(404, "only /metrics, /healthz and /readyz are here")

@@ -109,14 +109,14 @@ class Site:
         if request.path != "/metrics":
             answer = _shared(request, await self._api(request, holder.grants))
         elif holder.grants.covers(None):
-            answer = self.metrics_page()
+            answer = await self.metrics_page()
         else:
             why = "metrics are for tokens that grant something on all topics"
             return _denied(Denial(403, "forbidden", why))
         self._access.answered(holder, len(answer.body))
         return answer
 
-    def metrics_page(self) -> HttpAnswer:
+    async def metrics_page(self) -> HttpAnswer:
         """The metrics, without asking who wants them."""
         if self.node is None:
             return plain(503, "the node starts")
@@ -124,7 +124,9 @@ class Site:
 
         if self._metrics is None:
             self._metrics = metrics.Metrics(self.node)
-        return HttpAnswer(200, self._metrics.text(), metrics.CONTENT_TYPE)
+        shown = self._metrics
+        await shown.look()
+        return HttpAnswer(200, shown.text(), metrics.CONTENT_TYPE)
 
     # --- JSON ------------------------------------------------------------------------
 

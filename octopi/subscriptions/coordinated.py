@@ -255,6 +255,11 @@ class CoordinatedSubscriptions:
         found.sort(key=lambda one: one.name)
         return [TellSubscriptions(session, tuple(found[:count_max]))]
 
+    def member_counts(self) -> list[tuple[SubscriptionDefinition, int]]:
+        """The subscriptions that can have members, and how many each has."""
+        groups = self._coordinators.items()
+        return [(self._definitions[sid], len(group.members)) for sid, group in groups]
+
     @property
     def topic_ids(self) -> set[TopicId]:
         """Topics that have subscriptions here."""

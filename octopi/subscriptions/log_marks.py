@@ -292,6 +292,10 @@ class LogMarks:
         """Topics that have marks here."""
         return {mark.topic_id for mark in self._marks.values()}
 
+    def all_marks(self) -> list[LogMark]:
+        """All marks, in no order."""
+        return list(self._marks.values())
+
     def least_mark(self, topic_id: TopicId) -> Offset | None:
         """The least committed mark in a topic's log; None: there is none."""
         marks = (mark for mark in self._marks.values() if mark.topic_id == topic_id)

@@ -39,6 +39,7 @@ from octopi.model import SubscriptionDefinition, SubscriptionOptions, Subscripti
 from octopi.subscriptions.coordinated import CoordinatedSubscriptions
 from octopi.subscriptions.effects import Effect, Session, TellDone, TellRefused
 from octopi.subscriptions.entries import MarkEntry, MemberEntry, StoredSubscriptions
+from octopi.subscriptions.log_mark import LogMark
 from octopi.subscriptions.log_marks import LogMarks
 from octopi.subscriptions.log_queue import Answers, LogQueue
 from octopi.subscriptions.log_view import LogView
@@ -398,6 +399,14 @@ class PartitionSubscriptions:
         """Topics that have subscriptions or marks here; of those that are no more the caller says
         so (`topic_removed`), after it begins."""
         return self._coordinated.topic_ids | self._marks.topic_ids
+
+    def all_marks(self) -> list[LogMark]:
+        """The marks of all subscriptions in this partition, for looking."""
+        return self._marks.all_marks()
+
+    def member_counts(self) -> list[tuple[SubscriptionDefinition, int]]:
+        """The subscriptions whose coordinator this is, and how many members each has."""
+        return self._coordinated.member_counts()
 
     def marks_below(self, topic_id: TopicId) -> Offset | None:
         """The least mark that is committed in the topic's log; None: there is none."""

@@ -100,7 +100,7 @@ MUTANTS: Final = (
          message = next(self._messages, None)
          if message is not None:
              self._in_hand = message.next_offset
-+            self._mark(message.next_offset)
++            self._mark(message.next_offset, self._clock.now())
          return message
 """,
         "a member marks a message when the program gets it, before it is processed",

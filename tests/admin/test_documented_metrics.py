@@ -64,7 +64,7 @@ async def exported(urls: list[str], bearer: str) -> dict[str, Exported]:
 async def test_what_is_documented_is_what_nodes_export(tmp_path: Path) -> None:
     """A cluster in which everything that has a metric has happened."""
     common = with_tokens(tmp_path, NodeSettings())
-    mine = token("app", create="*", publish="*", subscribe="*")
+    mine = token("app", create="*", publish="*", subscribe="*", consume="*")
     async with serving_nodes(tmp_path, 2, common=common) as nodes:
         for url in (nodes.register, *nodes.brokers):
             async with octopi.connect(url, token="nonsense") as stranger:
@@ -73,6 +73,8 @@ async def test_what_is_documented_is_what_nodes_export(tmp_path: Path) -> None:
         async with octopi.connect(nodes.register, token=mine) as client:
             async with client.producer() as producer:
                 await producer.send("orders", b"umbrella")
+            async with client.subscription("orders", "billing") as subscription:
+                await anext(subscription)
             async with client.consumer("orders", start="earliest") as consumer:
                 await anext(consumer)
                 with trio.fail_after(20):

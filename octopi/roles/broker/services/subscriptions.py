@@ -434,9 +434,9 @@ class SubscriptionService(Service):
                 return
             case e.TellSettled():
                 asked.confirm_count -= effect.is_confirmed
-                stale = list(effect.stale)
-                self._post(m.QueueSettled(request, effect.acknowledge, stale))
+                self._post(m.QueueSettled(request, effect.acknowledge, list(effect.stale)))
                 return
+        asked.led.counter.told(effect, asked.topic, asked.name)
         self._finish_asked(asked)
         match effect:
             case e.TellDone():

@@ -11,6 +11,7 @@ from octopi.environment import Environment
 from octopi.errors import NotLeaderError, RefusedError
 from octopi.identifiers import PartitionId, TopicId, TopicName
 from octopi.limits import REPLICA_TICK_S
+from octopi.metrics.subscription_counts import SubscriptionCounts
 from octopi.replication.effects import Answer
 from octopi.replication.partition_leader import PartitionLeader
 from octopi.roles.broker.local_log import LocalLog
@@ -89,6 +90,7 @@ class BrokerSubscriptions:
         self._tasks = tasks
         self._led: dict[PartitionId, LedPartition] = {}
         self._sessions = count(1)
+        self.counts = SubscriptionCounts()
 
     async def run(self) -> None:
         """Look after all of them, until cancelled."""
@@ -109,7 +111,12 @@ class BrokerSubscriptions:
                 del self._led[partition]
         for partition, leadership in self._leaderships(self._led).items():
             begun = self._led[partition] = LedPartition(
-                self._environment, leadership, self._states, self._sessions.__next__, self._tasks
+                self._environment,
+                leadership,
+                self._states,
+                self._sessions.__next__,
+                self.counts,
+                self._tasks,
             )
             self._tasks.start_soon(begun.begin)
 
@@ -126,6 +133,10 @@ class BrokerSubscriptions:
         if one is None:
             raise NotLeaderError(f"this broker does not lead partition {partition}")
         return one
+
+    def all_led(self) -> list[LedPartition]:
+        """Those of all partitions, for looking."""
+        return list(self._led.values())
 
     async def prepare(self, partition: PartitionId) -> None:
         """Have all marks of *partition* committed, before another broker leads it."""

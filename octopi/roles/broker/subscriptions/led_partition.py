@@ -29,8 +29,10 @@ from octopi.errors import (
 from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import HAND_OVER_TIMEOUT_S
 from octopi.logger import get_logger
+from octopi.metrics.subscription_counts import SubscriptionCounts
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.subscriptions.dealing import PartitionQueues
+from octopi.roles.broker.subscriptions.effect_counter import EffectCounter
 from octopi.roles.broker.subscriptions.led_log import LedLog
 from octopi.roles.broker.subscriptions.ports import Leadership, StateLogs
 from octopi.roles.broker.subscriptions.subscription_tracer import SubscriptionTracer
@@ -83,9 +85,10 @@ class LedPartition:
         leadership: Leadership,
         states: StateLogs,
         next_session: Callable[[], Session],
+        counts: SubscriptionCounts,
         tasks: trio.Nursery,
     ) -> None:
-        """*tasks*: the broker's nursery."""
+        """*counts*: where the broker counts.  *tasks*: the broker's nursery."""
         self.leadership = leadership
         self.partition: PartitionId = leadership.partition
         self._environment = environment
@@ -93,6 +96,7 @@ class LedPartition:
         self._next_session = next_session
         trace = environment.trace
         self._tracer = trace and SubscriptionTracer(trace, self.partition, leadership.epoch)
+        self.counter = EffectCounter(counts, self.partition)
         self._machine: PartitionSubscriptions | None = None
         self._fault: StorageError | None = None
         self._queues = PartitionQueues(environment, self, tasks)
@@ -150,6 +154,7 @@ class LedPartition:
             return
         if self._tracer is not None:
             self._tracer.loaded(loaded.values)
+        self.counter.loaded(stored.marks)
         clock = self._environment.clock
         machine = PartitionSubscriptions(
             self.partition,
@@ -276,6 +281,7 @@ class LedPartition:
     def _do_committed(self, state: AppendState) -> None:
         """What waited for the commit of *state*."""
         assert self._machine is not None
+        self.counter.committed(state, self._machine.identity_of)
         for effect in state.then:
             self._do(effect)
         self._work.extend(self._machine.committed(state.key, self._environment.clock.now()))
@@ -364,6 +370,7 @@ class LedPartition:
             return
         self.has_ended = True
         self._queues.end()
+        self.counter.ended()
         self._committed.unpark_all()
         self._work.clear()
         owners, self._owners = self._owners, {}
