@@ -18,17 +18,26 @@ def unknown(tree: ast.AST, outer: frozenset[str] = frozenset()) -> Iterator[tupl
     """Functions in *tree*, each with a name in its docstring that is no parameter.
 
     The parameters of a function count in the functions inside it, too, and those with which an
-    object is made count in the methods of its class; *outer* has these names.
+    object is made count in the methods of its class; *outer* has these names.  The parameters of a
+    function's overloads are the function's.
     """
+    functions = [one for one in ast.iter_child_nodes(tree) if isinstance(one, Function)]
     for node in ast.iter_child_nodes(tree):
         known = outer
         if isinstance(node, Function):
-            known |= {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
+            known |= {
+                name for one in functions if one.name == node.name for name in parameters(one)
+            }
             docstring = ast.get_docstring(node) or ""
             yield from ((node.name, name) for name in NAMED.findall(docstring) if name not in known)
         elif isinstance(node, ast.ClassDef):
             known |= made_with(node)
         yield from unknown(node, known)
+
+
+def parameters(node: Function) -> set[str]:
+    """The names of its parameters."""
+    return {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
 
 
 def made_with(node: ast.ClassDef) -> set[str]:
@@ -38,7 +47,7 @@ def made_with(node: ast.ClassDef) -> set[str]:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
             names.add(one.target.id)
         if isinstance(one, Function) and one.name == "__init__":
-            names |= {each.arg for each in ast.walk(one.args) if isinstance(each, ast.arg)}
+            names |= parameters(one)
     return names
 
 

@@ -44,7 +44,7 @@ _AGAIN_S: Final = 1.0
 """What can't be read is tried again after this."""
 
 
-class QueueOwner(Protocol):
+class QueuesOwner(Protocol):
     """What keeps the machine of the partition."""
 
     @property
@@ -85,7 +85,7 @@ class _FeedWait:
 class PartitionQueues:
     """Does for the machine what its queues want."""
 
-    def __init__(self, environment: Environment, owner: QueueOwner, tasks: trio.Nursery) -> None:
+    def __init__(self, environment: Environment, owner: QueuesOwner, tasks: trio.Nursery) -> None:
         """*tasks*: the broker's nursery."""
         self._environment = environment
         self._owner = owner
