@@ -344,23 +344,23 @@ class Queue:
         what."""
         dealt: dict[Session, list[Dealt]] = {}
         for _ in range(DEAL_COUNT_MAX):
-            if not self.can_deal:
+            if not self._ready or (freest := self.members.freest()) is None:
                 break
             one = self._messages.get(heapq.heappop(self._ready))
             if one is None or not self._may_be_dealt(one, now):
                 continue
-            member = self._taker(one)
+            member = self._taker(one, freest)
             if member is not None:
                 self._open(one, member, now)
                 message = Dealt(one.offset, one.end, one.attempt)
                 dealt.setdefault(member.session, []).append(message)
         return dealt
 
-    def _taker(self, one: QueuedMessage) -> QueueMember | None:
+    def _taker(self, one: QueuedMessage, freest: QueueMember) -> QueueMember | None:
         """The member that gets it; None: none may have it now."""
         line = one.line
         if line is None or not line.opened:
-            return self.members.freest()
+            return freest
         member = self.members.get(line.opened[0].session)
         if member is None or member.has_room:
             return member

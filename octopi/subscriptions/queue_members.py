@@ -32,7 +32,9 @@ class QueueMember:
     @property
     def free_count(self) -> int:
         """How many more messages it takes."""
-        return self.credit_messages - self.dealt_messages if self.has_room else 0
+        if self.dealt_bytes >= self.credit_bytes:
+            return 0
+        return self.credit_messages - self.dealt_messages
 
     @property
     def has_room(self) -> bool:

@@ -62,8 +62,8 @@ class QueueLeader(RecordingLeader):
         queue = self.machine.queue(self.sid)
         assert queue is not None
         assert self.log is not None
-        at, found = queue.queue.read_end, list[ReadMessage]()
-        while len(found) < queue.queue.wanted_count and at < self.log.end:
+        at, found, count = queue.queue.read_end, list[ReadMessage](), queue.queue.wanted_count
+        while len(found) < count and at < self.log.end:
             key = self.keys[at // RECORD_BYTES % len(self.keys)] if self.keys else "-"
             end = Offset(at + RECORD_BYTES)
             found.append(ReadMessage(at, end, None if key == "-" else key.encode()))
