@@ -119,7 +119,9 @@ class PartitionQueues:
 
     def go_on(self) -> None:
         """Have the machine do the rest of what it did a bounded part of."""
-        if not self._is_ticking and self._has_more():
+        if self._changed is None or self._is_ticking:
+            return  # no queue has wanted anything yet, or it goes on already
+        if self._has_more():
             self._is_ticking = True
             self._start(self._tick)
 
