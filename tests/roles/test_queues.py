@@ -337,6 +337,17 @@ async def test_records_of_a_queue_need_the_grant_to_read(
         refused = await bench.refusal(m.Attach(*place, sid, MemberId("m"), Claim(0), 1, 1))
         assert refused.status == Status.FORBIDDEN
         assert "subscribe" in str(refused)
+        address = bench.topic.partitions[0].leader_address
+        shown = granted(consume="*", subscribe="*")
+        async with bench.cluster.connection(address, token=shown) as connection:
+            there = attrs.evolve(bench, connection=connection)
+            member = await attach(there, sid, count=1)
+            await member.next()
+            fresh = m.Authenticate(there.next(), granted(consume="*"))
+            await connection.request(fresh, m.Authenticated, 5)
+            failed = await member.asked.next(m.Failure)
+            assert failed.status == Status.FORBIDDEN
+        await described(bench, sid, member_count=0)
 
 
 async def test_a_reset_and_a_deletion_end_members_with_messages_open(

@@ -9,6 +9,7 @@ import attrs
 from octopi.errors import OctopiError
 from octopi.roles.broker.services.queues import QueueDeals
 from octopi.roles.broker.subscriptions.led_partition import Call, LedPartition
+from octopi.security.grants import Grants, Verb
 from octopi.subscriptions import effects as e
 from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 
@@ -46,8 +47,18 @@ class AskedSubscription:
     confirm_count: int = 0
     """Confirmations that are waited for."""
     is_over: bool = False
+    reads: bool = False
+    """Whether it is an attach to a queue, which is sent records."""
     deals: QueueDeals | None = None
     """Of an attach to a queue: what is to be sent."""
+
+    def missing(self, grants: Grants) -> Verb | None:
+        """What *grants* don't allow of it; None: nothing."""
+        if not grants.allows(Verb.CONSUME, self.topic, self.name):
+            return Verb.CONSUME
+        if self.reads and not grants.allows(Verb.SUBSCRIBE, self.topic):
+            return Verb.SUBSCRIBE
+        return None
 
     def may_confirm(self) -> bool:
         """Count one more confirmation; return whether an attach may wait for it."""

@@ -104,9 +104,9 @@ class SubscriptionService(Service):
         """Members whose subscription is granted no more end."""
         grants = self._connection.grants
         for asked in list(self._lasting.values()):
-            if not grants.allows(Verb.CONSUME, asked.topic, asked.name):
+            if (verb := asked.missing(grants)) is not None:
                 self._finish_asked(asked)
-                reason = f"the token does not grant {Verb.CONSUME} on it any more"
+                reason = f"the token does not grant {verb} on it any more"
                 self._post(failure(asked.request, Status.FORBIDDEN, reason))
 
     # --- to the coordinator --------------------------------------------------------------
@@ -241,11 +241,11 @@ class SubscriptionService(Service):
             raise RefusedError(not_granted(Verb.SUBSCRIBE, message.topic), Status.FORBIDDEN)
         self._ask_by_id(
             message,
-            lambda one, session, now: one.attach(
-                session, message.sid, member, message.claim, now, credit
-            ),
+            lambda one, at, now: one.attach(at, message.sid, member, message.claim, now, credit),
             lasts=True,
         )
+        if (asked := self._lasting.get(message.request)) is not None:
+            asked.reads = any(credit)
 
     def _mark(self, message: m.Mark) -> None:
         if (asked := self._lasting.get(message.request)) is None:
