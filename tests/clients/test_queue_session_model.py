@@ -14,17 +14,15 @@ from typing import Any
 import attrs
 import pytest
 
-from octopi.clients.subscribing.queue_session import (
-    CONFIRMING_S,
-    SETTLING_S,
-    OpenDelivery,
+from octopi.clients.subscribing.key_turns import OpenDelivery
+from octopi.clients.subscribing.queue_answers import (
     QueueEffect,
     QueueRemedy,
-    QueueSession,
     SendCredit,
     SendSettle,
     queue_remedy,
 )
+from octopi.clients.subscribing.queue_session import CONFIRMING_S, SETTLING_S, QueueSession
 from octopi.errors import (
     ConnectionLostError,
     MemberFencedError,
@@ -219,12 +217,10 @@ def test_stale_answers_are_counted_and_a_stale_extension_ends_the_delivery() -> 
     session.settled(0, [Offset(0)], 1.5)
     assert session.stale_count == 1
     session.extend(second, 2.0)
-    assert session.settled(0, [Offset(100), Offset(200)], 2.5) == [
-        SendCredit(12, 1_000_000 + 2 * SIZE)
-    ]
-    assert session.take(3.0) is None
-    assert session.acknowledge([second], 3.0) == [SendCredit(13, 1_000_000 + 3 * SIZE)]
+    assert session.settled(0, [Offset(100)], 2.5) == []
+    assert session.acknowledge([second], 3.0) == []
     assert session.stale_count == 2
+    assert take(session, 4.0).offset == 200
 
 
 def test_what_is_open_when_the_leader_changes_is_void() -> None:
@@ -256,6 +252,114 @@ def test_acknowledgements_that_were_not_confirmed_are_counted_when_the_leader_ch
     assert session.is_confirmed(number)
     assert session.stale_count == 3
     assert session.confirm(2.0) == (number, [])
+
+
+# --- keys ------------------------------------------------------------------------------
+
+
+def keyed(session: QueueSession, keys: str, first: int = 0, attempt: int = 1) -> None:
+    """Deal a message for each letter of *keys*, which is its key; ``-``: it has none."""
+    offsets = [Offset(100 * (first + place)) for place in range(len(keys))]
+    session.dealt(
+        offsets,
+        [attempt] * len(keys),
+        [SIZE] * len(keys),
+        0.0,
+        [None if key == "-" else key.encode() for key in keys],
+    )
+    session.check_invariants()
+
+
+def ordered() -> QueueSession:
+    session = QueueSession(ACK_TIMEOUT_S, 10, 1_000_000, is_ordered=True)
+    session.attaching()
+    session.attached()
+    return session
+
+
+def test_messages_of_a_key_are_handed_out_when_those_before_are_answered() -> None:
+    session = ordered()
+    keyed(session, "aab-a")
+    first, other, none = (take(session, 1.0) for _ in range(3))
+    assert [first.offset, other.offset, none.offset] == [0, 200, 300]
+    assert session.take(1.0) is None
+    for offset in (100, 400):
+        session.acknowledge([first], 1.0)
+        session.check_invariants()
+        first = take(session, 1.0)
+        assert first.offset == offset
+        assert session.take(1.0) is None
+    keyed(session, "a", first=9)
+    assert session.take(1.0) is None
+    session.extend(first, 1.5)
+    session.acknowledge([first], 2.0)
+    assert take(session, 2.0).offset == 900
+
+
+def test_a_list_has_several_messages_of_a_key_and_keeps_them_from_other_tasks() -> None:
+    session = ordered()
+    keyed(session, "aab")
+    one = take(session, 1.0)
+    (second,) = session.take_all(1.0)
+    assert (one.offset, second.offset) == (0, 200)
+    session.acknowledge([one, second], 1.0)
+    keyed(session, "aab", first=3)
+    taken = session.take_all(1.0)
+    assert [each.offset for each in taken] == [100, 300, 400, 500]
+    keyed(session, "a", first=8)
+    for each in taken[:3]:
+        assert session.take(2.0) is None
+        session.acknowledge([each], 2.0)
+        session.check_invariants()
+    assert take(session, 2.0).offset == 800
+
+
+@pytest.mark.parametrize("answer", ["release", "reject"])
+def test_a_message_that_is_given_back_takes_those_of_its_key_behind_it_along(answer: str) -> None:
+    session = ordered()
+    keyed(session, "aaba")
+    first, other = take(session, 1.0), take(session, 1.0)
+    if answer == "release":
+        session.release([first], 0, 1.0)
+    else:
+        session.reject(first, "no", 1.0)
+    session.check_invariants()
+    assert session.take(1.0) is None
+    keyed(session, "aa", attempt=2)
+    again = take(session, 2.0)
+    assert (again.offset, again.attempt) == (0, 2)
+    assert session.take(2.0) is None
+    session.acknowledge([other, again], 2.0)
+    assert take(session, 2.0).attempt == 2
+    assert session.stale_count == 0
+
+
+def test_a_message_that_is_dealt_again_waits_for_no_older_delivery() -> None:
+    session = ordered()
+    keyed(session, "aaa")
+    older = take(session, 1.0)
+    keyed(session, "aaa", attempt=2)
+    newer = take(session, 40.0)
+    assert newer.attempt == 2
+    assert session.take(40.0) is None
+    session.acknowledge([older], 41.0)
+    assert session.take(41.0) is None
+    session.acknowledge([newer], 41.0)
+    assert take(session, 41.0).attempt == 2
+    assert session.stale_count == 1
+
+
+def test_what_waits_for_its_key_is_extended_and_given_back_as_all_that_waits() -> None:
+    session = ordered()
+    keyed(session, "aa")
+    take(session, 0.0)
+    assert session.take(0.0) is None
+    effects: list[QueueEffect] = []
+    while (due_at := session.due_at()) is not None:
+        effects += session.tick(due_at)
+        session.check_invariants()
+    assert any(one.extended for one in settles(effects))
+    assert effects[-1] == SendSettle(released=((Offset(100), 1, 0),))
 
 
 # --- confirmations ---------------------------------------------------------------------
@@ -393,7 +497,10 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.prefetch = self.random.choice([1, 2, 5, 50])
-        self.session = QueueSession(ACK_TIMEOUT_S, self.prefetch, 1_000_000)
+        self.is_ordered = self.random.random() < 0.5
+        self.session = QueueSession(
+            ACK_TIMEOUT_S, self.prefetch, 1_000_000, is_ordered=self.is_ordered
+        )
         self.leader = Leader([100 * one for one in range(40)], self.prefetch, ACK_TIMEOUT_S)
         self.now = 0.0
         self.hands: list[OpenDelivery] = []
@@ -423,13 +530,17 @@ class Walk:
                 self.send(self.session.settled(number, stale, self.now))
             else:
                 offsets, attempts = facts
-                self.session.dealt(offsets, attempts, [SIZE] * len(offsets), self.now)
+                keys = [b"%d" % (one // 100 % 3) for one in offsets]
+                self.session.dealt(offsets, attempts, [SIZE] * len(offsets), self.now, keys)
         assert self.session.open_count <= self.prefetch
 
     def step(self) -> None:
         session, hands = self.session, self.hands
         match self.random.choice("taaarxcdtwwwbl"):
             case "t" if (one := session.take(self.now)) is not None:
+                of_key = [each for each in hands if each.key == one.key and not each.is_void]
+                current = [each for each in of_key if each.attachment == one.attachment]
+                assert not (self.is_ordered and current), "two of a key at a time"
                 hands.append(one)
             case "a" if hands:
                 one = hands.pop(self.random.randrange(len(hands)))

@@ -7,7 +7,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Protocol, overload
 
-from octopi.clients.subscribing.queue_session import OpenDelivery
+from octopi.clients.subscribing.key_turns import OpenDelivery
 from octopi.identifiers import Offset, PartitionId, TimestampMs, TopicName
 from octopi.record import Message
 

@@ -12,16 +12,16 @@ import trio
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.options import within
 from octopi.clients.subscribing.dealt import DealtBatch, DealtMessage
+from octopi.clients.subscribing.key_turns import OpenDelivery
 from octopi.clients.subscribing.leader_session import LeaderSession
-from octopi.clients.subscribing.queue_session import (
-    OpenDelivery,
+from octopi.clients.subscribing.queue_answers import (
     QueueEffect,
     QueueRemedy,
-    QueueSession,
     SendCredit,
     SendSettle,
     queue_remedy,
 )
+from octopi.clients.subscribing.queue_session import QueueSession
 from octopi.errors import (
     HistoryForkedError,
     HistoryLostError,
@@ -58,6 +58,8 @@ class QueueReading:
     prefetch_bytes: int
     """What may be open at this member, of each log."""
     reconnect_timeout_s: float | None
+    is_ordered: bool = False
+    """Whether messages of a key are handed out one by one."""
 
 
 class QueueOwner(Protocol):
@@ -93,7 +95,10 @@ class DealtLog:
         self._owner = owner
         self._link = LeaderSession(cluster, reading.topic, partition)
         self._session = QueueSession(
-            reading.ack_timeout_s, reading.prefetch_count, reading.prefetch_bytes
+            reading.ack_timeout_s,
+            reading.prefetch_count,
+            reading.prefetch_bytes,
+            is_ordered=reading.is_ordered,
         )
         self._error: OctopiError | None = None
         self._woken = trio.Event()
@@ -256,6 +261,7 @@ class DealtLog:
             message.attempts,
             [one.next_offset - one.offset for one in messages],
             self._clock.now(),
+            [one.key for one in messages],
         )
         for delivery, one in zip(deliveries, messages, strict=True):
             delivery.message = one

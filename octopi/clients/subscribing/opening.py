@@ -27,7 +27,7 @@ from octopi.clients.subscribing.subscription_options import (
 )
 from octopi.identifiers import TopicId, TopicName, topic_name
 from octopi.limits import CONSUMER_WINDOW_BYTES, RECONNECT_TIMEOUT_S
-from octopi.model import SubscriptionDefinition, SubscriptionOptions
+from octopi.model import SubscriptionDefinition, SubscriptionMode, SubscriptionOptions
 
 _FOREVER_S: Final = 86_400.0 * 365
 _WINDOW_BYTES_MAX: Final = 2**40
@@ -131,6 +131,7 @@ async def _open_queue(
         prefetch_count=prefetch,
         prefetch_bytes=PREFETCH_BYTES,
         reconnect_timeout_s=reconnect_timeout_s,
+        is_ordered=definition.mode == SubscriptionMode.KEY_SHARED,
     )
     async with background_tasks() as nursery:
         subscription = QueueSubscription(

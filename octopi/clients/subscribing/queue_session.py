@@ -15,6 +15,10 @@ message again when a delivery wasn't answered within the ack timeout.
     connection breaks or the mark is reset, all its deliveries are void: what waits is dropped, and
     answers to what is in the program's hands count no more.  The messages are dealt anew.
 
+  - **Order within a key** (`is_ordered`): a message is handed out when those of its key before it
+    are answered.  One that is released or rejected takes those behind it along: the leader deals
+    them again.
+
 An answer that counts no more is *stale*.  It is counted, and no error: the message is dealt to
 somebody else, and a program has to bear that a message comes again.
 
@@ -26,15 +30,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from enum import Enum, auto
-from typing import Final, TypeAlias, TypeVar
+from typing import Final
 
-import attrs
-
-from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status, UnreachableError
+from octopi.clients.subscribing.key_turns import OpenDelivery, WaitingDeliveries
+from octopi.clients.subscribing.queue_answers import (
+    PendingAnswers,
+    QueueEffect,
+    SendCredit,
+)
 from octopi.identifiers import Offset
 from octopi.limits import SETTLE_COUNT_MAX
-from octopi.record import Message
 
 SETTLING_S: Final = 0.1
 """An answer waits so long for others before they are sent."""
@@ -42,78 +47,6 @@ CONFIRMING_S: Final = 1.0
 """The leader is asked so often whether acknowledgements are committed."""
 _CHECKS: Final = 3
 """How often, in an ack timeout, it is looked at what waits."""
-
-_T = TypeVar("_T")
-
-
-@attrs.frozen
-class SendSettle:
-    """Tell the leader what was answered.  Each entry is an offset and its attempt, and more."""
-
-    acknowledged: tuple[tuple[Offset, int], ...] = ()
-    released: tuple[tuple[Offset, int, int], ...] = ()
-    """With the delay in milliseconds."""
-    rejected: tuple[tuple[Offset, int, str], ...] = ()
-    """With the reason."""
-    extended: tuple[tuple[Offset, int], ...] = ()
-    confirm: int | None = None
-    """The number to answer with when all that was answered up to here is committed; None: no
-    answer."""
-
-
-@attrs.frozen
-class SendCredit:
-    """Tell the leader how much it may deal, counted from the attach."""
-
-    messages: int
-    size_bytes: int
-
-
-QueueEffect: TypeAlias = SendSettle | SendCredit
-
-
-class QueueRemedy(Enum):
-    """What to do after an attachment to a queue ended."""
-
-    ATTACH_AGAIN = auto()
-    """Look up the log's leader, and attach there."""
-    STOP = auto()
-    """Trying again can't help."""
-
-
-def queue_remedy(error: OctopiError) -> QueueRemedy:
-    """What to do after an attachment ended with *error*.  A queue's member has no claim of its own,
-    so being fenced means only that the mark was reset."""
-    match error:
-        case RefusedError(status=Status.MEMBER_FENCED | Status.UNKNOWN_MEMBER):
-            return QueueRemedy.ATTACH_AGAIN
-        case RefusedError(meaning=meaning) if meaning.retryable or meaning.look_up:
-            return QueueRemedy.ATTACH_AGAIN
-        case ConnectionLostError() | UnreachableError():
-            return QueueRemedy.ATTACH_AGAIN
-        case _:
-            return QueueRemedy.STOP
-
-
-@attrs.define(eq=False)
-class OpenDelivery:
-    """One dealing of a message to this member."""
-
-    offset: Offset
-    attempt: int
-    size_bytes: int
-    attachment: int
-    """Which attachment it came with."""
-    dealt_at: float
-    since: float
-    """When it was dealt, or extended last."""
-    message: Message | None = None
-    """For whoever hands it out."""
-    is_taken: bool = False
-    """Whether the program has it."""
-    is_answered: bool = False
-    is_void: bool = False
-    """Whether the leader has said that it counts no more."""
 
 
 class QueueSession:
@@ -123,8 +56,17 @@ class QueueSession:
     attachment of its delivery; nothing is sent while there is no attachment.
     """
 
-    def __init__(self, ack_timeout_s: float, prefetch_count: int, prefetch_bytes: int) -> None:
-        """*prefetch_count*, *prefetch_bytes*: what may be open here."""
+    def __init__(
+        self,
+        ack_timeout_s: float,
+        prefetch_count: int,
+        prefetch_bytes: int,
+        *,
+        is_ordered: bool = False,
+    ) -> None:
+        """*prefetch_count*, *prefetch_bytes*: what may be open here.  *is_ordered*: whether
+        messages of a key are handed out one by one."""
+        self._is_ordered = is_ordered
         self._ack_timeout_s = ack_timeout_s
         self._prefetch_count = prefetch_count
         self._prefetch_bytes = prefetch_bytes
@@ -133,16 +75,12 @@ class QueueSession:
         """Whether the leader deals now."""
         self._open: dict[Offset, OpenDelivery] = {}
         """The newest delivery of each message that is open here."""
-        self._waiting: deque[OpenDelivery] = deque()
-        """Those that the program has not taken.  Some may be void."""
+        self._waiting = WaitingDeliveries()
         self._returned_count = self._returned_bytes = 0
         """What was answered or dropped, since the attach."""
         self._given_count = self._given_bytes = 0
         """The part of it for which credit was given again."""
-        self._acknowledged: list[tuple[Offset, int]] = []
-        self._released: list[tuple[Offset, int, int]] = []
-        self._rejected: list[tuple[Offset, int, str]] = []
-        self._extended: list[tuple[Offset, int]] = []
+        self._pending = PendingAnswers()
         self._sent_at = float("-inf")
         self._numbers = 0
         self._confirmed = 0
@@ -185,9 +123,8 @@ class QueueSession:
         self._waiting.clear()
         self._open.clear()
         self._check_at = self._resumed_at = None
-        unsent = len(self._acknowledged) + len(self._released) + len(self._rejected)
+        unsent = self._pending.clear()
         self.stale_count += unsent + self._unasked + sum(count for _, count in self._unconfirmed)
-        self._clear_answers()
         self._unasked = 0
         self._unconfirmed.clear()
         self._confirmed = self._numbers
@@ -195,19 +132,27 @@ class QueueSession:
         self._given_count = self._given_bytes = 0
 
     def dealt(
-        self, offsets: Sequence[Offset], attempts: Sequence[int], sizes: Sequence[int], now: float
+        self,
+        offsets: Sequence[Offset],
+        attempts: Sequence[int],
+        sizes: Sequence[int],
+        now: float,
+        keys: Sequence[bytes | None] = (),
     ) -> list[OpenDelivery]:
-        """The leader dealt these messages; they wait for the program."""
+        """The leader dealt these messages; they wait for the program.  *keys* matter only where
+        they are ordered."""
         assert self.is_attached, "dealt without an attachment"
-        deliveries = []
+        deliveries: list[OpenDelivery] = []
         for offset, attempt, size_bytes in zip(offsets, attempts, sizes, strict=True):
             older = self._open.get(offset)
             if older is not None:
                 self._void(older)
             delivery = OpenDelivery(offset, attempt, size_bytes, self._attachment, now, now)
+            if self._is_ordered and keys:
+                delivery.key = keys[len(deliveries)]
             self._open[offset] = delivery
             deliveries.append(delivery)
-        self._waiting.extend(deliveries)
+        self._waiting.add(deliveries)
         if self._check_at is None:
             self._check_at = now + self._ack_timeout_s / _CHECKS
         return deliveries
@@ -227,21 +172,12 @@ class QueueSession:
     def take(self, now: float) -> OpenDelivery | None:
         """The next message for the program; None: none waits.  Call `tick` when `due_at` says."""
         self._act(now)
-        while self._waiting:
-            delivery = self._waiting.popleft()
-            if not delivery.is_void:
-                delivery.is_taken = True
-                return delivery
-        return None
+        return self._waiting.take()
 
     def take_all(self, now: float) -> list[OpenDelivery]:
-        """All messages that wait for the program."""
+        """All messages that wait for the program, for one task: also several of a key."""
         self._act(now)
-        taken = [one for one in self._waiting if not one.is_void]
-        self._waiting.clear()
-        for one in taken:
-            one.is_taken = True
-        return taken
+        return self._waiting.take_all()
 
     def deadline(self, delivery: OpenDelivery) -> float:
         """When the message may be dealt to another member, at the earliest."""
@@ -252,7 +188,7 @@ class QueueSession:
         self._act(now)
         for one in deliveries:
             if self._answer(one):
-                self._acknowledged.append((one.offset, one.attempt))
+                self._pending.acknowledged.append((one.offset, one.attempt))
         return self._after_answers(now)
 
     def release(
@@ -262,22 +198,24 @@ class QueueSession:
         self._act(now)
         for one in deliveries:
             if self._answer(one):
-                self._released.append((one.offset, one.attempt, delay_ms))
+                self._pending.released.append((one.offset, one.attempt, delay_ms))
+                self._void_behind(one)
         return self._after_answers(now)
 
     def reject(self, delivery: OpenDelivery, reason: str, now: float) -> list[QueueEffect]:
         """The program can't process it, ever: it becomes a dead letter."""
         self._act(now)
         if self._answer(delivery):
-            self._rejected.append((delivery.offset, delivery.attempt, reason))
+            self._pending.rejected.append((delivery.offset, delivery.attempt, reason))
+            self._void_behind(delivery)
         return self._after_answers(now)
 
     def extend(self, delivery: OpenDelivery, now: float) -> list[QueueEffect]:
         """The program needs longer: the ack timeout begins anew."""
         self._act(now)
         if not delivery.is_answered and self._counts(delivery):
-            delivery.since = now
-            self._extended.append((delivery.offset, delivery.attempt))
+            delivery.since, delivery.is_extended = now, True
+            self._pending.extended.append((delivery.offset, delivery.attempt))
         return self._after_answers(now)
 
     def confirm(self, now: float) -> tuple[int, list[QueueEffect]]:
@@ -285,7 +223,7 @@ class QueueSession:
         of the number that this returns."""
         if not self.is_attached:
             return self._confirmed, []
-        if not self._pending_count and not self._unasked:
+        if not len(self._pending) and not self._unasked:
             return self._unconfirmed[-1][0] if self._unconfirmed else self._confirmed, []
         return self._numbers + 1, self._send(now, confirm=True)
 
@@ -295,7 +233,7 @@ class QueueSession:
 
     def flush(self, now: float) -> list[QueueEffect]:
         """Nothing more will be answered: send what waits."""
-        return self._send(now) if self.is_attached and self._pending_count else []
+        return self._send(now) if self.is_attached and len(self._pending) else []
 
     # --- the leader's answers ------------------------------------------------------------
 
@@ -304,9 +242,9 @@ class QueueSession:
         those deliveries were not the newest of their messages."""
         for offset in stale:
             delivery = self._open.get(offset)
-            if delivery is None:
+            if delivery is None or not delivery.is_extended:
                 self.stale_count += 1
-            else:
+            else:  # it was an extension
                 self._void(delivery)
         while self._unconfirmed and self._unconfirmed[0][0] <= number:
             self._confirmed, _ = self._unconfirmed.popleft()
@@ -319,7 +257,7 @@ class QueueSession:
         if not self.is_attached:
             return None
         times = [one for one in (self._check_at, self._resumed_at) if one is not None]
-        if self._pending_count:
+        if len(self._pending):
             times.append(self._sent_at + SETTLING_S)
         if self._unasked:
             times.append(self._unasked_since + CONFIRMING_S)
@@ -332,7 +270,7 @@ class QueueSession:
         if self._check_at is not None and now >= self._check_at:
             self._check_waiting(now)
         effects: list[QueueEffect] = []
-        if self._pending_count and now >= self._sent_at + SETTLING_S:
+        if len(self._pending) and now >= self._sent_at + SETTLING_S:
             effects += self._send(now)
         if self._unasked and now >= self._unasked_since + CONFIRMING_S:
             effects += self._send(now, confirm=True)
@@ -343,32 +281,24 @@ class QueueSession:
     def _check_waiting(self, now: float) -> None:
         """Extend what waits; or give it back, if the program does nothing."""
         self._check_at = None
-        waiting = [one for one in self._waiting if not one.is_void]
+        waiting = [one for one in self._open.values() if not one.is_taken]
         if not waiting:
             return
         if now - max(self._active_at, waiting[0].dealt_at) >= self._ack_timeout_s:
             self._is_stalled = True
-            self._waiting.clear()
             for one in waiting:
-                self._forget(one)
-                self._released.append((one.offset, one.attempt, 0))
+                if one.is_void:  # one of its key before it took it along
+                    continue
+                self._pending.released.append((one.offset, one.attempt, 0))
+                self._void(one)
             return
         self._check_at = now + self._ack_timeout_s / _CHECKS
         for one in waiting:
             if now - one.since >= self._ack_timeout_s / _CHECKS / 2:
-                one.since = now
-                self._extended.append((one.offset, one.attempt))
+                one.since, one.is_extended = now, True
+                self._pending.extended.append((one.offset, one.attempt))
 
     # --- within ------------------------------------------------------------------------
-
-    @property
-    def _pending_count(self) -> int:
-        return (
-            len(self._acknowledged)
-            + len(self._released)
-            + len(self._rejected)
-            + len(self._extended)
-        )
 
     def _act(self, now: float) -> None:
         """The program took or answered something."""
@@ -397,6 +327,7 @@ class QueueSession:
     def _forget(self, delivery: OpenDelivery) -> None:
         del self._open[delivery.offset]
         self._give_back(delivery)
+        self._waiting.ended(delivery)
 
     def _void(self, delivery: OpenDelivery) -> None:
         """The leader has dealt the message again, or will."""
@@ -404,6 +335,16 @@ class QueueSession:
         del self._open[delivery.offset]
         if not delivery.is_taken:
             self._give_back(delivery)
+        self._waiting.ended(delivery)
+        self._void_behind(delivery)
+
+    def _void_behind(self, delivery: OpenDelivery) -> None:
+        """Those of its key behind it are dealt again, too."""
+        key, offset = delivery.key, delivery.offset
+        if key is not None:
+            behind = [one for one in self._open.values() if one.key == key and one.offset > offset]
+            for one in sorted(behind, key=lambda each: each.offset, reverse=True):
+                self._void(one)
 
     def _give_back(self, delivery: OpenDelivery) -> None:
         self._returned_count += 1
@@ -416,10 +357,10 @@ class QueueSession:
             return []
         effects: list[QueueEffect] = []
         is_credit_due = not self._is_stalled and self._is_credit_due
-        if self._pending_count and (
+        if len(self._pending) and (
             is_credit_due
             or now >= self._sent_at + SETTLING_S
-            or self._pending_count >= SETTLE_COUNT_MAX
+            or len(self._pending) >= SETTLE_COUNT_MAX
         ):
             effects += self._send(now)
         if is_credit_due:
@@ -447,40 +388,23 @@ class QueueSession:
         self._sent_at = now
         if not self._unasked:
             self._unasked_since = now
-        self._unasked += len(self._acknowledged)
+        self._unasked += len(self._pending.acknowledged)
         sent: list[QueueEffect] = []
-        while self._pending_count > SETTLE_COUNT_MAX:
-            sent.append(self._next_settle(None))
+        while len(self._pending) > SETTLE_COUNT_MAX:
+            sent.append(self._pending.next_settle(None))
         number = None
         if confirm:
             self._numbers += 1
             number = self._numbers
             self._unconfirmed.append((number, self._unasked))
             self._unasked = 0
-        if self._pending_count or confirm:
-            sent.append(self._next_settle(number))
+        if len(self._pending) or confirm:
+            sent.append(self._pending.next_settle(number))
         return sent
-
-    def _next_settle(self, confirm: int | None) -> SendSettle:
-        """Up to `SETTLE_COUNT_MAX` of what is pending, acknowledgements first."""
-        room = SETTLE_COUNT_MAX
-        acknowledged = _cut(self._acknowledged, room)
-        room -= len(acknowledged)
-        released = _cut(self._released, room)
-        room -= len(released)
-        rejected = _cut(self._rejected, room)
-        room -= len(rejected)
-        return SendSettle(acknowledged, released, rejected, _cut(self._extended, room), confirm)
-
-    def _clear_answers(self) -> None:
-        self._acknowledged.clear()
-        self._released.clear()
-        self._rejected.clear()
-        self._extended.clear()
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""
-        assert self.is_attached or not (self._open or self._pending_count or self._unconfirmed)
+        assert self.is_attached or not (self._open or self._pending or self._unconfirmed)
         assert self._given_count <= self._returned_count
         assert self._given_bytes <= self._returned_bytes
         for offset, one in self._open.items():
@@ -488,11 +412,4 @@ class QueueSession:
             assert not one.is_answered
             assert not one.is_void
             assert one.attachment == self._attachment
-        assert all(one.is_void or self._open[one.offset] is one for one in self._waiting)
-
-
-def _cut(entries: list[_T], count: int) -> tuple[_T, ...]:
-    """Take the first *count* of *entries* out of it."""
-    taken = tuple(entries[:count])
-    del entries[:count]
-    return taken
+        self._waiting.check_invariants()

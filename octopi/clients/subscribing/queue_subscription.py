@@ -30,7 +30,8 @@ class QueueSubscription:
     its last attempt.
 
     In the mode ``shared`` messages come in any order.  In the mode ``key_shared`` messages of the
-    same key come in their order, and to one member; work them off one by one.
+    same key come in their order, and to one member: one is handed out when those of its key before
+    it are answered.  A list of `batches` may have several of a key.
 
     Leaving the block normally waits until all answers are committed.  What is open then goes back
     to the queue.
