@@ -115,6 +115,28 @@ def test_marks_are_moved_and_a_dry_run_says_what_would_be(
     assert consume("numbers", "--subscription", "sum", "-n", "2") == "1\n2\n"
 
 
+def test_lines_of_a_queue_are_acknowledged_when_they_are_written(
+    run: Run, produce: Callable[[str, str], None], consume: Callable[..., str]
+) -> None:
+    produce("jobs", "a\nb\nc\nd\n")
+    member = ("jobs", "--subscription", "work", "--mode", "shared")
+    options = ("--attempts", "3", "--ack-timeout", "20s")
+    assert sorted(consume(*member, *options, "-n", "3")) == sorted("a\nb\nc\n")
+    described = run("subscriptions", "describe", "work", "--topic", "jobs").stdout
+    assert described.startswith("work of topic jobs: shared, ready, id ")
+    assert "3 attempts, ack timeout 20 s, window 1000" in described
+    heading, values = described.splitlines()[2:4]
+    columns = ["PARTITION", "MARK", "HIGHWATER", "LAG", "AGE", "OPEN", "WAITING", "DEAD", "STORED"]
+    assert heading.split() == columns
+    assert values.split()[-2] == "0"
+    assert consume(*member, *options, "-n", "1", "--create", "attach") == "d\n"
+    deleted = run("subscriptions", "delete", "work", "--topic", "jobs", "--yes")
+    assert "its dead letters stay in the topic jobs.work.dead: `octopi-node topics delete " in (
+        deleted.stderr
+    )
+    assert run("topics", "describe", "jobs.work.dead").exit_code == 0
+
+
 def started(*arguments: str) -> subprocess.Popen[bytes]:
     """The program as a process."""
     return subprocess.Popen(
