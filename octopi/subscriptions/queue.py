@@ -418,6 +418,7 @@ class Queue:
             self._close(each)
             each.state, each.is_known, each.until = MessageState.WAITING, False, now + delay_s
             self.waiting_count += 1
+            each.uncounted += each is not one
             self._unknown.append(each)
             if delay_s > 0:
                 heapq.heappush(self._delayed, (each.until, each.offset))
@@ -433,7 +434,7 @@ class Queue:
 
     def _is_spent(self, one: QueuedMessage) -> bool:
         """Whether it is never dealt again; if so, `reason` says why."""
-        if not one.reason and self._attempts_max is not None and one.attempt >= self._attempts_max:
+        if not one.reason and self._attempts_max is not None and one.counted >= self._attempts_max:
             one.reason = f"it was dealt {one.attempt} times and never acknowledged"
         return bool(one.reason)
 

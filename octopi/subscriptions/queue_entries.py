@@ -72,7 +72,7 @@ def attempt_numbers(
     numbers: list[int] = []
     at = mark
     for one in messages:
-        count = one.attempt
+        count = one.counted
         if one.state is MessageState.OPEN:
             count -= 1
         elif one.state not in (MessageState.WAITING, MessageState.SPENT):

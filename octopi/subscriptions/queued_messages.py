@@ -54,6 +54,8 @@ class QueuedMessage:
     state: MessageState = MessageState.NEW
     attempt: int = 0
     """How often it was dealt."""
+    uncounted: int = 0
+    """So many of these deliveries ended because an earlier message of its key was given back."""
     is_known: bool = True
     """Whether that is committed; where it is not, it isn't dealt again."""
     session: Session = 0
@@ -68,6 +70,11 @@ class QueuedMessage:
     def size_bytes(self) -> int:
         """Of its record."""
         return self.end - self.offset
+
+    @property
+    def counted(self) -> int:
+        """How many deliveries count when it is to be given up."""
+        return self.attempt - self.uncounted
 
     @property
     def is_next(self) -> bool:

@@ -190,9 +190,7 @@ async def test_a_message_that_always_fails_becomes_one_dead_letter_as_it_was(
         async with client.producer() as producer:
             await producer.send("orders", b"poison", key=b"k", headers={"colour": b"red"})
             await producer.send("orders", b"good", key=b"k")
-        async with client.subscription(
-            "orders", "billing", mode=mode, attempts=3, prefetch=1
-        ) as queue:
+        async with client.subscription("orders", "billing", mode=mode, attempts=3) as queue:
             attempts: list[int] = []
             async for order in queue:
                 if order.value == b"good":

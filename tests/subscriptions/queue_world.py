@@ -113,6 +113,8 @@ class QueueWorld:
         """Attached ones: credit, and how much was dealt."""
         self._members_max = members
         self.dealt: Counter[Offset] = Counter()
+        self.uncounted: dict[tuple[int, Offset], int] = {}
+        """By leader: deliveries that are not counted."""
         self.acknowledged: list[Offset] = []
         """Those that counted, in order, but for those that a change of the leader took back."""
         self.settled_for_good: set[Offset] = set()
@@ -440,15 +442,23 @@ class QueueWorld:
             if offset in self.acknowledged:
                 raise BrokenRuleError(f"doubled: {offset} is acknowledged and a dead letter")
             limit = self.options.attempts
-            if limit and self.dealt[offset] < limit and offset not in self._rejected:
-                raise BrokenRuleError(f"too early: {offset} after {self.dealt[offset]}")
-        for offset, count in self.dealt.items():
+            count = self.dealt[offset] - self._uncounted_of(offset)
+            if limit and count < limit and offset not in self._rejected:
+                raise BrokenRuleError(f"too early: {offset} after {count}")
+        for one in self.queue.queue._order:
+            self.uncounted[self.leader, one.offset] = one.uncounted
+        for offset, dealt in self.dealt.items():
+            count = dealt - self._uncounted_of(offset)
             if self.options.attempts and count > self.options.attempts + self.leader:
                 raise BrokenRuleError(f"too late: {offset} was dealt {count} times")
         mark = self.queue.queue.mark
         remembered = [one for one in self.dealt if one >= mark]
         if len(remembered) > self.options.window and not self.leader:
             raise BrokenRuleError(f"unbounded: {remembered} behind {mark}")
+
+    def _uncounted_of(self, offset: Offset) -> int:
+        """Deliveries that ended because an earlier message of its key was given back."""
+        return sum(count for (_, at), count in self.uncounted.items() if at == offset)
 
 
 def _open_in(queue: LogQueue) -> list[tuple[int, Offset, int]]:

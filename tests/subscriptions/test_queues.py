@@ -169,6 +169,22 @@ def test_a_poison_message_is_dealt_as_often_as_it_may_and_is_a_dead_letter_once(
     assert len(leader.taken) == 1
 
 
+def test_a_message_is_not_given_up_for_an_earlier_one_of_its_key() -> None:
+    leader = QueueLeader(2, attempts=3, mode=SubscriptionMode.KEY_SHARED, keys="aa")
+    session = leader.take(20)
+    for attempt in (1, 2, 3):
+        leader.settle(session, released=((0, attempt, 0.0),))
+    [letter] = leader.taken
+    assert letter.offset == 0
+    assert leader.dealt(session)[-1] == (1, 4)
+    leader.change_leader()
+    session = leader.take(20)
+    assert leader.dealt(session) == [(1, 1)], "no delivery of it counts"
+    leader.settle(session, (1, 1))
+    leader.pass_time(1)
+    assert leader.marked(leader.sid).mark == 2 * RECORD_BYTES
+
+
 def test_a_rejected_message_is_a_dead_letter_at_once_with_a_short_reason() -> None:
     leader = QueueLeader(1)
     session = leader.take(1)
