@@ -22,7 +22,8 @@ import os
 import random
 import sys
 import time
-from typing import Final, Literal, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import trio
 
@@ -32,6 +33,8 @@ from octopi.retry import may_pass
 _AGAIN_S: Final = 0.2
 _WORK_S: Final = 0.002
 """What a message takes, in the mean."""
+QUEUE_OPTIONS: Final[Mapping[str, Any]] = {"attempts": None, "ack_timeout_s": 10.0}
+"""How queues are made: no message is given up."""
 _COMMIT_SHARE: Final = 0.03
 """So many messages are confirmed by themselves."""
 
@@ -47,24 +50,20 @@ class _Diary:
         os.write(self._file, line.encode() + b"\n")
 
 
-Mode: TypeAlias = Literal["exclusive", "failover"]
+GroupMode: TypeAlias = Literal["exclusive", "failover"]
+QueueMode: TypeAlias = Literal["shared", "key_shared"]
+Mode: TypeAlias = GroupMode | QueueMode
 
 
 async def _belong(url: str, topic: str, mode: Mode, member: str | None, diary: _Diary) -> None:
     randomness = random.Random(os.getpid())
     while True:
         try:
-            async with (
-                octopi.connect(url) as client,
-                client.subscription(topic, mode, mode=mode, member=member) as messages,
-            ):
-                async for message in messages:
-                    await _process(message, diary, randomness)
-                    if randomness.random() < _COMMIT_SHARE:
-                        await messages.commit()
-                        diary.note(
-                            "confirmed", partition=message.partition, offset=message.next_offset
-                        )
+            async with octopi.connect(url) as client:
+                if mode == "shared" or mode == "key_shared":
+                    await _work_off(client, topic, mode, member, diary, randomness)
+                else:
+                    await _read(client, topic, mode, member, diary, randomness)
         except octopi.MemberFencedError as error:
             diary.note("fenced", why=str(error))
         except octopi.OctopiError as error:
@@ -74,7 +73,47 @@ async def _belong(url: str, topic: str, mode: Mode, member: str | None, diary: _
         await trio.sleep(_AGAIN_S)
 
 
-async def _process(message: octopi.Message, diary: _Diary, randomness: random.Random) -> None:
+async def _read(
+    client: octopi.Client,
+    topic: str,
+    mode: GroupMode,
+    member: str | None,
+    diary: _Diary,
+    randomness: random.Random,
+) -> None:
+    async with client.subscription(topic, mode, mode=mode, member=member) as messages:
+        async for message in messages:
+            await _process(message, diary, randomness)
+            if randomness.random() < _COMMIT_SHARE:
+                await messages.commit()
+                diary.note("confirmed", partition=message.partition, offset=message.next_offset)
+
+
+async def _work_off(
+    client: octopi.Client,
+    topic: str,
+    mode: QueueMode,
+    member: str | None,
+    diary: _Diary,
+    randomness: random.Random,
+) -> None:
+    async with client.subscription(
+        topic, mode, mode=mode, member=member, **QUEUE_OPTIONS
+    ) as messages:
+        stale_count = 0
+        async for message in messages:
+            async with message:
+                await _process(message, diary, randomness)
+            if randomness.random() < _COMMIT_SHARE:
+                await messages.commit()
+                if messages.stale_count == stale_count:
+                    diary.note("settled")
+                stale_count = messages.stale_count
+
+
+async def _process(
+    message: octopi.Message | octopi.DealtMessage, diary: _Diary, randomness: random.Random
+) -> None:
     facts = {
         "partition": message.partition,
         "offset": message.offset,

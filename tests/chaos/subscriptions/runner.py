@@ -20,13 +20,13 @@ import octopi
 from harness.processes import NodeProcess, NodeProcesses, node_processes
 from octopi.retry import may_pass
 from tests.chaos.subscriptions.history import Failure, History
-from tests.chaos.subscriptions.member import Mode
+from tests.chaos.subscriptions.member import QUEUE_OPTIONS, Mode
 
 TOPIC: Final = "orders"
-MODES: Final = ("exclusive", "failover")
+MODES: Final = ("exclusive", "failover", "shared", "key_shared")
 PARTITIONS: Final = 4
 
-_MEMBERS: Final = {"exclusive": 2, "failover": 3}
+_MEMBERS: Final = {"exclusive": 2, "failover": 3, "shared": 3, "key_shared": 3}
 _KEYS: Final = 50
 _SEND_PAUSE_S: Final = 0.01
 _FAULT_PAUSE_S: Final = (1.0, 6.0)
@@ -111,7 +111,10 @@ class _Run:
         async with octopi.connect(self._register.url) as client:
             await client.create_topic(TOPIC, PARTITIONS)
             for mode in sorted({one.mode for one in self.members}):
-                await client.admin.create_subscription(TOPIC, mode, mode=cast(Mode, mode))
+                options = QUEUE_OPTIONS if mode in {"shared", "key_shared"} else {}
+                await client.admin.create_subscription(
+                    TOPIC, mode, mode=cast(Mode, mode), **options
+                )
         for one in self.members:
             one.start(self._register.url)
 
@@ -236,8 +239,9 @@ class _Run:
             history = History.read(mode, [one for one in files if one.exists()])
             self.faults += history.judge(self.acknowledged, self.failures)
             causes = ", ".join(f"{n} {c}" for c, n in history.causes(self.failures).most_common())
+            confirmed = len(history.confirmations) + len(history.settlements)
             lines.append(
-                f"{mode}: {len(history.deliveries)} deliveries, {len(history.confirmations)} "
+                f"{mode}: {len(history.deliveries)} deliveries, {confirmed} "
                 f"confirmations, fenced {len(history.fences)} times; again: {causes or 'none'}"
             )
         kinds = [one.what for one in self.failures]
