@@ -11,13 +11,14 @@ import attrs
 import pytest
 import trio
 
-from octopi.errors import ConnectionLostError, Status
+from octopi.errors import ConnectionLostError, CorruptLogError, Status
 from octopi.identifiers import Claim, MemberId, Offset, PartitionId, SubscriptionId, TopicName
 from octopi.limits import RECORD_BYTES_MAX
 from octopi.model import SubscriptionOptions
 from octopi.operating_system import SystemClock
 from octopi.position import Position
 from octopi.record import BatchBuilder, Message, decode
+from octopi.roles.broker.local_log import LocalLog
 from octopi.security.authenticator import Authenticator
 from octopi.wire import messages as m
 from tests.kit.cluster import describe
@@ -379,3 +380,25 @@ async def test_a_member_that_leaves_gives_back_what_it_has(
         bench.connection.post(m.Detach(member.asked.request))
         found = {(await other.next())[2].value for _ in range(3)}
         assert found == {b"one", b"two", b"three"}
+
+
+async def test_a_message_that_can_not_be_read_is_passed_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with queued(tmp_path, monkeypatch) as (bench, sid):
+        read = LocalLog.read
+
+        def failing(log: LocalLog, offset: Offset, bytes_max: int) -> bytes:
+            if offset == bench.ends[0] and bytes_max < 1_000:
+                raise CorruptLogError("00.log", 0, offset, "its bytes changed")
+            return read(log, offset, bytes_max)
+
+        monkeypatch.setattr(LocalLog, "read", failing)
+        member = await attach(bench, sid)
+        got = [await member.next() for _ in range(2)]
+        assert [one.value for _, _, one in got] == [b"one", b"three"]
+        member.acknowledge(*((offset, attempt) for offset, attempt, _ in got))
+        await member.confirmed()
+        marks = await bench.mark_of(sid)
+        assert marks.mark == bench.ends[2]
+        assert marks.skipped == [m.OffsetRange(Offset(bench.ends[0]), Offset(bench.ends[1]))]
