@@ -17,11 +17,13 @@ import trio
 
 from octopi.admin.cluster_snapshot import ClusterSnapshot, Holdings, ReplicaStatus, look, problems
 from octopi.admin.page_writer import InSlices
+from octopi.admin.subscription_watch import SubscriptionWatch
 from octopi.clients.answers import BrokerLog
 from octopi.clients.client import Client
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.connections import Connections
 from octopi.clients.credentials import Credentials
+from octopi.clients.routing import RequestRouter
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError
 from octopi.identifiers import PartitionId
@@ -83,6 +85,7 @@ class ClusterWatch:
         self._looking = trio.Lock()
         self._last: CachedSnapshot | None = None
         self._fresh_until = -math.inf
+        self.subscriptions = SubscriptionWatch(environment.clock, self._router)
 
     async def run(self) -> None:
         """Own the connections, until cancelled."""
@@ -92,6 +95,11 @@ class ClusterWatch:
                 self._environment, connections, self._servers(), LOOK_TIMEOUT_S
             )
             await trio.sleep_forever()
+
+    def _router(self) -> RequestRouter:
+        if self._cluster is None:
+            raise NotReadyError("the node is starting")
+        return self._cluster.router
 
     async def snapshot(self) -> CachedSnapshot:
         """A snapshot that has not expired, taken now if there is none.
@@ -109,9 +117,9 @@ class ClusterWatch:
             return self._last
 
     async def _look(self) -> CachedSnapshot:
-        if self._cluster is None:
-            raise NotReadyError("the node is starting")
-        client, router = Client(self._cluster), self._cluster.router
+        router = self._router()
+        assert self._cluster is not None
+        client = Client(self._cluster)
         seen = await look(client, in_order=False)
         topics = await client.topics()
         events = await router.ask_register(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -18,8 +18,14 @@ from octopi.admin.cluster_watch import ClusterWatch
 from octopi.admin.http_access import Denial, HttpAccessPolicy
 from octopi.admin.node_views import NodeView
 from octopi.admin.page_writer import Json
+from octopi.admin.subscription_pages import subscription_page, subscriptions_page
 from octopi.environment import Clock
-from octopi.errors import OctopiError, RefusedError
+from octopi.errors import (
+    OctopiError,
+    RefusedError,
+    UnknownSubscriptionError,
+    UnknownTopicError,
+)
 from octopi.limits import PAGES_AT_A_TIME_MAX
 from octopi.printable import without_directory
 from octopi.security.grants import Grants
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
 
 CONSOLE: Final = "/console/"
 API: Final = "/api/v1/"
+
+_PAGES: Final = {"cluster", "topics", "consumers", "subscriptions", "subscription", "events"}
+"""Those about the cluster, below `API`."""
 
 
 class Site:
@@ -132,25 +141,36 @@ class Site:
 
     async def _api(self, request: HttpRequest, grants: Grants) -> HttpAnswer:
         name = request.path.removeprefix(API)
-        if name not in {"cluster", "topics", "consumers", "events"}:
+        if name not in _PAGES:
             return _error(404, "not_found", f"there is no {API}{name[:100]}")
         try:
             if self.watch is None:
                 return _error(503, "not_ready", "the node starts")
-            seen = await self.watch.snapshot()
+            return _json_body(
+                200, await self._cluster_page(self.watch, name, request.query, grants)
+            )
+        except (UnknownTopicError, UnknownSubscriptionError) as error:
+            return _error(404, error.status.name.lower(), without_directory(str(error)))
         except OctopiError as error:
             status = error.status.name.lower() if isinstance(error, RefusedError) else "unreachable"
             return _error(503, status, without_directory(str(error)))
+
+    async def _cluster_page(
+        self, watch: ClusterWatch, name: str, query: Mapping[str, str], grants: Grants
+    ) -> bytes:
+        seen = await watch.snapshot()
         match name:
             case "cluster":
-                body = await cluster_page(seen, request.query)
+                return await cluster_page(seen, query)
             case "topics":
-                body = await topics_page(seen, request.query, grants.covers)
+                return await topics_page(seen, query, grants.covers)
             case "consumers":
-                body = await consumers_page(seen, request.query, grants.covers)
-            case _:
-                body = await events_page(seen, request.query, grants.covers)
-        return _json_body(200, body)
+                return await consumers_page(seen, query, grants.covers)
+            case "subscriptions":
+                return await subscriptions_page(seen, watch.subscriptions, query, grants)
+            case "subscription":
+                return await subscription_page(seen, watch.subscriptions, query, grants)
+        return await events_page(seen, query, grants.covers)
 
     def _status(self) -> Json:
         facts = {} if self.node is None else attrs.asdict(self.node.facts())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -15,11 +16,33 @@ from octopi.admin.cluster_watch import PROBLEMS_SHOWN_MAX, CachedSnapshot, some_
 from octopi.admin.http_access import HttpAccessPolicy
 from octopi.admin.page_writer import PAGE_COUNT_MAX
 from octopi.admin.site import Site
+from octopi.admin.subscription_pages import subscriptions_page
+from octopi.admin.subscription_watch import (
+    SeenSubscription,
+    SeenSubscriptions,
+    SubscriptionWatch,
+)
 from octopi.clients.answers import ClusterInfo
-from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
+from octopi.identifiers import (
+    BrokerId,
+    Epoch,
+    Offset,
+    PartitionId,
+    SubscriptionId,
+    SubscriptionName,
+    TimestampMs,
+)
 from octopi.limits import AGENT_BYTES_MAX, PAGE_BYTES_MAX, PAGE_SLICE_COUNT, PAGES_AT_A_TIME_MAX
+from octopi.model import (
+    SubscriptionDefinition,
+    SubscriptionMode,
+    SubscriptionOptions,
+    SubscriptionStart,
+    SubscriptionState,
+)
 from octopi.operating_system import SystemClock
 from octopi.security.authenticator import Authenticator, TokenLimits
+from octopi.security.grants import EVERYTHING
 from octopi.transport.http_requests import Asker, HttpAnswer, HttpRequest, plain
 from octopi.wire import messages as m
 from tests.security.test_authenticator import HandClock
@@ -103,6 +126,63 @@ async def test_40_000_readings_are_a_page_of_half_a_megabyte_made_in_turns() -> 
     assert page["count"] == 40_000
     assert page["more"]
     assert len(page["consumers"]) <= PAGE_COUNT_MAX
+
+
+class LargeWatch(SubscriptionWatch):
+    """Sees so many subscriptions of each topic."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def of_topics(self, topics: Sequence[m.TopicInfo], after: str = "") -> SeenSubscriptions:
+        found = [
+            SeenSubscription(definition(info, f"program-{number:04}"), [], [])
+            for info in topics
+            for number in range(self.count)
+        ]
+        behind = [one for one in found if one.definition.name > after]
+        return SeenSubscriptions(1, behind, {}, {})
+
+
+def definition(info: m.TopicInfo, name: str) -> SubscriptionDefinition:
+    return SubscriptionDefinition(
+        sid=SubscriptionId("a" * 16),
+        name=SubscriptionName(name),
+        topic=info.topic,
+        topic_id=info.topic_id,
+        partitions=[one.partition for one in info.partitions],
+        mode=SubscriptionMode.EXCLUSIVE,
+        options=SubscriptionOptions(),
+        start=SubscriptionStart.EARLIEST,
+        state=SubscriptionState.READY,
+        created_ms=TimestampMs(0),
+        used_ms=TimestampMs(0),
+    )
+
+
+async def test_subscriptions_beyond_a_page_are_found_topic_by_topic() -> None:
+    seen, watch = snapshot(topics=3, partitions=1), LargeWatch(600)
+    page = told(await subscriptions_page(seen, watch, {}, EVERYTHING))
+    assert len(page["subscriptions"]) == PAGE_COUNT_MAX
+    cut = page["subscriptions"][-1]["topic"]
+    assert (page["continued"], page["more"], page["next"]) == ([cut], True, cut)
+    names, after = [], ""
+    while after is not None:
+        query = {"topic": cut, "after": after}
+        page = told(await subscriptions_page(seen, watch, query, EVERYTHING))
+        names += [one["subscription"] for one in page["subscriptions"]]
+        after = page["next"]
+    assert names == [f"program-{number:04}" for number in range(600)]
+
+
+async def test_the_subscriptions_of_many_topics_come_in_pages_of_topics() -> None:
+    seen, watch = snapshot(topics=120, partitions=1), LargeWatch(1)
+    topics, after, pages = [], "", 0
+    while after is not None:
+        page = told(await subscriptions_page(seen, watch, {"after": after}, EVERYTHING))
+        topics += [one["topic"] for one in page["subscriptions"]]
+        after, pages = page["next"], pages + 1
+    assert (topics, pages) == ([one.topic for one in seen.topics], 3)
 
 
 async def test_others_have_their_turn_between_the_entries_of_a_page() -> None:

@@ -81,11 +81,12 @@ def certificates(directory: Path, name: str = "tls") -> Files:
     return Files(*(str(folder / name) for name in ("ca.pem", "node.pem", "node.key")))
 
 
-def with_tokens(directory: Path, settings: NodeSettings) -> NodeSettings:
-    """*settings* that also ask for tokens."""
+def with_tokens(directory: Path, settings: NodeSettings, **granted: str) -> NodeSettings:
+    """*settings* that also ask for tokens; *granted*: what a node's own one grants beside
+    ``replicate``."""
     keys, own = directory / "keys.json", directory / "node.token"
     keys.write_text(json.dumps({"keys": [secret_key("test", SECRET)]}))
-    own.write_text(token("node", None, replicate="*") + "\n")
+    own.write_text(token("node", None, replicate="*", **granted) + "\n")
     return attrs.evolve(settings, auth_keys=str(keys), token_file=str(own))
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -19,9 +20,26 @@ from harness.processes import node_processes
 from octopi.admin.cluster_pages import cluster_page, consumers_page, events_page, topics_page
 from octopi.admin.cluster_snapshot import ClusterSnapshot, Holdings, problems
 from octopi.admin.cluster_watch import CachedSnapshot
+from octopi.admin.subscription_pages import subscription_page, subscriptions_page
+from octopi.admin.subscription_watch import (
+    SeenLog,
+    SeenSubscription,
+    SeenSubscriptions,
+    SubscriptionWatch,
+)
 from octopi.clients.answers import BrokerLog, ClusterInfo
-from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, PartitionId
+from octopi.identifiers import (
+    BrokerId,
+    Claim,
+    Epoch,
+    Incarnation,
+    Offset,
+    PartitionId,
+    TimestampMs,
+)
+from octopi.model import SubscriptionDefinition, SubscriptionOptions
 from octopi.printable import printable
+from octopi.security.grants import EVERYTHING
 from octopi.simulation.report.html import write_page
 from octopi.testing import Cluster, run
 from octopi.transport.handshake import open_connection
@@ -33,6 +51,8 @@ from tests.kit.cluster import system_environment
 from tests.simulation.test_html import full_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from playwright.sync_api import Page, Request, Route
 
 HOSTILE = {
@@ -83,7 +103,7 @@ class Canary:
         page.on("dialog", lambda dialog: self._asked.append(dialog.message))
 
     def _note(self, request: Request) -> None:
-        if "evil.test" in request.url:
+        if urlsplit(request.url).hostname == "evil.test":
             self._asked.append(request.url)
 
     def is_silent(self) -> None:
@@ -184,11 +204,24 @@ def test_what_a_cluster_says_of_itself_is_text_in_the_console(tmp_path: Path, pa
             page.goto(f"{http_url(register.url)}/console/")
             page.wait_for_selector("#topics td.name")
             page.click("#topics button.plain")
-            for part in ("#topics", "#consumers", "#events", "#topology", "main, header"):
+            page.wait_for_selector("#subscriptions td.name")
+            for part in (
+                "#topics",
+                "#subscriptions",
+                "#consumers",
+                "#events",
+                "#topology",
+                "main, header",
+            ):
                 assert text in text_of(page, part), part
             canary.is_silent()
             page.click("#topics button.small")  # tails a topic of that name
             page.wait_for_selector("#tail .problem")
+            canary.is_silent()
+            page.click("#subscriptions td.name a")
+            page.wait_for_selector("#subscription-lost li")
+            for part in ("h2", "p", "#subscription-logs", "#subscription-members"):
+                assert text in text_of(page, f"#subscription {part}"), part
             canary.is_silent()
 
 
@@ -259,6 +292,10 @@ async def pages_full_of(text: str, pages: dict[str, bytes]) -> None:
     pages["topics"] = await topics_page(seen, query, lambda topic: True)
     pages["consumers"] = await consumers_page(seen, query, lambda topic: True)
     pages["events"] = await events_page(seen, query, lambda topic: True)
+    watch = HostileWatch(text)
+    pages["subscriptions"] = await subscriptions_page(seen, watch, query, EVERYTHING)
+    names = {"topic": text, "name": text}
+    pages["subscription"] = await subscription_page(seen, watch, names, EVERYTHING)
     status = {
         "role": text,
         "agent": text,
@@ -269,6 +306,44 @@ async def pages_full_of(text: str, pages: dict[str, bytes]) -> None:
     }
     status |= {"broker": None, "registers": [text], "authentication": False}
     pages["status"] = json.dumps(status).encode()
+
+
+class HostileWatch(SubscriptionWatch):
+    """Sees one subscription, with *text* wherever a name or a reason is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def of_topics(self, topics: Sequence[m.TopicInfo], after: str = "") -> SeenSubscriptions:
+        text = self.text
+        seen = await self.of_name(topics[0], text)
+        return SeenSubscriptions(1, [seen], {text: text}, {text: text})
+
+    async def of_name(self, topic: m.TopicInfo, name: str) -> SeenSubscription:
+        text: Any = self.text
+        place = PartitionId(0)
+        lost = m.OffsetRange(Offset(1), Offset(3))
+        at = TimestampMs(1)
+        marks = m.MarksDescription(1, Offset(3), Claim(1), Offset(9), 6, 5, at, text, lost, [lost])
+        logs = [
+            SeenLog(place, text, text, 1, marks, ""),
+            SeenLog(place, text, text, 1, None, text),
+        ]
+        definition = SubscriptionDefinition(
+            sid=text,
+            name=text,
+            topic=text,
+            topic_id=text,
+            partitions=[place, place],
+            mode=text,
+            options=SubscriptionOptions(),
+            start=text,
+            state=text,
+            created_ms=at,
+            used_ms=at,
+        )
+        members = [m.SubscriptionMember(text, True, text, text, 1)]
+        return SeenSubscription(definition, members, logs)
 
 
 # --- runs of the simulator ------------------------------------------------------------

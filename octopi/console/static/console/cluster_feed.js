@@ -9,9 +9,11 @@ const EVENTS_MAX = 500;
 const TOKEN = "octopi-token";
 
 export class ClusterFeed {
-  // *onChange* is called after every look.
-  constructor(onChange) {
+  // *onChange* is called after every look, *onSubscriptions* after those at subscriptions, which
+  // may take longer.
+  constructor(onChange, onSubscriptions) {
     this.onChange = onChange;
+    this.onSubscriptions = onSubscriptions;
     this.status = null;
     this.cluster = null;
     this.topics = [];
@@ -21,6 +23,12 @@ export class ClusterFeed {
     this.consumers = [];
     this.consumersCount = 0; // all of them, of which the page has those that are farthest behind
     this.consumersTruncated = false;
+    this.subscriptions = []; // of the topics that are shown
+    this.subscriptionsSilent = []; // topics of which they are not known, and why
+    this.subscriptionsContinued = []; // topics that have more of them
+    this.subscriptionsProblem = ""; // why the last look at them failed
+    this.opened = null; // the subscription that has the page: topic and name
+    this.detail = null; // what is known of it
     this.events = []; // newest first
     this.problem = ""; // why the last look failed
     this.needsToken = false;
@@ -36,6 +44,7 @@ export class ClusterFeed {
   #wake;
   #topicEnds = new Map();
   #nextTopics = null;
+  #isLookingAtSubscriptions = false;
 
   get token() {
     return sessionStorage.getItem(TOKEN);
@@ -63,6 +72,14 @@ export class ClusterFeed {
     this.#wake();
   }
 
+  // Shows one subscription, *topic* and *name*, or all if it is null.
+  open(subscription) {
+    this.opened = subscription;
+    this.detail = null;
+    this.subscriptionsProblem = "";
+    this.#wake();
+  }
+
   // Looks again and again; hidden pages rest.
   async run() {
     document.addEventListener("visibilitychange", () => this.#wake());
@@ -79,6 +96,7 @@ export class ClusterFeed {
   }
 
   async #look() {
+    this.#lookAtSubscriptions();
     try {
       this.status ??= await this.#get("status");
       const newest = this.events[0]?.number ?? 0;
@@ -100,6 +118,34 @@ export class ClusterFeed {
       this.needsToken = error.status === 401 || error.status === 403;
     }
     this.onChange();
+  }
+
+  // Beside the others: it takes seconds while a leader is silent.
+  async #lookAtSubscriptions() {
+    if (this.#isLookingAtSubscriptions) return;
+    this.#isLookingAtSubscriptions = true;
+    const { opened } = this;
+    try {
+      const query = new URLSearchParams(opened ?? { after: this.topicPages.at(-1), prefix: this.prefix });
+      const found = await this.#get(`${opened ? "subscription" : "subscriptions"}?${query}`);
+      if (this.opened === opened) this.#takeSubscriptions(found);
+    } catch (error) {
+      if (this.opened === opened) this.subscriptionsProblem = error.message;
+    }
+    this.#isLookingAtSubscriptions = false;
+    this.onSubscriptions();
+    if (this.opened !== opened) this.#lookAtSubscriptions();
+  }
+
+  #takeSubscriptions(found) {
+    this.subscriptionsProblem = "";
+    if (this.opened) {
+      this.detail = found;
+      return;
+    }
+    this.subscriptions = found.subscriptions;
+    this.subscriptionsSilent = found.silent;
+    this.subscriptionsContinued = found.continued;
   }
 
   async #get(page) {

@@ -4,6 +4,7 @@ import { html, nothing, render } from "../vendor/lit-html.js";
 import { ClusterFeed } from "./cluster_feed.js";
 import { RateChart } from "./chart.js";
 import { Replay } from "./replay.js";
+import { openedIn, subscriptionPage, subscriptions } from "./subscriptions.js";
 import { consumers, events, topics } from "./tables.js";
 import { Tail, tailPanel } from "./tail.js";
 import { topology } from "./topology.js";
@@ -24,7 +25,7 @@ let replayProblem = "";
 const feed = new ClusterFeed(() => {
   tail.measure();
   draw();
-});
+}, draw);
 const tail = new Tail(drawSoon, () => feed.token ?? "");
 
 const act = {
@@ -73,12 +74,13 @@ function screen() {
   if (feed.needsToken) return [header(), tokenForm()];
   if (replay) return [header(), replayPanel(), topology(replay.cluster), events(replay.events, (one) => replay.timeOf(one))];
   if (!feed.cluster) return [header(), html`<p class="starting">${feed.problem || "Asking the cluster …"}</p>`];
+  if (feed.opened) return [header(), subscriptionPage(feed)];
   return html`
     ${header()}
     <main>
       ${topology(feed.cluster)}
       <div class="columns">
-        <div>${topics(feed, open, act)} ${consumers(feed)}</div>
+        <div>${topics(feed, open, act)} ${subscriptions(feed)} ${consumers(feed)}</div>
         <div>
           <section class="card" aria-labelledby="chart-title">
             <h2 id="chart-title">Written <small>${rate(feed.rates.at(-1)?.[1] ?? null)}, without copies</small></h2>
@@ -215,6 +217,16 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+// A subscription's page has an address, so that it can be kept, and left with the browser's "back".
+function openFromAddress() {
+  const found = openedIn(location.hash);
+  if (found === null && feed.opened === null) return;
+  feed.open(found);
+  draw();
+}
+window.addEventListener("hashchange", openFromAddress);
+
 root.replaceChildren();
+openFromAddress();
 draw();
 feed.run();

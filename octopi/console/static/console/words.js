@@ -27,6 +27,16 @@ export function plural(number, thing) {
   return `${count(number)} ${thing}${number === 1 ? "" : "s"}`;
 }
 
+// 0.4 s, 12 s, 3.5 min, 2 h, 9 d.
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  let amount = ms / 1000;
+  let unit = 0;
+  const units = [["s", 60], ["min", 60], ["h", 24], ["d", Infinity]];
+  while (amount >= units[unit][1]) amount /= units[unit++][1];
+  return `${amount >= 9.95 ? Math.round(amount) : Number(amount.toFixed(1))} ${units[unit][0]}`;
+}
+
 // 14:03:12.345, in the reader's own time zone.
 export function clock(ms) {
   const at = new Date(ms);

@@ -1,0 +1,167 @@
+// Durable subscriptions: a table of those of the topics that are shown, and a page for each.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { clock, count, duration, plural, size } from "./words.js";
+
+const ADDRESS = "#subscription/";
+
+// Topic and name that the address of a page has; null: it is that of the cluster.
+export function openedIn(hash) {
+  const parts = hash.startsWith(ADDRESS) ? hash.slice(ADDRESS.length).split("/") : [];
+  if (parts.length !== 2) return null;
+  try {
+    const [topic, name] = parts.map(decodeURIComponent);
+    return { topic, name };
+  } catch {
+    return null; // it was written by hand
+  }
+}
+
+function addressOf({ topic, subscription }) {
+  return `${ADDRESS}${encodeURIComponent(topic)}/${encodeURIComponent(subscription)}`;
+}
+
+// --- the table --------------------------------------------------------------------------------
+
+export function subscriptions(feed) {
+  const { subscriptions: all, subscriptionsSilent: silent, subscriptionsContinued: continued, subscriptionsProblem: problem } = feed;
+  return html`
+    <section class="card" aria-labelledby="subscriptions-title" id="subscriptions">
+      <h2 id="subscriptions-title">Subscriptions <small>${count(all.length)}, of the topics above</small></h2>
+      ${problem ? html`<p class="problem" role="alert">${problem}</p>` : nothing}
+      ${silent.map(({ topic, why }) => html`<p class="problem">${topic}: ${why}</p>`)}
+      <div class="scroll" tabindex="0" role="group" aria-label="Table of subscriptions">
+        <table>
+          <thead><tr><th>Subscription</th><th class="roomy">Mode</th><th>State</th><th class="number">Members</th><th class="number">Lag</th><th class="number">Age</th></tr></thead>
+          <tbody>${all.map(row)}</tbody>
+        </table>
+        ${all.length ? nothing : html`<p class="empty">There is none: octopi-node subscriptions create billing --topic orders</p>`}
+      </div>
+      ${continued.length ? html`<p class="hint">There are more of ${continued.join(", ")}: octopi-node subscriptions list</p>` : nothing}
+    </section>
+  `;
+}
+
+function row(one) {
+  return html`
+    <tr>
+      <td class="name"><a href=${addressOf(one)}>${one.topic}/${one.subscription}</a></td>
+      <td class="roomy">${one.mode}</td>
+      <td>${state(one)}</td>
+      <td class="number">${count(one.members_count)}</td>
+      <td class="number">${size(one.lag_bytes)}</td>
+      <td class="number">${duration(one.lag_ms)}</td>
+    </tr>
+  `;
+}
+
+// What is wrong comes before what is usual.
+function state({ state, lost_bytes: lost, logs_count: logs, logs_known: known, logs_without_member: idle }) {
+  const words = [];
+  if (state !== "ready") words.push(state);
+  if (idle !== null && idle > 0) words.push(`${count(idle)} of ${plural(logs, "log")} without a member`);
+  if (idle !== null && known < logs) words.push(`${count(logs - known)} unknown`);
+  if (lost > 0) words.push(`${size(lost)} lost`);
+  if (words.length) return html`<span class="warning">${words.join(", ")}</span>`;
+  return idle === null ? html`<span class="faint">not asked</span>` : html`<span class="good">ready</span>`;
+}
+
+// --- the page of one --------------------------------------------------------------------------
+
+export function subscriptionPage({ opened, detail, subscriptionsProblem: problem }) {
+  return html`
+    <main id="subscription">
+      <section class="card" aria-labelledby="subscription-title">
+        <h2 id="subscription-title">Subscription ${opened.topic}/${opened.name}</h2>
+        <p><a href="#">Back to the cluster</a></p>
+        ${problem ? html`<p class="problem" role="alert">${problem}</p>` : nothing}
+        ${detail ? facts(detail) : problem ? nothing : html`<p class="starting">Asking the cluster …</p>`}
+      </section>
+      ${detail ? [logs(detail), members(detail), lost(detail)] : nothing}
+    </main>
+  `;
+}
+
+function facts(one) {
+  return html`
+    <p>${state(one)}, mode ${one.mode}, ${plural(one.members_count, "member")}, ${size(one.lag_bytes)} and ${duration(one.lag_ms)} behind</p>
+    <p class="hint">id <code>${one.id}</code>, created ${date(one.created_ms)}, session timeout ${duration(one.options.session_timeout_ms)},
+      ${one.options.expires_ms === null ? "never expires" : `expires after ${duration(one.options.expires_ms)} without use`}</p>
+    ${one.more ? html`<p class="hint">Not all of it is shown: octopi-node subscriptions describe</p>` : nothing}
+  `;
+}
+
+function logs({ logs }) {
+  const most = Math.max(1, ...logs.map((one) => one.lag_bytes ?? 0));
+  return html`
+    <section class="card" aria-labelledby="logs-title" id="subscription-logs">
+      <h2 id="logs-title">Logs <small>${count(logs.length)}</small></h2>
+      <div class="scroll tall" tabindex="0" role="group" aria-label="Table of logs">
+        <table>
+          <thead><tr><th>Log</th><th>State</th><th>Member</th><th class="number roomy">Claim</th><th class="number">Mark</th><th class="number roomy">Committed</th><th class="number">Lag</th><th class="number">Age</th><th class="roomy">Stored</th></tr></thead>
+          <tbody>${logs.map((one) => log(one, most))}</tbody>
+        </table>
+      </div>
+    </section>
+  `;
+}
+
+function log(one, most) {
+  const isKnown = one.mark !== undefined;
+  return html`
+    <tr>
+      <td>p${one.partition}</td>
+      <td>${one.state}${isKnown ? nothing : html` <b class="warning">${one.why_unknown}</b>`}</td>
+      <td class="name">${one.member || html`<span class="warning">none</span>`}${one.member && isKnown && !one.attached ? html` <span class="faint">not connected</span>` : nothing}</td>
+      <td class="number roomy">${count(one.claim)}</td>
+      <td class="number">${count(one.mark)}</td>
+      <td class="number roomy">${count(one.highwater)}</td>
+      <td class="number">${isKnown ? html`<meter min="0" max=${most} .value=${one.lag_bytes} aria-hidden="true"></meter> ` : nothing}${size(one.lag_bytes)}</td>
+      <td class="number">${duration(one.lag_ms)}</td>
+      <td class="roomy">${isKnown ? date(one.changed_ms) : "–"}</td>
+    </tr>
+  `;
+}
+
+function members({ members }) {
+  return html`
+    <section class="card" aria-labelledby="members-title" id="subscription-members">
+      <h2 id="members-title">Members <small>${count(members.length)}</small></h2>
+      <div class="scroll" tabindex="0" role="group" aria-label="Table of members">
+        <table>
+          <thead><tr><th>Member</th><th>Program</th><th>Token of</th><th class="number">Logs</th></tr></thead>
+          <tbody>${members.map(
+            (one) => html`
+              <tr>
+                <td class="name">${one.member}${one.static ? html` <span class="faint">static</span>` : nothing}</td>
+                <td>${one.agent}</td>
+                <td>${one.subject || html`<span class="faint">none</span>`}</td>
+                <td class="number">${count(one.logs_count)}</td>
+              </tr>
+            `,
+          )}</tbody>
+        </table>
+        ${members.length ? nothing : html`<p class="empty">No program is a member now.</p>`}
+      </div>
+    </section>
+  `;
+}
+
+function lost({ logs }) {
+  const all = logs.flatMap(({ partition, lost = [] }) => lost.map(([begin, end]) => ({ partition, begin, end })));
+  if (!all.length) return nothing;
+  return html`
+    <section class="card" aria-labelledby="lost-title" id="subscription-lost">
+      <h2 id="lost-title">Lost <small>${size(all.reduce((sum, one) => sum + one.end - one.begin, 0))}</small></h2>
+      <p class="hint">Messages that the logs have no more, and that no member has processed.</p>
+      <ul class="scroll log" tabindex="0" aria-label="Lost ranges">
+        ${all.map((one) => html`<li class="grave">p${one.partition} from offset ${count(one.begin)} to ${count(one.end)}: ${size(one.end - one.begin)}</li>`)}
+      </ul>
+    </section>
+  `;
+}
+
+function date(ms) {
+  const at = new Date(ms);
+  return Number.isNaN(at.getTime()) ? "–" : `${at.toLocaleDateString("en-CA")} ${clock(ms)}`;
+}

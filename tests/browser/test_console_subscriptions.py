@@ -1,0 +1,74 @@
+"""The console shows durable subscriptions: all in a table, and each on a page of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+import octopi
+from harness.processes import node_processes
+from tests.browser.pages import http_url
+from tests.browser.test_console import open_console, text_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.process
+
+MEMBER = "#subscription-members td.name:has-text('printer')"
+
+
+async def prepare(url: str) -> None:
+    async with octopi.connect(url) as client:
+        await client.create_topic("orders", 2)
+        await client.admin.create_subscription("orders", "billing", mode="failover")
+        async with client.producer() as producer:
+            for number in range(20):
+                await producer.send("orders", b"order %d" % number)
+
+
+async def process_until_seen(url: str, page: Page) -> None:
+    """Be a member until the console shows it, and process all."""
+    async with (
+        octopi.connect(url) as client,
+        client.subscription("orders", "billing", mode="failover", member="printer") as orders,
+    ):
+        for _ in range(20):
+            await anext(orders)
+        await orders.commit()
+        page.wait_for_selector(MEMBER)
+
+
+def test_a_subscription_is_shown_with_its_logs_members_and_lag(tmp_path: Path, page: Page) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        nodes.broker(register)
+        open_console(page, register.url)
+        page.wait_for_selector("#subscriptions .empty")
+        trio.run(prepare, register.url)
+        link = "#subscriptions a:text-is('orders/billing')"
+        page.wait_for_selector(link)
+        page.wait_for_selector("#subscriptions .warning:text-is('2 of 2 logs without a member')")
+        page.focus(link)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#subscription-logs tbody tr")
+        assert page.locator("#subscription-logs tbody tr").count() == 2
+        assert "No program is a member now." in text_of(page, "#subscription-members")
+        trio.run(process_until_seen, register.url, page)
+        page.wait_for_selector("#subscription p:has-text('0 B and 0 s behind')")
+        assert "octopi-python/" in text_of(page, "#subscription-members")
+        assert page.locator("#subscription-lost").count() == 0
+        page.set_viewport_size({"width": 400, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        page.reload()  # the page has an address
+        page.wait_for_selector("#subscription-logs tbody tr")
+        page.go_back()
+        page.wait_for_selector(link)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        page.goto(f"{http_url(register.url)}/console/#subscription/orders/shipping")
+        page.wait_for_selector("#subscription .problem:has-text('shipping')")
+        page.click("#subscription a:has-text('Back')")
+        page.wait_for_selector("#topology")
