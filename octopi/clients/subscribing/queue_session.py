@@ -1,7 +1,7 @@
 """What a member of a queue takes from the leader of one log, and what it answers.
 
 The leader deals messages one by one, as far as the member gives credit, and each *delivery* is
-acknowledged, released or rejected.  Whoever has a message is the leader's to say: it deals a
+acknowledged, released or rejected.  The leader decides which member has a message: it deals a
 message again when a delivery wasn't answered within the ack timeout.
 
   - **Credit** is what may be open here: dealt, and not answered.  It is given back when the program
@@ -11,6 +11,7 @@ message again when a delivery wasn't answered within the ack timeout.
   - **Messages that wait** here for the program are extended, so that the ack timeout bounds the
     program's work and not the waiting.  If the program neither takes nor answers a message for the
     ack timeout, what waits is given back to the queue, and no credit is given until it goes on.
+    What could not be extended in time, since the whole program was paused, is not handed out.
   - **A delivery belongs to one attachment.**  When that ends, because the leader changes, the
     connection breaks or the mark is reset, all its deliveries are void: what waits is dropped, and
     answers to what is in the program's hands count no more.  The messages are dealt anew.
@@ -19,8 +20,8 @@ message again when a delivery wasn't answered within the ack timeout.
     are answered.  One that is released or rejected takes those behind it along: the leader deals
     them again.
 
-An answer that counts no more is *stale*.  It is counted, and no error: the message is dealt to
-somebody else, and a program has to bear that a message comes again.
+An answer that counts no more is *stale*.  It is counted, and no error: the message was dealt to
+another member, and a program has to bear that a message comes again.
 
 Pure: calls are events, results are lists of effects, to be performed in their order.  Times are
 seconds on the monotonic clock of the member.
@@ -171,11 +172,13 @@ class QueueSession:
 
     def take(self, now: float) -> OpenDelivery | None:
         """The next message for the program; None: none waits.  Call `tick` when `due_at` says."""
+        self._void_late(now)
         self._act(now)
         return self._waiting.take()
 
     def take_all(self, now: float) -> list[OpenDelivery]:
         """All messages that wait for the program, for one task: also several of a key."""
+        self._void_late(now)
         self._act(now)
         return self._waiting.take_all()
 
@@ -280,6 +283,7 @@ class QueueSession:
 
     def _check_waiting(self, now: float) -> None:
         """Extend what waits; or give it back, if the program does nothing."""
+        self._void_late(now)
         self._check_at = None
         waiting = [one for one in self._open.values() if not one.is_taken]
         if not waiting:
@@ -297,6 +301,16 @@ class QueueSession:
             if now - one.since >= self._ack_timeout_s / _CHECKS / 2:
                 one.since, one.is_extended = now, True
                 self._pending.extended.append((one.offset, one.attempt))
+
+    def _void_late(self, now: float) -> None:
+        """Drop what waits and may be at another member by now: this one was paused, since otherwise
+        it would have been extended in time."""
+        if self._check_at is None or now < self._check_at:
+            return
+        for one in list(self._open.values()):
+            if not (one.is_taken or one.is_void) and now >= self.deadline(one):
+                self._void(one)
+                self._resumed_at = now  # credit may be due
 
     # --- within ------------------------------------------------------------------------
 
