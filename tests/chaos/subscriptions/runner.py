@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Final, cast
@@ -27,6 +29,9 @@ MODES: Final = ("exclusive", "failover", "shared", "key_shared")
 PARTITIONS: Final = 4
 
 _MEMBERS: Final = {"exclusive": 2, "failover": 3, "shared": 3, "key_shared": 3}
+MOVED: Final = "leader moved"
+_MOVE_S: Final = 0.5
+"""A change of the leader that is planned is over within this time."""
 _KEYS: Final = 50
 _SEND_PAUSE_S: Final = 0.01
 _FAULT_PAUSE_S: Final = (1.0, 6.0)
@@ -233,6 +238,7 @@ class _Run:
 
     def judge(self) -> Report:
         """Compare what members said with what was sent."""
+        self.failures += _moves(self._register.log())
         lines = [f"{len(self.acknowledged)} messages acknowledged"]
         for mode in sorted({one.mode for one in self.members}):
             files = [file for one in self.members if one.mode == mode for file in one.files]
@@ -245,8 +251,19 @@ class _Run:
                 f"confirmations, fenced {len(history.fences)} times; again: {causes or 'none'}"
             )
         kinds = [one.what for one in self.failures]
+        kinds = [one for one in kinds if one != MOVED]
         counted = ", ".join(f"{kinds.count(one)} x {one}" for one in sorted(set(kinds)))
         return Report(self.faults, [*lines, f"failures: {counted}"])
+
+
+def _moves(register_log: str) -> Iterator[Failure]:
+    """Changes of leaders that the register decided by itself: open messages of queues are dealt
+    anew.  Where members are killed, others have their logs at once."""
+    behind_s = time.time() - time.monotonic()
+    for line in register_log.splitlines():
+        if '"leader appointed"' in line:
+            at = datetime.fromisoformat(json.loads(line)["timestamp"]).timestamp() - behind_s
+            yield Failure(MOVED, at - _MOVE_S, at + _MOVE_S)
 
 
 def _places(directory: Path, modes: list[str]) -> Iterator[_Member]:
