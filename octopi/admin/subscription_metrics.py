@@ -24,6 +24,7 @@ from octopi.metrics.labelled_counter import SERIES_COUNT_MAX, LabelledCounter, L
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.broker.subscriptions.led_partition import LedPartition
 from octopi.subscriptions.log_mark import LogMark
+from octopi.subscriptions.log_queue import LogQueue
 
 _TURN_COUNT: Final = 500
 """Marks that are looked at before other tasks have their turn: about a millisecond."""
@@ -69,6 +70,9 @@ class _Look:
         self.lag_bytes = _Series(series_max, _sum)
         self.lag_s = _Series(series_max, max)
         self.members = _Series(series_max, _sum)
+        self.open = _Series(series_max, _sum)
+        self.waiting = _Series(series_max, _sum)
+        self.dead = _Series(series_max, _sum)
         self.logs: set[tuple[TopicId, PartitionId]] = set()
         """Those with marks."""
 
@@ -106,10 +110,14 @@ class SubscriptionMetrics(Collector):
         if place not in look.logs:
             look.logs.add(place)
             self._times.note(place, log.highwater, now)
-        offset = max(mark.entry.mark, log.start)
+        offset = max(mark.processed_end, log.start)
         labels = mark.entry.topic, mark.entry.name, str(led.partition)
         look.lag_bytes.add(labels, max(0, log.highwater - offset))
         look.lag_s.add(labels, self._times.age_s(place, offset, now))
+        if isinstance(mark, LogQueue):
+            look.open.add(labels, mark.queue.open_count)
+            look.waiting.add(labels, mark.queue.waiting_count)
+            look.dead.add(labels, mark.queue.letters.committed_count)
 
     def collect(self) -> Iterator[Metric]:
         look = self._last
@@ -117,6 +125,9 @@ class SubscriptionMetrics(Collector):
             (look.lag_bytes, "lag_bytes", "Committed and not known to be processed.", _OF_LOG),
             (look.lag_s, "lag_seconds", "So long the oldest of it waits at least.", _OF_LOG),
             (look.members, "members", "Members, at the coordinator.", _OF_GROUP),
+            (look.open, "open", "Messages of a queue that members have.", _OF_LOG),
+            (look.waiting, "waiting", "Those that are to be dealt again.", _OF_LOG),
+            (look.dead, "dead_letters", "Dead letters of a queue so far.", _OF_LOG),
         ):
             family = GaugeMetricFamily(f"octopi_subscription_{name}", meaning, labels=labels)
             yield series.fill(family, labels)
@@ -125,6 +136,7 @@ class SubscriptionMetrics(Collector):
             (counts.marks_stored, "marks_stored", "Marks committed.", _OF_LOG),
             (counts.fenced, "fenced", "Members refused or ended by a newer claim.", _OF_LOG),
             (counts.lost_bytes, "lost_bytes", "What members found the log to lack.", _OF_LOG),
+            (counts.redelivered, "redelivered", "Messages dealt again.", _OF_LOG),
             (counts.rebalances, "rebalance", "Logs given to members.", _OF_GROUP),
         ):
             yield _counted(f"octopi_subscription_{name}", meaning, labels, counter)

@@ -134,6 +134,9 @@ def _summary(seen: SeenSubscription) -> Json:
         "logs_without_member": sum(not holder for holder in holders) if seen.is_complete else None,
         "lag_bytes": sum(log.lag_bytes for log in logs) if logs else None,
         "lag_ms": max(log.lag_ms for log in logs) if logs else None,
+        "open_count": sum(log.open_count for log in logs),
+        "waiting_count": sum(log.waiting_count for log in logs),
+        "dead_count": sum(log.dead_count for log in logs),
         "lost_bytes": sum(end - begin for log in logs for begin, end in _lost(log)),
     }
 
@@ -165,6 +168,10 @@ def _log(log: SeenLog) -> Json:
             "lag_bytes": marks.lag_bytes,
             "lag_ms": marks.lag_ms,
             "changed_ms": marks.changed_ms,
+            "open_count": marks.open_count,
+            "waiting_count": marks.waiting_count,
+            "dead_count": marks.dead_count,
+            "letter_fault": marks.letter_fault,
             "lost": _lost(marks),
         }
     return found

@@ -83,6 +83,11 @@ class LogMark:
         """The mark takes too much of the log before this time."""
         self._bucket = TokenBucket(MARK_BYTES_PER_S, now)
 
+    @property
+    def processed_end(self) -> Offset:
+        """All below this is known to be processed."""
+        return self.entry.mark
+
     def open(self, session: Session, now: float) -> list[Effect]:
         """Make the mark, which is new."""
         return self._append(now, TellDone(session))

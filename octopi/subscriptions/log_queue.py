@@ -420,6 +420,11 @@ class LogQueue(LogMark):
         self._agrees = True
         return self._append(now, told)
 
+    @property
+    def processed_end(self) -> Offset:
+        """All below this is settled."""
+        return self.queue.mark
+
     def describe(self, session: Session, log: LogView) -> list[Effect]:
         """Tell how far the queue is, as the leader has it in memory."""
         [told] = super().describe(session, log)

@@ -75,6 +75,8 @@ async def test_what_is_documented_is_what_nodes_export(tmp_path: Path) -> None:
                 await producer.send("orders", b"umbrella")
             async with client.subscription("orders", "billing") as subscription:
                 await anext(subscription)
+            async with client.subscription("orders", "mails", mode="shared") as queue:
+                await anext(queue)
             async with client.consumer("orders", start="earliest") as consumer:
                 await anext(consumer)
                 with trio.fail_after(20):

@@ -11,6 +11,7 @@ from octopi.admin.subscription_metrics import SubscriptionMetrics
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from tests.admin.nodes import serving_nodes
 from tests.admin.test_pages import samples, written
+from tests.admin.test_subscription_pages import until_equal
 from tests.kit.cluster import Cluster
 from tests.kit.join_secrets import SECRETS
 
@@ -97,3 +98,35 @@ async def test_only_the_greatest_lags_have_series_and_one_stands_for_the_others(
             {"topic": "", "subscription": ""}
         ]
         nursery.cancel_scope.cancel()
+
+
+async def test_messages_of_a_queue_are_measured_and_shown(tmp_path: Path) -> None:
+    async with serving_nodes(tmp_path) as nodes:
+        receipt = await written(nodes, count=1)
+        log = (str(receipt.partition), "billing", "orders")
+        path = "/api/v1/subscription?topic=orders&name=billing"
+
+        async def measured(what: str) -> float:
+            return (await samples(nodes.brokers[0]))[f"octopi_subscription_{what}", *log]
+
+        async with (
+            octopi.connect(nodes.register) as client,
+            client.subscription("orders", "billing", mode="shared", attempts=2) as queue,
+        ):
+            order = await anext(queue)
+            assert await measured("open") == 1
+            assert await measured("redelivered_total") == 0
+            order.release()
+            order = await anext(queue)
+            assert await measured("redelivered_total") == 1
+            assert await measured("lag_bytes") == receipt.next_offset
+            found = await until_equal(nodes.brokers[0], path, "open_count", 1)
+            assert (found["members_count"], found["logs_without_member"]) == (1, 0)
+            order.reject("not readable")
+            await queue.commit()
+            found = await until_equal(nodes.brokers[0], path, "dead_count", 1)
+            [shown] = found["logs"]
+            assert (shown["open_count"], shown["dead_count"], shown["letter_fault"]) == (0, 1, "")
+            assert await measured("dead_letters") == 1
+            assert await measured("waiting") == 0
+            assert await measured("lag_bytes") == 0

@@ -42,6 +42,28 @@ async def process_until_seen(url: str, page: Page) -> None:
         page.wait_for_selector(MEMBER)
 
 
+async def reject_one(url: str) -> None:
+    async with octopi.connect(url) as client:
+        async with client.producer() as producer:
+            await producer.send("orders", b"poison")
+        async with client.subscription("orders", "mails", mode="shared") as queue:
+            (await anext(queue)).reject("not readable")
+            await queue.commit()
+
+
+def test_a_queue_is_shown_with_its_dead_letters(tmp_path: Path, page: Page) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        nodes.broker(register)
+        trio.run(reject_one, register.url)
+        open_console(page, register.url)
+        page.wait_for_selector("#subscriptions .warning:has-text('1 dead letter')")
+        page.click("#subscriptions a:text-is('orders/mails')")
+        page.wait_for_selector("#subscription p:has-text('0 open, 0 waiting, 1 dead letter')")
+        assert "Dead" in text_of(page, "#subscription-logs th")
+        assert page.locator("#subscription-logs td .warning:text-is('1')").count() == 1
+
+
 def test_a_subscription_is_shown_with_its_logs_members_and_lag(tmp_path: Path, page: Page) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import attrs
 import pytest
 import trio
 
@@ -325,6 +326,7 @@ class HostileWatch(SubscriptionWatch):
         lost = m.OffsetRange(Offset(1), Offset(3))
         at = TimestampMs(1)
         marks = m.MarksDescription(1, Offset(3), Claim(1), Offset(9), 6, 5, at, text, lost, [lost])
+        marks = attrs.evolve(marks, letter_fault=text)
         logs = [
             SeenLog(place, text, text, 1, marks, ""),
             SeenLog(place, text, text, 1, None, text),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from octopi.errors import Status
@@ -11,6 +12,7 @@ from octopi.identifiers import Claim, Offset, PartitionId, SubscriptionId, Subsc
 from octopi.metrics.highwater_times import SAMPLES_COUNT_MAX, HighwaterTimes
 from octopi.metrics.labelled_counter import LabelledCounter
 from octopi.metrics.subscription_counts import SubscriptionCounts
+from octopi.model import SubscriptionMode
 from octopi.roles.broker.subscriptions.effect_counter import EffectCounter
 from octopi.subscriptions import effects as e
 from octopi.subscriptions.entries import (
@@ -66,8 +68,8 @@ def test_marks_of_members_are_counted_when_they_are_committed() -> None:
     led = Leadership()
     opened = to_map(entry("billing", claim=0))
     led.commit(mark_key(sid_of("billing"), TOPIC_ID), opened)
-    assert dict(led.counts.marks_stored.series()) == {}
-    led.mark()
+    assert dict(led.counts.marks_stored.series()) == {BILLING: 1}
+    assert dict(led.counts.redelivered.series()) == {}  # it is no queue
     led.mark()
     assert dict(led.counts.marks_stored.series()) == {BILLING: 2}
     assert dict(led.counts.fenced.series()) == {BILLING: 0}
@@ -109,6 +111,18 @@ def test_members_that_a_newer_claim_ends_are_counted() -> None:
         led.counter.told(effect, "orders", "billing")
     led.counter.told(e.TellRefused(1, Status.MEMBER_FENCED, ""), "orders", None)
     assert dict(led.counts.fenced.series()) == {BILLING: 2}
+
+
+def test_messages_of_a_queue_that_are_dealt_again_are_counted() -> None:
+    led = Leadership()
+    queue = attrs.evolve(entry("billing", claim=0), mode=SubscriptionMode.SHARED)
+    led.commit(mark_key(sid_of("billing"), TOPIC_ID), to_map(queue))
+    assert dict(led.counts.redelivered.series()) == {BILLING: 0}
+    dealt = [e.Dealt(Offset(number), 1, attempt) for number, attempt in enumerate((1, 2, 1, 5))]
+    effect = e.DealMessages(1, sid_of("billing"), TOPIC_ID, tuple(dealt))
+    led.counter.told(effect, "orders", "billing")
+    led.counter.told(effect, "orders", None)
+    assert dict(led.counts.redelivered.series()) == {BILLING: 2}
 
 
 def test_logs_that_members_are_given_are_counted() -> None:

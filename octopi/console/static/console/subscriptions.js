@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { clock, count, duration, plural, size } from "./words.js";
 
+const QUEUES = new Set(["shared", "key_shared"]); // modes
 const ADDRESS = "#subscription/";
 
 // Topic and name that the address of a page has; null: it is that of the cluster.
@@ -56,11 +57,12 @@ function row(one) {
 }
 
 // What is wrong comes before what is usual.
-function state({ state, lost_bytes: lost, logs_count: logs, logs_known: known, logs_without_member: idle }) {
+function state({ state, lost_bytes: lost, dead_count: dead, logs_count: logs, logs_known: known, logs_without_member: idle }) {
   const words = [];
   if (state !== "ready") words.push(state);
   if (idle !== null && idle > 0) words.push(`${count(idle)} of ${plural(logs, "log")} without a member`);
   if (idle !== null && known < logs) words.push(`${count(logs - known)} unknown`);
+  if (dead > 0) words.push(plural(dead, "dead letter"));
   if (lost > 0) words.push(`${size(lost)} lost`);
   if (words.length) return html`<span class="warning">${words.join(", ")}</span>`;
   return idle === null ? html`<span class="faint">not asked</span>` : html`<span class="good">ready</span>`;
@@ -85,41 +87,59 @@ export function subscriptionPage({ opened, detail, subscriptionsProblem: problem
 function facts(one) {
   return html`
     <p>${state(one)}, mode ${one.mode}, ${plural(one.members_count, "member")}, ${size(one.lag_bytes)} and ${duration(one.lag_ms)} behind</p>
+    ${QUEUES.has(one.mode) ? html`<p>${count(one.open_count)} open, ${count(one.waiting_count)} waiting, ${plural(one.dead_count, "dead letter")}</p>` : nothing}
     <p class="hint">id <code>${one.id}</code>, created ${date(one.created_ms)}, session timeout ${duration(one.options.session_timeout_ms)},
       ${one.options.expires_ms === null ? "never expires" : `expires after ${duration(one.options.expires_ms)} without use`}</p>
     ${one.more ? html`<p class="hint">Not all of it is shown: octopi-node subscriptions describe</p>` : nothing}
   `;
 }
 
-function logs({ logs }) {
+function logs({ logs, mode }) {
+  const isQueue = QUEUES.has(mode);
   const most = Math.max(1, ...logs.map((one) => one.lag_bytes ?? 0));
   return html`
     <section class="card" aria-labelledby="logs-title" id="subscription-logs">
       <h2 id="logs-title">Logs <small>${count(logs.length)}</small></h2>
       <div class="scroll tall" tabindex="0" role="group" aria-label="Table of logs">
         <table>
-          <thead><tr><th>Log</th><th>State</th><th>Member</th><th class="number roomy">Claim</th><th class="number">Mark</th><th class="number roomy">Committed</th><th class="number">Lag</th><th class="number">Age</th><th class="roomy">Stored</th></tr></thead>
-          <tbody>${logs.map((one) => log(one, most))}</tbody>
+          <thead><tr><th>Log</th><th>State</th>${isQueue ? html`<th class="number">Open</th><th class="number">Waiting</th><th class="number">Dead</th>` : html`<th>Member</th><th class="number roomy">Claim</th>`}<th class="number">Mark</th><th class="number roomy">Committed</th><th class="number">Lag</th><th class="number">Age</th><th class="roomy">Stored</th></tr></thead>
+          <tbody>${logs.map((one) => log(one, most, isQueue))}</tbody>
         </table>
       </div>
     </section>
   `;
 }
 
-function log(one, most) {
+function log(one, most, isQueue) {
   const isKnown = one.mark !== undefined;
   return html`
     <tr>
       <td>p${one.partition}</td>
-      <td>${one.state}${isKnown ? nothing : html` <b class="warning">${one.why_unknown}</b>`}</td>
-      <td class="name">${one.member || html`<span class="warning">none</span>`}${one.member && isKnown && !one.attached ? html` <span class="faint">not connected</span>` : nothing}</td>
-      <td class="number roomy">${count(one.claim)}</td>
+      <td>${isQueue ? nothing : one.state} <b class="warning">${one.letter_fault || one.why_unknown}</b></td>
+      ${isQueue ? dealt(one) : holder(one, isKnown)}
       <td class="number">${count(one.mark)}</td>
       <td class="number roomy">${count(one.highwater)}</td>
       <td class="number">${isKnown ? html`<meter min="0" max=${most} .value=${one.lag_bytes} aria-hidden="true"></meter> ` : nothing}${size(one.lag_bytes)}</td>
       <td class="number">${duration(one.lag_ms)}</td>
       <td class="roomy">${isKnown ? date(one.changed_ms) : "–"}</td>
     </tr>
+  `;
+}
+
+// Who has a log.
+function holder({ member, attached, claim }, isKnown) {
+  return html`
+    <td class="name">${member || html`<span class="warning">none</span>`}${member && isKnown && !attached ? html` <span class="faint">not connected</span>` : nothing}</td>
+    <td class="number roomy">${count(claim)}</td>
+  `;
+}
+
+// What became of the messages of a queue.
+function dealt({ open_count: open, waiting_count: waiting, dead_count: dead }) {
+  return html`
+    <td class="number">${count(open)}</td>
+    <td class="number">${count(waiting)}</td>
+    <td class="number">${dead > 0 ? html`<span class="warning">${count(dead)}</span>` : count(dead)}</td>
   `;
 }
 

@@ -67,6 +67,7 @@ class AskedSubscription:
 
     def tell(self, effect: e.Effect) -> None:
         """Answer it."""
+        self.led.counter.told(effect, self.topic, self.name)
         self.service.tell(self, effect)
 
     def end(self, session: e.Session, error: OctopiError) -> None:

@@ -436,7 +436,6 @@ class SubscriptionService(Service):
                 asked.confirm_count -= effect.is_confirmed
                 self._post(m.QueueSettled(request, effect.acknowledge, list(effect.stale)))
                 return
-        asked.led.counter.told(effect, asked.topic, asked.name)
         self._finish_asked(asked)
         match effect:
             case e.TellDone():

@@ -13,7 +13,14 @@ from octopi.errors import Status
 from octopi.identifiers import PartitionId, SubscriptionId, TopicId
 from octopi.metrics.labelled_counter import LabelledCounter, Labels
 from octopi.metrics.subscription_counts import SubscriptionCounts
-from octopi.subscriptions.effects import AppendState, Effect, TellDetached, TellRefused
+from octopi.model import QUEUE_MODES
+from octopi.subscriptions.effects import (
+    AppendState,
+    DealMessages,
+    Effect,
+    TellDetached,
+    TellRefused,
+)
 from octopi.subscriptions.entries import AssignmentPhase, LostSpan, MarkEntry, mark_key
 from octopi.subscriptions.partition_subscriptions import (
     SubscriptionIdentity,
@@ -53,7 +60,7 @@ class EffectCounter:
             if kind in "sk":
                 self._lost.pop(state.key, None)
                 self._forget(self._names.pop(sid, None))
-        elif kind == "k" and value.get("claim"):
+        elif kind == "k":
             self._mark_stored(sid, state.key, value)
         elif kind == "a" and value.get("phase") == AssignmentPhase.ASSIGNED:
             self._log_given(sid, identity_of(sid))
@@ -67,7 +74,10 @@ class EffectCounter:
         name = self._names[sid] = value["topic"], value["name"]
         labels = (*name, self._partition)
         self._count(self._counts.marks_stored, name, labels)
-        for rare in (self._counts.fenced, self._counts.lost_bytes):
+        rares = [self._counts.fenced, self._counts.lost_bytes]
+        if value.get("mode") in QUEUE_MODES:
+            rares.append(self._counts.redelivered)
+        for rare in rares:
             self._count(rare, name, labels, 0)  # only growth from a first value is seen
         before = self._lost.pop(key, None)
         if (lost := value.get("lost")) is None:
@@ -79,10 +89,16 @@ class EffectCounter:
     def told(self, effect: Effect, topic: str, name: str | None) -> None:
         """A member, or who wants to be one, of the subscription *name* is told something; None:
         of one that isn't known here."""
-        if not isinstance(effect, TellDetached | TellRefused) or name is None:
+        if name is None:
             return
-        if effect.status is Status.MEMBER_FENCED:
-            self._count(self._counts.fenced, (topic, name), (topic, name, self._partition))
+        labels = (topic, name, self._partition)
+        match effect:
+            case TellDetached(status=Status.MEMBER_FENCED):
+                self._count(self._counts.fenced, (topic, name), labels)
+            case TellRefused(status=Status.MEMBER_FENCED):
+                self._count(self._counts.fenced, (topic, name), labels)
+            case DealMessages() if again := sum(one.attempt > 1 for one in effect.messages):
+                self._count(self._counts.redelivered, (topic, name), labels, again)
 
     def ended(self) -> None:
         """The leadership is over."""
