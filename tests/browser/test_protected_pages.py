@@ -52,6 +52,8 @@ def test_a_page_over_tls_asks_for_a_token_then_shows_reads_and_writes(
         page.wait_for_selector(f"{ROWS}:text-is('before')")
         page.evaluate(PUBLISH, [mine, "after"])
         page.wait_for_selector(f"{ROWS}:text-is('after')")
+        # The node's own token doesn't grant what it takes to ask for subscriptions.
+        page.wait_for_selector("#subscriptions .problem:has-text('orders: the token of the node')")
         page.reload()
         page.wait_for_selector("#topology")  # the tab keeps the token
     assert {url.partition("//")[0] for url in sockets} == {"wss:"}

@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { clock, count, duration, plural, size } from "./words.js";
 
 const QUEUES = new Set(["shared", "key_shared"]); // modes
+const TOPICS_NAMED_MAX = 3; // of those whose subscriptions are not known
 const ADDRESS = "#subscription/";
 
 // Topic and name that the address of a page has; null: it is that of the cluster.
@@ -30,7 +31,7 @@ export function subscriptions(feed) {
     <section class="card" aria-labelledby="subscriptions-title" id="subscriptions">
       <h2 id="subscriptions-title">Subscriptions <small>${count(all.length)}, of the topics above</small></h2>
       ${problem ? html`<p class="problem" role="alert">${problem}</p>` : nothing}
-      ${silent.map(({ topic, why }) => html`<p class="problem">${topic}: ${why}</p>`)}
+      ${reasons(silent).map(([why, topics]) => html`<p class="problem">${topics.slice(0, TOPICS_NAMED_MAX).join(", ")}${topics.length > TOPICS_NAMED_MAX ? ` and ${count(topics.length - TOPICS_NAMED_MAX)} more` : nothing}: ${why}</p>`)}
       <div class="scroll" tabindex="0" role="group" aria-label="Table of subscriptions">
         <table>
           <thead><tr><th>Subscription</th><th class="roomy">Mode</th><th>State</th><th class="number">Members</th><th class="number">Lag</th><th class="number">Age</th></tr></thead>
@@ -41,6 +42,13 @@ export function subscriptions(feed) {
       ${continued.length ? html`<p class="hint">There are more of ${continued.join(", ")}: octopi-node subscriptions list</p>` : nothing}
     </section>
   `;
+}
+
+// Reasons with the topics that have them: most often it is one reason for all.
+function reasons(silent) {
+  const found = new Map();
+  for (const { topic, why } of silent) found.set(why, [...(found.get(why) ?? []), topic]);
+  return [...found];
 }
 
 function row(one) {
