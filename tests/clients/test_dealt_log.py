@@ -190,6 +190,27 @@ async def test_it_attaches_with_credit_and_takes_messages_wherever_they_lie(
     assert one.link.farewells == 1
 
 
+@pytest.mark.parametrize("is_seen_by_the_timer", [False, True])
+async def test_what_arrives_behind_a_pause_is_not_handed_out_and_the_member_attaches_again(
+    is_seen_by_the_timer: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(monkeypatch) as one:
+        one.attached()
+        autojump_clock.jump(20.0)
+        if is_seen_by_the_timer:
+            await trio.testing.wait_all_tasks_blocked()
+        one.deal(0)
+        assert one.log.next_message() is None
+        await trio.sleep(1)
+        assert len(one.link.attaches) == 2
+        one.attached()
+        one.deal(0, attempt=2)
+        assert one.take().attempt == 2
+        await trio.sleep(100)
+        one.deal(1)
+        assert one.take().value == b"1"
+
+
 async def test_answers_go_to_the_leader_soon_and_together(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

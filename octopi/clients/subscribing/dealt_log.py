@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 import trio
@@ -23,6 +23,7 @@ from octopi.clients.subscribing.queue_answers import (
 )
 from octopi.clients.subscribing.queue_session import QueueSession
 from octopi.errors import (
+    ConnectionLostError,
     HistoryForkedError,
     HistoryLostError,
     InvalidOptionError,
@@ -45,6 +46,11 @@ from octopi.wire.messages import (
     Release,
     Settle,
 )
+
+_LOOKS: Final = 6
+"""How often in an ack timeout a member looks at the clock, at least."""
+_PAUSE_SHARE: Final = 2 / 3
+"""A member that did nothing for this share of the ack timeout was paused."""
 
 
 @attrs.frozen
@@ -104,6 +110,10 @@ class DealtLog:
         self._woken = trio.Event()
         self._waits_until = math.inf
         """When the timer goes off."""
+        self._looked_at = self._clock.now()
+        """When the timer went off last, at the latest."""
+        self._was_paused = False
+        """Whether that was late, since the member attached."""
         self._losses: set[tuple[Offset, Offset]] = set()
         """Those that were told already."""
         self._news = trio.lowlevel.ParkingLot()
@@ -228,8 +238,16 @@ class DealtLog:
         match message:
             case Attached():
                 self._session.attached()
+                self._was_paused, self._looked_at = False, self._clock.now()
                 self._take_losses(message)
             case Deal():
+                self._see_pause()
+                if self._was_paused:
+                    # These may have waited in a buffer until the leader dealt them to others.
+                    raise ConnectionLostError(
+                        f"{self._reading.topic}/{self._partition}: this member was paused for most "
+                        "of the ack timeout, so it attaches again"
+                    )
                 self._take_deal(message)
             case QueueSettled(_, number, stale):
                 self._send(self._session.settled(number, stale, self._clock.now()))
@@ -277,11 +295,21 @@ class DealtLog:
 
     # --- time --------------------------------------------------------------------------
 
+    def _see_pause(self) -> None:
+        """Note whether this program did nothing at all for so long that what it was dealt before,
+        or meanwhile, may be at other members."""
+        now = self._clock.now()
+        self._was_paused |= now - self._looked_at >= self._reading.ack_timeout_s * _PAUSE_SHARE
+        self._looked_at = now
+
     async def _keep_time(self) -> None:
+        look_s = self._reading.ack_timeout_s / _LOOKS
         while True:
+            self._see_pause()
             self._woken = trio.Event()
             due_at = self._session.due_at()
-            self._waits_until = math.inf if due_at is None else due_at
+            look_at = self._looked_at + look_s
+            self._waits_until = look_at if due_at is None else min(look_at, due_at)
             with self._clock.timeout(max(0.0, self._waits_until - self._clock.now())):
                 await self._woken.wait()
             self._send(self._session.tick(self._clock.now()))
