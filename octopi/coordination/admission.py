@@ -1,4 +1,4 @@
-"""What a register learns from a broker that asks to join, before anything of it counts."""
+"""What a register learns from a broker that asks to join, before it admits the broker."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from octopi.wire.messages import PartitionRecord, RemovedTopic, ReplicaReport, T
 
 @attrs.frozen
 class Admission:
-    """A broker may join, as soon as the entries are durable."""
+    """The decision to admit a broker, which may join as soon as the entries are durable."""
 
     broker: BrokerId
     incarnation: Incarnation
     entries: list[Entry]
     conflicts: list[str]
-    """What the broker holds and the cluster does not know as its own, in words."""
+    """Conflicts between the broker's report and the register's state, as messages for the log."""
     rebuild: Rebuild
-    """What is known from reports, this broker's with them."""
+    """What brokers have reported, including this one."""
     learned: list[PartitionId]
-    """Partitions that the entries make known again, by what brokers reported."""
+    """Partitions whose records the entries adopt from the reports of brokers."""
     is_back: bool
-    """Whether this life of it was live all the time: only its connection is a new one."""
+    """Whether this incarnation of the broker was live already, so only its connection is new."""
     unserved: list[TopicRecord] = attrs.field(factory=list)
     """Topics that the broker holds and the register doesn't serve."""
     proofs: list[str] = attrs.field(factory=list)
-    """Decisions of this register that its journal lacks, in words: it is an older copy."""
+    """Decisions of this register that its journal lacks, as texts: the journal is an older copy."""
 
     def held_elsewhere(self) -> Iterator[tuple[BrokerId, RemovedTopic]]:
-        """Deleted topics of which the entries tell that other brokers hold them, with those; what
-        this broker holds itself it hears of from `Admissions.sync`."""
+        """Deleted topics that, by the entries, other brokers hold, each with its holder.  The
+        joining broker is told of those that it holds itself by `Admissions.sync`."""
         for entry in self.entries:
             if isinstance(entry, OlderTopicFound) and entry.broker != self.broker:
                 yield entry.broker, RemovedTopic(entry.topic, entry.topic_id)
@@ -51,8 +51,8 @@ class Admission:
 def adopt(
     state: ClusterState, rebuild: Rebuild, standings: list[ReplicaReport], entries: list[Entry]
 ) -> tuple[dict[PartitionId, PartitionRecord], dict[PartitionId, Epoch], list[PartitionId]]:
-    """Add to *entries* what is known again by *rebuild*; return the partitions and their highest
-    spent epochs as they are then, and which of them were adopted."""
+    """Add to *entries* the records that *rebuild* can settle.  Return the resulting partitions,
+    their highest spent epochs, and the partitions that were adopted."""
     partitions = dict(state.partitions)
     spent = {partition: state.announced_epoch(partition) for partition in partitions}
     promised = {one.partition: one.promised for one in standings}
@@ -64,10 +64,10 @@ def adopt(
         promised[record.partition] = adoption.promised
         entries.append(PartitionDecided(record))
     for partition, epoch in promised.items():
-        # An epoch that was promised and isn't known here may have been decided by a register
-        # that is gone, and some broker may still hear of it: go above.
+        # A promised epoch that is unknown here may have been decided by a register that is gone,
+        # and its decision may still reach a broker, so continue above it.
         if partition in rebuild.newest:
-            continue  # until its newest record is known its leader leads on
+            continue  # its leader keeps leading until its newest record is known
         if partition in partitions and epoch > spent[partition]:
             spent[partition] = Epoch(epoch + 1)
             entries.append(EpochAnnounced(partition, Epoch(epoch + 1)))
@@ -87,13 +87,14 @@ def take_over_topics(
     unserved: list[TopicRecord],
 ) -> list[str]:
     """Add to *entries* those *topics* that *broker* reports and whose *partitions* are known, and
-    to *unserved* those that are kept although another one of their name is in use; return
-    conflicts, these among them.
+    to *unserved* those that are kept although another topic of the same name is in use.  Return the
+    conflicts, including these topics.
 
-    Of two topics of one name, one may say that it was made when the other had been deleted.  Then
-    who reports that other one has it removed.  Otherwise nothing tells which of them is in use:
-    both are kept.  Likewise if the deleted one is in use again, as nobody told of the other one
-    in time: it may hold messages that were acknowledged since.
+    The record of a topic may say that an earlier topic of the same name was deleted before it was
+    created.  Then a broker that reports the earlier topic removes it.  Otherwise it is unknown
+    which of the two is in use, and both are kept.  Both are also kept if the deleted topic is in
+    use again, because no broker reported the later one in time: the deleted topic may hold messages
+    that were acknowledged since.
     """
     waiting: dict[str, TopicRecord] = rebuild.topics
     conflicts: list[str] = []

@@ -1,8 +1,8 @@
 """What a register believes of what a broker reports when it joins.
 
-A broker reports the newest decisions that it heard of, the epochs that it promised, and the topics
-that it holds.  The register's own journal goes before all that.  What the journal doesn't have is
-believed in two cases only:
+A broker reports the newest decisions that it was sent, the epochs that it promised, and the topics
+that it holds.  The register's own journal takes precedence.  The register believes a report of
+something that the journal lacks in two cases only:
 
 - A decision or topic carries a valid seal (`octopi.coordination.seals`).  Then this register has
   decided it, and the journal, which lacks it, is an older copy of the register's disk.
@@ -26,13 +26,13 @@ from octopi.limits import LIST_COUNT_MAX, TOLD_MAX
 from octopi.wire.messages import Inventory, PartitionRecord, ReplicaReport, TopicRecord
 
 _DOUBTS_MAX = 20
-"""So many refused reports of one broker are told one by one."""
+"""The number of refused reports of one broker that are logged one by one."""
 
 
 def fault_of(inventory: Iterable[Inventory]) -> str:
-    """What no register ever decides in the pages of *inventory*; empty: nothing.
+    """The first thing in the pages of *inventory* that no register ever decides; empty: none.
 
-    It would be journaled, and break every later start.
+    If it were journaled, every later start would fail.
     """
     for page in inventory:
         for record in page.partitions:
@@ -65,7 +65,7 @@ def _fault_of_topic(topic: TopicRecord) -> str:
 
 @attrs.define
 class AcceptedReport:
-    """What is believed of one broker's report."""
+    """The part of one broker's report that the register believes."""
 
     records: list[PartitionRecord] = attrs.field(factory=list)
     standings: list[ReplicaReport] = attrs.field(factory=list)
@@ -78,7 +78,7 @@ class AcceptedReport:
     """What is not believed, in words."""
 
     def shortened(self) -> list[str]:
-        """`doubts`, as many as people read."""
+        """The first `_DOUBTS_MAX` of `doubts`, and a line with the number of the others."""
         more = len(self.doubts) - _DOUBTS_MAX
         return self.doubts[:_DOUBTS_MAX] + ([f"and {more} more of that kind"] if more > 0 else [])
 
@@ -86,8 +86,8 @@ class AcceptedReport:
 def believe(
     state: ClusterState, broker: BrokerId, inventory: list[Inventory], *, is_proven: bool
 ) -> AcceptedReport:
-    """What a register with *state* believes of the report of *broker*.  *is_proven*: it has shown
-    that the id is its own."""
+    """What a register with *state* believes of the report of *broker*.  *is_proven*: the broker has
+    shown that the id is its own."""
     seals, believed = Seals(state.secret), AcceptedReport()
     replicas = {one.partition: set(one.replicas) for one in state.partitions.values()}
     for record in (one for page in inventory for one in page.partitions):

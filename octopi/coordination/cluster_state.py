@@ -1,6 +1,6 @@
-"""What the register remembers for good: brokers, partitions and topics.
+"""What the register stores: brokers, partitions and topics.
 
-Nothing here says who is alive; that is not remembered but observed.
+Which brokers are live is not stored; the register observes it.
 """
 
 from __future__ import annotations
@@ -47,50 +47,50 @@ class ClusterState:
 
     def __init__(self) -> None:
         self.cluster = ""
-        """Empty: nothing was ever decided."""
+        """The cluster's id; empty before a cluster is formed."""
         self.partition_count = 0
         self.secret = ""
         """Known to the register alone, from its journal; see `octopi.coordination.seals`."""
         self.lives: dict[int, RegisterGeneration] = {}
-        """The register's lives by generation, without gap; the first one formed the cluster here
+        """The starts of the register, by generation, without gap; the first one formed the cluster
         or took it over."""
         self.brokers: dict[BrokerId, BrokerRegistered] = {}
         self.removed_brokers: set[BrokerId] = set()
         self.partitions: dict[PartitionId, PartitionRecord] = {}
         self.removals: dict[str, Removal] = {}
         self.unfit_topics: set[str] = set()
-        """Ids of topics that no broker can hold, as their names or ids are illegal: a register
-        that did not check them took them from a broker.  They can be deleted by their ids."""
+        """Ids of topics that no broker can hold because their names or ids are illegal: an earlier
+        register took them from a broker without a check.  They can be deleted by their ids."""
         self._announced: dict[PartitionId, Epoch] = {}
         self._topics: dict[str, TopicRecord] = {}
         self._names: list[str] = []
         self._owners: dict[str, str] = {}
-        """Topic -> who created it, of those where that is known."""
+        """Topic -> the subject that created it, where that is known."""
         self._owned: Counter[str] = Counter()
 
     @property
     def life(self) -> RegisterGeneration:
-        """The register's newest life."""
+        """The newest start of the register."""
         return self.lives[max(self.lives)]
 
     @property
     def was_taken_over(self) -> bool:
-        """Whether the register began with an empty journal in a cluster that existed: what it
-        doesn't know, brokers may."""
+        """Whether the register began with an empty journal in a cluster that existed.  Then brokers
+        may know decisions that it doesn't."""
         return min(self.lives, default=1) > 1
 
     def descends_from(self, life: RegisterGeneration) -> bool:
-        """Whether what *life* had brokers do belongs to the past of this register: it was a life
-        of its own, or one of those that brokers told of when this register took over."""
+        """Whether *life* is in the history of this register: one of its own starts, or one of those
+        that brokers reported when this register took over."""
         return life.generation < min(self.lives) or self.lives.get(life.generation) == life
 
     def announced_epoch(self, partition: PartitionId) -> Epoch:
-        """The highest epoch of *partition* that is spent; 0: none."""
+        """The highest epoch of *partition* that was announced or decided; 0: none."""
         record = self.partitions.get(partition)
         return max(self._announced.get(partition, NO_EPOCH), record.epoch if record else NO_EPOCH)
 
     def min_insync(self, partition: PartitionId) -> int:
-        """The least that any topic on *partition* asks for, 1 if there is none."""
+        """The smallest `min_insync` of the topics on *partition*, 1 if it has no topic."""
         options = (one.options for one in self._topics.values() if partition in one.partitions)
         return min((one.min_insync for one in options), default=1)
 
@@ -133,7 +133,7 @@ class ClusterState:
                 self.secret = entry.secret or self.secret
             case RegisterStarted(life):
                 if not self.cluster:
-                    self.lives.clear()  # one that died before it had formed its cluster
+                    self.lives.clear()  # it crashed before it had formed its cluster
                 assert not self.lives or life.generation == max(self.lives) + 1
                 self.lives[life.generation] = life
             case BrokerRegistered():
@@ -193,9 +193,9 @@ class ClusterState:
                 del self.removals[topic_id]
 
     def entries(self) -> list[Entry]:
-        """Entries that make this state of an empty one: a snapshot.
+        """A snapshot: entries that, applied to an empty state, give this state.
 
-        Removals are told as topics that are created and deleted again.
+        Removals are written as topics that are created and deleted again.
         """
         entries: list[Entry] = []
         if self.cluster:
@@ -224,8 +224,9 @@ class ClusterState:
         return entries
 
     def fault(self) -> str:
-        """What no register decides, but a broker made one believe that did not check it; empty:
-        nothing.  The register can't go on from there."""
+        """The part of this state that no register decides: an earlier register took it from a
+        broker without a check.  Empty: there is none.  The register can't start with such a
+        state."""
         if self.lives and max(self.lives) > COUNTED_MAX:
             return f"generation {max(self.lives)} of the register"
         for record in self.partitions.values():

@@ -21,7 +21,7 @@ from octopi.wire.messages import (
 
 
 class ClusterView:
-    """The state, elections and health of a cluster, as others are told of them."""
+    """The state, elections and health of a cluster, as clients and brokers are told of them."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ClusterView:
         )
 
     def partition(self, record: PartitionRecord) -> PartitionInfo:
-        """Where a partition is now; each asker is sent to the next of its readers."""
+        """Where a partition is now; successive calls name its readers in turn."""
         partition, health = record.partition, self._health
         leads = (
             health.is_led_to(record.leader, partition)
@@ -55,12 +55,12 @@ class ClusterView:
             and self._live[record.leader] == record.leader_incarnation
         )
         reachable = [one for one in record.in_sync if health.is_led_to(one, partition)]
-        # Who takes no records may be behind soon, but reading there is better than nowhere.
+        # A replica that takes no records falls behind, but reading there is better than nowhere.
         serving = [one for one in reachable if health.serves(one, partition)] or reachable
         readers = [self._state.brokers[broker].address for broker in serving]
         if len(readers) > 1:
-            # Each partition has turns of its own: with one for all, a topic of as many
-            # partitions as there are readers would send everybody to the same ones.
+            # Each partition has its own turn.  With one turn for all, a topic with as many
+            # partitions as there are readers would give each partition the same reader every time.
             self._turns[record.partition] += 1
             turn = (record.partition + self._turns[record.partition]) % len(readers)
             readers = readers[turn:] + readers[:turn]
@@ -102,7 +102,7 @@ class ClusterView:
         )
 
     def removals_of(self, broker: BrokerId) -> list[RemovedTopic]:
-        """The deleted topics that *broker* has not confirmed to have removed."""
+        """The deleted topics whose removal *broker* has not confirmed."""
         return [
             RemovedTopic(removal.topic, topic_id)
             for topic_id, removal in self._state.removals.items()

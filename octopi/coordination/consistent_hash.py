@@ -15,7 +15,8 @@ from typing import Final
 from octopi.identifiers import PartitionId, TopicName
 
 POINTS_PER_PARTITION: Final = 128
-"""Shares then differ by some 10 %; doubling it would halve only the square of that."""
+"""With 128 points, shares differ by about 10 %.  The difference shrinks with the square root of the
+number of points."""
 
 
 class HashCircle:

@@ -1,10 +1,11 @@
 """What the register decides: who is a member, who leads, where topics live.
 
-Pure.  A question to it changes nothing; its answer is a decision (`octopi.coordination.decisions`),
-whose entries must be durable before it is told.  The caller appends them, then calls `apply` for
-each, and `admitted` for a broker that was let in; nothing changes in between, so decisions are
-taken one after another.  Entries that could not be appended are forgotten, and with them all
-that was learned from the question.  Liveness is what the caller observed on the membership
+The controller does no I/O.  A question changes nothing: the answer is a decision
+(`octopi.coordination.decisions`), and its entries must be durable before brokers or clients are
+told.  The caller appends the entries to the journal, then calls `apply` for each, and `admitted`
+for a broker that was admitted.  Nothing else changes in between, so decisions are taken one after
+another.  If the entries can't be appended, the caller drops the decision, and the controller is as
+it was before the question.  The caller reports liveness as it observes it on the membership
 connections (`admitted`, `left`).
 """
 
@@ -51,8 +52,9 @@ from octopi.wire.messages import (
 
 
 class Controller:
-    """Decides over a `ClusterState`: itself who is a member, its `elections` who leads, its
-    `topics` what is stored where.  Its `view` tells others of all that.
+    """Decides about the cluster in its `ClusterState`.  The controller itself decides which brokers
+    are members, `elections` decides which replicas lead, and `topics` decides which topics exist
+    and where they are stored.  `view` describes the result to clients and brokers.
 
     Invariants: every broker that is live is registered with the incarnation that is live;
     no record appoints an incarnation that was never registered.
@@ -73,12 +75,13 @@ class Controller:
         self.draining: set[BrokerId] = set()
         """Brokers that get no leadership while others can have it."""
         self.stopping: set[BrokerId] = set()
-        """Brokers that are about to stop, or did, and have not joined in a new life since: they
-        get nothing while others can have it."""
+        """Brokers that are about to stop or have stopped, and have not joined with a new
+        incarnation since: they get no leadership and no replica while other brokers can have
+        them."""
         self._rivals = RivalRegisters(self.state, self._live)
         self._rebuild = Rebuild()
         self.unserved = UnservedTopics(self.state)
-        """Topics that brokers hold and clients are not served."""
+        """Topics that brokers hold and the register doesn't serve to clients."""
         self.elections = Elections(self.state, self._live, self._is_doubted, health=self.health)
         self.topics = TopicDecisions(
             self.state,
@@ -93,8 +96,8 @@ class Controller:
         self.view = ClusterView(self.state, self._live, self.elections, self.health)
 
     def _is_doubted(self, partition: PartitionId) -> bool:
-        """Whether a broker was told something newer about *partition* than what is known here,
-        and not all that it takes to believe it have reported."""
+        """Whether a broker reported a newer record of *partition* than the register knows, and not
+        all brokers have reported yet that are needed to adopt it."""
         return partition in self._rebuild.newest
 
     def apply(self, entry: Entry) -> None:
@@ -113,18 +116,19 @@ class Controller:
     def form(
         self, cluster: str, nonce: str, generation: int = 1, *, secret: str = ""
     ) -> ClusterDecision:
-        """Begin a new cluster, or take up an old one of which brokers told; then *generation*
-        is above theirs.  *secret*: hexadecimal digits; see `octopi.coordination.seals`."""
+        """Form a new cluster, or take over an existing one that brokers reported; then *generation*
+        is above the generations that they reported.
+        *secret*: hexadecimal digits; see `octopi.coordination.seals`."""
         assert not self.state.cluster, "a cluster is formed once"
         entries: list[Entry] = [
-            # In this order: a register that died in between finds no cluster, and forms one.
+            # In this order: a register that crashes in between finds no cluster, and forms one.
             RegisterStarted(RegisterGeneration(generation, nonce)),
             ClusterFormed(cluster, self._partition_count, secret),
         ]
         return ClusterDecision(entries)
 
     def add_partitions(self, count: int) -> ClusterDecision:
-        """Have *count* more partitions.
+        """Add *count* partitions to the cluster.
 
         Raises:
           RefusedError: INVALID_OPTION; NO_BROKER before there is a cluster.
@@ -141,7 +145,7 @@ class Controller:
         return ClusterDecision([ClusterFormed(state.cluster, state.partition_count + count)])
 
     def start(self, nonce: str, *, secret: str = "") -> ClusterDecision:
-        """The register was started again, with what its journal says; *secret* is used if that has
+        """The register was started again with its journal; *secret* is used if the journal has
         none."""
         entries: list[Entry] = [
             RegisterStarted(RegisterGeneration(self.state.life.generation + 1, nonce))
@@ -153,20 +157,22 @@ class Controller:
 
     def admit(self, join: Join, inventory: list[Inventory]) -> Admission:
         """A broker asks to join the formed cluster.  Nothing changes before `admitted`, except that
-        it is remembered which broker has joined another register.
+        the controller remembers which brokers have joined another register.
 
-        It leaves the in-sync set of partitions whose logs it says are not intact, or of all if
-        its data directory is not the one that was here last, before it may act.  What it leads
-        as their only replica it leads again, in a new epoch if it was restarted.  What was
-        decided and the register doesn't know (its disk was lost, or an older copy of it put back)
-        is taken over as soon as that is safe (`octopi.coordination.rebuild`).  What else it reports
-        is not believed (`octopi.coordination.broker_reports`).
+        Before the broker may act, it is removed from the in-sync set of each partition whose logs
+        it reports as not intact, or of all partitions if it comes without the data directory that
+        it joined with last.  Where the broker is the only replica, it leads again, in a new epoch
+        if it was restarted.  If the register's disk was lost or replaced by an older copy, the
+        decisions that the register lacks are taken over from the reports as soon as that is safe
+        (`octopi.coordination.rebuild`).  Other reports of unknown decisions are not believed
+        (`octopi.coordination.broker_reports`).
 
         Raises:
-          SupersededError: if it is proven that brokers have joined another register; this one has
-              to stop.
+          SupersededError: if it is proven that brokers have joined another register; this register
+              has to stop.
           RefusedError: WRONG_CLUSTER, DUPLICATE_BROKER, BROKER_FENCED or TOO_MANY;
-              REGISTER_SUPERSEDED for one that says without a proof that it obeys another register;
+              REGISTER_SUPERSEDED if the broker says without proof that it has joined another
+              register;
               MALFORMED_MESSAGE for reports that make no sense.
         """
         state = self.state
@@ -222,7 +228,7 @@ class Controller:
         rebuild = self._rebuild.copy()
         rebuild.promise(standings)
         if join.cluster and not has_lost_data:
-            # Who has lost its data can't know that nothing newer was decided.
+            # A broker that lost its data can't know that nothing newer was decided.
             rebuild.report(broker, believed.records, standings, state.partitions)
         partitions, spent, learned = adopt(state, rebuild, standings, entries)
         conflicts = take_over_topics(
@@ -261,8 +267,8 @@ class Controller:
         )
 
     def admitted(self, admission: Admission) -> None:
-        """The entries of *admission*, the last question that was answered, are in the journal and
-        applied: the broker's membership connection counts."""
+        """The entries of *admission*, the answer to the last question, are in the journal and
+        applied: from now on the broker is live."""
         self._rebuild = admission.rebuild
         self.unserved.reported(admission.broker, admission.unserved)
         self._rivals.admitted(admission.broker)
@@ -274,8 +280,8 @@ class Controller:
         return is_later_life(self.state, join)
 
     def _next_broker(self) -> BrokerId:
-        """An id that no broker has or had, nor any that is only known as somebody's replica: the
-        one above all these, or the smallest if there is none above."""
+        """An id that no broker has or had and that no known record names: the one above all such
+        ids, or the smallest free id if none above is left."""
         replicas = {one for record in self.state.partitions.values() for one in record.replicas}
         known = {*self.state.brokers, *self.state.removed_brokers}
         taken = known | replicas | self._rebuild.mentioned_brokers()
@@ -325,13 +331,14 @@ class Controller:
         self._live[broker] = incarnation
 
     def left(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """That connection ended."""
+        """The membership connection of that incarnation of the broker ended."""
         if self._live.get(broker) == incarnation:
             del self._live[broker]
             self.health.forget(broker)
 
     def serves(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """A joined broker has answered to all that it was told: clients may be sent to it."""
+        """A joined broker has answered all decisions that it was sent: clients may be sent to
+        it."""
         if self._live.get(broker) == incarnation:
             self.health.informed(broker)
 

@@ -1,8 +1,8 @@
-"""What the controller decides, as data: persist it first, then tell it.
+"""The decisions of the controller, as data.
 
-A decision has entries of the journal.  The caller persists and applies them, all or none, and tells
-the decision only when they are durable: to brokers and clients, and to observers as a step.  So
-the order "durable before told" is the same for every decision, whatever makes entries durable.
+A decision has entries for the journal.  The caller makes all of them durable, or none, and applies
+them.  Only then does it tell the decision to brokers and clients, and to observers as a step.  So
+every decision is durable before it is told.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from octopi.wire.messages import InSyncAltered, PartitionRecord, TopicRecord
 
 @attrs.frozen
 class ClusterDecision:
-    """The cluster or one of its brokers changes, and no broker is told because of that: the cluster
-    is formed or gets more partitions, the register starts, a broker is removed for good or has
-    removed a deleted topic."""
+    """A change of the cluster that no broker has to be told: the cluster is formed or gets more
+    partitions, the register starts, a broker is removed for good or has removed a deleted topic."""
 
     entries: list[Entry]
 
 
 @attrs.frozen
 class EpochDecision:
-    """An election begins.  Tell the next epoch to the replicas of the partition."""
+    """An election begins.  The caller announces the next epoch to the replicas of the partition."""
 
     partition: PartitionId
     epoch: Epoch
@@ -40,13 +39,13 @@ class EpochDecision:
 
 @attrs.frozen
 class LeaderDecision:
-    """An election ends.  Tell the record to all brokers, and the partition's topics to those that
-    become replicas by it."""
+    """An election ends.  The caller sends the record to all brokers, and the partition's topics to
+    the brokers that become replicas."""
 
     before: PartitionRecord
     record: PartitionRecord
     losses: list[LogLoss] | None
-    """What is known to be lost by it, if acknowledged records may be lost; None: none are."""
+    """What is known to be lost if acknowledged records may be lost; None: no loss is possible."""
     ordered: bool
     """Whether an operator ordered it."""
 
@@ -57,17 +56,17 @@ class LeaderDecision:
 
     @property
     def joining(self) -> set[BrokerId]:
-        """The brokers that become replicas by it."""
+        """The brokers that become replicas by this decision."""
         return set(self.record.replicas) - set(self.before.replicas)
 
 
 @attrs.frozen
 class InSyncDecision:
-    """A leader's request for another in-sync set is judged.  Tell the answer to the leader, and
-    the record to the others if it is another one."""
+    """The answer to a leader's request to change the in-sync set.  The caller sends the answer to
+    the leader and, if the record has changed, the record to the other brokers."""
 
     answer: InSyncAltered
-    """With the record that is in force."""
+    """Contains the current record."""
 
     @property
     def entries(self) -> list[Entry]:
@@ -77,8 +76,8 @@ class InSyncDecision:
 
 @attrs.frozen
 class TopicCreationDecision:
-    """A topic exists.  Tell the partitions that are placed for it to all brokers, then the topic to
-    those that hold it."""
+    """A topic is created.  The caller sends the partitions that were placed for it to all brokers,
+    then the topic to the brokers that hold it."""
 
     topic: TopicRecord
     entries: list[Entry]
@@ -91,7 +90,7 @@ class TopicCreationDecision:
 
 @attrs.frozen
 class TopicDeletionDecision:
-    """A topic is gone.  Have the brokers that hold it remove it."""
+    """A topic is deleted.  The caller has the brokers that hold it remove it."""
 
     topic: TopicRecord
     entries: list[Entry]

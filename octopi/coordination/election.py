@@ -1,16 +1,16 @@
-"""One change of a partition's leader: announced, accepted, committed; or given up.
+"""The election of a partition's leader: announced, accepted, and decided or given up.
 
-The register announces an epoch (durable first).  Replicas that accept it have left their
-roles, so nothing is committed in an older epoch behind the back of the choice, and they
-report durable logs.  Every member of the in-sync set of the last record holds all that was
-committed; so one of those that accepted leads, whichever it is, and the ranking is only a
-preference.  Without one of them nothing is decided: announcing again does no harm.
+The register makes an epoch durable and announces it.  Replicas that accept the epoch have left
+their roles, so nothing more is committed in an older epoch, and they report the ends of their
+durable logs.  Every member of the in-sync set of the last record holds all committed records.  So
+any member that accepted may lead, and the ranking is only a preference.  If no member has accepted,
+nothing is decided.  Announcing again does no harm.
 
-When the in-sync set is empty (its last members lost power, and with it what was not flushed),
-no replica is sure to hold everything that was committed.  Those that were in sync until they
-lost data then decide together: when all of them have accepted, the one that holds the most
-leads, if nothing is missing of what it had on the device.  An operator may order not to wait
-for those that stay away, nor to look for such a one.
+If the in-sync set is empty because its last members lost unflushed records in a power failure, no
+replica is certain to hold all committed records.  Then the election waits until all replicas that
+were in sync until they lost data have accepted.  The one of them that holds the most leads, if it
+lacks nothing that it had on the device.  An operator may order the election to be decided without
+the replicas that are away, and with a leader that lacks something.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from octopi.wire.messages import AcceptEpoch, PartitionRecord
 
 @attrs.frozen
 class ElectionGoal:
-    """What a change of leadership should bring about, where the protocol lets it."""
+    """The wanted result of an election, met as far as the protocol allows."""
 
     leader: BrokerId | None = None
-    """Leads if it may."""
+    """The broker that leads if it may."""
     avoid: frozenset[BrokerId] = frozenset()
-    """Lead only if no other broker can."""
+    """Brokers that lead only if no other broker can."""
     leaving: frozenset[BrokerId] = frozenset()
-    """About to stop: lead only if nobody else at all can, and leave the in-sync set if the others
-    in it suffice.  What they hold is on the device of each of those."""
+    """Brokers that are about to stop.  They lead only if no other broker can, and leave the in-sync
+    set if the other members suffice.  Each of those has on its device what the leaving brokers
+    hold."""
     replicas: list[BrokerId] | None = None
-    """Hold the partition from then on.  New ones join the in-sync set by following; of those
-    that go, the others hold all that is committed.  Nobody in sync goes while one that stays
-    in sync is away: then the partition stays where it is."""
+    """The replicas that the partition has from then on.  New replicas join the in-sync set by
+    following.  The replicas that stay hold all committed records of those that go.  While an
+    in-sync replica that stays is away, no in-sync replica goes, and the replicas remain as they
+    are."""
 
     def is_against(self, leader: BrokerId) -> bool:
-        """Whether another one than *leader* shall lead."""
+        """Whether a broker other than *leader* should lead."""
         return self.leader not in {None, leader} or leader in self.avoid | self.leaving
 
 
@@ -56,13 +58,13 @@ class LogLoss:
 
     topic_id: str
     kept_end: int
-    """The end of what the leader has."""
+    """The end of the log on the leader."""
     known_end: int
-    """The end of what any replica that answered has, or is known to have had."""
+    """The highest end that any replica that accepted has, or is known to have had."""
 
 
 class Election:
-    """The acceptances of one announced epoch; remembered no longer than the process."""
+    """The acceptances of one announced epoch, kept in memory only."""
 
     def __init__(self, epoch: Epoch) -> None:
         self.epoch = epoch
@@ -70,8 +72,8 @@ class Election:
         self._gathering = AcceptancePages()
 
     def accept(self, message: AcceptEpoch) -> AcceptEpoch | None:
-        """A replica accepted, or told more of what it holds; return the whole acceptance if it
-        counts here from now on."""
+        """A replica accepted, or sent a further page of its acceptance.  Return the whole
+        acceptance once it is complete and counts."""
         if message.epoch != self.epoch:
             return None
         whole = self._gathering.add(message)
@@ -80,19 +82,20 @@ class Election:
         return whole
 
     def forget(self, broker: BrokerId) -> None:
-        """The broker was restarted: what it reported may be true no more."""
+        """The broker was restarted, so its earlier acceptance no longer counts."""
         self.accepts.pop(broker, None)
         self._gathering.forget(broker)
 
     def missing(self, record: PartitionRecord, live: Collection[BrokerId]) -> list[BrokerId]:
-        """The brokers without which nothing can be decided: none of those in sync has accepted,
-        or, if there is none, these of those that were have not."""
+        """The brokers whose acceptance is missing for a decision: the in-sync replicas if none of
+        them has accepted; if no replica is in sync, those that were in sync until they lost data
+        and have not accepted."""
         members = newest_set(record)
         away = members - {one for one in members if one in self.accepts and one in live}
         return sorted(away) if not record.in_sync or away == members else []
 
     def is_complete(self, record: PartitionRecord, live: Collection[BrokerId]) -> bool:
-        """Whether waiting can't make the choice better: all live candidates accepted."""
+        """Whether all live candidates have accepted, so waiting can't improve the choice."""
         candidates = newest_set(record).intersection(live)
         return bool(candidates) and candidates <= self.accepts.keys()
 
@@ -107,8 +110,8 @@ class Election:
         goal: ElectionGoal = NO_GOAL,
         serves: Callable[[BrokerId], bool] = lambda broker: True,
     ) -> PartitionRecord | None:
-        """The record that follows *record*; None while no live member of the in-sync set has
-        accepted that is a replica according to *goal*.
+        """The record that follows *record*.  None until a live member of the in-sync set has
+        accepted that *goal* keeps as a replica.
 
         A broker that is not *live* doesn't count even if it has accepted: it could not lead, and
         commits would wait for it.  *leaderships*: how many partitions each broker leads.  *topics*:
@@ -129,14 +132,14 @@ class Election:
         leader = choose_leader(preferred or willing or able, leaderships, topics)
         least = min(min_insync, len(members))
         if _leads_on(leader, record) and goal.is_against(leader.broker):
-            # No broker took over in time.  The others may be slow, and are no worse for that.
+            # No broker took over in time.  The other members may only be slow, so they stay.
             in_sync = [one for one in members if one in live]
         else:
             in_sync = [one.broker for one in staying]
         if len(in_sync) < max(1, least):
             in_sync = [one.broker for one in accepted]
         if len(in_sync) < least:
-            in_sync = members  # wait for the others to follow, rather than go below
+            in_sync = members  # wait for the others to follow rather than go below `min_insync`
         return attrs.evolve(_appoint(record, self.epoch, leader, in_sync), replicas=replicas)
 
     def recover(
@@ -149,13 +152,13 @@ class Election:
         replaced: Collection[BrokerId] = (),
         ordered: bool = False,
     ) -> PartitionRecord | None:
-        """The record that follows one in which no replica in sync can lead: records are lost that
-        none of the replicas holds that have accepted.
+        """The record that follows one in which no in-sync replica can lead.  Records that no
+        replica that accepted holds are lost.
 
         None unless all brokers that were in sync until they lost data are *live* and have accepted,
-        and one of them lacks nothing that it had on the device.  *replaced*: brokers that came with
-        another data directory.  If an operator has *ordered* it, the best of all replicas leads
-        whose brokers are live and have accepted.
+        and one of them lacks nothing that it had on the device.  *replaced*: brokers that joined
+        with another data directory.  If an operator *ordered* the recovery, the best replica leads
+        whose broker is live and has accepted.
         """
         assert ordered or not record.in_sync, "a replica in sync is never passed over unasked"
         members = newest_set(record)
@@ -170,7 +173,7 @@ class Election:
         best = sound or (accepted if ordered else [])
         if not best:
             return None
-        # Who was in sync has all that was flushed before it was acknowledged, whatever it lost.
+        # A replica that was in sync has all records that were flushed before being acknowledged.
         for known in (members, {*record.in_sync, *record.lost}):
             best = [one for one in best if one.broker in known] or best
         # The epoch of the last record would be the wrong measure: a replica may hold the
@@ -182,8 +185,8 @@ class Election:
         return attrs.evolve(recovered, recovered_epoch=self.epoch)
 
     def losses(self, leader: BrokerId, topics: Collection[str]) -> list[LogLoss]:
-        """What of the logs of *topics* is known to be lost if the broker *leader* leads alone; one
-        that has not accepted begins with nothing."""
+        """The known losses in the logs of *topics* if the broker *leader* leads alone.  A leader
+        that has not accepted begins with empty logs."""
         kept = _ends(self.accepts[leader]) if leader in self.accepts else {}
         known: dict[str, int] = {}
         for one in self.accepts.values():
@@ -197,7 +200,7 @@ class Election:
 
 
 def is_sound(accepted: AcceptEpoch) -> bool:
-    """Whether the replica has all that it ever had on the device."""
+    """Whether the replica still has everything that it ever had on the device."""
     return all(log.sound for log in accepted.ends)
 
 
@@ -210,8 +213,9 @@ def choose_leader(
     *topics* that another one holds more of, with the fewest bytes missing in these, by fewest
     leaderships, smallest id.
 
-    Log by log, as a replica that has most of one topic may have least of another; and only logs
-    that all of them can have: one may still hold a topic that was deleted.
+    Ends are compared log by log, because a replica that has the most of one topic may have the
+    least of another.  Only logs of *topics* are compared, because a replica may still hold a
+    deleted topic.
     """
     candidates = list(accepted)
     ends = {one.broker: _ends(one) for one in candidates}
@@ -239,14 +243,16 @@ def _ends(accepted: AcceptEpoch) -> dict[str, int]:
 
 
 def _leads_on(leader: AcceptEpoch, record: PartitionRecord) -> bool:
-    """Whether that is who led, in the same life: it has all that was ever committed."""
+    """Whether *leader* is the last leader, in the same incarnation: then it has all committed
+    records."""
     return (leader.broker, leader.incarnation) == (record.leader, record.leader_incarnation)
 
 
 def _replicas_to_be(
     record: PartitionRecord, live: Collection[BrokerId], goal: ElectionGoal
 ) -> list[BrokerId]:
-    """The replicas that are wished for, if they can take over now what leaves them."""
+    """The replicas that the goal asks for, if they can take over now; otherwise those of the
+    record."""
     if goal.replicas is None:
         return record.replicas
     staying = set(record.in_sync).intersection(goal.replicas)

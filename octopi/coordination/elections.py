@@ -1,8 +1,8 @@
-"""Who decides the record of a partition: here, one register over its `ClusterState`.
+"""The register's decisions about the records of partitions.
 
-Each answer is a decision (`octopi.coordination.decisions`), to be made durable before it is told.
-How an election goes is in `octopi.coordination.election`, what may alter the in-sync set in
-`octopi.coordination.in_sync_changes`; this joins them to brokers, their lives, and topics.
+Each answer is a decision (`octopi.coordination.decisions`), which must be durable before it is
+told.  `octopi.coordination.election` describes one election, `octopi.coordination.in_sync_changes`
+the changes of the in-sync set.  This module connects them with brokers, incarnations and topics.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Elections:
         *,
         health: Health | None = None,
     ) -> None:
-        """*live* is the caller's: broker -> incarnation.  *is_doubted* says of which partitions the
-        record is not known to be the newest: nothing is decided about them.  *health* says whose
+        """*live* is the caller's: broker -> incarnation.  *is_doubted* says for which partitions
+        the record may not be the newest; nothing is decided about these.  *health* says which
         replicas take records; None: all do."""
         self._state = state
         self._live = live
@@ -59,10 +59,10 @@ class Elections:
         self.changes: dict[PartitionId, Election] = {}
 
     def apply(self, entry: Entry) -> None:
-        """Take note of an *entry* of the journal, which the state has taken note of."""
+        """Apply an *entry* of the journal that was applied to the state already."""
         match entry:
             case BrokerRegistered(broker):
-                # It was restarted: what its earlier life accepted counts no more.
+                # It was restarted: acceptances of its earlier incarnation no longer count.
                 for one in self.changes.values():
                     one.forget(broker)
             case EpochAnnounced(partition, epoch):
@@ -76,8 +76,8 @@ class Elections:
     # --- changing the leader ---------------------------------------------------------
 
     def leaderless(self) -> list[PartitionId]:
-        """Partitions whose leader is gone while there are other replicas, or that have no replica
-        in sync, and for which no change is under way."""
+        """Partitions with several replicas whose leader is gone or whose in-sync set is empty, and
+        for which no election is under way."""
         return sorted(
             record.partition
             for record in self._state.partitions.values()
@@ -88,8 +88,8 @@ class Elections:
         )
 
     def stranded(self) -> list[PartitionId]:
-        """Partitions whose leader is there and takes no records while another in-sync replica
-        does, and for which no change is under way."""
+        """Partitions whose leader is live but takes no records while another in-sync replica does,
+        and for which no election is under way."""
         health = self._health
         if health is None:
             return []
@@ -115,7 +115,8 @@ class Elections:
         return self._health is None or self._health.serves(broker, partition)
 
     def begin(self, partition: PartitionId) -> EpochDecision:
-        """Begin an election, or begin it anew; then send `announcement` to the replicas.
+        """Begin an election, or begin it again.  The caller then sends `announcement` to the
+        replicas.
 
         Raises:
           NotReadyError: while the partition's record is not known to be the newest.
@@ -128,13 +129,15 @@ class Elections:
         return EpochDecision(partition, Epoch(self._state.announced_epoch(partition) + 1))
 
     def announcement(self, partition: PartitionId) -> AnnounceEpoch | None:
-        """What to tell the replicas, also those that join later; None: no change under way."""
+        """The message to the replicas, also to those that join later; None: no election is under
+        way."""
         change = self.changes.get(partition)
         return AnnounceEpoch(partition, change.epoch) if change is not None else None
 
     def accept(self, message: AcceptEpoch) -> AcceptEpoch | None:
-        """A replica accepted, or told more of what it holds; return the whole acceptance if it
-        counts from now on: only a registered life's does, and only a replica's."""
+        """A replica accepted, or sent a further page of its acceptance.  Return the whole
+        acceptance once it is complete and counts.  It counts if the sender is a replica, with the
+        registered incarnation."""
         change = self.changes.get(message.partition)
         known = self._state.brokers.get(message.broker)
         if change is None or known is None or known.incarnation != message.incarnation:
@@ -144,29 +147,31 @@ class Elections:
         return change.accept(message)
 
     def is_complete(self, partition: PartitionId, *, expects_all: bool = False) -> bool:
-        """Whether no acceptance is left to wait for; *expects_all*: also of those that are away."""
+        """Whether no acceptance is missing; *expects_all*: also none of brokers that are away."""
         change = self.changes.get(partition)
         record = self._state.partitions[partition]
         expected = record.replicas if expects_all else self._live
         return change is not None and change.is_complete(record, expected)
 
     def has_former_leader(self, partition: PartitionId) -> bool:
-        """Whether who led last accepted, in the life in which it led."""
+        """Whether the last leader has accepted, in the incarnation in which it led."""
         change, record = self.changes.get(partition), self._state.partitions[partition]
         accept = change.accepts.get(record.leader) if change is not None else None
         return accept is not None and accept.incarnation == record.leader_incarnation
 
     def decidable(self) -> list[PartitionId]:
-        """Partitions whose change is decided as soon as somebody who lives has accepted it."""
+        """Partitions whose election can be decided as soon as a live in-sync replica has
+        accepted."""
         partitions = self._state.partitions
         return [one for one in self.changes if self._live.keys() & partitions[one].in_sync]
 
     def conclude(
         self, partition: PartitionId, *, goal: ElectionGoal = NO_GOAL, ordered: bool = False
     ) -> LeaderDecision | None:
-        """Decide who leads if that is possible now; None: it isn't.
+        """Decide the leader if that is possible now; None: it isn't.
 
-        *ordered*: an operator gives up what only replicas held that are away or damaged.
+        *ordered*: an operator gives up the records that only replicas hold that are away or
+        damaged.
         """
         change = self.changes.get(partition)
         if change is None or not change.accepts or self._is_doubted(partition):
@@ -201,12 +206,12 @@ class Elections:
         return self._decision(decided, ordered=ordered)
 
     def begin_empty(self, partition: PartitionId, broker: BrokerId) -> LeaderDecision | None:
-        """Conclude the election of a partition of which no replica is left by having it begin again
-        on *broker*, which lives: in a new epoch, with no record, and no other replica.  Replicas
-        that come back all the same are none any more.
+        """Conclude the election of a partition that has no replica left: the partition begins
+        again, empty, in a new epoch, on the live *broker* as its only replica.  If a former replica
+        comes back, it is no longer a replica.
 
-        None, while no election is under way, a broker with a replica lives, or the partition's
-        record is not known to be the newest.
+        None if no election is under way, if a broker with a replica is live, or if the partition's
+        record may not be the newest.
         """
         change, record = self.changes.get(partition), self._state.partitions[partition]
         if change is None or self._is_doubted(partition) or self._live.keys() & record.replicas:
@@ -232,17 +237,18 @@ class Elections:
         return LeaderDecision(before, record, self.losses(record) if is_loss else None, ordered)
 
     def log_ids(self, partition: PartitionId) -> list[str]:
-        """Of the logs in *partition*: those of its topics, and the internal ones."""
+        """The ids of the logs in *partition*: those of its topics, and the internal logs."""
         return [*(one.topic_id for one in self._state.topics_on({partition})), *INTERNAL_LOGS]
 
     def losses(self, decided: PartitionRecord) -> list[LogLoss]:
-        """What is known to be lost by *decided*, the record that would conclude a change."""
+        """The known losses if the record *decided* concludes the election."""
         change = self.changes[decided.partition]
         return change.losses(decided.leader, self.log_ids(decided.partition))
 
     def waits_for(self, partition: PartitionId) -> list[BrokerId]:
-        """The brokers without which a partition that has no leader gets none, unless an operator
-        orders it; none of them: it has one, or will have in a moment, or see `is_stuck`."""
+        """The brokers that must come back before a partition without a leader gets one, unless an
+        operator orders an election without them.  If the list is empty, the partition has a leader
+        or will soon have one, or it is stuck (`is_stuck`)."""
         change, record = self.changes.get(partition), self._state.partitions[partition]
         if change is not None:
             return change.missing(record, self._live)
@@ -251,7 +257,7 @@ class Elections:
         return away if not record.in_sync or len(away) == len(members) else []
 
     def is_stuck(self, partition: PartitionId) -> bool:
-        """Whether nothing comes of waiting: all that were in sync until they lost data have
+        """Whether waiting doesn't help: all replicas that were in sync until they lost data have
         accepted, and each lacks something that it had on its device."""
         change, record = self.changes.get(partition), self._state.partitions[partition]
         return (
@@ -264,8 +270,8 @@ class Elections:
     # --- changing the in-sync set ----------------------------------------------------
 
     def alter(self, request: AlterInSync) -> InSyncDecision | None:
-        """Judge a leader's request.  None: the partition isn't known (yet), or not for certain, so
-        there is no answer."""
+        """Decide about a leader's request.  None, so no answer is sent, if the partition isn't
+        known yet or its record may not be the newest."""
         record = self._state.partitions.get(request.partition)
         if record is None or self._is_doubted(request.partition):
             return None

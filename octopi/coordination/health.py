@@ -1,7 +1,7 @@
-"""Which brokers take records, and which of their replicas don't: as they say themselves.
+"""Which brokers take records, and which of their replicas don't, as the brokers report it.
 
-Observed, like liveness: what a broker says counts while its membership connection is up, and
-it says it anew when it joins again.
+Health is observed, like liveness: a report counts while the broker's membership connection is up,
+and the broker reports again when it joins again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ _UNTOLD = "it could not store what the register decided about the partition"
 
 
 class Health:
-    """What the brokers of one register said about their replicas.
+    """The reports of a register's brokers about their replicas.
 
-    Three things keep a replica from serving: its broker has not been told all decisions yet,
-    it could not store the newest one, or it takes no records and said why.
+    A replica doesn't serve for one of three reasons: its broker has not confirmed all decisions
+    yet, the broker could not store the newest decision, or the broker reported why the replica
+    takes no records.
 
-    Invariant: it knows nothing of brokers that were forgotten and not told of since.
+    Invariant: nothing is known of a broker after `forget` until the next report.
     """
 
     def __init__(self) -> None:
@@ -32,19 +33,20 @@ class Health:
     # --- what is observed ------------------------------------------------------------
 
     def informed(self, broker: BrokerId) -> None:
-        """The broker has answered to all decisions that it has to know."""
+        """The broker has answered all decisions that it has to know."""
         self._informed.add(broker)
 
     def unstored(self, broker: BrokerId, partitions: Collection[PartitionId]) -> bool:
-        """The broker could not store the newest decisions about *partitions*, and no others; say
-        whether that is news."""
+        """The broker could not store the newest decisions about exactly these *partitions*.  Return
+        whether that has changed."""
         before = self._unstored.pop(broker, frozenset())
         if partitions:
             self._unstored[broker] = frozenset(partitions)
         return before != frozenset(partitions)
 
     def told(self, broker: BrokerId, status: BrokerStatus) -> bool:
-        """The broker said how it is; say whether another replica serves now, or one no more."""
+        """The broker reported its status.  Return whether other replicas may serve now than
+        before."""
         before = self._statuses.get(broker)
         self._statuses[broker] = status
         troubled = self._replicas.setdefault(broker, {})
@@ -63,23 +65,24 @@ class Health:
         self.reconnected(broker)
 
     def reconnected(self, broker: BrokerId) -> None:
-        """The broker, in the same life, has a new connection: it says anew how it is."""
+        """The broker has a new connection, with the same incarnation; it will report its status
+        again."""
         for told in (self._unstored, self._statuses, self._replicas):
             told.pop(broker, None)
 
     # --- questions -------------------------------------------------------------------
 
     def is_informed(self, broker: BrokerId) -> bool:
-        """Whether the broker has answered to all decisions."""
+        """Whether the broker has answered all decisions."""
         return broker in self._informed
 
     def is_led_to(self, broker: BrokerId, partition: PartitionId) -> bool:
-        """Whether clients may be sent to the broker for that partition: it knows its part in it,
-        and answers truly, if only with why it takes no records."""
+        """Whether clients may be sent to the broker for that partition: the broker knows its role
+        there, so its answer is right, even if it is only the reason why it takes no records."""
         return broker in self._informed and partition not in self._unstored.get(broker, ())
 
     def trouble(self, broker: BrokerId, partition: PartitionId) -> str:
-        """Why the broker's replica takes no records; empty: nothing is known against it."""
+        """Why the broker's replica takes no records; empty: no reason is known."""
         if partition in self._unstored.get(broker, ()):
             return _UNTOLD
         return self.disk_trouble(broker) or self._replicas.get(broker, {}).get(partition, "")
@@ -89,7 +92,7 @@ class Health:
         return broker in self._informed and not self.trouble(broker, partition)
 
     def is_troubled(self, broker: BrokerId) -> bool:
-        """Whether something that the broker holds takes no records: it should not get more."""
+        """Whether any replica of the broker takes no records; then it should not get more."""
         return bool(
             broker in self._unstored or self.disk_trouble(broker) or self._replicas.get(broker)
         )
@@ -100,7 +103,7 @@ class Health:
         return status.disk_trouble if status is not None else ""
 
     def status(self, broker: BrokerId) -> BrokerStatus | None:
-        """What the broker said last; None: nothing yet."""
+        """The newest status that the broker reported; None: none yet."""
         return self._statuses.get(broker)
 
     def troubles(
@@ -117,5 +120,5 @@ class Health:
 
     @property
     def brokers(self) -> set[BrokerId]:
-        """All that something is known of."""
+        """All brokers of which something is known."""
         return {*self._informed, *self._unstored, *self._statuses, *self._replicas}

@@ -1,8 +1,8 @@
-"""How a partition's in-sync set changes: compare and set, or because a log was lost.
+"""How a partition's in-sync set changes.
 
-The set decides who may lead, so only two things change it: the leader's request, if it
-still describes what is in force, and the register's knowledge that a member's log is not
-intact any more.
+The set decides which replicas may lead, so only two things change it: a request of the leader, if
+the epoch and version in it are still the current ones (compare and set), and the register's
+knowledge that the log of a member is not intact any more.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from octopi.wire.messages import AlterInSync, PartitionRecord
 def alter(
     record: PartitionRecord, request: AlterInSync, incarnations: Mapping[BrokerId, Incarnation]
 ) -> PartitionRecord | str:
-    """The record that follows if *request* is in order, else why it never will be.
+    """The next record if *request* is valid, otherwise the reason why it is refused.
 
-    *incarnations* are the registered lives of brokers.  Epochs, versions and incarnations
-    only grow, so a request that is refused stays refused, however often it comes.
+    *incarnations*: the registered incarnation of each broker.  Epochs, versions and incarnations
+    only grow, so a refused request stays refused when it is repeated.
     """
     if request.epoch != record.epoch:
         return f"the epoch is {record.epoch}"
@@ -42,13 +42,13 @@ def alter(
 
 
 def without(record: PartitionRecord, broker: BrokerId) -> PartitionRecord:
-    """The record that follows when *broker*'s logs are not intact."""
+    """The next record when *broker*'s logs are not intact."""
     return _with_in_sync(record, set(record.in_sync) - {broker}, {*record.lost, broker})
 
 
 def newest_set(record: PartitionRecord) -> set[BrokerId]:
-    """The brokers of which at least one holds all that was committed, if any does: those in sync,
-    or, if there is none, those that were in sync until they lost data."""
+    """The brokers among which is one that holds all committed records, if any broker does: the
+    in-sync set, or, if that is empty, the brokers that were in sync until they lost data."""
     return set(record.in_sync or record.lost or record.replicas)
 
 

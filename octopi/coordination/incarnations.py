@@ -1,4 +1,4 @@
-"""Which life of a broker asks to join: the one that is live, a later one, or another one.
+"""Which incarnation of a broker asks to join: the live one, a later one, or an unrelated one.
 
 A broker counts its starts, and each has a random nonce (docs/protocol.md, "Incarnations and
 generations").
@@ -16,8 +16,8 @@ from octopi.wire.messages import Join
 
 
 def is_same_life(state: ClusterState, live: Mapping[BrokerId, Incarnation], join: Join) -> bool:
-    """Whether the life that asks to join is live: its last connection broke, as only one side
-    may have noticed.  *live*: broker -> incarnation."""
+    """Whether the incarnation that asks to join is the live one.  Then its last connection broke,
+    which the register may not have noticed.  *live*: broker -> incarnation."""
     if join.broker is None or not join.cluster:
         return False
     known = state.brokers.get(join.broker)
@@ -29,8 +29,8 @@ def is_same_life(state: ClusterState, live: Mapping[BrokerId, Incarnation], join
 
 
 def is_later_life(state: ClusterState, join: Join) -> bool:
-    """Whether the life that asks to join has followed upon the registered one in its data
-    directory, which belongs to one process at a time."""
+    """Whether the incarnation that asks to join was started after the registered one, with the same
+    data directory.  One process at a time has the directory, so the registered one has ended."""
     known = state.brokers.get(join.broker) if join.broker is not None else None
     return (
         known is not None and join.incarnation > known.incarnation and known.nonce in join.ancestors
@@ -38,9 +38,9 @@ def is_later_life(state: ClusterState, join: Join) -> bool:
 
 
 def is_proven(state: ClusterState, join: Join) -> bool:
-    """Whether a broker that asks to join has shown that it is the one whose id it claims: it knows
-    the nonce of the incarnation that was let in last, which only that broker was told and has
-    stored, or the credential that came with the id."""
+    """Whether a broker that asks to join has shown that the id is its own: it knows the credential
+    that it got with the id, or the nonce of the incarnation that was admitted last, which only that
+    broker knows and has stored."""
     if join.broker is None:
         return False
     known = state.brokers.get(join.broker)
@@ -50,8 +50,8 @@ def is_proven(state: ClusterState, join: Join) -> bool:
 
 
 def lost_data(state: ClusterState, broker: BrokerId, join: Join) -> bool:
-    """Whether *broker* comes with another data directory than it was here with: a copy that another
-    life went on from.
+    """Whether *broker* joins with another data directory than the one that it joined with last: a
+    copy from which another incarnation has continued.
 
     Raises:
       RefusedError: BROKER_FENCED, if the id was given to another data directory, if what was here

@@ -20,41 +20,41 @@ class ClusterFormed:
     cluster: str
     partition_count: int
     secret: str = ""
-    """What the register seals its decisions with (`octopi.coordination.seals`); empty: as
-    before."""
+    """The secret of the register's seals (`octopi.coordination.seals`); empty: unchanged."""
 
 
 @attrs.frozen
 class RegisterStarted:
-    """The register was started; brokers know its lives apart."""
+    """The register was started, with this generation and nonce."""
 
     life: RegisterGeneration
 
 
 @attrs.frozen
 class BrokerRegistered:
-    """A broker joined, with this life and address."""
+    """A broker joined, with this incarnation and address."""
 
     broker: BrokerId
     incarnation: Incarnation
     nonce: str
-    """Of this life."""
+    """The nonce of this incarnation."""
     address: str
     replaced: bool = False
-    """Whether the broker came with another data directory than it was here with, and is still a
-    replica that lost data in some partition: what it held there is gone for good."""
+    """Whether the broker joined with another data directory than before and is still listed as a
+    replica that lost data in some partition: what it held there is lost."""
 
 
 @attrs.frozen
 class BrokerRemoved:
-    """A broker is gone for good.  Its id stays taken: what it said may still be on its way."""
+    """A broker was removed for good.  Its id is never given again, because messages that it sent
+    may still arrive."""
 
     broker: BrokerId
 
 
 @attrs.frozen
 class EpochAnnounced:
-    """A partition's leader is being changed; the epoch is spent, whatever comes of it."""
+    """An election of a partition has begun; the epoch is spent, whether or not it is decided."""
 
     partition: PartitionId
     epoch: Epoch
@@ -62,24 +62,25 @@ class EpochAnnounced:
 
 @attrs.frozen
 class PartitionDecided:
-    """A partition has this leader, these replicas, this in-sync set."""
+    """The record of a partition was decided: its leader, replicas and in-sync set."""
 
     record: PartitionRecord
 
 
 @attrs.frozen
 class TopicCreated:
-    """A topic exists."""
+    """A topic was created."""
 
     record: TopicRecord
     owner: str = ""
-    """The subject of the token that it was created with; empty: there was none, or it is not known
-    any more: a register that lost its disk learns of topics from brokers, who don't know it."""
+    """The subject of the token with which the topic was created.  Empty if there was no token, or
+    if the register lost its disk and learned of the topic from brokers, which don't know the
+    subject."""
 
 
 @attrs.frozen
 class TopicDeleted:
-    """That creation of a topic is gone; brokers that held it still have to hear of it."""
+    """The topic with this id was deleted; the brokers that hold it have not confirmed that yet."""
 
     topic: str
     topic_id: str
@@ -88,7 +89,8 @@ class TopicDeleted:
 
 @attrs.frozen
 class OlderTopicFound:
-    """A broker holds a creation of a topic that was deleted; it still has to hear of it."""
+    """A broker holds an earlier topic of that name, which was deleted; the broker has not confirmed
+    that yet."""
 
     topic: str
     topic_id: str

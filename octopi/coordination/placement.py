@@ -1,8 +1,8 @@
 """Which brokers hold which partitions: new ones, and plans that even out old ones.
 
 Pure functions of counts.  Replicas and leaders are spread as evenly as possible; ties go
-to the smallest id, so the same state gives the same plan everywhere.  A plan is only a
-wish: every step of it is carried out by the protocol, or not at all.
+to the smallest id, so the same state gives the same plan everywhere.  The protocol carries out each
+step of a plan, or rejects it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LeaderMove:
 
 @attrs.frozen
 class ReplicaMove:
-    """Have another broker hold a replica; it joins before the old one goes."""
+    """Move a replica to another broker, which joins before the old one leaves."""
 
     partition: PartitionId
     leaving: BrokerId
@@ -41,7 +41,7 @@ def place(
 ) -> dict[PartitionId, list[BrokerId]]:
     """Replicas for new *partitions*, leader first, on *brokers* that hold *records* already.
 
-    Each gets *replica_count* of them, or all if there are fewer.
+    Each partition gets *replica_count* replicas, or one on each broker if there are fewer brokers.
     """
     known = list(records)
     held = dict.fromkeys(sorted(set(brokers)), 0)
@@ -69,7 +69,7 @@ def balance_leaders(
     """Moves that make the numbers of partitions led differ as little as possible, when only
     live in-sync replicas can lead.
 
-    A chain of moves shifts one leadership from the most to a less burdened broker, possibly
+    A chain of moves shifts one leadership from the broker with the most to one with fewer, possibly
     through brokers between them; when there is no such chain, the spread is the best one.
     """
     alive = sorted(set(live))

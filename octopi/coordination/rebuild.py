@@ -1,15 +1,14 @@
-"""A register whose memory is older than what brokers were told: its disk was lost, or an
-old copy of it put back.
+"""How a register learns its decisions again after its disk was lost or replaced by an older copy.
 
-Brokers keep the newest record of every partition they were told, before they act on it.
-For each partition, let R be the newest that was reported.  Whoever was the first to act on
-a record newer than R is a member of R's in-sync set: the next leader is chosen among them,
-and the leader that changes the set is one of them.  So when all of them have reported, and
-R is still the newest, nothing newer was ever acted on, and R is the truth.  Fewer reports
-are not enough.  Where nobody is in sync, the next leader is one of those that were in sync
-until they lost data.  Until then nothing is decided about the partition; its leader leads on.
-
-Epochs continue above every promise that was reported: their numbers are spent.
+A broker stores the newest record of a partition that it was sent before it acts on the record.  For
+each partition, let R be the newest record that was reported.  The first broker that acted on a
+record newer than R is a member of R's in-sync set: the next leader is chosen from that set, and the
+leader that changes the set is in it.  So once all members have reported and R is still the newest
+record, no broker ever acted on a newer one, and the register adopts R.  Fewer reports are not
+enough.  If R's in-sync set is empty, the next leader is chosen from the replicas that were in sync
+until they lost data, so these must have reported.  Until then the register decides nothing about
+the partition, and its leader keeps leading.  New epochs are above every promise that was reported,
+because those numbers are spent.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from octopi.wire.messages import PartitionRecord, ReplicaReport, TopicRecord
 
 @attrs.frozen
 class Adoption:
-    """What is known about a partition again."""
+    """What the register has learned again about a partition."""
 
     record: PartitionRecord
     promised: Epoch
@@ -33,13 +32,13 @@ class Adoption:
 
 
 class Rebuild:
-    """What brokers reported since this register was started, as far as it was news.
+    """Reports of brokers since this register was started that told it something new.
 
-    Changed only together with the journal: who asks what a report would lead to asks a `copy`,
-    which takes the place of this when the entries are journaled.  A report whose entries could
-    not be journaled has never been there, and the broker brings it again.
+    Changed only together with the journal: a caller applies a report to a `copy`, which replaces
+    this object once the entries are in the journal.  If the entries could not be journaled, the
+    copy is dropped, and the broker sends its report again.
 
-    Invariant: a partition is here until it is adopted.
+    Invariant: a partition is in `newest` until its record is adopted.
     """
 
     def __init__(self) -> None:
@@ -48,13 +47,14 @@ class Rebuild:
         self.topics: dict[str, TopicRecord] = {}
         """Reported topics that lie on such partitions, by name."""
         self.holders: dict[str, frozenset[BrokerId]] = {}
-        """By their ids, the brokers that reported them."""
+        """Per topic id, the brokers that reported the topic."""
         self._standings: dict[BrokerId, dict[PartitionId, ReplicaReport]] = {}
         self._promised: dict[PartitionId, Epoch] = {}
-        """Per partition, the highest epoch that any broker promised, whatever else it lost."""
+        """Per partition, the highest epoch that any broker promised, including brokers that lost
+        data."""
 
     def copy(self) -> Rebuild:
-        """The same, to be changed apart from this."""
+        """An independent copy."""
         copy = Rebuild()
         copy.newest = dict(self.newest)
         copy.topics = dict(self.topics)
@@ -70,7 +70,8 @@ class Rebuild:
         standings: Iterable[ReplicaReport],
         known: Mapping[PartitionId, PartitionRecord],
     ) -> None:
-        """*broker* joins and tells what it was told; *known* is what the register knows."""
+        """*broker* joins and reports the records that it was sent; *known* are the register's
+        own."""
         self._standings[broker] = {one.partition: one for one in standings}
         for record in records:
             mine = self.newest.get(record.partition, known.get(record.partition))
@@ -78,14 +79,15 @@ class Rebuild:
                 self.newest[record.partition] = record
 
     def promise(self, standings: Iterable[ReplicaReport]) -> None:
-        """A broker joins, with or without the data that it had, and has promised epochs."""
+        """A broker joins, with or without the data that it had, and reports the epochs it
+        promised."""
         for one in standings:
             if one.promised > self._promised.get(one.partition, 0):
                 self._promised[one.partition] = one.promised
 
     def settle(self, known: Mapping[PartitionId, PartitionRecord]) -> list[Adoption]:
-        """Partitions whose truth is known now, and that is newer than what is *known*; they are
-        no longer kept here."""
+        """Remove and return the partitions whose newest record is certain now and newer than the
+        *known* one."""
         adoptions: list[Adoption] = []
         for partition, record in sorted(self.newest.items()):
             if not newest_set(record) <= self._standings.keys():
@@ -116,7 +118,7 @@ class Rebuild:
         return sorted(set().union(*(self.missing(partition) for partition in self.newest)))
 
     def mentioned_brokers(self) -> set[BrokerId]:
-        """Every broker that some record in here names."""
+        """Every broker that a record not adopted yet names."""
         return {broker for record in self.newest.values() for broker in record.replicas}
 
     def check_invariants(self) -> None:

@@ -1,4 +1,4 @@
-"""When to try again what did not work, or must not be done often: after pauses that double."""
+"""Delays that double, for actions that failed or must not be repeated often."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class RetryDelays:
         return now >= self.ends_at(key)
 
     def begin(self, key: int, now: float) -> None:
-        """*key* was tried at *now*: have it pause, for twice as long as before if the last pause
-        ended not much longer ago than the longest one takes."""
+        """*key* was tried at *now*: begin its next pause.  It is twice as long as the last one if
+        that ended not much longer ago than the longest pause takes."""
         length_s, ended_at = self._pauses.get(key, (0.0, -math.inf))
         is_again = now - ended_at <= self._longest_s
         length_s = min(self._longest_s, 2 * length_s) if is_again else self._first_s
@@ -34,5 +34,5 @@ class RetryDelays:
         return self._pauses.get(key, (0.0, -math.inf))[1]
 
     def forget(self, key: int) -> None:
-        """*key* is of no interest any more."""
+        """Drop the pause of *key*."""
         self._pauses.pop(key, None)

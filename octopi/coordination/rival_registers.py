@@ -1,8 +1,8 @@
 """Which brokers have joined this register, and which have joined another one.
 
-A broker tells, when it joins, the newest life of a register that it obeyed.  One that is not of
-this register's past belongs to a register that was started after it, or beside it.  Whether that
-is true has to be proven: any program that reaches the register could say so.
+When a broker joins, it reports the newest register generation that it has joined.  A generation
+that is not in this register's history belongs to a register that was started after this one or
+beside it.  The report must be proven, because any program that reaches the register could claim it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from octopi.wire.messages import Join
 
 
 class RivalRegisters:
-    """Remembers which brokers have joined another register; forgotten with the process."""
+    """Remembers, in memory only, which brokers have joined another register."""
 
     def __init__(self, state: ClusterState, live: Mapping[BrokerId, Incarnation]) -> None:
         """*live* is the caller's: broker -> incarnation."""
@@ -29,15 +29,15 @@ class RivalRegisters:
         """Brokers that proved their identity and have joined another register."""
 
     def require(self, broker: BrokerId, join: Join) -> None:
-        """See that *broker*, which asks to join, obeys this register, or none yet.
+        """Refuse *broker*, which asks to join, if it has joined another register.
 
-        That it obeys another one is proven if that one's life is sealed: then it was started with
-        a newer copy of this one's disk.  Or if this register has lost, to others, all brokers that
-        could lead: without these it can decide nothing anyway.
+        That is proven if the reported generation has a valid seal: then the other register was
+        started with a newer copy of this one's disk.  It also counts as proven if all brokers that
+        could lead have joined other registers: without them this register can't decide anything.
 
         Raises:
           SupersededError: if it is proven.
-          RefusedError: REGISTER_SUPERSEDED, if it is only said.
+          RefusedError: REGISTER_SUPERSEDED, if the broker only claims it.
         """
         state, life = self._state, join.register
         if life is None or state.descends_from(life):

@@ -1,14 +1,14 @@
-"""Proofs that this cluster's register said something, which it checks when brokers repeat it.
+"""Seals: the register's proofs of its own decisions, which it checks when brokers report them.
 
-The register makes a secret when it forms its cluster and keeps it in its journal.  It tells no
-one.  What it tells brokers carries a seal: a message authentication code (BLAKE2b with a key,
-RFC 7693) under that secret.  Brokers store the seals and send them back when they join.
+The register makes a secret when it forms its cluster, keeps it in its journal, and never sends it.
+The decisions that it sends to brokers carry a seal: a message authentication code (BLAKE2b with a
+key, RFC 7693) under that secret.  Brokers store the seals and send them back when they join.
 
-So a register knows the difference between two brokers that report a newer decision than its
-journal has: with a valid seal, this register decided it in a life that the journal has lost, so
-the journal is an older copy; without one, the broker made it up.
+If a broker reports a decision that is newer than the journal, the seal tells the register what
+happened.  With a valid seal, the register took the decision itself, so the journal is an older
+copy.  Without one, the broker made it up.
 
-A register whose disk was lost has another secret, and can check nothing of what was said before.
+A register whose disk was lost has another secret, and can't check seals of the time before.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ class Seals:
         return attrs.evolve(life, seal=self._life(life))
 
     def knows_life(self, life: RegisterGeneration) -> bool:
-        """Whether the seal of *life* is valid: that life had the same secret."""
+        """Whether the seal of *life* is valid: then that start of the register had the same
+        secret."""
         return self._is_valid(life.seal, self._life(life))
 
     def credential(self, broker: BrokerId) -> str:
-        """What proves that the register gave the id *broker* to the one who shows it."""
+        """The credential with which a broker proves that the register gave it the id *broker*."""
         return self._seal("broker", broker)
 
     def knows_broker(self, broker: BrokerId, credential: str) -> bool:
@@ -63,7 +64,7 @@ class Seals:
         return self._is_valid(credential, self.credential(broker))
 
     def stream_key(self, one: BrokerId, other: BrokerId) -> str:
-        """What the brokers *one* and *other* are told, and no other one."""
+        """The stream key of the brokers *one* and *other*, which only these two are sent."""
         return self._seal("stream", min(one, other), max(one, other))
 
     def _partition(self, record: PartitionRecord) -> str:

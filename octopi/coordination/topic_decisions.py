@@ -46,8 +46,8 @@ class TopicDecisions:
         stopping: Set[BrokerId],
     ) -> None:
         """*live* (broker -> incarnation), *draining* and *stopping* are the caller's, and change.
-        *rebuild*: what is known from reports now.  *replica_count*: what a new partition gets if
-        there are as many brokers."""
+        *rebuild*: returns what brokers have reported.  *replica_count*: how many replicas a new
+        partition gets if there are enough brokers."""
         self._state = state
         self._live = live
         self._health = health
@@ -69,14 +69,14 @@ class TopicDecisions:
         options: TopicOptions,
         creator: Creator = NOBODY,
     ) -> TopicCreationDecision:
-        """Create a topic on partitions whose leaders are live, placing partitions that no
-        broker has yet.  *beside*: a topic that has the same partitions, in the same order.
+        """Create a topic on partitions whose leaders are live, placing partitions that no broker
+        has yet.  *beside*: a topic whose partitions the new one gets, in the same order.
 
         Raises:
-          InvalidTopicError: if *name* is none.
+          InvalidTopicError: if *name* is not a legal name.
           UnknownTopicError: if there is no topic *beside*.
-          TopicExistsError: if there is such a topic.
-          NotReadyError: if there may be such a topic; see `require`.
+          TopicExistsError: if the topic exists.
+          NotReadyError: if the topic may exist; see `require`.
           RefusedError: INVALID_OPTION, TOO_MANY, QUOTA_EXCEEDED, or (retryable) NO_BROKER.
         """
         checked = topic_name(name)
@@ -126,7 +126,8 @@ class TopicDecisions:
     def _partitions_of(
         self, beside: str, count: int, partitions: list[PartitionId] | None
     ) -> list[PartitionId]:
-        """Those of the topic *beside*; *count* and *partitions* were asked for as well."""
+        """The partitions of the topic *beside*, checked against the *count* and *partitions* that
+        the request names."""
         wanted = list(self.require(beside).partitions)
         if partitions is not None or count not in (0, len(wanted)):
             raise RefusedError(
@@ -149,13 +150,14 @@ class TopicDecisions:
             raise RefusedError("no broker has joined", Status.NO_BROKER)
         staying = self._live.keys() - self._stopping or self._live.keys()
         willing = staying - self._draining or staying
-        # A log could not be made on a full disk: only where there are too few others.
+        # No log can be made on a full disk, so such a broker is taken only if there are too few
+        # others.
         well = {one for one in willing if not self._health.is_troubled(one)}
         if len(well) >= self._replica_count:
             willing = well
         placed = place(new, self._replica_count, willing, self._state.partitions.values())
         for replicas in placed.values():
-            replicas.sort(key=self._health.is_troubled)  # who is well leads
+            replicas.sort(key=self._health.is_troubled)  # a healthy broker leads
         return [
             PartitionRecord(
                 partition=partition,
@@ -205,7 +207,7 @@ class TopicDecisions:
             for broker in self._state.partitions[partition].replicas
         }
         if record.topic_id in self._state.unfit_topics:
-            brokers = set()  # none was told of it
+            brokers = set()  # no broker was told of the topic
         deleted = TopicDeleted(record.topic, record.topic_id, sorted(brokers))
         return TopicDeletionDecision(record, [deleted])
 
@@ -214,8 +216,8 @@ class TopicDecisions:
 
         Raises:
           InvalidTopicError, UnknownTopicError.
-          NotReadyError: if there may be one: the register's disk was lost, and not all brokers
-              have told yet what they hold.
+          NotReadyError: if the topic may exist: the register's disk was lost, and not all brokers
+              have reported yet what they hold.
         """
         checked = topic_name(name)
         record = self._state.topic(checked)
@@ -225,7 +227,8 @@ class TopicDecisions:
         return record
 
     def _require_told(self, name: str) -> None:
-        """See that no topic of that name is still to be heard of."""
+        """Raise NotReadyError if a broker that has not reported yet may hold a topic of that
+        name."""
         away = self._rebuild().away()
         if away or name in self._rebuild().topics:
             raise NotReadyError(

@@ -1,8 +1,8 @@
 """Topics that brokers hold records of and that the register doesn't serve.
 
-Another topic of the same name is in use, or the register has deleted this one and has forgotten so,
-or it never made it.  What the broker has is kept.  A broker reports all that it holds whenever it
-joins, so nothing of this has to be in the journal.
+There are three causes: another topic of the same name is in use, the register has deleted the topic
+and lost that decision, or it never created the topic.  The broker keeps the records.  It reports
+all topics that it holds whenever it joins, so the journal need not have them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from octopi.wire.messages import TopicRecord, UnservedTopic
 
 
 class UnservedTopics:
-    """What the brokers of a cluster reported of that kind when they joined last."""
+    """The unserved topics that the brokers of a cluster reported when they last joined."""
 
     def __init__(self, state: ClusterState) -> None:
-        """*state* is the caller's, and says which topics are served by now."""
+        """*state* is the caller's; it says which topics are served."""
         self._state = state
         self._reported: dict[BrokerId, list[TopicRecord]] = {}
         """By broker, at most `UNSERVED_TOPICS_MAX` of each."""
@@ -41,8 +41,8 @@ class UnservedTopics:
                 self._reported.pop(broker, None)
 
     def found(self, covers: Callable[[str], bool] = lambda name: True) -> list[UnservedTopic]:
-        """Those that are not served by now and whose names *covers* is true of, by broker; at
-        most `UNSERVED_TOPICS_MAX`."""
+        """The topics that are still not served and for whose names *covers* returns true, by
+        broker; at most `UNSERVED_TOPICS_MAX`."""
         found: list[UnservedTopic] = []
         for broker, topics in sorted(self._reported.items()):
             for one in topics:

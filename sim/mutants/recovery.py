@@ -122,7 +122,7 @@ MUTANTS: Final = (
          best = sound or (accepted if ordered else [])
          if not best:
              return None
--        # Who was in sync has all that was flushed before it was acknowledged, whatever it lost.
+-        # A replica that was in sync has all records that were flushed before being acknowledged.
 -        for known in (members, {*record.in_sync, *record.lost}):
 -            best = [one for one in best if one.broker in known] or best
 """,
