@@ -1,5 +1,5 @@
-"""How brokers join: the register lets them in, forms the cluster with the first of them, and tells
-each what it has to know."""
+"""How brokers join: the register admits them, forms the cluster with the first of them, and sends
+each the decisions that it has to know."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFLICT: Final = "conflict"
 
 
 class Admissions:
-    """Lets brokers into the cluster of one register."""
+    """Admits brokers to the cluster of one register."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Admissions:
         hand_overs: HandOvers,
         tasks: trio.Nursery,
     ) -> None:
-        """*tasks*: in which brokers are told what another one reported."""
+        """*tasks*: the nursery of the tasks that tell brokers what another broker has reported."""
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
@@ -61,13 +61,14 @@ class Admissions:
         self._hand_overs = hand_overs
         self._tasks = tasks
         self._first_joins: dict[str, Join] = {}
-        """Of brokers that came before there was a cluster here, by the nonces of their lives."""
+        """The `join` messages of brokers that came before a cluster was formed, by the nonces of
+        their incarnations."""
 
     def start(self) -> None:
-        """Begin a life of the register, if there was one before.
+        """Begin the next generation of the register, if it belongs to a cluster already.
 
         Raises:
-          StorageError: if the disk doesn't take it.
+          StorageError: if the journal can't be written.
         """
         if self._controller.state.cluster:
             secret = "" if self._controller.state.secret else self._token() + self._token()
@@ -86,7 +87,7 @@ class Admissions:
             self._first_joins[join.nonce] = join
         if join.broker is None or not state.cluster:
             await self._gathering.wait()
-        if member.is_closed:  # at the very moment at which it might have gone on
+        if member.is_closed:  # the connection ended just when the broker could be admitted
             raise ConnectionLostError("the broker left before it was let in")
         self._gathering.expect(join.nonce)
         if not state.cluster:
@@ -115,7 +116,7 @@ class Admissions:
             self._election_driver.wait_for_brokers()
         learned = [one.record for one in admission.entries if isinstance(one, TopicCreated)]
         if learned:
-            # No task of the session: with that, a lost broker would leave others without them.
+            # Not a task of the session: else the others would not be told if this broker is lost.
             self._tasks.start_soon(self._members.tell_learned, learned, member)
         for holder, removed in admission.held_elsewhere():
             if (other := self._members.get(holder)) is not None:
@@ -140,7 +141,7 @@ class Admissions:
         return admission.broker
 
     def _form(self) -> None:
-        """Form the cluster that those which came first belong to, or a new one."""
+        """Form a cluster: the one that the brokers which came first belong to, or a new one."""
         former = former_cluster(self._first_joins.values())
         cluster = former.cluster or self._token()
         nonce, secret = self._token(), self._token() + self._token()
@@ -161,9 +162,9 @@ class Admissions:
         return self._environment.randomness.token_bytes(8).hex()
 
     async def sync(self, member: Member, broker: BrokerId) -> None:
-        """Send a newly joined broker the partition table and its topics; once it has answered,
-        send clients to it, but for what it could not do.  Then tell the others what changed by its
-        coming."""
+        """Send a newly joined broker the partition table and its topics; once it has answered, send
+        clients to it, except for what it could not do.  Then tell the other brokers what its
+        joining has changed."""
         controller, state = self._controller, self._controller.state
         self._hand_overs.tell_stopping_to(member)
         # First what is deleted: a topic of the same name may have been made since.

@@ -15,7 +15,7 @@ from octopi.wire.messages import PartitionRecord
 
 
 class Announcements:
-    """What replicas are told of the elections of one register."""
+    """Announces the elections of one register to replicas."""
 
     def __init__(
         self, controller: Controller, decisions: DecisionLog, tracer: RegisterTracer
@@ -24,7 +24,7 @@ class Announcements:
         self._decisions = decisions
         self._tracer = tracer
         self._unflushed: set[PartitionId] = set()
-        """Partitions whose next epoch is in the journal, and not yet on the device."""
+        """Partitions whose next epoch is in the journal but not durable yet."""
 
     def hold_back(self, partitions: Iterable[PartitionId]) -> None:
         """The next epochs of *partitions* are not durable yet."""
@@ -35,8 +35,8 @@ class Announcements:
         self._unflushed.discard(partition)
 
     def tell(self, member: Member, partition: PartitionId) -> None:
-        """Tell a replica of the election that is under way, if there is one that a restarted
-        register would know of; once another one is durable, all replicas are told."""
+        """Announce the partition's election to a replica, if one is under way and its epoch is
+        durable.  If the epoch isn't durable yet, all replicas are told once it is."""
         if partition in self._unflushed:
             return
         message = self._controller.elections.announcement(partition)

@@ -1,4 +1,4 @@
-"""What a register decides, in order: persisted and applied at once, and told only when durable."""
+"""A register's decisions in order: persisted and applied at once, told only when durable."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ DecisionT = TypeVar("DecisionT", bound=Decision)
 
 class EntryLog(Protocol):
     """Where the entries of decisions are kept: the journal of one register
-    (`octopi.roles.register.journal`).  Where several registers agree on each entry, an entry is
-    durable when they have, and `append` fails with a `LogReadOnlyError` on one that may not decide.
+    (`octopi.roles.register.journal`).  If several registers agree on each entry, an entry is
+    durable once they have agreed, and `append` fails with a `LogReadOnlyError` on a register that
+    may not decide.
     """
 
     @property
@@ -40,35 +41,35 @@ class EntryLog(Protocol):
 
         Raises:
           LogReadOnlyError: if nothing can be appended any more.
-          StorageError, NotReadyError: if that can't be done now.
+          StorageError, NotReadyError: if nothing can be appended now.
         """
 
     async def flush(self) -> None:
         """Wait until everything appended so far is durable.
 
         Raises:
-          StorageError: if it is unknown what will be; nothing can be appended any more.
+          StorageError: if it is unknown which entries are durable; nothing more can be appended.
         """
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether the whole state is much shorter."""
+        """Whether a snapshot of the state would be much shorter than the log."""
 
     async def replace(self, entries: list[Entry]) -> None:
-        """Begin anew with *entries*, the whole state.
+        """Replace the log with *entries*, a snapshot of the state.
 
         Raises:
           LogReadOnlyError: if it is unknown what a restart would read.
-          StorageError: if that can't be done; then all is as before.
+          StorageError: if that fails; then the log is unchanged.
         """
 
 
 class DecisionLog:
     """The decisions of one register.
 
-    A decision is carried out in two steps: `persist`, which takes effect at once, so that the
-    next decision is taken on top of it; and `durable`, behind which it may be told.  The decisions
-    of one stretch share a flush.
+    A decision is carried out in two steps.  `persist` takes effect at once, so the next decision is
+    based on it.  After `durable` the decision may be told.  Decisions that are persisted together
+    share a flush.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class DecisionLog:
         tracer: RegisterTracer,
         stop: trio.Event,
     ) -> None:
-        """*stop* is set when *entries* can't go on."""
+        """*stop* is set when nothing can be written to *entries* any more."""
         self.failure: OctopiError | None = None
         """Why the register can't go on."""
         self._environment = environment
@@ -106,7 +107,7 @@ class DecisionLog:
         be awaited before they are told.
 
         Raises:
-          StorageError, NotReadyError: if that can't be done; then nothing was decided.
+          StorageError, NotReadyError: if they can't be appended; then nothing was decided.
         """
         for decision in decisions:
             self._tracer.deciding(decision)
@@ -116,7 +117,7 @@ class DecisionLog:
         try:
             self._entries.append(entries)
         except LogReadOnlyError as error:
-            self.fail(error)  # it could decide nothing any more: a restart may help
+            self.fail(error)  # it can't decide anything any more; a restart may help
             raise
         for entry in entries:
             self._events.decided(entry, self._controller.state)
@@ -131,14 +132,14 @@ class DecisionLog:
         order; observers hear of each just before.
 
         Raises:
-          NotReadyError: if it will never be durable: the register stops.
+          NotReadyError: if the decisions can't be made durable; the register stops.
         """
         if not self._entries.is_flushed:
             try:
                 await self._entries.flush()
             except StorageError as error:
-                # What is on the device is unknown from here on: a register that went on could
-                # contradict itself after a restart.
+                # From here on it is unknown what is on the device: if the register continued, it
+                # could contradict itself after a restart.
                 self.fail(error)
                 raise NotReadyError(f"the register's disk failed: {error}") from error
         for decision in decisions:
@@ -155,13 +156,14 @@ class DecisionLog:
         await self.durable(decision)
 
     def fail(self, error: OctopiError) -> None:
-        """Decide nothing from here on, and stop."""
+        """Stop the register; it decides nothing any more."""
         if self.failure is None:
             self.failure = error
             self._stop.set()
 
     async def shorten(self) -> None:
-        """Replace the journal by what it says, if that is much shorter and it isn't being done."""
+        """Replace the journal by a snapshot if that is much shorter and no replacement is under
+        way."""
         if not self._entries.wants_snapshot or self._snapshot_lock.locked():
             return
         async with self._snapshot_lock:

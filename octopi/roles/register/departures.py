@@ -1,12 +1,12 @@
 """Brokers whose connection to the register ended: are they gone, or only the connection?
 
-A process that is killed and a connection that is reset look alike from here.  So the register
-connects to the broker's address.  Where the machine refuses, the process is gone, and so is the
-broker, at once.  Else the broker has `LINK_GRACE_S` to make a new connection, and until then it
-counts as live: it leads what it leads.
+A killed process and a reset connection look alike to the register, so it connects to the broker's
+address.  If the machine refuses the connection, the process is gone, and the broker stops being a
+member at once.  Otherwise the broker has `LINK_GRACE_S` to make a new connection.  Until then it
+counts as live and keeps its leaderships.
 
-A connection that ended because it was silent is not looked after: a broker that hangs would
-answer no sooner on another one.
+If the connection ended because the broker was silent, the broker gets no grace: if it hangs, it
+would not answer on another connection either.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = get_logger(__name__)
 
 
 class Departures:
-    """Notes which brokers are members no more."""
+    """Notes which brokers are no longer members."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class Departures:
         tasks: trio.Nursery,
         stop: trio.Event,
     ) -> None:
-        """*agent*: how the register calls itself where it looks whether a broker is there.
-        *stop*: set when the register ends connections by itself."""
+        """*agent*: the name of the register when it connects to a broker's address.  *stop*: set
+        when the register itself ends connections."""
         self._environment = environment
         self._agent = agent
         self._controller = controller
@@ -67,7 +67,7 @@ class Departures:
             self._look_after(member)
 
     def _look_after(self, member: Member) -> None:
-        """Give the broker time to come back, if it is still there."""
+        """Give the broker time to come back, if its process still runs."""
         broker, incarnation = member.broker, member.incarnation
         self._tracer.broken(broker, incarnation)
         _log.warning(
@@ -85,7 +85,7 @@ class Departures:
         self.gone(member)
 
     async def _is_gone(self, member: Member) -> bool:
-        """Whether no process listens where the broker did.  Asks until there is an answer, or
+        """Whether no process listens at the broker's address.  Tries until there is an answer or
         the broker is back."""
         environment = self._environment
         address = self._controller.state.brokers[member.broker].address
@@ -106,9 +106,9 @@ class Departures:
         return False
 
     def gone(self, member: Member) -> None:
-        """The broker of that connection is a member no more, unless it has a newer one."""
+        """The broker of that connection is no longer a member, unless it has a newer connection."""
         if self._stop.is_set():
-            return  # it was this side that ended it: the broker is not gone
+            return  # the register ended the connection: the broker is not gone
         broker, incarnation = member.broker, member.incarnation
         if self._members.get(broker) is member:
             self._tracer.lost(broker, incarnation)
@@ -120,8 +120,8 @@ class Departures:
             self._tasks.start_soon(self._tell_left, broker)
 
     async def _tell_left(self, broker: BrokerId) -> None:
-        """Leaders that count on a broker which left learn so: it may never have followed them,
-        and then they would wait for it."""
+        """Tell leaders that a broker in their in-sync sets has left.  It may never have followed
+        them, and then they would wait for it."""
         records = [
             one for one in self._controller.state.partitions.values() if broker in one.in_sync
         ]

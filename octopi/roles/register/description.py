@@ -1,4 +1,4 @@
-"""What a register tells of its cluster: brokers, partitions, and topics that are not served."""
+"""A register's description of its cluster: brokers, partitions, and topics not served."""
 
 from __future__ import annotations
 

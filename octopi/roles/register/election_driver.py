@@ -44,10 +44,10 @@ from octopi.wire.messages import AcceptEpoch, PartitionRecord
 _log = get_logger(__name__)
 
 MAY_BE_LOST: Final = "acknowledged records may be lost"
-"""What a register writes to its log when a leader begins with what it has."""
+"""The log message when a leader is chosen although acknowledged records may be lost."""
 
 _LOOK_S_MIN = 0.01
-"""A rest is not shorter, however the times of a clock are rounded."""
+"""The shortest pause between two looks, however the times of a clock are rounded."""
 
 
 class ElectionDriver:
@@ -64,7 +64,7 @@ class ElectionDriver:
         announcements: Announcements,
         tasks: trio.Nursery,
     ) -> None:
-        """*tasks*: in which brokers are told what was decided."""
+        """*tasks*: the nursery of the tasks that tell brokers the decisions."""
         self._environment = environment
         self._clock = environment.clock
         self._controller = controller
@@ -81,35 +81,36 @@ class ElectionDriver:
         self._announced_at: dict[PartitionId, float] = {}
         self._goals: dict[PartitionId, ElectionGoal] = {}
         self._ordered: set[PartitionId] = set()
-        """Partitions whose change an operator's order concludes."""
+        """Partitions whose election only an operator's order concludes (`held`)."""
         self._reminders = RetryDelays(REMINDER_S, REMINDER_S_MAX)
         self._reliefs = RetryDelays(RELIEF_PAUSE_S, RELIEF_PAUSE_S_MAX)
         """By partition: when leaders that take no records may be replaced again."""
         self._telling_count = 0
-        """Decisions that are about to be durable and told."""
+        """The number of decisions that are being made durable and told."""
         self._finishing = trio.Event()
 
     @property
     def is_finishing(self) -> bool:
-        """Whether no change is begun any more."""
+        """Whether the driver begins no more elections because the register stops."""
         return self._finishing.is_set()
 
     def look(self) -> None:
-        """Something happened that a change may depend on."""
+        """Wake the driver: something happened that may allow or require an election."""
         self._look.set()
         self.notify()
 
     def wait_for_brokers(self) -> None:
-        """What this register knows, it knows from its journal or from brokers, not from what it
-        saw: give brokers `RECONNECT_GRACE_S` from now to come back before leaders that are away
-        are replaced.  Changes that are under way stop their partitions, so they don't wait for
-        that, but as long as it lasts for everybody who could lead."""
+        """Give brokers `RECONNECT_GRACE_S` from now to come back before leaders that are away are
+        replaced: the register knows of them from its journal or from other brokers, and has not
+        seen yet which are live.  Elections that are under way stop their partitions, so they don't
+        wait for this time to end.  As long as it lasts, they wait for all brokers that could
+        lead."""
         self._patient_until = self._clock.now() + RECONNECT_GRACE_S
         self.look()
 
     async def run(self) -> None:
-        """Replace leaders that are gone or take no records, until cancelled.  Whatever fails is
-        tried again."""
+        """Replace leaders that are gone or take no records, until cancelled.  What fails is tried
+        again."""
         while True:
             self._look = trio.Event()
             try:
@@ -125,8 +126,8 @@ class ElectionDriver:
                 await self._look.wait()
 
     async def _replace_leaders(self) -> None:
-        """Begin to replace leaders that are gone, and those that take no records where another
-        one in sync does."""
+        """Begin to replace leaders that are gone, and leaders that take no records while another
+        in-sync replica does."""
         await self._replace(self._machine.leaderless())
         now = self._clock.now()
         stranded = [
@@ -147,8 +148,8 @@ class ElectionDriver:
             await self.begin(stranded)
 
     def _rest_s(self, patience_s: float) -> float:
-        """How long nothing has to be looked at, unless something happens.  A change that waits for
-        brokers goes on when one of them joins or accepts; time alone calls for reminders."""
+        """How long the driver can pause unless it is woken.  An election that waits for brokers
+        continues when one of them joins or accepts; only reminders are due by time."""
         now = self._clock.now()
         looks = [
             max(announced_at + ACCEPT_WAIT_S, self._reminders.ends_at(partition))
@@ -161,8 +162,8 @@ class ElectionDriver:
         return max(_LOOK_S_MIN, min(looks, default=math.inf) - now)
 
     async def finish(self) -> None:
-        """Begin no change any more, and see those that are under way decided and told, within
-        `FINISH_S`: until the register is back nobody else can, and their partitions stand still."""
+        """Begin no more elections, and wait up to `FINISH_S` until those under way are decided and
+        told.  Otherwise their partitions would stand still until the register is back."""
         self._finishing.set()
         with self._clock.timeout(FINISH_S):
             while self._telling_count or self._machine.decidable():
@@ -192,18 +193,18 @@ class ElectionDriver:
         begun = [self._machine.begin(one) for one in partitions]
         self._decisions.persist(*begun)
         self._announcements.hold_back(partitions)
-        with trio.CancelScope(shield=True):  # else it would be decided, and told to nobody
+        with trio.CancelScope(shield=True):  # else replicas would not be told of the epochs
             await self._decisions.durable(*begun, tell=self._announce)
 
     def _announce(self, begun: EpochDecision) -> None:
-        """Tell the next epoch, which is durable, to the replicas of its partition."""
+        """Announce the next epoch, which is durable, to the replicas of its partition."""
         self._announcements.release(begun.partition)
         self._announced_at[begun.partition] = self._clock.now()
         for member in list(self._members.values()):
             self._announcements.tell(member, begun.partition)
 
     async def _conclude(self, *, is_patient: bool) -> None:
-        """Decide the changes that can be decided now."""
+        """Decide the elections that can be decided now."""
         decided: list[LeaderDecision] = []
         problem: NotReadyError | StorageError | None = None
         for partition in list(self._machine.changes):
@@ -213,7 +214,7 @@ class ElectionDriver:
                     self._persist(decision)
                     decided.append(decision)
             except (NotReadyError, StorageError) as error:
-                problem = error  # what was decided before is told all the same
+                problem = error  # the decisions taken before are told nevertheless
                 break
         if decided:
             await self._tell_decided(decided)
@@ -221,12 +222,12 @@ class ElectionDriver:
             raise problem
 
     def _decision(self, partition: PartitionId, *, is_patient: bool) -> LeaderDecision | None:
-        """What concludes the change of *partition*, if that can be done now."""
+        """The decision that concludes the election of *partition*, if it can be taken now."""
         if partition in self._ordered:
             return None
         now = self._clock.now()
         controller = self._controller
-        # Who led has all there is, so with that one back nobody else has to be waited for.
+        # The last leader has all committed records, so once it is back no other broker is awaited.
         expects_all = (
             is_patient
             and partition not in self._goals
@@ -269,9 +270,9 @@ class ElectionDriver:
         )
 
     async def _tell_decided(self, decided: list[LeaderDecision]) -> None:
-        """Flush the journal once, and have all that was decided told."""
+        """Flush the journal once for all of *decided*, and have them told."""
         self._telling_count += 1
-        await self._decisions.durable(*decided)  # if it can't be, the register ends
+        await self._decisions.durable(*decided)  # if this fails, the register stops
         self.notify()
         members = list(self._members.values())
         self._tasks.start_soon(self._tell, [one.record for one in decided], members)
@@ -312,8 +313,8 @@ class ElectionDriver:
             self.notify()
 
     def _remind(self, partition: PartitionId) -> None:
-        """Tell replicas that have not accepted the epoch of it again, now and then: whatever it
-        was that kept them from it, the partition waits for them."""
+        """Announce the epoch again, from time to time, to replicas that have not accepted it: the
+        partition waits for them, whatever the cause of the delay."""
         now = self._clock.now()
         if not self._reminders.is_over(partition, now):
             return
@@ -327,7 +328,7 @@ class ElectionDriver:
         """A replica accepted an epoch."""
         accepted = self._machine.accept(message)
         if accepted is not None:
-            # Of a change that an earlier life of the register announced.
+            # The election was announced by an earlier generation of the register.
             self._announced_at.setdefault(message.partition, self._clock.now())
             self._tracer.counted(accepted)
             self.look()
@@ -337,7 +338,7 @@ class ElectionDriver:
 
     @contextlib.contextmanager
     def held(self, partition: PartitionId) -> Iterator[None]:
-        """Have no election of *partition* concluded within, but by `appoint`."""
+        """A context in which only `appoint` concludes elections of *partition*."""
         self._ordered.add(partition)
         try:
             yield
@@ -363,12 +364,13 @@ class ElectionDriver:
         *,
         if_still: Callable[[], bool] = lambda: True,
     ) -> PartitionRecord:
-        """Have the leader prepare, and then the leadership change so that *goal* is reached;
-        return the new record.  *if_still*: asked when the leader is prepared.
+        """Have the leader prepare, then hold an election with *goal*; return the new record.
+        *if_still*: called once the leader has prepared; if it returns false, no election is held.
 
         Raises:
-          NotReadyError: if another change is under way, it is not so any more, or nobody could
-              decide in time; the goal is given up, whatever comes of the change.
+          NotReadyError: if another change is under way, if *if_still* returned false, if the
+              register stops, or if there was no decision in time; the goal is given up, but the
+              election may still be decided.
         """
         if self.is_changing(partition) or self._finishing.is_set():
             raise NotReadyError(f"partition {partition} changes its leader right now")
@@ -383,7 +385,7 @@ class ElectionDriver:
             await self.until(
                 lambda: self._record(partition).epoch >= epoch, HAND_OVER_TIMEOUT_S, "a new leader"
             )
-            await self._decisions.durable()  # before anyone is told
+            await self._decisions.durable()  # before the caller is told
         except NotReadyError:
             self._tracer.given_up(partition, goal)
             raise
@@ -393,12 +395,13 @@ class ElectionDriver:
         return self._record(partition)
 
     def is_changing(self, partition: PartitionId) -> bool:
-        """Whether the leader of *partition* is about to change.  A change is over for the machine
-        before it is durable, and who wished for it told."""
+        """Whether a change of the leader of *partition* is under way.  The machine concludes an
+        election before the decision is durable and its caller is told; until then the change counts
+        as under way."""
         return partition in self._machine.changes or partition in self._goals
 
     async def _prepare(self, partition: PartitionId) -> None:
-        """Have the leader do what has to be done before another one leads."""
+        """Have the leader prepare the hand-over to another leader."""
         record = self._record(partition)
         member = self._members.get(record.leader)
         if member is not None and member.incarnation == record.leader_incarnation:
@@ -417,13 +420,13 @@ class ElectionDriver:
         raise NotReadyError(f"{what}: not within {timeout_s:g} s")
 
     def notify(self) -> None:
-        """Something was decided: wake those that wait for it."""
+        """Something was decided: wake the tasks that wait in `until`."""
         self._decided.set()
         self._decided = trio.Event()
 
 
 def no_other(partition: PartitionId) -> RefusedError:
-    """The refusal where a partition would be left without anybody to lead it."""
+    """The refusal if no other broker could lead the partition."""
     return RefusedError(
         f"partition {partition} has no other live replica in sync", Status.NOT_READY
     )

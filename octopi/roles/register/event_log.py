@@ -1,6 +1,6 @@
-"""What the register decided and saw lately, for people to look at; and how often.
+"""The newest decisions and observations of the register, and their counts, for operators.
 
-Kept in memory: it is no part of what the register knows, and begins anew with each life.
+The events are kept in memory only and begin anew with each start of the register.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class EventLog:
         self._events: deque[ClusterEvent] = deque(maxlen=EVENTS_KEPT_COUNT)
         self._last = 0
         self.counts: Counter[str] = Counter()
-        """How many of each kind there ever were."""
+        """The number of events of each kind since the register was started."""
 
     def after(self, number: int) -> list[ClusterEvent]:
-        """The events that are kept with greater numbers, the oldest first."""
+        """The kept events with numbers greater than *number*, oldest first."""
         return [event for event in self._events if event.number > number]
 
     def decided(self, entry: Entry, before: ClusterState) -> None:
@@ -80,8 +80,8 @@ class EventLog:
     def recovered(
         self, record: PartitionRecord, losses: list[str], *, ordered: bool = False
     ) -> None:
-        """A leader was chosen although acknowledged records may be lost; *losses*: topics and
-        offsets of which that is known."""
+        """A leader was chosen although acknowledged records may be lost; *losses*: the topics and
+        offsets of known losses."""
         text = (
             f"partition {record.partition}: broker {record.leader} leads in epoch {record.epoch} "
         )

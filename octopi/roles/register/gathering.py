@@ -1,4 +1,4 @@
-"""The time after its start in which a register listens to brokers before it decides anything."""
+"""The time after its start in which a register waits for brokers' reports before it decides."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from octopi.roles.register.register_tracer import RegisterTracer
 
 
 class Gathering:
-    """Waits for brokers: what the journal doesn't know, because it is new or because the register
-    was ended while it learned it again, they do."""
+    """Waits for the reports of brokers.  They know the decisions that the journal lacks because it
+    is new or because the register was stopped while it learned them again."""
 
     def __init__(
         self, environment: Environment, controller: Controller, tracer: RegisterTracer
@@ -23,26 +23,27 @@ class Gathering:
         self._tracer = tracer
         self._is_over = trio.Event()
         self._joins_held = 0
-        """Brokers that came before it may decide, and are not in yet."""
+        """The number of brokers that came before the register may decide, and are not admitted
+        yet."""
         self._comes_again: dict[str, float] = {}
-        """Brokers that could not be let in as the journal did not take it, by the nonces of their
-        lives, and until when they are expected to come again: what they told counts for nothing
-        yet, and may be what somebody asks for."""
+        """Brokers that could not be admitted because writing the journal failed: by the nonce of
+        the incarnation, the time until which the broker is expected to come again.  Their reports
+        don't count yet, and may contain what a client asks for."""
         self._all_came = trio.Event()
 
     async def run(self, seconds: float) -> None:
-        """Let brokers come first, at most so long."""
+        """Wait for brokers to join, at most for *seconds*."""
         with self._environment.clock.timeout(seconds):
             await self._all_came.wait()
         self._tracer.gathered(self._controller.state.cluster)
         self._is_over.set()
 
     def all_came(self) -> None:
-        """Every broker of the journal has joined."""
+        """All brokers in the journal have joined: end the wait."""
         self._all_came.set()
 
     async def wait(self) -> None:
-        """Wait, with a broker that asks to join, until the register may decide."""
+        """Wait until the register may decide; called for each broker that asks to join."""
         self._joins_held += 1
         try:
             await self._is_over.wait()
@@ -52,15 +53,15 @@ class Gathering:
     # --- brokers that are being let in ---------------------------------------------------
 
     def expect(self, nonce: str) -> None:
-        """A broker is about to be let in; if that fails, it comes again."""
+        """A broker is about to be admitted; if that fails, it comes again."""
         self._comes_again[nonce] = self._environment.clock.now() + GATHER_S
 
     def forget(self, nonce: str) -> None:
-        """That broker was refused: it is not expected."""
+        """The broker was refused, so it is not expected again."""
         del self._comes_again[nonce]
 
     def admitted(self, nonce: str) -> None:
-        """That broker is in."""
+        """The broker was admitted."""
         now = self._environment.clock.now()
         del self._comes_again[nonce]
         self._comes_again = {one: at for one, at in self._comes_again.items() if at > now}
@@ -69,7 +70,7 @@ class Gathering:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the register still listens to brokers before it decides anything."""
+        """Whether the register still waits for brokers before it decides anything."""
         now = self._environment.clock.now()
         comes_again = any(until > now for until in self._comes_again.values())
         return not self._is_over.is_set() or self._joins_held > 0 or comes_again
@@ -78,14 +79,14 @@ class Gathering:
         """Refuse what can't be known or decided yet.
 
         Raises:
-          NotReadyError: while the register listens to brokers first.
+          NotReadyError: while the register waits for brokers.
         """
         if self.is_under_way:
             raise NotReadyError("the register has just started and listens to brokers first")
 
     def require_learned(self) -> None:
-        """Refuse to say that there is no such topic while no broker has told this register of any:
-        its disk may be a new one, and brokers know.
+        """Refuse to answer that a topic doesn't exist while no broker has joined: the register's
+        disk may be new, and brokers may know the topic.
 
         Raises:
           NotReadyError, RefusedError: if it is so.

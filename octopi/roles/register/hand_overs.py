@@ -1,8 +1,8 @@
-"""Brokers that shall lead nothing any more: others take over, many partitions at a time.
+"""Hand-overs of all leaderships of a broker to others, many partitions at a time.
 
-Each partition changes its leader as after a failure, but its old leader is there: it prepares,
-and leads until it hears of the next epoch.  A broker that is about to stop is also taken out of
-the in-sync sets that can do without it, by their leaders: so nobody waits for it when it is gone.
+Each partition changes its leader as after a failure, except that the old leader is live: it
+prepares, and leads until it hears of the next epoch.  If the broker is about to stop, leaders also
+remove it from the in-sync sets that suffice without it, so no commit waits for it once it is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = get_logger(__name__)
 
 
 class HandOvers:
-    """Empties brokers of what they lead."""
+    """Hands over the leaderships of brokers that stop or are drained."""
 
     def __init__(
         self,
@@ -45,8 +45,9 @@ class HandOvers:
     # --- brokers that stop -------------------------------------------------------------
 
     async def broker_stops(self, member: Member) -> None:
-        """A broker is about to stop.  Return when others lead what they can, and nobody waits for
-        it as a follower, or can't do without it; at the latest after `HAND_OVER_ALL_S`.
+        """A broker is about to stop.  Return once other brokers lead all partitions that they can
+        lead, and the broker has left all in-sync sets that suffice without it; at the latest after
+        `HAND_OVER_ALL_S`.
 
         Raises:
           NotReadyError, StorageError: if the register can decide nothing.
@@ -67,23 +68,23 @@ class HandOvers:
         self._tracer.emptied(broker, member.incarnation)
 
     def starts_anew(self, broker: BrokerId) -> None:
-        """A new life of *broker* joined: it may have everything again."""
+        """*broker* joined with a new incarnation: it may get leaderships and replicas again."""
         if broker in self._controller.stopping:
             self._controller.stopping.discard(broker)
             self.tell_stopping()
 
     def tell_stopping(self) -> None:
-        """Tell all brokers which are about to stop.  Who has just stopped still is among them: its
-        leaders may find only later that it follows no more."""
+        """Tell all brokers which brokers are about to stop.  Brokers that have just stopped are
+        included, because leaders may notice only later that they no longer follow."""
         for member in self._members.values():
             self.tell_stopping_to(member)
 
     def tell_stopping_to(self, member: Member) -> None:
-        """Tell one broker which are about to stop."""
+        """Tell one broker which brokers are about to stop."""
         member.post(BrokersStopping(sorted(self._controller.stopping)))
 
     def _is_needed(self, broker: BrokerId) -> bool:
-        """Whether a leader is about to have *broker* leave its in-sync set."""
+        """Whether a leader is about to remove *broker* from its in-sync set."""
         return any(
             self._can_spare(record, broker)
             for record in self._controller.state.partitions.values()
@@ -91,7 +92,7 @@ class HandOvers:
         )
 
     def _can_spare(self, record: PartitionRecord, broker: BrokerId) -> bool:
-        """Whether enough others are in sync, or will be."""
+        """Whether enough other replicas are in sync or will be."""
         others = [one for one in record.replicas if one != broker and self._is_staying(one)]
         return len(others) >= self._controller.state.min_insync(record.partition)
 
@@ -101,7 +102,8 @@ class HandOvers:
     # --- brokers that are drained -------------------------------------------------------
 
     async def drain(self, broker: BrokerId) -> None:
-        """Have others lead what *broker* leads; it gets no leadership before it starts anew.
+        """Have other brokers lead the partitions of *broker*; it gets no leadership until its
+        restart.
 
         Raises:
           RefusedError: NOT_READY where no other broker could lead; then it keeps those leaderships
@@ -116,7 +118,7 @@ class HandOvers:
     # --- both ----------------------------------------------------------------------------
 
     def _led(self, broker: BrokerId) -> list[PartitionId]:
-        """The partitions that *broker* leads and others could lead."""
+        """The partitions that *broker* leads and another broker could lead."""
         records = self._controller.state.partitions.values()
         return [
             one.partition
@@ -136,8 +138,8 @@ class HandOvers:
         )
 
     async def _hand_over_all(self, broker: BrokerId) -> None:
-        """Hand over, once, each partition that *broker* leads and others could lead; then changes
-        of them that were under way are over, too.
+        """Try once to hand over each partition that *broker* leads and another broker could lead.
+        Changes of these partitions that were under way are over afterwards, too.
 
         Raises:
           NotReadyError, StorageError: if the register can decide nothing.

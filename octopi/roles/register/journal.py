@@ -1,9 +1,9 @@
 """The register's durable memory: a log of the entries that it decided.
 
 The journal is a log like any other (`octopi.storage`); each record is a version 1 record
-whose payload is one entry as a CBOR map.  When it has grown long, the state is written
-as the first entries of a fresh log, and a small file is switched over to it, so reading
-a journal and reading a snapshot are the same thing.
+whose payload is one entry as a CBOR map.  When the journal has grown long, the register writes its
+state as the first entries of a fresh log, and a small file is changed to name that log.  So a
+snapshot is read like any other journal.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ configure_tagged_union(Entry, _CONVERTER, tag_name="entry")
 
 @attrs.frozen
 class InForce:
-    """Which journal is read at the next start, as a file beside the journals says."""
+    """The content of the file beside the journals that names the journal in force: the one that is
+    read at the next start."""
 
     journal: int = 0
     """Its number."""
     flushed: int = 0
-    """How much of it is known to be durable (bytes)."""
+    """The length of the part of the journal that is known to be durable (bytes)."""
     page_cache: str = ""
-    """In which it was written; empty: there is none yet."""
+    """The page cache in which the journal was written; empty: there is no journal yet."""
 
 
 class Journal:
@@ -70,9 +71,10 @@ class Journal:
         *,
         lost_power: bool,
     ) -> None:
-        """*flushed*: the journal's first bytes that are known to be durable; missing or damaged
-        ones among them are no torn tail.  *lost_power*: the machine, not only the process,
-        stopped since it was written, so that what follows may be torn anywhere."""
+        """*flushed*: the journal's first bytes that are known to be durable; if any of these are
+        missing or damaged, that is damage and not a torn tail.  *lost_power*: the machine, not only
+        the process, stopped since the journal was written, so the bytes after *flushed* may be torn
+        anywhere."""
         self._environment = environment
         self._directory = directory
         self._number = number
@@ -94,9 +96,9 @@ class Journal:
         *snapshot_entries*: see `wants_snapshot`.
 
         Raises:
-          StorageError: if the disk doesn't let us.
-          CorruptLogError: if something of what had been durable is missing, damaged or can't
-              be understood.  A register that started without it could contradict itself.
+          StorageError: if the disk fails.
+          CorruptLogError: if anything that was durable is missing, damaged or can't be
+              read.  A register that started without it could contradict itself.
         """
         current = _current(environment, directory)
         if not current.page_cache:
@@ -120,11 +122,11 @@ class Journal:
         return journal, entries
 
     async def _note_flushed(self) -> None:
-        """Remember how much is durable: from here on that is no torn tail."""
+        """Store how much of the journal is durable: from now on, damage there is no torn tail."""
         await self._put_in_force(self._number, self._log)
 
     async def _put_in_force(self, number: int, log: SegmentedLog) -> None:
-        """Have a restart read *log*."""
+        """Put *log* in force: a restart reads it."""
         disk = self._environment.disk
         current = InForce(number, log.flushed_end, disk.page_cache_id())
         await checkpoint.store(disk, f"{self._directory}/current", attrs.asdict(current))
@@ -143,7 +145,7 @@ class Journal:
         """Append *entries*, all or none.
 
         Raises:
-          StorageError: and then none of them is in the journal.
+          StorageError: if that fails; then none of them is in the journal.
           NotReadyError: while the journal is being replaced; likewise.
         """
         if self._replacing:
@@ -181,8 +183,8 @@ class Journal:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether reading the journal has become much dearer than reading the state: it has more
-        than *snapshot_entries* entries that its last snapshot didn't."""
+        """Whether reading the journal takes much longer than reading a snapshot of the state: more
+        than *snapshot_entries* entries were appended since its snapshot."""
         return self._entry_count > self._snapshot_entries
 
     async def replace(self, entries: list[Entry]) -> None:
@@ -199,7 +201,7 @@ class Journal:
             trace(steps.R4Snapshot(entries=entries))
         self._replacing = True
         try:
-            # Whoever waits for it must not come to wait for the fresh one, which may yet fail.
+            # Tasks that wait for its flush must not wait for the fresh journal, which may fail.
             await self.flush()
             number, fresh = await self._begin_afresh(entries)
         finally:
@@ -221,23 +223,23 @@ class Journal:
                 for at in range(0, len(entries), 1000):
                     self._append_to(log, entries[at : at + 1000])
                 await log.flush()
-            except LogReadOnlyError as error:  # which is no concern of the one in force
+            except LogReadOnlyError as error:  # it concerns the fresh journal only
                 raise StorageError(str(error)) from error
             await self._switch(number, log)
         except BaseException as error:
             log.close()
-            # Otherwise nobody knows whether it is in force, or this is the register's end.
+            # After any other error the fresh journal may be in force, or the register is stopping.
             if isinstance(error, StorageError) and not isinstance(error, LogReadOnlyError):
                 self._remove_others()
             raise
         return number, log
 
     async def _switch(self, number: int, log: SegmentedLog) -> None:
-        """Put another journal in force, or surely not.
+        """Put another journal in force.
 
         Raises:
-          StorageError: surely not.
-          LogReadOnlyError: nobody knows.
+          StorageError: if that failed; the journal in force is the same as before.
+          LogReadOnlyError: if it is unknown which journal is in force.
         """
         try:
             await self._put_in_force(number, log)
@@ -245,7 +247,7 @@ class Journal:
             try:
                 # A disk that was full before anything happened would refuse this, too.
                 if not isinstance(failure, DiskFullError) or self._names_another():
-                    await self._note_flushed()  # in force again, if it wasn't
+                    await self._note_flushed()  # put the old journal in force again, if it wasn't
             except StorageError as error:
                 raise LogReadOnlyError(f"{error}; before that: {failure}") from error
             raise
@@ -259,7 +261,7 @@ class Journal:
         return _current(self._environment, self._directory).journal != self._number
 
     def _unused_number(self) -> int:
-        """Behind all that are there: what was left of another one is no beginning."""
+        """A number above those of all journals on the disk, including unfinished ones."""
         try:
             names = self._environment.disk.list_directory(self._directory)
         except OSError as error:
@@ -267,7 +269,7 @@ class Journal:
         return 1 + max([self._number, *(int(name) for name in names if name.isdecimal())])
 
     async def close(self) -> None:
-        """Make everything durable and remember that; let go of the files."""
+        """Make everything durable, store how much that is, and close the files."""
         try:
             await self.flush()
             await self._note_flushed()
@@ -326,7 +328,7 @@ class Journal:
 
 
 def _refuse_to_begin_beside_others(disk: Disk, directory: str) -> None:
-    """Make sure that no journal was in force before; the first one has the number 0.
+    """Refuse to begin a journal if one was in force before.  The first one has the number 0.
 
     Raises:
       StorageError: if one was, or that can't be seen.
@@ -344,7 +346,7 @@ def _refuse_to_begin_beside_others(disk: Disk, directory: str) -> None:
 
 
 def journal_in_force(disk: Disk, path: str) -> InForce:
-    """What the file at *path* says; of none, that there is no journal yet.
+    """The content of the file at *path*; without a file, one that says there is no journal yet.
 
     Raises:
       StorageError: if it can't be read, or isn't what was written.

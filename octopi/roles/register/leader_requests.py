@@ -1,4 +1,4 @@
-"""What leaders ask of the register: another in-sync set, or another leader."""
+"""Requests of leaders to the register: for another in-sync set, or another leader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = get_logger(__name__)
 
 
 class LeaderRequests:
-    """Judges requests of leaders, and carries out those that are in order."""
+    """Checks requests of leaders, and carries out the valid ones."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LeaderRequests:
         try:
             await self._decisions.carry_out(judged)
         except (NotReadyError, StorageError):
-            return  # it asks again
+            return  # the leader repeats its request
         altered = judged.answer
         record = altered.record
         seals = self._controller.seals
@@ -55,15 +55,15 @@ class LeaderRequests:
             await self._members.tell_partitions([record], others)
 
     async def resign(self, message: Resign) -> None:
-        """A leader can't go on: another one takes over, if there is one that takes records."""
+        """A leader can't continue: another in-sync replica takes over, if one takes records."""
         record = self._controller.state.partitions.get(message.partition)
         if record is None:
-            return  # not known again yet: the leader leads on
+            return  # not learned again yet: the leader keeps leading
         asked = (message.epoch, message.leader, message.leader_incarnation)
         if asked != (record.epoch, record.leader, record.leader_incarnation):
             return
         if not self._machine.has_successor(message.partition):
-            return  # if it says so with its status, it is replaced as soon as there is one
+            return  # once its status says so, it is replaced as soon as a successor is available
         _log.warning(
             "leader resigns",
             partition=message.partition,

@@ -1,5 +1,5 @@
-"""A broker on its membership connection: the orders that the register gives it, and which of them
-it could not carry out."""
+"""A broker on its membership connection: the orders that the register sends it, and those of them
+that it could not carry out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = get_logger(__name__)
 
 _RECORDS_PER_PAGE: Final = 1_000
 _CLOCK_RESOLUTION_S: Final = 1e-3
-"""Differences of times are inexact: what has to last a second may seem to last a little less."""
+"""Differences of times are inexact: a wait of one second may seem to take a little less."""
 
 _T = TypeVar("_T")
 
@@ -54,7 +54,7 @@ class Member:
         connection: Connection,
         health_changed: Callable[[], None],
     ) -> None:
-        """*health_changed*: called when other replicas of the broker serve clients than before."""
+        """*health_changed*: called when the set of the broker's replicas that serve has changed."""
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
@@ -67,20 +67,20 @@ class Member:
         self.is_closed = False
         """Whether the connection has ended."""
         self.replaced: Final = trio.Event()
-        """Set when the broker, in the same life, has a newer connection."""
+        """Set when the same incarnation of the broker has a newer connection."""
         self.is_silent = False
-        """Whether an order got no answer: then the connection ends."""
+        """Whether an order got no answer, so the connection ends."""
         self._hosts: set[PartitionId] = set()
         """Partitions that the broker confirmed to be a replica of, on this connection."""
         self._undone_partitions: set[PartitionId] = set()
         self._undone_topics: set[str] = set()
         self._are_removals_undone = False
         self._failed = trio.Event()
-        """Something was left undone."""
+        """Set when the broker could not carry out a part of an order."""
 
     @property
     def was_silent(self) -> bool:
-        """Whether nothing came for so long that the connection ended because of that."""
+        """Whether the connection ended because the broker was silent for too long."""
         silence_s = self._environment.clock.now() - self._connection.last_received_at
         return silence_s > MEMBERSHIP_HEARTBEAT_TIMEOUT_S - _CLOCK_RESOLUTION_S
 
@@ -90,21 +90,21 @@ class Member:
         return self._connection.end_reason
 
     async def replace(self) -> None:
-        """The broker has a newer connection: this one is of no use any more."""
+        """The broker has a newer connection: close this one."""
         self.replaced.set()
         await self._connection.close(1000, "the broker has a newer connection")
 
     def joined_as(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """The register let the broker in."""
+        """The register admitted the broker."""
         self.broker, self.incarnation = broker, incarnation
 
     def post(self, message: m.AnnounceEpoch | m.InSyncAltered | m.BrokersStopping) -> None:
-        """Send it, if the broker is still there."""
+        """Send *message*, if the connection still exists."""
         with contextlib.suppress(ConnectionLostError):
             self._connection.post(message)
 
     async def prepare_hand_over(self, partition: PartitionId) -> None:
-        """Have the broker do what has to be done before another one leads, within `PREPARE_S`."""
+        """Have the broker prepare the hand-over to another leader, within `PREPARE_S`."""
         request = m.PrepareHandOver(self._connection.next_request(), partition)
         with (
             self._environment.clock.timeout(PREPARE_S),
@@ -115,7 +115,7 @@ class Member:
     async def install_partitions(
         self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]
     ) -> bool:
-        """Tell decisions about partitions; say whether the broker confirmed."""
+        """Send decisions about partitions; return whether the broker confirmed."""
         confirmed = True
         for page in _pages(records):
             confirmed &= await self._install_page_of_partitions(page, brokers)
@@ -154,8 +154,8 @@ class Member:
     async def install_topics(self, records: list[m.TopicRecord]) -> bool:
         """Tell decisions about topics; say whether the broker confirmed.
 
-        It passes over those in partitions that it doesn't know to be a replica of, and who
-        decided about a partition may not have told it yet.
+        A broker ignores topics in partitions of which it doesn't know that it is a replica, and the
+        decision about such a partition may not have been sent to it yet.
         """
         confirmed = True
         for page in _pages(self._controller.view.tellable(records)):
@@ -168,8 +168,8 @@ class Member:
             await self.install_partitions(untold, brokers)
         if not await self._may_tell():
             return False
-        # One that was deleted meanwhile is gone: the broker would make it anew, and tell of it
-        # when it joins the next time.
+        # Leave out topics that were deleted meanwhile: the broker would make them again, and report
+        # them when it joins the next time.
         state = self._controller.state
         records = [one for one in records if one == state.topic(one.topic)]
         if not records:
@@ -181,7 +181,7 @@ class Member:
         if undone is None:
             return False
         failed = {one.topic_id for one in undone}
-        # It passed over those in partitions that it could not store to be a replica of.
+        # The broker ignored topics in partitions whose records it could not store.
         failed.update(one.topic_id for one in records if self._unhosted([one]))
         done = [one for one in records if one.topic_id not in failed]
         self._undone_topics.difference_update(one.topic for one in done)
@@ -222,7 +222,7 @@ class Member:
         return done
 
     def _note_unstored(self) -> None:
-        """Clients are not sent to the broker for what it doesn't know."""
+        """Send no clients to the broker for partitions whose newest decision it could not store."""
         controller = self._controller
         if self.is_closed or not controller.is_live(self.broker):
             return
@@ -255,7 +255,7 @@ class Member:
             )
 
     def take_undone_removals(self) -> bool:
-        """Whether the broker could not remove some topics; forgotten with that."""
+        """Whether the broker could not remove some topics; the call clears this."""
         undone, self._are_removals_undone = self._are_removals_undone, False
         return undone
 
@@ -264,14 +264,14 @@ class Member:
         return sorted(self._undone_partitions)
 
     def take_undone_topics(self) -> list[str]:
-        """Names of topics that the broker could not make; forgotten with that."""
+        """The names of topics that the broker could not make; the call clears them."""
         names = sorted(self._undone_topics)
         self._undone_topics.clear()
         return names
 
     async def _may_tell(self) -> bool:
-        """Wait until all that was decided is durable: whoever tells of it may have read what was
-        decided a moment ago, for another reason."""
+        """Wait until all decisions are durable: a caller may have read a decision that another task
+        took a moment ago."""
         try:
             await self._decisions.durable()
         except NotReadyError:
@@ -279,8 +279,8 @@ class Member:
         return True
 
     async def _tell(self, message: Numbered) -> list[m.Undone] | None:
-        """Give an order; return what of it the broker could not do.  None: the broker gave no
-        answer, so its connection ends, and it is told all of it when it joins again."""
+        """Send an order; return the parts that the broker could not carry out.  None: the broker
+        didn't answer, so its connection ends, and it is sent everything when it joins again."""
         order = m.TYPE_NAMES[type(message)]
         try:
             answer = await self._connection.request(message, m.OrderCarriedOut, REQUEST_TIMEOUT_S)

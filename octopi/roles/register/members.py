@@ -1,4 +1,4 @@
-"""The brokers that are members of the cluster now, and what all or some of them are told."""
+"""The brokers that are members of the cluster now, and messages to all or some of them."""
 
 from __future__ import annotations
 
@@ -39,19 +39,21 @@ class Members(Mapping[BrokerId, Member]):
         return len(self._members)
 
     def joined(self, member: Member, broker: BrokerId, incarnation: Incarnation) -> None:
-        """The register let *member* in as *broker*; an older connection of it counts no more."""
+        """The register admitted *member* as *broker*; older connections of the broker no longer
+        count."""
         self._members[broker] = member
         member.joined_as(broker, incarnation)
 
     def left(self, broker: BrokerId) -> None:
-        """The broker is a member no more."""
+        """The broker is no longer a member."""
         del self._members[broker]
 
     # --- what they are told --------------------------------------------------------------
 
     async def tell_partitions(self, records: list[PartitionRecord], members: list[Member]) -> None:
-        """Every broker remembers the whole table, not only its part, so that a register that
-        lost its disk learns of partitions whose brokers are away."""
+        """Send decisions about partitions to *members*.  Every broker stores the whole table, not
+        only its own part, so a register that lost its disk learns of partitions whose brokers are
+        away."""
         brokers = self._controller.view.brokers()
         async with trio.open_nursery() as nursery:
             for member in members:
@@ -60,15 +62,16 @@ class Members(Mapping[BrokerId, Member]):
     async def _tell(
         self, member: Member, records: list[PartitionRecord], brokers: list[BrokerInfo]
     ) -> None:
-        """Tell one broker decisions about partitions."""
+        """Send decisions about partitions to one broker."""
         await member.install_partitions(records, brokers)
         if not member.is_closed:
-            # A partition that was new to it was none that it could accept an epoch of before.
+            # If the partition was new to the broker, it could not accept an epoch of it before.
             await self._announcements.tell_again(member, records)
 
     async def tell_learned(self, topics: list[TopicRecord], reporter: Member) -> None:
-        """Tell brokers that joined before the register knew *topics* again: they may hold
-        replicas, and never have been told.  The *reporter* of them is told by `Admissions.sync`."""
+        """Send *topics* to brokers that joined before the register had learned these topics again:
+        they may hold replicas and lack the topics.  The *reporter* of the topics is told by
+        `Admissions.sync`."""
         partitions = self._controller.state.partitions
         async with trio.open_nursery() as nursery:
             for broker, member in self._members.items():
@@ -83,15 +86,15 @@ class Members(Mapping[BrokerId, Member]):
     async def have_removed(self, member: Member, topics: list[RemovedTopic]) -> None:
         """Have a broker remove deleted topics, and remember which it has removed."""
         for topic in await member.remove_topics(topics):
-            # Not remembered, it hears of it again, harmlessly.
+            # If this isn't journaled, the broker is told again, which does no harm.
             with contextlib.suppress(NotReadyError, StorageError):
                 self._decisions.persist(self._controller.removed(topic.topic_id, member.broker))
         with contextlib.suppress(NotReadyError):
             await self._decisions.durable()
 
     async def keep_telling(self, member: Member) -> None:
-        """Tell a broker again what it could not do, until it has or its connection ends: first
-        what it has to remove, then what it has to hold, as it is decided by then."""
+        """Repeat orders that a broker could not carry out, until it has or its connection ends:
+        first the removals, then the newest decisions about what it has to hold."""
         await member.keep_telling(partial(self._tell_again, member))
 
     async def _tell_again(self, member: Member) -> None:
@@ -102,6 +105,6 @@ class Members(Mapping[BrokerId, Member]):
         if partitions:
             records = [state.partitions[one] for one in partitions]
             await self._tell(member, records, controller.view.brokers())
-        # Deleted topics are of no interest any more.
+        # Topics that were deleted meanwhile are left out.
         topics = [state.topic(one) for one in member.take_undone_topics()]
         await member.install_topics([one for one in topics if one is not None])

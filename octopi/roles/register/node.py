@@ -1,11 +1,10 @@
 """A register: a controller that decides, a log of decisions, and the parts that act on them.
 
-The register decides in one synchronous stretch (ask the `Controller`, append to the
-journal, apply), so decisions never interleave.  Waiting begins after that: until the
-journal is durable nothing is told to anyone, and a client that created a topic hears of
-it when the brokers have it.
+The register takes each decision synchronously (ask the `Controller`, append to the journal, apply),
+so decisions never interleave.  It waits only afterwards: a decision is told once the journal is
+durable, and a client that created a topic is answered once the brokers have it.
 
-Each part is given those that it needs, and none knows the node.
+Each part is given the parts that it needs, and no part knows the node.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class RegisterNode:
         tasks: trio.Nursery,
         stop: trio.Event,
     ) -> None:
-        """*entries*: where decisions are kept.  *stop* is set when the register can't go on, at the
-        latest."""
+        """*entries*: where decisions are kept.  *stop* is set, at the latest, when the register
+        can't continue."""
         self.environment = environment
         self.options = options
         self.traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))

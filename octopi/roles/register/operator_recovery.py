@@ -1,8 +1,8 @@
-"""An operator and a partition without a leader: what its replicas hold, and the order to go on
-with the best of them.
+"""Recovery of a partition without a leader by an operator: shows what its replicas hold, and
+continues with the best of them if ordered.
 
-Replicas say what they hold when they accept an epoch, so asking announces the next one.  That
-costs nothing while no broker leads; while one does, nothing is asked.
+Replicas report what they hold when they accept an epoch, so the question announces the next epoch.
+That does no harm while no broker leads; while one does, no epoch is announced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOST_COUNT_MAX: Final = 1_000
 
 
 class OperatorRecovery:
-    """One question, or order, about one partition."""
+    """One question or order of an operator about one partition."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class OperatorRecovery:
         return self._controller.state.partitions[self._partition]
 
     async def answer(self, message: m.RecoverPartition) -> m.PartitionRecovery:
-        """Carry it out.
+        """Carry out *message*.
 
         Raises:
           RefusedError: UNKNOWN_PARTITION; INVALID_OPTION, while a replica in sync runs, or any
               replica of a partition that is to begin again; NO_BROKER, if no replica does.
-          NotReadyError: if waiting will do.
+          NotReadyError: if the partition may get a leader without an order; try again later.
         """
         if self._partition not in self._controller.state.partitions:
             raise RefusedError(
@@ -76,8 +76,8 @@ class OperatorRecovery:
     async def _begin_empty(
         self, message: m.RecoverPartition, broker: BrokerId
     ) -> m.PartitionRecovery:
-        """Have the partition begin again on *broker*, if that is ordered; else say what is lost by
-        it."""
+        """Have the partition begin again on *broker* if that is ordered; otherwise report what
+        would be lost."""
         controller = self._controller
         if broker not in controller.state.brokers:
             raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
@@ -96,7 +96,7 @@ class OperatorRecovery:
         return _recovered(stands, self._record)
 
     def _require_no_replica(self) -> None:
-        """See that no broker with a replica runs."""
+        """Raise RefusedError if a broker with a replica runs."""
         running = [one for one in self._record.replicas if self._controller.is_live(one)]
         if running:
             raise RefusedError(
@@ -107,7 +107,7 @@ class OperatorRecovery:
             )
 
     async def _ask(self, request: int) -> m.PartitionRecovery:
-        """Have the replicas say what they hold."""
+        """Have the replicas report what they hold."""
         if not await self._gather_acceptances():
             return self._decided(request)
         self._require_patience()
@@ -115,7 +115,7 @@ class OperatorRecovery:
 
     async def _gather_acceptances(self) -> bool:
         """Begin an election, if none is under way, and wait a while for all replicas that run to
-        accept; False: it was decided meanwhile.
+        accept; False: the election was decided meanwhile.
 
         Raises:
           NotReadyError, StorageError: if no election can be begun now.
@@ -154,7 +154,7 @@ class OperatorRecovery:
         await self._election_driver.appoint(decision)
 
     async def _conclude_empty(self, broker: BrokerId) -> None:
-        """Conclude the election of a partition of which no replica is left: it begins again on
+        """Conclude the election of a partition without replicas: the partition begins again on
         *broker*.
 
         Raises:
@@ -187,7 +187,7 @@ class OperatorRecovery:
             )
 
     def _require_patience(self) -> None:
-        """See that nothing comes of waiting."""
+        """Raise an error if waiting may help."""
         accepts = self._machine.changes[self._partition].accepts
         slow = [
             one
@@ -201,7 +201,7 @@ class OperatorRecovery:
             )
 
     def _decided(self, request: int) -> m.PartitionRecovery:
-        """It has a leader, and nothing was ordered."""
+        """The answer if the partition has a leader and nothing was ordered."""
         record = self._record
         return m.PartitionRecovery(
             request,
@@ -264,7 +264,7 @@ class OperatorRecovery:
 
 
 def _recovered(stood: m.PartitionRecovery, record: m.PartitionRecord) -> m.PartitionRecovery:
-    """*stood*, and what was made of it."""
+    """The answer *stood*, with the *record* that was decided."""
     return m.PartitionRecovery(
         stood.request,
         stood.partition,

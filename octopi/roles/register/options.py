@@ -26,18 +26,18 @@ class RegisterOptions:
     partition_count: int = PARTITION_COUNT_DEFAULT
     """Partitions of a cluster that this register forms."""
     replica_count: int = REPLICA_COUNT_DEFAULT
-    """Replicas of a partition that is made while there are so many brokers."""
+    """Replicas of a new partition, if there are enough brokers."""
     gather_s: float = GATHER_S
-    """With an empty journal: how long to listen to brokers before deciding anything."""
+    """With an empty journal: how long to wait for brokers before deciding anything (s)."""
     rebalance_interval_s: float = REBALANCE_INTERVAL_S
-    """How often to take a step to a better spread of replicas and leaders."""
+    """The interval between steps to a better spread of replicas and leaders (s)."""
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
-    """After so many entries the journal is folded into a snapshot."""
+    """The number of entries after which the journal is replaced by a snapshot."""
     agent: str = "octopi-node"
     authenticator: Authenticator | None = None
     """Authenticates connections.  None disables authentication."""
     secrets: SecretSource | None = None
-    """By which register and brokers know that each is of the cluster; None: from its data
-    directory, where it makes one at its first start."""
+    """The join secrets with which register and brokers prove that they belong to the cluster.
+    None: the secret in the data directory, which the register makes at its first start."""
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES
-    """What its connections may use together; see `octopi.transport.memory_budget`."""
+    """The bytes that all connections together may use; see `octopi.transport.memory_budget`."""

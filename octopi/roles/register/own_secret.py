@@ -1,4 +1,4 @@
-"""The join secret in the register's data directory: made once, for brokers to have a copy."""
+"""The join secret in the register's data directory: made once, and copied to brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = get_logger(__name__)
 async def own_secret(
     environment: Environment, data_directory: str, *, is_first_start: bool
 ) -> SecretSource:
-    """The secrets in the data directory; at the first start of a register one is made.
+    """The secrets in the data directory; a register makes one at its first start.
 
     Raises:
       InvalidOptionError: if the file is damaged.

@@ -1,8 +1,8 @@
-"""Where replicas and leaders should be, and getting them there one step at a time.
+"""Moves replicas and leaders to where they should be, one step at a time.
 
 Every step is an ordinary change of leadership with a goal (`octopi.coordination.election`),
-so it is as safe as a failover and stops a partition for as short.  A replica moves by
-growing: the joining broker follows, becomes in sync, and only then the leaving one goes.
+so it is as safe as a failover and interrupts a partition no longer.  To move a replica, the joining
+broker is added as a replica and follows; once it is in sync, the leaving broker is removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Rebalancing:
         hand_overs: HandOvers,
         replica_count: int,
     ) -> None:
-        """*replica_count*: replicas that a partition should have, if there are as many brokers."""
+        """*replica_count*: replicas that a partition should have, if there are enough brokers."""
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
@@ -46,11 +46,12 @@ class Rebalancing:
     # --- on request ------------------------------------------------------------------
 
     async def drain(self, broker: BrokerId) -> None:
-        """Have others lead what *broker* leads; it gets no leadership before it joins anew.
+        """Have other brokers lead the partitions of *broker*; it gets no leadership until its
+        restart.
 
         Raises:
-          RefusedError: INVALID_OPTION for an unknown broker; NOT_READY where no broker
-              else could lead; then it keeps those leaderships and gets no others.
+          RefusedError: INVALID_OPTION for an unknown broker; NOT_READY where no other broker could
+              lead; then it keeps those leaderships and gets no others.
         """
         self._known(broker)
         await self._hand_overs.drain(broker)
@@ -67,7 +68,7 @@ class Rebalancing:
             _log.info("broker removed", broker=broker)
 
     async def add_partitions(self, count: int) -> None:
-        """Have *count* more partitions.
+        """Add *count* partitions to the cluster.
 
         Raises:
           RefusedError: see `Controller.add_partitions`.
@@ -75,11 +76,11 @@ class Rebalancing:
         await self._decisions.carry_out(self._controller.add_partitions(count))
 
     async def move(self, partition: PartitionId, leaving: BrokerId, joining: BrokerId) -> None:
-        """Have *joining* hold a replica in the place of *leaving*.
+        """Move a replica from *leaving* to *joining*.
 
         Raises:
-          RefusedError: UNKNOWN_PARTITION, INVALID_OPTION, or NOT_READY (it didn't catch up
-              in time, or no other broker could lead); then both hold one.
+          RefusedError: UNKNOWN_PARTITION, INVALID_OPTION, or NOT_READY (*joining* didn't catch up
+              in time, or no other broker could lead); then both hold a replica.
         """
         record = self._controller.state.partitions.get(partition)
         if record is None:
@@ -113,7 +114,7 @@ class Rebalancing:
         _log.info("replica moved", partition=partition, leaving=leaving, joining=joining)
 
     async def _grow(self, record: PartitionRecord, joining: BrokerId) -> None:
-        """Have *joining* hold a replica, too; it follows from then on."""
+        """Add a replica on *joining*, which follows from then on."""
         if not self._controller.is_live(joining):
             raise RefusedError(f"broker {joining} is away", Status.NO_BROKER)
         goal = ElectionGoal(leader=record.leader, replicas=[*record.replicas, joining])
@@ -127,16 +128,16 @@ class Rebalancing:
             raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
 
     def _others(self, record: PartitionRecord, broker: BrokerId) -> bool:
-        """Whether another broker than *broker* could lead now."""
+        """Whether a broker other than *broker* could lead now."""
         is_live = self._controller.is_live
         return any(one != broker and is_live(one) for one in record.in_sync)
 
     # --- by itself -------------------------------------------------------------------
 
     async def run(self, interval_s: float) -> None:
-        """Every so often, take one step to a better spread, until cancelled.
+        """Take one step to a better spread every *interval_s* seconds, until cancelled.
 
-        A broker that is away keeps its replicas: it is expected back.
+        A broker that is away keeps its replicas, because it is expected back.
         """
         clock = self._environment.clock
         while True:
@@ -147,9 +148,9 @@ class Rebalancing:
                 _log.info("rebalancing waits", why=str(error.args[0]))
 
     async def _step(self) -> None:
-        """One improvement, if the cluster is at rest and there is one."""
+        """Make one improvement, if there is one and no other change is under way."""
         controller = self._controller
-        # What takes no records gets nothing more.
+        # Brokers that take no records get nothing more.
         live = [
             one
             for one in controller.state.brokers

@@ -1,8 +1,8 @@
-"""What an observer hears of a register: a table decision -> steps, one order -> steps, and events.
+"""The steps of a register for an observer: of each decision, of each order, and of events.
 
 `octopi.roles.register.decision_log` has each decision traced before it is persisted and when it is
 durable, `octopi.roles.register.member` each order before it is sent and when the broker has
-confirmed it.  What fails has no second step.
+confirmed it.  A decision or an order that fails has no second step.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PartitionsOrder:
 
 @attrs.frozen
 class TopicsOrder:
-    """Have a log of each topic in each of its partitions."""
+    """Make a log of each topic in each of its partitions."""
 
     topics: list[TopicRecord]
 
@@ -59,7 +59,7 @@ class RemovalOrder:
 Order = AnnounceEpoch | PartitionsOrder | TopicsOrder | RemovalOrder
 
 Edges = tuple[Sequence[Step], Sequence[Step]]
-"""The steps before, and those behind."""
+"""The steps before, and the steps after."""
 
 
 class RegisterTracer:
@@ -103,27 +103,27 @@ class RegisterTracer:
         self._tell(steps.R5Gathered(cluster))
 
     def lost(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """That life of a broker is a member no more."""
+        """That incarnation of a broker is no longer a member."""
         self._tell(steps.R6Lost(broker, incarnation))
 
     def broken(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """The connection with that life of a broker broke."""
+        """The connection with that incarnation of a broker broke."""
         self._tell(steps.R7Broken(broker, incarnation))
 
     def serving(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """Clients are sent to that life of a broker from now on."""
+        """Clients are sent to that incarnation of a broker from now on."""
         self._tell(steps.J6Serving(broker, incarnation))
 
     def troubled(self, broker: BrokerId, status: BrokerStatus) -> None:
-        """A broker said which of its replicas take no records."""
+        """A broker reported which of its replicas take no records."""
         self._tell(steps.J14Troubled(broker, status.disk_trouble, status.replicas))
 
     def emptying(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """What that life of a broker leads is handed over, as it stops."""
+        """That incarnation of a broker is about to stop; its leaderships are handed over next."""
         self._tell(steps.E22Emptying(broker, incarnation))
 
     def emptied(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """All that could be handed over is."""
+        """All leaderships that could be handed over were."""
         self._tell(steps.E22Emptied(broker, incarnation))
 
     def wanted(self, record: PartitionRecord, goal: ElectionGoal | None) -> None:
@@ -142,7 +142,7 @@ class RegisterTracer:
         self._tell(steps.E20GivenUp(partition, goal))
 
     def installed(self, topic: TopicRecord) -> None:
-        """All brokers that hold *topic* and are there know of it."""
+        """All live brokers that hold *topic* know it."""
         self._tell(steps.T4Installed(*_placed(topic)))
 
     def _tell(self, step: Step) -> None:

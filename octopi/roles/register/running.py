@@ -29,7 +29,7 @@ from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 _log = get_logger(__name__)
 
 CLIENT_SERVICES: Final = (TopicService, OperatingService, ClusterService)
-"""What a client connection of a register is the union of."""
+"""The services of a client connection to a register."""
 
 
 def _client_session(
@@ -62,7 +62,7 @@ async def run_register(
       StorageError: if the disk fails or its content can't be read, or the join secret is gone.
       InvalidOptionError: if the join secret is damaged.
       SupersededError: if brokers have joined a newer register of the cluster, or another one.
-      UnreachableError: if the address can't be had.
+      UnreachableError: if the register can't listen at the address.
     """
     disk = environment.disk
     await make_durable_directory(disk, f"{options.data_directory}/journal")

@@ -1,4 +1,5 @@
-"""What a register does on the connection of a broker: it lets the broker in, and listens to it."""
+"""The register's side of a broker's membership connection: admits the broker and takes its
+messages."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _INVENTORY_PAGES_MAX: Final = TOPIC_COUNT_MAX // 1_000 + 10
 
 
 class MembershipSession:
-    """A broker's membership: it is a member while this connection lives, and for a moment
-    longer if it breaks (`octopi.roles.register.departures`)."""
+    """A broker's membership: the broker is a member while this connection lasts, and for a grace
+    time if it breaks (`octopi.roles.register.departures`)."""
 
     def __init__(self, node: RegisterNode, connection: Connection, tasks: trio.Nursery) -> None:
         self._node = node
@@ -76,12 +77,12 @@ class MembershipSession:
                 raise ProtocolError(f"{type(message).__name__} is no membership message")
 
     def _require_joined(self) -> None:
-        """Refuse what only a broker says that was let in."""
+        """Refuse a message that only an admitted broker may send."""
         if not self._member.broker:
             raise ProtocolError("a broker has to join before it says this")
 
     def _require_own(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """Refuse what is said in the name of another broker, or of another life of this one."""
+        """Refuse a message in the name of another broker, or of another incarnation of this one."""
         self._require_joined()
         member = self._member
         if (broker, incarnation) != (member.broker, member.incarnation):
@@ -91,7 +92,7 @@ class MembershipSession:
             )
 
     def token_refreshed(self) -> None:
-        """The endpoint takes no fresh tokens: a broker comes back with one."""
+        """Does nothing: the endpoint takes no fresh tokens; a broker reconnects with a new one."""
 
     def closed(self) -> None:
         """The connection ended."""
@@ -136,7 +137,7 @@ class MembershipSession:
 
 
 def _log_status(broker: BrokerId, status: m.BrokerStatus, before: str) -> None:
-    """*before*: why the broker took no records before."""
+    """Log what changed.  *before*: why the broker took no records before; empty: it did."""
     if status.disk_trouble and not before:
         _log.warning("broker takes no records", broker=broker, why=status.disk_trouble)
     if before and not status.disk_trouble:
