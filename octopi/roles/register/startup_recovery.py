@@ -1,4 +1,4 @@
-"""What a register finds of its own past: in its journal, and with brokers."""
+"""How a register restores its state at its start: from its journal, and from brokers."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from octopi.wire.messages import Join
 _log = get_logger(__name__)
 
 JOURNAL_LACKS: Final = "the journal lacks what this register decided"
-"""What a register writes to its log when a broker repeats a decision of its own that it forgot."""
+"""The log message when a broker reports a decision of this register that the journal lacks."""
 
 _PROOFS_TOLD_MAX = 10
 
 
 @attrs.frozen
 class FormerCluster:
-    """The cluster that brokers belong to which come to a register without a journal."""
+    """The cluster of the brokers that join a register which has no journal yet."""
 
     cluster: str
     """Empty: there was none."""
     generation: int
-    """The greatest of any register that they joined; 0 if there was none."""
+    """The highest generation of any register that they joined; 0 if there was no cluster."""
 
 
 def former_cluster(came: Iterable[Join]) -> FormerCluster:
-    """What those brokers tell that *came* first.  Nothing can be checked yet."""
+    """The former cluster as the brokers that *came* first report it.  None of it can be checked."""
     joins = list(came)
     cluster = next((one.cluster for one in joins if one.cluster), "")
     lives = [one.register for one in joins if one.register and one.cluster == cluster]
-    # A register counts on from there, for as long as there are numbers.
+    # The register continues from the highest generation that has a successor.
     generations = [one.generation for one in lives if one.generation <= TOLD_MAX]
     return FormerCluster(cluster, max(generations, default=1) if cluster else 0)
 
 
 def replay(controller: Controller, entries: list[Entry], directory: str) -> None:
-    """Make the state of what the journal says.
+    """Apply the *entries* of the journal to the controller.
 
     Raises:
-      StorageError: if no register decided that.
+      StorageError: if no register could have decided them.
     """
     advice = (
         "start the register with an empty --data-dir, and it learns from brokers what is theirs; "
@@ -74,10 +74,10 @@ def replay(controller: Controller, entries: list[Entry], directory: str) -> None
 
 
 def tell_older_copy(admission: Admission) -> None:
-    """Say that the journal lacks decisions, if a broker has proven it.
+    """Log that the journal lacks decisions, if a broker has proven it.
 
-    A topic alone does not prove that the journal is older: once all brokers have removed a deleted
-    topic, nobody remembers that there was one."""
+    A topic alone does not prove that the journal is an older copy: once all brokers have removed a
+    deleted topic, the register forgets it, too."""
     if admission.proofs:
         _log.error(
             JOURNAL_LACKS,

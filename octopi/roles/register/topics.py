@@ -1,4 +1,4 @@
-"""Topics of a register: created, found and deleted, and seen to at the brokers that have them."""
+"""Topics of a register: creates, finds and deletes them, and has brokers carry that out."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Topics:
         members: Members,
         tasks: trio.Nursery,
     ) -> None:
-        """*tasks*: in which brokers are told, whatever becomes of the client that asked."""
+        """*tasks*: the nursery of the tasks that tell brokers, even if the client that asked is
+        gone."""
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
@@ -43,7 +44,7 @@ class Topics:
         self._members = members
         self._tasks = tasks
         self._installing: dict[str, trio.Event] = {}
-        """By topic id, of topics that brokers are being told of."""
+        """By topic id, an event for each topic that brokers are being told of."""
 
     async def create(
         self,
@@ -55,7 +56,8 @@ class Topics:
         options: TopicOptions | None = None,
         creator: Creator = NOBODY,
     ) -> TopicRecord:
-        """Create a topic and see it installed, also if this is cancelled.
+        """Create a topic and wait until it is installed.  It is installed even if this is
+        cancelled.
 
         Raises:
           OctopiError: see `TopicDecisions.create`; `NotReadyError` while gathering.
@@ -73,7 +75,7 @@ class Topics:
         )
         self._decisions.persist(creation)
         installing = self._installing[topic_id] = trio.Event()
-        # No task of the request: with that, a lost client would leave a topic on no broker.
+        # Not a task of the request: else, if the client is lost, no broker would hold the topic.
         self._tasks.start_soon(self._install, creation)
         await installing.wait()
         await self._decisions.durable()
@@ -90,7 +92,7 @@ class Topics:
             records = [self._controller.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
             followers = {one for record in records for one in record.replicas} - leaders
-            for hosts in (leaders, followers):  # what is not led yet can't be followed
+            for hosts in (leaders, followers):  # a follower needs a leader that has the topic
                 async with trio.open_nursery() as nursery:
                     for broker in sorted(hosts & self._members.keys()):
                         nursery.start_soon(self._members[broker].install_topics, [topic])
@@ -102,7 +104,7 @@ class Topics:
             self._installing.pop(topic.topic_id).set()
 
     async def find(self, name: str, *, creator: Creator | None) -> TopicRecord:
-        """The topic of that name, installed; if it is missing it is made by *creator*.
+        """The topic of that name, once it is installed.  If it is missing, *creator* creates it.
 
         Raises:
           OctopiError: InvalidTopicError, UnknownTopicError, or what `create` raises.
@@ -121,7 +123,7 @@ class Topics:
         return record
 
     def ready(self, name: str) -> TopicRecord | None:
-        """The topic, if describing it needs no waiting."""
+        """The topic, if it can be described without waiting."""
         record = self._controller.state.topic(name)
         if record is None or record.topic_id in self._installing or not self._decisions.is_durable:
             return None
@@ -133,8 +135,8 @@ class Topics:
         return self._controller.state.topics_after(after, max(1, min(count_max, LIST_COUNT_MAX)))
 
     async def delete(self, name: str) -> None:
-        """Delete a topic, also if this is cancelled; brokers that are away will hear of it when
-        they come back.
+        """Delete a topic, even if this is cancelled.  Brokers that are away are told when they come
+        back.
 
         Raises:
           OctopiError: InvalidTopicError, UnknownTopicError, NotReadyError.
@@ -144,7 +146,7 @@ class Topics:
         await self._delete(self._controller.topics.delete(name))
 
     async def delete_by_id(self, topic_id: str) -> None:
-        """The same, whatever its name is.
+        """Delete the topic with that id, whatever its name is.
 
         Raises:
           OctopiError: UnknownTopicError, NotReadyError.
@@ -163,7 +165,7 @@ class Topics:
     async def _remove_everywhere(
         self, deletion: TopicDeletionDecision, removed: trio.Event
     ) -> None:
-        """Have brokers remove a topic, once it is durable that it is gone."""
+        """Have brokers remove a topic, once its deletion is durable."""
         topic = deletion.topic
         try:
             await self._decisions.durable(deletion)
