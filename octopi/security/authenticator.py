@@ -34,9 +34,9 @@ class TokenLimits:
 
     connections_max: int = CONNECTIONS_PER_TOKEN_MAX
     bytes_per_s: float | None = None
-    """Of all its connections together, sent and received.  None: no limit."""
+    """The rate of all connections of a subject together, sent and received.  None: no limit."""
     quota: Quota = NO_QUOTA
-    """Used for what its token does not limit."""
+    """Applies to what the token of the subject does not limit."""
 
 
 @attrs.define
@@ -46,7 +46,7 @@ class _Subject:
     account: SubjectUsage = attrs.Factory(SubjectUsage)
 
     def is_forgettable(self, now: float) -> bool:
-        """Whether it is equal to a new one, and can be dropped."""
+        """Whether its state equals that of a new subject, so it can be dropped."""
         is_full = self.bucket is None or self.bucket.is_full(now)
         return is_full and self.account.is_empty
 

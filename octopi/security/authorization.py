@@ -2,8 +2,8 @@
 
 Pure.  Each message declares what it needs (`octopi.wire.declarations.Permission`).  A message that
 declares nothing is sent to clients or to brokers alone, and is denied to every sender.  Answers
-that list topics leave out those that the asker may do nothing with, and `DescribeTopic` creates a
-topic only with the permission for it; the sessions see to that.
+that list topics leave out topics on which the token grants nothing, and `DescribeTopic` creates a
+topic only with the permission for it; the sessions ensure both.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ check function, as in ISO/IEC 9798-4; the function is HMAC-SHA256, RFC 2104).
 
 Both sides choose a nonce, new for each connection.  A proof covers both nonces, so it is good for
 no other connection; the endpoint, so it is good at no other one; and which side made it, so it
-can't be sent back to who made it.  The accepting side proves first: a broker neither proves
-anything nor shows its token to a register that has not.
+can't be sent back to the side that made it.  The accepting side proves first: a broker neither
+proves anything nor shows its token to a register that has not.
 
-A node may have several secrets while they are exchanged.  Two nodes that have one in common
-agree.  Pure.
+A node may have several secrets while a secret is replaced.  Two nodes accept each other if they
+have a secret in common.  This module does no I/O.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class JoinSecrets:
     @staticmethod
     def parse(text: str, origin: str) -> JoinSecrets:
         """The secrets in *text*: one per line, as 64 hexadecimal digits.  Empty lines and lines
-        that begin with # are ignored.  *origin* (a file's name) stands in errors.
+        that begin with # are ignored.  *origin*: the file's name, for error messages.
 
         Raises:
-          InvalidOptionError: if there is none in it, or too many, or something else.
+          InvalidOptionError: if *text* has no secret, too many, or anything else in it.
         """
         keys: dict[bytes, None] = {}
         for number, line in enumerate(text.splitlines(), 1):
@@ -69,7 +69,7 @@ class JoinSecrets:
             except ValueError:
                 key = b""
             if len(key) != JOIN_SECRET_BYTES or len(word) != 2 * JOIN_SECRET_BYTES:
-                # What it is instead is not repeated: it may be most of a secret.
+                # The line is not quoted: it may be most of a secret.
                 raise InvalidOptionError(
                     f"{origin}: line {number} is not a join secret of "
                     f"{2 * JOIN_SECRET_BYTES} hexadecimal digits: copy the file again"
@@ -90,7 +90,8 @@ class JoinSecrets:
 NO_SECRETS: Final = JoinSecrets((), "none was given")
 
 SecretSource = Callable[[], JoinSecrets]
-"""Returns the secrets.  Called for each connection, so that they can be replaced meanwhile."""
+"""Returns the secrets.  It is called for each connection, so secrets can be replaced at run
+time."""
 
 
 def secret_text(secret: bytes, before: str = "") -> str:
@@ -102,7 +103,7 @@ def secret_text(secret: bytes, before: str = "") -> str:
 
 @attrs.frozen
 class ProofContext:
-    """What both sides know of one connection's opening, and sign with the secret."""
+    """What both sides of a connection know when it is opened, and authenticate with the secret."""
 
     path: str
     """Of the endpoint."""

@@ -1,12 +1,12 @@
 """Decides which web pages may connect to a node through a user's browser.
 
 A browser sends the requests of any page from inside its own network, and names the page in
-``Origin``.  So an origin has to be one of ours.  And where no token
-is asked for, ``Host`` has to name us: a page whose name was made to point here (DNS
-rebinding) is of our origin for the browser, but can't hide its name.
+``Origin``.  So the origin has to be one of the cluster's.  If the node requires no token, ``Host``
+also has to name the node: a page whose host name was pointed at the node (DNS rebinding) has the
+node's origin for the browser, but can't hide that name.
 
-Pure text; programs that are no browsers send what they like, and need tokens to be told
-apart.
+This module only compares text.  Programs other than browsers can send any origin; only tokens tell
+them apart.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Creator:
     """Who creates a topic."""
 
     subject: str = ""
-    """Empty where no tokens are asked for."""
+    """Empty if the node requires no tokens."""
     topics_max: int | None = None
 
 
@@ -65,8 +65,8 @@ def quota_of(claim: object) -> Quota:
     """The quota that the claim of a token describes.
 
     Raises:
-      InvalidOptionError: if it is none: then the token is no good.  To take it for one without
-          a bound would let a word that is misspelt grant everything.
+      InvalidOptionError: if the claim is not valid; then the token is refused.  If it counted as a
+          quota without limits, a misspelt word would grant everything.
     """
     if claim is None:
         return NO_QUOTA
@@ -88,7 +88,7 @@ def exceeded(what: str, count_max: int) -> RefusedError:
 
 @attrs.define
 class _StoredRun:
-    """Bytes of one subject that lie in a stretch of a log, among others maybe."""
+    """Bytes of one subject in a stretch of a log, which may also hold bytes of others."""
 
     first: int
     end: int
@@ -97,21 +97,21 @@ class _StoredRun:
 
 @attrs.define
 class SubjectUsage:
-    """What one subject has at one broker."""
+    """The readings and stored bytes of one subject at one broker."""
 
     reading_count: int = 0
     stored_bytes: int = 0
-    """With those that are on their way."""
+    """Includes bytes that are reserved and not stored yet."""
     _runs: dict[LogName, deque[_StoredRun]] = attrs.Factory(dict)
     _looked_at: float | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would be forgotten with it."""
+        """Whether nothing is counted, so the object can be dropped."""
         return not (self.reading_count or self.stored_bytes)
 
     def subscribe(self, quota: Quota) -> None:
-        """Count a reading, or what counts as one.
+        """Count a reading, or a request that counts as one.
 
         Raises:
           RefusedError: QUOTA_EXCEEDED; then none is counted.
@@ -121,12 +121,12 @@ class SubjectUsage:
         self.reading_count += 1
 
     def unsubscribed(self) -> None:
-        """One ended."""
+        """A reading ended."""
         self.reading_count -= 1
 
     def reserve(self, size_bytes: int, bytes_max: int, bounds: Bounds, now: float) -> None:
-        """Count records that are about to be appended; `stored` or `refused` follows.  What
-        retention or a deletion removed is found out when there is no room, and then at most
+        """Count records that are about to be appended; `stored` or `refused` follows.  Bytes that
+        retention or a deletion removed are subtracted only when the quota is used up, and at most
         once in `QUOTA_LOOK_INTERVAL_S` by *now* (s).
 
         Raises:
@@ -139,11 +139,11 @@ class SubjectUsage:
         self.stored_bytes += size_bytes
 
     def refused(self, size_bytes: int) -> None:
-        """What was reserved is not stored, or was before."""
+        """The reserved bytes were not stored, or were stored before."""
         self.stored_bytes -= size_bytes
 
     def stored(self, log: LogName, offset: int, size_bytes: int, bytes_max: int) -> None:
-        """What was reserved lies in *log* from *offset* on."""
+        """The reserved bytes are stored in *log* from *offset* on."""
         runs = self._runs.setdefault(log, deque())
         longest = max(QUOTA_RUN_BYTES_MIN, bytes_max // QUOTA_RUNS_COUNT)
         if runs and runs[-1].size_bytes < longest:
@@ -153,7 +153,7 @@ class SubjectUsage:
             runs.append(_StoredRun(offset, offset + size_bytes, size_bytes))
 
     def _look(self, bounds: Bounds, now: float) -> None:
-        """Forget what is stored no more."""
+        """Subtract bytes that are no longer stored."""
         if self._looked_at is not None and now < self._looked_at + QUOTA_LOOK_INTERVAL_S:
             return
         self._looked_at = now

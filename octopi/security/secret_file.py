@@ -1,4 +1,4 @@
-"""A file of join secrets, read again for each connection: to exchange one needs no restart."""
+"""A file of join secrets, read for each connection, so a secret is replaced without a restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = get_logger(__name__)
 
 
 class SecretFile:
-    """A `SecretSource`.  What the file had last counts as long as it can't be read."""
+    """A `SecretSource`.  While the file can't be read, its last content applies."""
 
     def __init__(self, path: str, read: Callable[[], bytes], clock: Clock, missing: str) -> None:
         """*read* gives the content of the file at *path*, or raises OSError or

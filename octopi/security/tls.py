@@ -1,8 +1,8 @@
-"""TLS: what a node shows and which peers it trusts.
+"""TLS: the certificate that a node presents, and the authorities that it trusts.
 
-With an authority of their own, nodes verify each other: the one that connects shows the
-certificate that it serves with, and what only brokers may ask is refused to who has none of
-that authority (`octopi.admin.http_access`).  Browsers and other clients need none.
+With an authority of their own, nodes verify each other: a node that connects presents its server
+certificate, and requests that only brokers may send are refused without a certificate of that
+authority (`octopi.admin.http_access`).  Browsers and other clients need no certificate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Tls:
     client: ssl.SSLContext
     """For connecting to ``wss://``."""
     server: ssl.SSLContext | None = None
-    """For listening; None: without TLS."""
+    """For listening; None: the node listens without TLS."""
 
 
 def tls_of_client(ca_file: str | None = None) -> Tls:
@@ -34,7 +34,7 @@ def tls_of_client(ca_file: str | None = None) -> Tls:
 
 
 def tls_of_node(cert_file: str, key_file: str, ca_file: str | None) -> Tls:
-    """Show *cert_file* in both directions; trust *ca_file*, or the system's authorities.
+    """Present *cert_file* in both directions; trust *ca_file*, or the system's authorities.
 
     Raises:
       InvalidOptionError: if a file is no good.

@@ -1,7 +1,7 @@
-"""How much may pass in a time: a bucket that fills steadily and may be overdrawn.
+"""A token bucket, which limits a rate and may be overdrawn.
 
-A task that overdraws it waits until it is filled again, so a message of any length passes, and
-the rate holds over time.  Knows no clock.
+A task that overdraws the bucket waits until it is filled again.  So a message of any length passes,
+and the rate holds over time.  The caller passes the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class TokenBucket:
         self._at = now
 
     def spend(self, size_bytes: int, now: float) -> None:
-        """So much passed."""
+        """Count *size_bytes* that passed."""
         self._fill(now)
         self._level_bytes -= size_bytes
 
@@ -26,7 +26,7 @@ class TokenBucket:
         return max(0.0, -self._level_bytes / self._bytes_per_s)
 
     def is_full(self, now: float) -> bool:
-        """Whether it is as it was at the beginning."""
+        """Whether the bucket is full, as at the beginning."""
         self._fill(now)
         return self._level_bytes >= self._bytes_per_s
 

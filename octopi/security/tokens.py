@@ -3,9 +3,9 @@
 A token is a JSON Web Token (RFC 7519): ``sub`` names its holder, ``exp`` says when it ends,
 the claim ``octopi`` has the grants (verb -> patterns), ``octopi_quota`` bounds, ``aud`` the
 clusters that it is for.  Keys stand in a JSON Web Key Set
-(RFC 7517), each with its id and its one algorithm: HS256, where who verifies can also sign,
-or EdDSA with Ed25519, where nodes need only the public half.  So the token never chooses
-how it is verified, and keys are exchanged by having two of them for a while.
+(RFC 7517), each with its id and its one algorithm: HS256, where a node that verifies can also sign,
+or EdDSA with Ed25519, where nodes need only the public half.  So the token never chooses how it is
+verified, and a key is replaced by keeping both keys in the set for a while.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SECRET_BYTES_MIN: Final = 32
 SUBJECT_BYTES_MAX: Final = 200
 
 _SHOWN_CHARACTERS: Final = 60
-"""Of a name in an error."""
+"""The number of characters of a name that an error message shows."""
 
 _ONLY_THE_SIGNATURE: Final[Any] = {
     f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
@@ -71,8 +71,8 @@ class KeyRing:
         """Read a key set.
 
         Raises:
-          InvalidOptionError: if it is none, or has a key that is not safe to use.  The text
-              says nothing of what is in it.
+          InvalidOptionError: if it is none, or has a key that is not safe to use.  The message
+              quotes nothing of its content.
         """
         try:
             entries = json.loads(text)["keys"]
@@ -124,7 +124,7 @@ class KeyRing:
         return token
 
     def verify(self, token: str, now_ms: int) -> Principal:
-        """Who holds *token*.
+        """The identity that *token* states.
 
         Raises:
           RefusedError: UNAUTHENTICATED, or EXPIRED if nothing but its time is wrong.
@@ -134,7 +134,7 @@ class KeyRing:
             key = self._keys.get(name) if isinstance(name, str) else None
             if key is None:
                 raise _invalid("it was made with a key that is not known here")
-            # Times are ours to check: a node has a clock of its own.
+            # `_identity` checks the times, by the clock of the node.
             claims = jwt.decode(
                 token, key.key, algorithms=[key.algorithm], options=_ONLY_THE_SIGNATURE
             )
@@ -144,7 +144,7 @@ class KeyRing:
 
 
 def read_unverified(token: str) -> dict[str, Any]:
-    """What a token says, for people to read; it proves nothing.
+    """The claims of a token, for display; the signature is not verified.
 
     Raises:
       InvalidOptionError: if it is none.
