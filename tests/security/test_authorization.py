@@ -54,6 +54,8 @@ NEEDED: dict[type, Verb | None] = {
     m.DeleteMarks: Verb.CONSUME,
     m.DescribeMarks: Verb.CONSUME,
     m.Holding: None,
+    m.QueueCredit: None,
+    m.Settle: None,
     m.LeaveGroup: None,
     m.Mark: None,
     m.Detach: None,
