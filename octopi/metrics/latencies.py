@@ -1,7 +1,7 @@
 """How long requests take: one histogram for each kind of request.
 
-In charge of counting, for the price of a look-up and two additions a request.  Knows no
-clock and no exposition format.
+This module only counts; each request costs a look-up and two additions.  The caller measures the
+durations and writes the exposition format.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BOUNDS_S: Final = (
     5.0,
     10.0,
 )
-"""Upper bounds of the buckets (s, inclusive); one more bucket has what took longer."""
+"""Upper bounds of the buckets (s, inclusive); one more bucket counts longer durations."""
 
 
 class Histogram:
@@ -35,11 +35,11 @@ class Histogram:
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS_S) + 1)
-        """By bucket, not added up."""
+        """The count of each bucket alone, not cumulative."""
         self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration."""
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
@@ -51,7 +51,7 @@ class Latencies:
         self.by_request: dict[type, Histogram] = {}
 
     def observe(self, request: type, seconds: float) -> None:
-        """A *request* was answered after so long."""
+        """Count a request of class *request* that was answered after *seconds*."""
         histogram = self.by_request.get(request)
         if histogram is None:
             histogram = self.by_request[request] = Histogram()
