@@ -27,7 +27,7 @@ _HEAD_OF_16_BITS: Final = struct.Struct(">BH").pack
 _HEAD_OF_32_BITS: Final = struct.Struct(">BI").pack
 _HEAD_OF_64_BITS: Final = struct.Struct(">BQ").pack
 _NAME_BYTES_MAX: Final = 40
-"""Names that a peer made up are repeated in an error up to this length."""
+"""An error message quotes an unknown name of a peer only up to this length."""
 
 _MAJOR_NAMES: Final = (
     "an integer",
@@ -42,7 +42,7 @@ _MAJOR_NAMES: Final = (
 
 
 class Problem(Exception):
-    """What is wrong, and, filled in on the way out, where."""
+    """The fault of a message; callers add the place while the exception passes through them."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -67,7 +67,7 @@ def head(major: int, argument: int) -> bytes:
 
 
 def read_head(data: bytes, at: int) -> tuple[int, int, int]:
-    """Major type, argument, position behind them."""
+    """The major type, the argument, and the position behind them."""
     if at >= len(data):
         raise Problem("it ends too early")
     initial = data[at]

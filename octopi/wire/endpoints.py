@@ -1,6 +1,6 @@
 """The endpoints: paths of the WebSocket upgrade, and which messages may be sent there.
 
-A connection belongs to one endpoint for its whole life.  ``hello``, ``heartbeat`` and ``failure``
+A connection belongs to one endpoint until it ends.  ``hello``, ``heartbeat`` and ``failure``
 belong to all of them, ``challenge`` and ``proof`` to the opening of those for nodes alone.  All
 tables here are derived from what the messages declare (`octopi.wire.declarations`).
 """
@@ -22,7 +22,7 @@ from octopi.wire import messages as m
 
 @attrs.frozen
 class Endpoint:
-    """What one path allows."""
+    """The messages and times of one path."""
 
     path: str
     to_decider: frozenset[type]
@@ -46,11 +46,11 @@ class Endpoint:
 EVERYWHERE: Final = m.of_kind(m.MessageKind.CONNECTION)
 
 REQUESTS: Final = m.of_kind(m.MessageKind.REQUEST)
-"""Messages that take a request number into use until it is answered."""
+"""Messages with a request number, which is in use until the request is answered."""
 
 NOTICES: Final = m.of_kind(m.MessageKind.NOTICE)
-"""Messages about what is there already.  What is neither here nor in `REQUESTS` is an
-answer, or belongs to the connection itself."""
+"""Messages about something that exists already, such as a reading.  A message that is neither here
+nor in `REQUESTS` is an answer, or belongs to the connection itself."""
 
 
 def _endpoint(
