@@ -1,4 +1,4 @@
-"""What steps of several systems have in common."""
+"""Fields that steps of several systems share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LogStep(Step):
 
 @part
 class ReplicaLogStep(LogStep):
-    """Of one log, in the epoch of the role that its replica plays; epoch 0: it plays none."""
+    """Of one log, in the epoch in which its replica leads or follows; epoch 0: it does neither."""
 
     epoch: Epoch
 
@@ -32,7 +32,7 @@ class MarkStep(ReplicaLogStep):
 
 @part
 class CommitStep(MarkStep):
-    """Of a commit: the mark, and whose acknowledgements it needs."""
+    """Of a commit: the mark, and the replicas whose acknowledgements it needs."""
 
     flushed_end: int
     in_sync: list[BrokerId]

@@ -1,4 +1,4 @@
-"""What every step is: a frozen object with a text, a code and typed fields.
+"""Steps: frozen objects with a text, a code and typed fields.
 
 A step is declared once, in the module of its system::
 
@@ -23,7 +23,7 @@ Declared = TypeVar("Declared", bound="Step")
 
 
 class Step:
-    """Something that a node came to; see `octopi.environment.TraceEvent`."""
+    """A moment in a protocol that a node reached; see `octopi.environment.TraceEvent`."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class Step:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The fields by name, for those who show any step."""
+        """The fields by name, for code that displays any step."""
         return {name: getattr(self, name) for name in self.names}
 
 
