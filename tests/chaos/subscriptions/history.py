@@ -70,10 +70,13 @@ class Confirmation:
 
 @attrs.frozen
 class Settlement:
-    """A member of a queue knows that all that it acknowledged is committed."""
+    """A member of a queue asked whether all is committed that it acknowledged since it asked
+    before."""
 
     pid: int
     at: float
+    is_certain: bool = True
+    """False: for some of it that is unknown, or did not count."""
 
 
 @attrs.define
@@ -117,8 +120,8 @@ class History:
                 self.confirmations.append(
                     Confirmation(line["partition"], line["offset"], line["at"])
                 )
-            elif line["do"] == "settled":
-                self.settlements.append(Settlement(pid, line["at"]))
+            elif line["do"] in {"settled", "unsettled", "error"}:
+                self.settlements.append(Settlement(pid, line["at"], line["do"] == "settled"))
             elif line["do"] == "fenced":
                 self.fences.append(Failure("member fenced", line["at"], line["at"], pid))
         for one in handed.values():
@@ -170,15 +173,18 @@ class History:
         return faults
 
     def _settled_and_again(self) -> list[str]:
-        by_member: dict[int, list[float]] = defaultdict(list)
+        by_member: dict[int, list[Settlement]] = defaultdict(list)
         for settlement in sorted(self.settlements, key=lambda settlement: settlement.at):
-            by_member[settlement.pid].append(settlement.at)
+            by_member[settlement.pid].append(settlement)
         settled: dict[tuple[Log, int], float] = {}
         for one in self.deliveries:
-            times = by_member[one.pid]
-            if one.done_at is not None and (n := bisect_right(times, one.done_at)) < len(times):
-                place = one.log, one.offset
-                settled[place] = min(settled.get(place, times[n]), times[n])
+            if one.done_at is None:
+                continue
+            asked = by_member[one.pid]
+            next_asked = bisect_right(asked, one.done_at, key=lambda settlement: settlement.at)
+            if next_asked < len(asked) and asked[next_asked].is_certain:
+                place, at = (one.log, one.offset), asked[next_asked].at
+                settled[place] = min(settled.get(place, at), at)
         return [
             f"{self.mode}: {one.value} at {one.log}/{one.offset} was handed out although its "
             "acknowledgement was confirmed"

@@ -10,7 +10,10 @@ processes share.
 ``handed``             the subscription handed out a message
 ``done``               the member has processed it; what marks it comes behind this line
 ``confirmed``          everything of the log below ``offset`` is marked and committed
-``settled``            of a queue: all that the member has processed is acknowledged and committed
+``settled``            of a queue: all that the member has processed since the ``settled`` or
+                       ``unsettled`` before is acknowledged and committed
+``unsettled``          of a queue: for some of it that is unknown, or did not count
+``error``              the connection or the subscription ended; another one is opened
 ``fenced``             the member was told that another one has its log
 ====================== ==========================================================
 """
@@ -106,8 +109,8 @@ async def _work_off(
                 await _process(message, diary, randomness)
             if randomness.random() < _COMMIT_SHARE:
                 await messages.commit()
-                if messages.stale_count == stale_count:
-                    diary.note("settled")
+                is_settled = messages.stale_count == stale_count
+                diary.note("settled" if is_settled else "unsettled")
                 stale_count = messages.stale_count
 
 

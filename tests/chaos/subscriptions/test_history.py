@@ -54,6 +54,14 @@ def test_a_message_that_comes_again_after_its_acknowledgement_was_confirmed_is_a
     assert fault == "shared: m0 at 0/0 was handed out although its acknowledgement was confirmed"
 
 
+def test_a_later_confirmation_says_nothing_of_an_acknowledgement_that_may_not_count() -> None:
+    deliveries = [delivery(0, 1.0), delivery(10, 1.2), delivery(0, 1.5, pid=2)]
+    killed = Failure("broker killed", 1.0, 1.4)
+    asked = [Settlement(1, 1.1, is_certain=False), Settlement(1, 1.3)]
+    history = History("shared", deliveries, [], settlements=asked)
+    assert history.judge(["m0", "m10"], [killed]) == []
+
+
 def test_a_message_that_overtakes_an_earlier_one_of_its_key_is_a_fault() -> None:
     early = delivery(10, 1.0), delivery(0, 1.1)
     [fault] = judge(*early)
@@ -99,6 +107,9 @@ def test_a_history_is_read_from_what_members_wrote(tmp_path: Path) -> None:
         {"do": "confirmed", "at": 1.2, "partition": 0, "offset": 10, "pid": 7},
         {"do": "handed", "at": 1.3, **place, "offset": 10, "value": "m10"},
         {"do": "fenced", "at": 1.4, "why": "another member has it", "pid": 7},
+        {"do": "unsettled", "at": 1.5, "pid": 7},
+        {"do": "settled", "at": 1.6, "pid": 7},
+        {"do": "error", "at": 1.7, "why": "ConnectionLostError()", "passes": True, "pid": 7},
     ]
     file = tmp_path / "member"
     file.write_text("".join(json.dumps(one) + "\n" for one in lines))
@@ -109,3 +120,5 @@ def test_a_history_is_read_from_what_members_wrote(tmp_path: Path) -> None:
     ]
     assert history.confirmations == [Confirmation(0, 10, 1.2)]
     assert history.fences == [Failure("member fenced", 1.4, 1.4, 7)]
+    certain = [one.is_certain for one in history.settlements]
+    assert certain == [False, True, False]
