@@ -18,6 +18,7 @@ import attrs
 from octopi.errors import Status
 from octopi.identifiers import Claim, MemberId, Offset, SubscriptionId, TopicId
 from octopi.limits import COUNTED_MAX, MARK_BYTES_PER_S, MARKS_COUNT, SKIPPED_RANGES_MAX
+from octopi.position import NO_ANCHOR, Anchor
 from octopi.security.token_bucket import TokenBucket
 from octopi.subscriptions.effects import (
     Effect,
@@ -138,14 +139,21 @@ class LogMark:
         now: float,
         *,
         confirm: int | None = None,
+        anchor: Anchor = NO_ANCHOR,
     ) -> list[Effect]:
         """The member has processed everything below *offset*, the start of a record or the end of
         the log.  *confirm*: the number of the mark, which is answered when it is committed.
+        *anchor*: of *offset*, in the log that the member read; empty: not known.
 
-        A mark below the present one changes nothing.  One that the log can't have ends the attach.
+        A mark below the present one changes nothing.  One that the log can't have ends the attach,
+        as does one in a history that the log has lost.
         """
         if session != self.holder:
             return []  # it was told that it has been detached
+        if (common := _common(offset, anchor, log)) is not None:
+            reason = f"the records that were read before offset {offset} were lost: this log has "
+            reason += f"them only up to offset {common}"
+            return self._end_holder(Status.HISTORY_FORKED, reason) + self.store(now)
         if offset > self.entry.mark:
             if (fault := _fault(offset, log)) is not None:
                 return self._end_holder(*fault) + self.store(now)
@@ -277,7 +285,7 @@ class LogMark:
     def _agreeing_with(self, log: LogView) -> MarkEntry:
         """The entry, with a mark that this log can have and with what the log has no more."""
         entry = self.entry
-        common = log.fork(entry.mark, entry.anchor)
+        common = _common(entry.mark, entry.anchor, log)
         if common is None and entry.mark > log.end:
             common = log.end
         if common is not None:
@@ -314,6 +322,13 @@ class LogMark:
         self._bucket.spend(RECORD_BYTES + texts + 20 * len(entry.skipped), now)
         self._store_after = now + self._bucket.wait_s(now)
         return [self._pending.append(self.key, entry, *then)]
+
+
+def _common(offset: Offset, anchor: Anchor, log: LogView) -> Offset | None:
+    """The last offset up to which *log* agrees with one that has *anchor* at *offset*; None: up to
+    *offset*, as far as is known."""
+    common = log.fork(offset, anchor)
+    return log.end if common is None and anchor and offset > log.end else common
 
 
 def _fault(offset: Offset, log: LogView) -> tuple[Status, str] | None:

@@ -22,6 +22,7 @@ from octopi.model import (
     SubscriptionOptions,
     SubscriptionStart,
 )
+from octopi.position import Anchor
 from octopi.subscriptions.effects import Effect, Session, TellDetached, TellDone, TellRefused
 from octopi.subscriptions.entries import NO_MEMBER, MarkEntry, StoredSubscriptions
 from octopi.subscriptions.log_mark import LogMark
@@ -141,13 +142,14 @@ class LogMarks:
         return self._planned(mark, effects)
 
     def mark(
-        self, session: Session, offset: Offset, now: float, confirm: int | None
+        self, session: Session, offset: Offset, now: float, confirm: int | None, anchor: Anchor
     ) -> list[Effect]:
-        """A member has processed everything below *offset*."""
+        """A member has processed everything below *offset*, which has *anchor* where it read."""
         mark = self._attached.get(session)
         if mark is None or (log := self._log_of(mark.topic_id)) is None:
             return []  # it has been told, or the topic is just being removed
-        return self._planned(mark, mark.mark(session, offset, log, now, confirm=confirm))
+        effects = mark.mark(session, offset, log, now, confirm=confirm, anchor=anchor)
+        return self._planned(mark, effects)
 
     def detach(self, session: Session, answer: Effect, now: float) -> list[Effect]:
         """A member leaves; *answer* when its marks are committed."""

@@ -25,6 +25,7 @@ from octopi.identifiers import (
 )
 from octopi.limits import LETTER_REASON_BYTES_MAX, MARKS_COUNT, SKIPPED_RANGES_MAX
 from octopi.model import SubscriptionMode
+from octopi.position import NO_ANCHOR, Anchor
 from octopi.subscriptions.dead_letters import letter_topic
 from octopi.subscriptions.effects import (
     AppendLetter,
@@ -198,6 +199,7 @@ class LogQueue(LogMark):
         now: float,
         *,
         confirm: int | None = None,
+        anchor: Anchor = NO_ANCHOR,
     ) -> list[Effect]:
         """A queue has no marks of members."""
         reason = f"a member of mode {self.entry.mode} settles messages, and marks none"

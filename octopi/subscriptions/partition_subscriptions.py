@@ -36,6 +36,7 @@ from octopi.identifiers import (
 )
 from octopi.limits import LIST_COUNT_MAX
 from octopi.model import SubscriptionDefinition, SubscriptionOptions, SubscriptionState
+from octopi.position import NO_ANCHOR, Anchor
 from octopi.subscriptions.coordinated import CoordinatedSubscriptions
 from octopi.subscriptions.effects import Effect, Session, TellDone, TellRefused
 from octopi.subscriptions.entries import MarkEntry, MemberEntry, StoredSubscriptions
@@ -258,12 +259,19 @@ class PartitionSubscriptions:
         return self._marks.attach(session, sid, member, claim, now, credit)
 
     def mark(
-        self, session: Session, offset: Offset, now: float, *, confirm: int | None = None
+        self,
+        session: Session,
+        offset: Offset,
+        now: float,
+        *,
+        confirm: int | None = None,
+        anchor: Anchor = NO_ANCHOR,
     ) -> list[Effect]:
         """All below *offset* is processed.  *confirm*: a number of this mark, which `TellMarked`
-        repeats when it is committed; None: no answer.  A mark that the log can't have ends the
-        attach with `TellDetached`."""
-        return self._marks.mark(session, offset, now, confirm)
+        repeats when it is committed; None: no answer.  *anchor*: of *offset*, where the member
+        read; empty: not known.  A mark that the log can't have ends the attach with `TellDetached`,
+        and one in a history that the log has lost does so, too (HISTORY_FORKED)."""
+        return self._marks.mark(session, offset, now, confirm, anchor)
 
     def detach(self, session: Session, attached: Session, now: float) -> list[Effect]:
         """End the attach of the session *attached*.  Answered with `TellDone` when its marks are

@@ -358,6 +358,8 @@ class Mark:
     confirm: bool
     acknowledge: int
     """The number of this mark, which `Marked` repeats."""
+    anchor: Anchor = ""
+    """Of `offset`: where the log has another history, `Detached` follows (history_forked)."""
 
 
 @answer("marked", TO_CLIENT)

@@ -15,8 +15,6 @@ from octopi.errors import (
     HistoryLostError,
     MemberFencedError,
     OctopiError,
-    OffsetInsideRecordError,
-    OffsetOutOfRangeError,
     SubscriptionBusyError,
     UnknownSubscriptionError,
 )
@@ -73,15 +71,10 @@ class MemberProgram:
                     client_log.complain(self.name, error)
                     return
             except OctopiError as error:
-                if not (may_pass(error) or self._is_of_loss(error)):
+                if not may_pass(error):
                     client_log.complain(self.name, error)
                     return
             await clock.sleep_until(clock.now() + _AGAIN_S)
-
-    def _is_of_loss(self, error: OctopiError) -> bool:
-        """Whether its mark is of messages that were lost, and others are in their place."""
-        is_of_offset = isinstance(error, OffsetInsideRecordError | OffsetOutOfRangeError)
-        return is_of_offset and self._client_log.plan.may_lose
 
     async def _live(self, environment: Environment, randomness: Random) -> None:
         workload = self._client_log.plan.workload

@@ -114,11 +114,13 @@ const DEEDS = {
       let sent = [];
       if (step === "pass") now += rest[0];
       else if (step === "want") marks.isWanted = rest[0];
-      else if (step === "attached" || step === "mark") sent = marks[step](rest[0], now);
+      else if (step === "attached" || step === "mark") sent = marks[step](rest[0], now, rest[1]);
+      else if (step === "isSetBack") sent = marks.isSetBack(...rest) ? [{ offset: -1, acknowledge: null, anchor: "" }] : [];
+      else if (step === "beginAgain") marks.beginAgain();
       else if (step === "acknowledged") marks.acknowledged(rest[0]);
       else sent = marks[step](now) ?? [];
       seen.push([
-        sent.map(({ offset, acknowledge }) => [offset, acknowledge]),
+        sent.map(({ offset, acknowledge, anchor }) => [offset, acknowledge, anchor]),
         [marks.isAttached, marks.start, marks.marked, marks.confirmed, marks.isSettled, marks.mayHandOut(now), marks.dueAt()],
       ]);
     }

@@ -27,6 +27,7 @@ from octopi.clients.subscribing.mark_session import (
 from octopi.errors import STATUS_MEANINGS, refused
 from octopi.identifiers import Claim, MemberId, Offset, PartitionId
 from octopi.model import SubscriptionOptions
+from octopi.position import Anchor
 from tests.browser.tools import JavaScriptError, NodePeer
 
 PARTITIONS = st.integers(0, 2).map(PartitionId)
@@ -74,14 +75,20 @@ def test_claims_are_taken_and_given_back_alike(
     assert node.ask("groupSession", {"member": member, "steps": steps}) == expected
 
 
+ANCHORS = st.sampled_from(["", "1-0", "2-30.1-0"])
+LOSSES = st.one_of(st.none(), st.sampled_from([[0, 10], [0, 20], [5, 20]]))
+
 # Times are multiples of 7 ms, so no bound is met exactly: seconds as fractions would round.
 MARK_STEP = st.one_of(
     st.tuples(st.just("pass"), st.sampled_from([7, 35, 105, 231, 525, 1_050])).map(list),
-    st.tuples(st.just("mark"), st.integers(0, 50)).map(list),
-    st.tuples(st.just("attached"), st.integers(0, 50)).map(list),
+    st.tuples(st.just("mark"), st.integers(0, 50), ANCHORS).map(list),
+    st.tuples(st.just("attached"), st.integers(0, 50), ANCHORS).map(list),
+    st.tuples(st.just("isSetBack"), st.integers(0, 50), LOSSES).map(list),
     st.tuples(st.just("acknowledged"), st.integers(1, 12)).map(list),
     st.tuples(st.just("want"), st.booleans()).map(list),
-    st.sampled_from([["disconnected"], ["flush"], ["commit"], ["tick"], ["attaching"]]),
+    st.sampled_from(
+        [["disconnected"], ["flush"], ["commit"], ["tick"], ["attaching"], ["beginAgain"]]
+    ),
 )
 
 
@@ -101,7 +108,13 @@ def test_marks_are_sent_and_believed_alike(node: NodePeer, tail: list[list[Any]]
             case "want":
                 marks.is_wanted = rest[0]
             case "attached" | "mark":
-                sent = getattr(marks, step)(Offset(rest[0]), now)
+                sent = getattr(marks, step)(Offset(rest[0]), now, Anchor(rest[1]))
+            case "isSetBack":
+                loss = None if rest[1] is None else (Offset(rest[1][0]), Offset(rest[1][1]))
+                if marks.is_set_back(Offset(rest[0]), loss):
+                    sent = [SendMark(Offset(-1), None)]
+            case "beginAgain":
+                marks.begin_again()
             case "acknowledged":
                 marks.acknowledged(rest[0])
             case "disconnected":
@@ -111,7 +124,7 @@ def test_marks_are_sent_and_believed_alike(node: NodePeer, tail: list[list[Any]]
         due_at = marks.due_at()
         expected.append(
             [
-                [[one.offset, one.acknowledge] for one in sent],
+                [[one.offset, one.acknowledge, one.anchor] for one in sent],
                 [
                     marks.is_attached,
                     marks.start,
@@ -135,6 +148,7 @@ def test_what_ends_a_session_has_the_same_remedy(node: NodePeer) -> None:
     }
     attaches = {
         AttachRemedy.ATTACH_AGAIN: "again",
+        AttachRemedy.BEGIN_AGAIN: "begin",
         AttachRemedy.LOST: "lost",
         AttachRemedy.STOP: "stop",
     }

@@ -34,6 +34,7 @@ from octopi.clients.subscribing.mark_session import (
 )
 from octopi.errors import (
     ConnectionLostError,
+    HistoryForkedError,
     MemberFencedError,
     NotLeaderError,
     OctopiError,
@@ -44,6 +45,7 @@ from octopi.errors import (
     refused,
 )
 from octopi.identifiers import NO_CLAIM, Claim, MemberId, Offset, PartitionId
+from octopi.position import Anchor
 
 TIMEOUT_S = 1.0
 LOGS = [PartitionId(0), PartitionId(1)]
@@ -401,6 +403,7 @@ def test_no_walk_breaks_a_promise(first: int) -> None:
 
 
 HELD = (PartitionId(0), Claim(4))
+OLD, NEW = Anchor("1-0"), Anchor("2-12.1-0")
 
 
 def test_what_was_given_back_is_not_revived_and_is_reported_again() -> None:
@@ -468,6 +471,53 @@ def test_a_new_leader_that_knows_an_older_mark_is_told_the_newest() -> None:
     assert marks.attached(Offset(15), 3.1) == [SendMark(Offset(20), None)]
 
 
+def test_marks_carry_the_anchors_of_their_offsets() -> None:
+    marks = MarkSession(TIMEOUT_S)
+    marks.attaching(0.0)
+    marks.attached(Offset(10), 0.0, OLD)
+    assert marks.commit(0.0) == []
+    assert marks.mark(Offset(20), 1.0, NEW) == [SendMark(Offset(20), None, NEW)]
+    marks.attaching(2.0)
+    assert marks.attached(Offset(15), 2.1, OLD) == [SendMark(Offset(20), None, NEW)]
+    marks.attaching(3.0)
+    assert marks.attached(Offset(20), 3.1, OLD) == []
+    assert marks.anchor == NEW  # it read that there
+
+
+def test_a_member_whose_messages_are_lost_begins_again_at_the_mark_of_the_leader() -> None:
+    marks = MarkSession(TIMEOUT_S)
+    marks.attaching(0.0)
+    assert not marks.is_set_back(Offset(10), None)
+    marks.attached(Offset(10), 0.0, OLD)
+    marks.mark(Offset(20), 1.0, OLD)
+    assert marks.commit(1.0) == [SendMark(Offset(20), 1, OLD)]
+    marks.begin_again()
+    assert (marks.start, marks.marked, marks.confirmed) == (None, 0, 0)
+    assert marks.is_settled
+    assert not marks.may_hand_out(1.0)
+    assert marks.due_at() is None
+    marks.acknowledged(1)  # too late
+    marks.check_invariants()
+    marks.attaching(2.0)
+    assert marks.attached(Offset(5), 2.0, OLD) == []
+    assert (marks.start, marks.marked, marks.confirmed) == (5, 5, 5)
+    assert marks.mark(Offset(8), 3.0, NEW) == [SendMark(Offset(8), None, NEW)]
+
+
+def test_a_member_is_set_back_by_a_loss_that_is_news_and_by_a_mark_older_than_the_confirmed() -> (
+    None
+):
+    marks = MarkSession(TIMEOUT_S)
+    marks.attaching(0.0)
+    known = Offset(10), Offset(20)
+    assert not marks.is_set_back(Offset(10), known)  # nothing was read
+    marks.attached(Offset(10), 0.0)
+    assert not marks.is_set_back(Offset(10), known)  # told again, until there is a newer mark
+    assert marks.is_set_back(Offset(9), known)
+    assert marks.is_set_back(Offset(10), (Offset(10), Offset(30)))
+    assert not marks.is_set_back(Offset(10), None)
+
+
 def test_marks_wait_a_moment_for_newer_ones() -> None:
     marks = MarkSession(10.0)
     marks.attaching(0.0)
@@ -503,6 +553,7 @@ def test_while_messages_wait_the_leader_is_asked_for_a_word() -> None:
         (UnreachableError("gone"), JoinRemedy.JOIN_AGAIN, AttachRemedy.ATTACH_AGAIN),
         (NotLeaderError("no"), JoinRemedy.JOIN_AGAIN, AttachRemedy.ATTACH_AGAIN),
         (MemberFencedError("no"), JoinRemedy.STOP, AttachRemedy.LOST),
+        (HistoryForkedError("no"), JoinRemedy.STOP, AttachRemedy.BEGIN_AGAIN),
         (
             refused(Status.UNKNOWN_MEMBER, "no"),
             JoinRemedy.START_OVER,

@@ -164,6 +164,17 @@ def test_what_was_read_in_other_epochs_is_asked_for_next() -> None:
     assert trail.place == Place(Offset(20))
 
 
+def test_the_anchor_of_a_place_that_was_passed_is_known() -> None:
+    first, second = Anchor("1-0"), Anchor("2-60.1-0")
+    trail = Trail(Place(Offset(30), first))
+    trail.read(Offset(60), first)
+    trail.read(Offset(150), second)
+    passed = {30: first, 31: first, 60: first, 61: second, 150: second}
+    assert {one: trail.anchor_at(Offset(one)) for one in passed} == passed
+    assert [trail.anchor_at(Offset(one)) for one in (29, 151)] == ["", ""]
+    assert Trail(Place(Offset(0))).anchor_at(Offset(0)) == ""
+
+
 def test_only_so_many_epochs_are_remembered() -> None:
     trail = Trail(Place(Offset(0)))
     for epoch in range(1, 300):

@@ -63,9 +63,9 @@ class Asked:
         assert isinstance(message, kind), message
         return message
 
-    def mark(self, offset: int, acknowledge: int | None = None) -> None:
+    def mark(self, offset: int, acknowledge: int | None = None, anchor: str = "") -> None:
         confirm = acknowledge is not None
-        self._connection.post(m.Mark(self.request, offset, confirm, acknowledge or 0))
+        self._connection.post(m.Mark(self.request, offset, confirm, acknowledge or 0, anchor))
 
 
 @attrs.define
@@ -281,6 +281,33 @@ async def test_a_mark_that_the_log_can_not_have_ends_the_attach(
         status = (await attached.next(m.Detached)).status
         assert status in {Status.OFFSET_INSIDE_RECORD, Status.OFFSET_OUT_OF_RANGE}
         assert (await bench.mark_of(sid)).mark == 0
+
+
+@pytest.mark.parametrize("anchor", ["x", "0.0123456789abcdef", "1-9999", "1-0.2-0"])
+async def test_a_mark_with_an_anchor_that_is_none_ends_the_attach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anchor: str
+) -> None:
+    async with running(tmp_path, monkeypatch) as bench:
+        sid = await bench.create()
+        attached, _ = await bench.attach(sid, 1)
+        attached.mark(bench.ends[0], anchor=anchor)
+        assert (await attached.next(m.Detached)).status == Status.INVALID_OPTION
+        assert (await bench.mark_of(sid)).mark == 0
+        attached, _ = await bench.attach(sid, 1)
+        attached.mark(bench.ends[0], acknowledge=1, anchor="1-0")
+        assert (await attached.next(m.Marked)).acknowledge == 1
+
+
+async def test_a_mark_of_an_epoch_that_the_leader_has_yet_to_hear_of_is_left_to_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, monkeypatch) as bench:
+        sid = await bench.create()
+        attached, _ = await bench.attach(sid, 1)
+        attached.mark(bench.ends[1], acknowledge=1, anchor="99-0")
+        attached.mark(bench.ends[0], acknowledge=2, anchor="1-0")
+        assert (await attached.next(m.Marked)).acknowledge == 2
+        assert (await bench.mark_of(sid)).mark == bench.ends[0]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "~a", "a\0", "x" * 300, "..", "ä"])

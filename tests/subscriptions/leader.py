@@ -17,6 +17,7 @@ from octopi.identifiers import (
     TopicName,
 )
 from octopi.model import SubscriptionMode, SubscriptionOptions, SubscriptionStart
+from octopi.position import Anchor
 from octopi.subscriptions import effects as e
 from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 from tests.subscriptions.group_world import NAME, TOPIC, TOPIC_ID, WALL_MS, SteadyLog
@@ -212,9 +213,17 @@ class RecordingLeader:
         return session
 
     def mark(
-        self, session: int, offset: int, confirm: int | None = None, *, commit: bool = True
+        self,
+        session: int,
+        offset: int,
+        confirm: int | None = None,
+        *,
+        commit: bool = True,
+        anchor: str = "",
     ) -> None:
-        effects = self.machine.mark(session, Offset(offset), self.now, confirm=confirm)
+        effects = self.machine.mark(
+            session, Offset(offset), self.now, confirm=confirm, anchor=Anchor(anchor)
+        )
         self.perform(effects, commit=commit)
 
     def marked(self, sid: SubscriptionId) -> e.TellMarks:

@@ -636,6 +636,35 @@ def test_a_mark_in_another_history_goes_back_to_where_both_agree() -> None:
     assert leader.marked(sid).skipped == (LostSpan(Offset(300), Offset(500)),)
 
 
+def test_a_mark_that_was_read_in_another_history_is_not_taken() -> None:
+    log = SteadyLog(100)
+    leader = RecordingLeader(log=log)
+    sid = leader.ready()
+    session = leader.attach(sid, 1)
+    leader.mark(session, 200, anchor="1-0")
+    log.forked_at = Offset(300)
+    leader.mark(session, 300, anchor="1-0")
+    leader.mark(session, 500, confirm=1, anchor="1-0")
+    told = leader.last(session, e.TellDetached)
+    assert told.status is Status.HISTORY_FORKED
+    assert "only up to offset 300" in told.reason
+    assert not any(isinstance(one, e.TellMarked) for one in leader.told[session])
+    assert leader.machine.marks_below(TOPIC_ID) == 300  # what came before is stored
+    leader.mark(session, 310)  # it has ended
+    told_again = leader.last(leader.attach(sid, 1), e.TellAttached)
+    assert (told_again.mark, told_again.lost) == (300, None)
+
+
+def test_a_mark_that_was_read_beyond_the_end_of_the_log_is_of_another_history() -> None:
+    leader = RecordingLeader(log=SteadyLog(40))
+    sid = leader.ready()
+    session = leader.attach(sid, 1)
+    leader.mark(session, 500, anchor="1-0")
+    told = leader.last(session, e.TellDetached)
+    assert told.status is Status.HISTORY_FORKED
+    assert "only up to offset 400" in told.reason
+
+
 def test_a_mark_beyond_the_end_goes_back_to_it() -> None:
     log = SteadyLog(100)
     leader = RecordingLeader(log=log)

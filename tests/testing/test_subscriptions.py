@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 import octopi
@@ -92,3 +94,68 @@ def test_a_member_that_was_told_that_it_was_replaced_leaves_without_being_told_a
                     await orders.commit()
 
     octopi.testing.run(scene, brokers=1, partitions=1)
+
+
+def lose_power_everywhere(cluster: octopi.testing.Cluster) -> None:
+    """All that no broker has flushed is lost."""
+    for host in cluster.brokers:
+        cluster._process(host, "cut the power of").host.lose_power()
+    for host in cluster.brokers:
+        assert cluster.restart(host)
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "failover"])
+@pytest.mark.parametrize("size", [20, 27])
+@pytest.mark.parametrize(("brokers", "seed"), [(1, 5), (1, 6), (3, 3), (3, 6)])
+def test_a_member_goes_on_with_what_stands_in_the_place_of_messages_that_all_lost(
+    brokers: int, seed: int, size: int, mode: Literal["exclusive", "failover"]
+) -> None:
+    """It had marked messages of 20 bytes; all replicas lose some of them, or all that were not
+    flushed, and messages of *size* bytes come into their place."""
+
+    async def scene(cluster: octopi.testing.Cluster) -> None:
+        async with cluster.client() as client:
+            await client.create_topic("orders", 1)
+            await send(client, "first", 20)
+            async with client.subscription("orders", "billing", mode=mode) as orders:
+                assert len(await take_to(orders, b"first 29")) == COUNT
+                await orders.commit()
+                await cluster.sleep(5)  # that is flushed
+                await send(client, "second", 20)
+                assert len(await take_to(orders, b"second 29")) == COUNT
+                lose_power_everywhere(cluster)
+                await send(client, "third", size)
+                await send(client, "fourth", 20)
+                async with client.consumer("orders", start="earliest") as consumer:
+                    log = await take_to(consumer, b"fourth 29")
+                found = await take_to(orders, b"fourth 29")
+                assert found == log[COUNT:]
+                (fork,) = orders.forks
+                assert fork.offset == found[0].offset
+                await orders.commit()
+            async with client.subscription("orders", "billing", mode=mode) as orders:
+                await send(client, "fifth", 20)
+                assert len(await take_to(orders, b"fifth 29")) == COUNT
+                assert orders.forks == []
+
+    octopi.testing.run(scene, seed=seed, brokers=brokers, partitions=1, oracle=False)
+
+
+async def send(client: octopi.Client, name: str, size: int) -> None:
+    """Send messages of one size, soon enough to be lost with the power after it."""
+    async with client.producer() as producer:
+        values = [f"{name} {number}".encode().ljust(size) for number in range(COUNT)]
+        for receipt in [await producer.submit("orders", value) for value in values]:
+            await receipt
+
+
+async def take_to(
+    messages: octopi.Subscription | octopi.Consumer, last: bytes
+) -> list[octopi.Message]:
+    """The next messages, up to the one with that text."""
+    taken = []
+    async for message in messages:
+        taken.append(message)
+        if message.value.rstrip() == last:
+            break
+    return taken

@@ -46,6 +46,13 @@ class Trail:
         """Where it goes on."""
         return Place(self.offset, self._runs[-1].anchor if self._runs else NO_ANCHOR)
 
+    def anchor_at(self, offset: Offset) -> Anchor:
+        """The anchor of a place that was passed; empty: not known."""
+        for run in reversed(self._runs):
+            if run.after < offset:
+                return run.anchor if offset <= run.end else NO_ANCHOR
+        return NO_ANCHOR
+
     def know(self, anchor: Anchor) -> None:
         """*anchor* stands before `place`; no news if that is known already."""
         if anchor and not self._runs:

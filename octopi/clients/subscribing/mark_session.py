@@ -3,6 +3,11 @@
 The leader keeps the mark: the offset below which everything is processed.  It answers an `attach`
 when the member's claim is committed, and from then on takes marks of that claim only.
 
+If all in-sync replicas of the log lost records, those may be gone that a mark is about, and others
+may stand in their place.  So a mark has the anchor of its offset (`octopi.position`), and the
+leader ends the attachment when its log has another history there.  Then the member forgets what it
+read and marked, and begins again at the mark that the leader knows.
+
 Marks are absolute, so late, lost and doubled ones do no harm, and only the newest matters.  It is
 sent soon after it was set, and sent again when the connection was broken and the leader, perhaps a
 new one, knows an older one.  A mark that is to be *confirmed* is answered when it is committed.
@@ -22,12 +27,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status, UnreachableError
 from octopi.identifiers import Offset
+from octopi.position import NO_ANCHOR, Anchor
+
+LostRange: TypeAlias = tuple[Offset, Offset]
+"""Records of a log that are gone: from where to where (exclusive, bytes)."""
 
 MARK_SENDING_S: Final = 0.1
 """A mark waits so long for newer ones before it is sent."""
@@ -42,6 +51,8 @@ class SendMark:
     offset: Offset
     acknowledge: int | None
     """The number to answer with when the mark is committed; None: no answer."""
+    anchor: Anchor = NO_ANCHOR
+    """Of the offset, where the program read."""
 
 
 class AttachRemedy(Enum):
@@ -49,6 +60,8 @@ class AttachRemedy(Enum):
 
     ATTACH_AGAIN = auto()
     """Look up the log's leader, and attach there with the same claim."""
+    BEGIN_AGAIN = auto()
+    """The leader's log has not what was marked: `MarkSession.begin_again`, and attach again."""
     LOST = auto()
     """Another member has the log, or its mark was reset."""
     STOP = auto()
@@ -60,6 +73,8 @@ def attach_remedy(error: OctopiError) -> AttachRemedy:
     match error:
         case RefusedError(status=Status.MEMBER_FENCED):
             return AttachRemedy.LOST
+        case RefusedError(status=Status.HISTORY_FORKED):
+            return AttachRemedy.BEGIN_AGAIN
         case RefusedError(meaning=meaning) if meaning.retryable or meaning.look_up:
             return AttachRemedy.ATTACH_AGAIN
         case ConnectionLostError() | UnreachableError():
@@ -71,8 +86,8 @@ def attach_remedy(error: OctopiError) -> AttachRemedy:
 class MarkSession:
     """The mark of one log, as the member with one claim sees it.
 
-    Invariants: the mark never goes back; what is confirmed was marked before; nothing is sent
-    while there is no attachment.
+    Invariants: the mark goes back only where it begins again; what is confirmed was marked before;
+    nothing is sent while there is no attachment.
     """
 
     def __init__(self, session_timeout_s: float) -> None:
@@ -82,9 +97,13 @@ class MarkSession:
         self._asked_at: float | None = None
         """When the attachment was asked for that is to be answered."""
         self.start: Offset | None = None
-        """Where reading begins: the mark at the first attachment."""
+        """Where reading begins: the mark at the first attachment; None: that is to be told."""
         self.marked: Offset = Offset(0)
         """The newest mark of the program."""
+        self.anchor: Anchor = NO_ANCHOR
+        """Of `marked`, where the program read; empty: not known."""
+        self._loss: LostRange | None = None
+        """What the leader told last to be lost."""
         self._sent: Offset = Offset(0)
         """The newest mark that was sent on this attachment, or that it was answered with."""
         self._sent_at = -math.inf
@@ -110,14 +129,33 @@ class MarkSession:
         self.is_attached = False
         self._unanswered.clear()
 
-    def attached(self, mark: Offset, now: float) -> list[SendMark]:
-        """The leader has committed the claim, and *mark* is what it knows."""
+    def is_set_back(self, mark: Offset, loss: LostRange | None) -> bool:
+        """Whether the answer to a later attachment tells that what was marked is lost: *mark* is
+        older than the confirmed one, or *loss*, which all replicas lost, is news.  Then
+        `begin_again`, before `attached`."""
+        is_news = loss is not None and loss != self._loss
+        self._loss = loss
+        return self.start is not None and (is_news or mark < self.confirmed)
+
+    def begin_again(self) -> None:
+        """What was marked is of records that are lost: the next attachment is the first one."""
+        self.is_attached = False
+        self.is_wanted = False
+        self.start = self._word_at = self._to_confirm = None
+        self.marked = self._sent = self.confirmed = Offset(0)
+        self.anchor = NO_ANCHOR
+        self.silent_at = -math.inf
+        self._unanswered.clear()
+
+    def attached(self, mark: Offset, now: float, anchor: Anchor = NO_ANCHOR) -> list[SendMark]:
+        """The leader has committed the claim, and *mark* with *anchor* is what it knows."""
         assert self._asked_at is not None, "nobody asked for it"
         self.is_attached = True
         self._heard(self._asked_at)
         if self.start is None:
             self.start = mark
-        self.marked = max(self.marked, mark)
+        if mark > self.marked or (mark == self.marked and not self.anchor):
+            self.marked, self.anchor = mark, anchor
         self._sent = mark
         self.confirmed = max(self.confirmed, mark)
         if self._is_waited_for:
@@ -131,11 +169,11 @@ class MarkSession:
 
     # --- marks -------------------------------------------------------------------------
 
-    def mark(self, offset: Offset, now: float) -> list[SendMark]:
-        """The program has processed everything below *offset*."""
+    def mark(self, offset: Offset, now: float, anchor: Anchor = NO_ANCHOR) -> list[SendMark]:
+        """The program has processed everything below *offset*, which has *anchor*."""
         if offset <= self.marked:
             return []
-        self.marked = offset
+        self.marked, self.anchor = offset, anchor
         if self.is_attached and now >= self._sent_at + MARK_SENDING_S:
             return [self._tell(now)]
         return []
@@ -210,13 +248,13 @@ class MarkSession:
 
     def _tell(self, now: float) -> SendMark:
         self._sent, self._sent_at = self.marked, now
-        return SendMark(self.marked, None)
+        return SendMark(self.marked, None, self.anchor)
 
     def _ask(self, now: float) -> SendMark:
         self._numbers += 1
         self._sent, self._sent_at = self.marked, now
         self._unanswered.append((self._numbers, now, self.marked))
-        return SendMark(self.marked, self._numbers)
+        return SendMark(self.marked, self._numbers, self.anchor)
 
     def _heard(self, sent_at: float) -> None:
         self._word_at = sent_at if self._word_at is None else max(self._word_at, sent_at)

@@ -12,9 +12,9 @@ from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.options import one_of, within
 from octopi.clients.subscribing.administration import Creation, SubscriptionAdministration
 from octopi.clients.subscribing.dealt_log import QueueReading
+from octopi.clients.subscribing.log_reading import LogReading
 from octopi.clients.subscribing.membership import MembershipOptions
 from octopi.clients.subscribing.queue_subscription import QueueSubscription
-from octopi.clients.subscribing.subscribed_log import LogReading
 from octopi.clients.subscribing.subscription import Subscription
 from octopi.clients.subscribing.subscription_options import (
     PREFETCH,

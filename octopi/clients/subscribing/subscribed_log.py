@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Protocol
 
-import attrs
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
-from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
-from octopi.clients.consuming.log_subscriber import LogSubscriber, SubscriberOptions
 from octopi.clients.subscribing.leader_session import LeaderSession
+from octopi.clients.subscribing.log_reading import LogReading, RestartableReading
 from octopi.clients.subscribing.mark_session import (
     AttachRemedy,
     MarkSession,
@@ -34,37 +31,17 @@ from octopi.errors import (
     MemberFencedError,
     OctopiError,
     ProtocolError,
-    RecordError,
 )
 from octopi.identifiers import (
     Claim,
     MemberId,
     Offset,
     PartitionId,
-    SubscriptionId,
-    TopicId,
-    TopicName,
 )
 from octopi.position import Anchor, Place
-from octopi.record import Message, decode, scan
+from octopi.record import Message
 from octopi.retry import reworded
 from octopi.wire.messages import Attach, Attached, Detach, Mark, Marked
-
-
-@attrs.frozen
-class LogReading:
-    """How the logs of a subscription are read, and marked."""
-
-    topic: TopicName
-    topic_id: TopicId
-    sid: SubscriptionId
-    window_bytes: int
-    is_auto: bool
-    """Whether asking for the next message marks the one before."""
-    skip_gaps: bool
-    reconnect_timeout_s: float | None
-    session_timeout_s: float
-    release_timeout_s: float
 
 
 class LogOwner(Protocol):
@@ -126,19 +103,26 @@ class SubscribedLog:
         self._owner = owner
         self._marks = MarkSession(reading.session_timeout_s)
         self._link = LeaderSession(cluster, reading.topic, partition)
-        self._session: ConsumerSession | None = None
-        self._reader: LogSubscriber | None = None
-        self._chunks: deque[Chunk] = deque()
+        self._records = RestartableReading(cluster, reading, partition, self)
         self._messages: Iterator[Message] = iter(())
         self._in_hand: Offset | None = None
         """Behind the last message that was handed out, and is not marked."""
+        self._handed = Offset(0)
+        """Behind the last one that was handed out and is done."""
+        self._has_begun_again = False
+        """Whether messages were handed out that all replicas lost."""
+        self._read_until: int | None = None
+        """Up to there the log was read before it began again; None: the leader's mark is known."""
+        self._void: HistoryForkedError | None = None
+        """Why what was marked, or is in hand, is not confirmed, until a newer message is."""
         self._error: OctopiError | None = None
         self._is_over = False
-        self._begun = trio.Event()
         self._woken = trio.Event()
         self._news = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
         """Of the tasks here."""
+        self._attachment = trio.CancelScope()
+        """Of the session with the leader."""
         self._program: trio.CancelScope | None = None
         """Of the program's block, while it is in it."""
         self._block: AbstractAsyncContextManager[SubscribedLog]
@@ -151,9 +135,7 @@ class SubscribedLog:
     @property
     def lag(self) -> int:
         """How far the mark is behind the newest highwater mark heard of (bytes)."""
-        if self._session is None:
-            return 0
-        return max(0, self._session.highwater - self._marks.marked)
+        return max(0, self._records.highwater - self._marks.marked)
 
     @property
     def is_lost(self) -> bool:
@@ -179,7 +161,8 @@ class SubscribedLog:
                 self._program.cancel()
             try:
                 yield self
-                with contextlib.suppress(MemberFencedError):  # its messages come again elsewhere
+                # What isn't marked comes again, to another member or behind a fork.
+                with contextlib.suppress(MemberFencedError, HistoryForkedError):
                     await self.commit()
             finally:
                 self._program = None
@@ -206,13 +189,16 @@ class SubscribedLog:
 
     def mark(self, message: Message) -> None:
         """Everything of the log up to *message* is processed."""
-        self._mark(message.next_offset, self._clock.now())
+        if not self._has_begun_again or message.next_offset <= self._done:  # else it was lost
+            self._mark(message.next_offset, self._clock.now())
 
     async def commit(self) -> None:
         """Mark what was handed out (with ``mark="auto"``), and wait until the mark is committed.
 
         Raises:
           MemberFencedError: if another member has the log.
+          HistoryForkedError: if all replicas lost messages of it before it was committed; what the
+              log has from its mark on is handed out next.
           OctopiError: whatever else keeps it from being committed.
         """
         self.settle()
@@ -226,9 +212,7 @@ class SubscribedLog:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_attached)
                 nursery.start_soon(self._keep_time)
-                await self._begun.wait()
-                assert self._reader is not None
-                await self._reader.run()
+                await self._records.run()
 
     def settle(self) -> None:
         """The message that was handed out last is done."""
@@ -236,7 +220,7 @@ class SubscribedLog:
             self._settle(self._in_hand, self._clock.now())
 
     def _settle(self, offset: Offset, now: float) -> None:
-        self._in_hand = None
+        self._in_hand, self._handed = None, offset
         if self._reading.is_auto:
             self._mark(offset, now)
         if self.ending.is_set():
@@ -289,6 +273,7 @@ class SubscribedLog:
 
     async def confirmed(self) -> None:
         """Wait until the mark is committed; see `commit`."""
+        self._check_void()
         if self._marks.start is None:
             return
         offset = self._marks.marked
@@ -299,10 +284,16 @@ class SubscribedLog:
                     f"{self._reading.topic}/{self.partition}: another member may have the log, so "
                     "messages since the last confirmed mark come again"
                 )
+            self._check_void()
             if self._error is not None:
                 raise self._error
             await self._news.park()
         await trio.lowlevel.checkpoint_if_cancelled()
+
+    def _check_void(self) -> None:
+        if self._void is not None:
+            void, self._void = self._void, None
+            raise void
 
     async def finish(self) -> None:
         """The log is to go to another member: give the program the release timeout to finish."""
@@ -335,7 +326,7 @@ class SubscribedLog:
             return
         self._is_over = True
         self._send(self._marks.flush(self._clock.now()))
-        self._chunks.clear()
+        self._records.stop()
         self._messages = iter(())
         self._scope.cancel()
         self._tell()
@@ -349,52 +340,65 @@ class SubscribedLog:
 
     def _open_chunk(self) -> bool:
         """Begin with the next records that arrived; false if there are none."""
-        if not self._chunks:
+        if not self._records.has_chunks:
             self._marks.is_wanted = False
             return False
-        assert self._reader is not None
-        chunk = self._chunks.popleft()
-        topic, records = self._reading.topic, chunk.records
-        try:
-            messages = decode(records, chunk.offset, topic, self.partition)
-        except RecordError as error:
-            valid = records[: scan(records).valid_bytes]
-            messages = decode(valid, chunk.offset, topic, self.partition)
-            self._chunks.clear()
-            self._error = type(error)(f"{topic}/{self.partition}: {error}")
-        else:
-            self._reader.took(chunk)
-        self._messages = iter(messages)
+        self._messages, damage = self._records.open_chunk()
+        self._error, self._void = self._error or damage, None
         return True
 
-    def take_chunk(self, subscriber: LogSubscriber, chunk: Chunk) -> None:
-        """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
-        if self._error is None and not self._is_over:
-            self._chunks.append(chunk)
-            self._marks.is_wanted = True
-            self._woken.set()
-            self._tell()
+    def take_records(self) -> None:
+        """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
+        self._marks.is_wanted = True
+        self._woken.set()
+        self._tell()
 
     def take_gap(self, gap: HistoryLostError) -> None:
-        """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
+        """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
         self._owner.take_gap(gap)
 
-    def take_fork(self, session: ConsumerSession, fork: HistoryForkedError) -> None:
-        """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
-        raise AssertionError("forks are errors here")
-
-    def take_end(self, why: OctopiError | None) -> None:
-        """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
+    def take_end(self, why: OctopiError) -> None:
+        """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
         self._fail(why)
 
-    def _fail(self, why: OctopiError | None) -> None:
-        if why is not None and self._error is None:
+    def take_lost(self, fork: HistoryForkedError) -> None:
+        """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
+        if fork.offset is None or fork.offset < (done := self._done):
+            self._begin_again(fork.read_until or 0)
+            self._attachment.cancel()
+        else:  # what was handed out is still there, and the rest is read again
+            self._owner.take_fork(fork)
+            self._messages = iter(())
+            self._records.read_from(Place(done, self._records.anchor_at(done)))
+
+    @property
+    def _done(self) -> Offset:
+        """Behind all that was handed out, or was processed before."""
+        return max(self._marks.marked, self._handed, self._in_hand or self._handed)
+
+    def _fail(self, why: OctopiError) -> None:
+        if self._error is None:
             self._error = why
+            self._records.is_over = True
             self._tell()
 
     def _tell(self) -> None:
         self._news.unpark_all()
         self._owner.take_news()
+
+    def _begin_again(self, read_until: int = 0) -> None:
+        """All replicas lost records that were read: drop what is not handed out, and have the
+        leader's mark told, to read from there.  *read_until*: where reading had come to."""
+        until = max(read_until, self._done, self._records.wanted, self._read_until or 0)
+        if self.has_unconfirmed:
+            name = self._reading.topic, self.partition
+            self._void = HistoryForkedError.of_range(*name, self._marks.confirmed, until)
+        self._read_until, self._has_begun_again = until, True
+        self._in_hand, self._handed = None, Offset(0)
+        self._marks.begin_again()
+        self._messages = iter(())
+        self._records.stop()
+        self._tell()
 
     # --- the leader --------------------------------------------------------------------
 
@@ -410,13 +414,16 @@ class SubscribedLog:
 
         while True:
             try:
-                await self._link.run(question, self._take, Detach)
+                with trio.CancelScope() as self._attachment:
+                    await self._link.run(question, self._take, Detach)
             except OctopiError as error:
                 if self._marks.is_attached:
                     lost_at = self._clock.now()
                 self._marks.disconnected()
                 remedy = attach_remedy(error)
-                if remedy is AttachRemedy.LOST:
+                if remedy is AttachRemedy.BEGIN_AGAIN:
+                    self._begin_again()
+                elif remedy is AttachRemedy.LOST:
                     self.abandon()
                     self._owner.fenced(self)
                     return
@@ -444,32 +451,34 @@ class SubscribedLog:
         self._tell()
 
     def _attached(self, message: Attached) -> None:
-        self._send(self._marks.attached(message.mark, self._clock.now()))
-        if self._begun.is_set():
+        place, lost = Place(message.mark, Anchor(message.anchor)), None
+        if message.lost_from is not None and message.lost_to is not None:
+            lost = message.lost_from, message.lost_to
+        fork = lost if place.offset >= message.log_start else None
+        if self._marks.is_set_back(place.offset, fork):
+            self._begin_again()
+        is_first = self._marks.start is None
+        self._send(self._marks.attached(place.offset, self._clock.now(), place.anchor))
+        if not is_first:
             return
-        reading, place = self._reading, Place(message.mark, Anchor(message.anchor))
-        lost_from, lost_to = message.lost_from, message.lost_to
-        if lost_from is not None and lost_to is not None and message.mark >= message.log_start:
-            self._owner.take_fork(
-                HistoryForkedError.of_range(reading.topic, self.partition, message.mark, lost_to)
-            )
-        elif lost_from is not None and lost_to is not None:
-            gap = HistoryLostError(reading.topic, self.partition, lost_from, lost_to)
-            if not reading.skip_gaps:
+        topic, partition = self._reading.topic, self.partition
+        if fork is not None or self._read_until is not None:
+            until = max(place.offset, self._read_until or 0, fork[1] if fork else 0)
+            self._read_until = None
+            fault = HistoryForkedError.of_range(topic, partition, place.offset, until)
+            self._owner.take_fork(fault)
+        if lost is not None and fork is None:
+            gap = HistoryLostError(topic, partition, *lost)
+            if not self._reading.skip_gaps:
                 self._fail(gap)
                 return
             self._owner.take_gap(gap)
-            place = Place(lost_to)
-            self._mark(lost_to, self._clock.now())
-        self._session = ConsumerSession(
-            reading.topic, self.partition, reading.topic_id, place, reading.window_bytes
-        )
-        options = SubscriberOptions(reading.reconnect_timeout_s, reading.skip_gaps, False)
-        self._reader = LogSubscriber(self._cluster, self._session, options, self)
-        self._begun.set()
+            self._mark(lost[1], self._clock.now())
+            place = Place(lost[1])
+        self._records.read_from(place)
 
     def _mark(self, offset: Offset, now: float) -> None:
-        self._send(self._marks.mark(offset, now))
+        self._send(self._marks.mark(offset, now, self._records.anchor_at(offset)))
         self._woken.set()
 
     def _send(self, marks: Iterable[SendMark]) -> None:
@@ -488,4 +497,4 @@ class SubscribedLog:
 
 def _notice(one: SendMark) -> Callable[[int], Mark]:
     number = one.acknowledge
-    return lambda request: Mark(request, one.offset, number is not None, number or 0)
+    return lambda request: Mark(request, one.offset, number is not None, number or 0, one.anchor)

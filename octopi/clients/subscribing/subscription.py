@@ -15,8 +15,9 @@ from octopi.clients.subscribing.group_session import (
     GroupEffect,
     GroupSession,
 )
+from octopi.clients.subscribing.log_reading import LogReading
 from octopi.clients.subscribing.membership import Membership, MembershipOptions
-from octopi.clients.subscribing.subscribed_log import LogReading, SubscribedLog
+from octopi.clients.subscribing.subscribed_log import SubscribedLog
 from octopi.errors import (
     ClosedError,
     HistoryForkedError,
@@ -40,12 +41,13 @@ class Subscription:
     the subscription normally marks the message in hand, and waits until all marks are committed.
     Leaving it by an exception, or cancelled, marks nothing more.
 
+    If all replicas of a log lose messages that were read, others may come in their place: `forks`
+    notes that, the lost ones are marked no more, and what the log has from its mark on comes next.
+
     Iterating raises:
       MemberFencedError: if another member took over, in the mode ``exclusive``.
       UnknownSubscriptionError: if the subscription was deleted.
       HistoryLostError: if retention removed what comes next (unless ``on_gap="skip"``).
-      HistoryForkedError: if records that were read are gone from the log, and others may be in
-          their place: make it again, and it goes on before them.
       TopicReplacedError, UnknownTopicError, RecordError, UnreachableError,
           ConnectionLostError, NotReadyError: as iterating over a `Consumer` does.
       ClosedError: if the subscription's block was left.
@@ -86,7 +88,7 @@ class Subscription:
         self.gaps: list[HistoryLostError] = []
         """What was skipped with ``on_gap="skip"``, oldest first."""
         self.forks: list[HistoryForkedError] = []
-        """What was marked, and was lost since by all replicas: reading went on before it."""
+        """What was read or marked and then lost by all replicas: reading went on before it."""
 
     # --- facts -------------------------------------------------------------------------
 
@@ -209,6 +211,8 @@ class Subscription:
 
         Raises:
           MemberFencedError: if another member has a log that was marked here.
+          HistoryForkedError: if all replicas lost messages that were handed out, and none that came
+              after them was; see `forks`.
           OctopiError: what iterating raises.
         """
         self._check()

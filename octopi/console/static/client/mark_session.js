@@ -3,6 +3,11 @@
 // The leader keeps the mark: the offset below which everything is processed.  It answers an `attach`
 // when the member's claim is committed, and from then on takes marks of that claim only.
 //
+// If all in-sync replicas of the log lost records, those may be gone that a mark is about, and others
+// may stand in their place.  So a mark has the anchor of its offset, and the leader ends the
+// attachment when its log has another history there.  Then the member forgets what it read and
+// marked, and begins again at the mark that the leader knows.
+//
 // Marks are absolute, so late, lost and doubled ones do no harm, and only the newest matters.  It is
 // sent soon after it was set, and sent again when the connection was broken and the leader, perhaps a
 // new one, knows an older one.  A mark that is to be confirmed is answered when it is committed.
@@ -13,7 +18,7 @@
 // claim for the newest at some moment after that.  While messages wait to be handed out, the mark is
 // confirmed now and then for that reason alone.
 //
-// Calls are events, results are lists of marks to send: { offset, acknowledge }, where
+// Calls are events, results are lists of marks to send: { offset, acknowledge, anchor }, where
 // `acknowledge` is the number to answer with when the mark is committed, or null for no answer.
 // Times are milliseconds of a clock that never goes back.  It knows no connection and no timer.
 // octopi/clients/subscribing/mark_session.py is the same machine; a test compares them.
@@ -23,10 +28,12 @@ const PROBES = 4; // questions in a session timeout, of which the half may stay 
 
 // What to do after an attachment ended with *error*:
 //   again  look up the log's leader, and attach there with the same claim
+//   begin  the leader's log has not what was marked: `beginAgain`, and attach again
 //   lost   another member has the log, or its mark was reset
 //   stop   trying again can't help
 export function attachRemedy({ code, retryable }) {
   if (code === "member_fenced") return "lost";
+  if (code === "history_forked") return "begin";
   return retryable ? "again" : "stop";
 }
 
@@ -39,12 +46,14 @@ export class MarkSession {
   #numbers = 0;
   #unanswered = []; // confirmations asked for on this attachment: { number, sentAt, offset }
   #toConfirm = null; // the page waits for the commit of this mark
+  #loss = null; // what the leader told last to be lost: [begin, end]
 
   constructor(sessionTimeoutMs) {
     this.#sessionTimeoutMs = sessionTimeoutMs;
     this.isAttached = false; // whether the leader takes marks now
-    this.start = null; // where reading begins: the mark at the first attachment
+    this.start = null; // where reading begins: the mark at the first attachment; null: that is to be told
     this.marked = 0; // the newest mark of the page
+    this.anchor = ""; // of `marked`, where the page read; empty: not known
     this.confirmed = 0; // the newest mark that is known to be committed
     this.isWanted = false; // whether messages wait to be handed out
   }
@@ -57,12 +66,30 @@ export class MarkSession {
     this.disconnected();
   }
 
-  // The leader has committed the claim, and *mark* is what it knows.
-  attached(mark, now) {
+  // Whether the answer to a later attachment tells that what was marked is lost: *mark* is older than
+  // the confirmed one, or *loss*, which all replicas lost, is news.  Then `beginAgain`, before
+  // `attached`.
+  isSetBack(mark, loss) {
+    const isNews = loss !== null && (loss[0] !== this.#loss?.[0] || loss[1] !== this.#loss[1]);
+    this.#loss = loss;
+    return this.start !== null && (isNews || mark < this.confirmed);
+  }
+
+  // What was marked is of records that are lost: the next attachment is the first one.
+  beginAgain() {
+    this.isAttached = this.isWanted = false;
+    this.start = this.#wordAt = this.#toConfirm = null;
+    this.marked = this.#sent = this.confirmed = 0;
+    this.anchor = "";
+    this.#unanswered.length = 0;
+  }
+
+  // The leader has committed the claim, and *mark* with *anchor* is what it knows.
+  attached(mark, now, anchor = "") {
     this.isAttached = true;
     this.#heard(this.#askedAt);
     this.start ??= mark;
-    this.marked = Math.max(this.marked, mark);
+    if (mark > this.marked || (mark === this.marked && !this.anchor)) [this.marked, this.anchor] = [mark, anchor];
     this.#sent = mark;
     this.confirmed = Math.max(this.confirmed, mark);
     if (this.#isWaitedFor) return [this.#ask(now)];
@@ -77,10 +104,10 @@ export class MarkSession {
 
   // --- marks ------------------------------------------------------------------------------
 
-  // The page has processed everything below *offset*.
-  mark(offset, now) {
+  // The page has processed everything below *offset*, which has *anchor*.
+  mark(offset, now, anchor = "") {
     if (offset <= this.marked) return [];
-    this.marked = offset;
+    [this.marked, this.anchor] = [offset, anchor];
     return this.isAttached && now >= this.#sentAt + MARK_SENDING_MS ? [this.#tell(now)] : [];
   }
 
@@ -153,7 +180,7 @@ export class MarkSession {
   #tell(now) {
     this.#sent = this.marked;
     this.#sentAt = now;
-    return { offset: this.marked, acknowledge: null };
+    return { offset: this.marked, acknowledge: null, anchor: this.anchor };
   }
 
   #ask(now) {
@@ -161,7 +188,7 @@ export class MarkSession {
     this.#sent = this.marked;
     this.#sentAt = now;
     this.#unanswered.push({ number: this.#numbers, sentAt: now, offset: this.marked });
-    return { offset: this.marked, acknowledge: this.#numbers };
+    return { offset: this.marked, acknowledge: this.#numbers, anchor: this.anchor };
   }
 
   #heard(sentAt) {

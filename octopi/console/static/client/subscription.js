@@ -9,6 +9,7 @@ const USUAL = { mark_interval_ms: 250, attempts: 5, ack_timeout_ms: 30_000, wind
 const NAME_LENGTH_MAX = 200;
 const CLOSING_MS = 5_000; // `close` waits so long for the commit of marks
 const CAME_FROM = Symbol("log"); // of a message: the log, with its claim, by which it came
+const HISTORY = Symbol("history"); // of a message: how often its log had begun again
 
 // Made by `Octopi.subscription`.  docs/browser.md says what is marked when.
 export class Subscription {
@@ -139,7 +140,10 @@ export class Subscription {
       this.#turns.push(log);
       const messages = log.next(countMax);
       if (!messages.length) continue;
-      for (const message of messages) message[CAME_FROM] = log;
+      for (const message of messages) {
+        message[CAME_FROM] = log;
+        message[HISTORY] = log.history;
+      }
       this.#handedOut = { log, messages };
       return messages;
     }
@@ -155,6 +159,7 @@ export class Subscription {
     if (this.#logs.get(log.partition) !== log || log.isOver) {
       throw new OctopiError("member_fenced", `${this.topic}/${log.partition}: this member doesn't have the log any more`);
     }
+    if (message[HISTORY] !== log.history) return; // all replicas lost it
     log.mark(message.nextOffset);
     if (this.#handedOut?.messages.at(-1) === message) this.#settle();
   }

@@ -20,6 +20,12 @@ export class Trail {
     return this.#runs.at(-1)?.anchor ?? "";
   }
 
+  // The anchor of a place that was passed; empty: not known.
+  anchorAt(offset) {
+    const run = this.#runs.findLast(({ after }) => after < offset);
+    return run && offset <= run.end ? run.anchor : "";
+  }
+
   // *anchor* stands before `offset`; no news if that is known already.
   know(anchor) {
     if (anchor && !this.#runs.length) this.#runs.push({ after: this.offset - 1, end: this.offset, anchor });

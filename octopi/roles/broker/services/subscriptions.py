@@ -254,7 +254,7 @@ class SubscriptionService(Service):
             return
         number = message.acknowledge if message.confirm else None
         with contextlib.suppress(RefusedError):  # its leadership ended, and so did the session
-            asked.led.take_mark(asked.session, Offset(message.offset), number)
+            asked.led.take_mark(asked.session, Offset(message.offset), message.anchor, number)
 
     def _may_confirm(self, asked: AskedSubscription) -> bool:
         """Whether an attach may wait for one more confirmation; else it has ended."""

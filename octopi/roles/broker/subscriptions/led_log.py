@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octopi.errors import NeedsTimeError, RefusedError
+from octopi.errors import InvalidOptionError, NeedsTimeError, NotReadyError, RefusedError
 from octopi.identifiers import Offset
 from octopi.position import Anchor, epochs_of
 from octopi.record import record_timestamp_ms
@@ -45,10 +45,23 @@ class LedLog:
         return self._log.anchor_before(offset)
 
     def fork(self, offset: Offset, anchor: Anchor) -> Offset | None:
-        """Where the log parts from one with *anchor* at *offset*; None: it doesn't."""
+        """Where the log parts from one with *anchor* at *offset*; None: it doesn't.
+
+        Raises:
+          InvalidOptionError: if *anchor* is none of a place at *offset* in a log.
+          NotReadyError: if it is of an epoch that began after this broker's leadership.
+        """
         epochs, state = epochs_of(anchor), self._log.state
         if not epochs:
             return None
+        epoch, start = epochs[0]
+        if start >= offset:
+            raise InvalidOptionError(f"anchor {anchor!r} is none of offset {offset}")
+        if epoch > self._log.epoch:
+            raise NotReadyError(
+                f"what was read before offset {offset} is of epoch {epoch}, and this broker "
+                f"knows of none after {self._log.epoch} yet"
+            )
         return state.epochs.fork(offset, epochs, state.end, is_leader=True)
 
 

@@ -19,6 +19,7 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import (
     STATUS_MEANINGS,
+    InvalidOptionError,
     NotLeaderError,
     NotReadyError,
     OctopiError,
@@ -30,6 +31,7 @@ from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import HAND_OVER_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.metrics.subscription_counts import SubscriptionCounts
+from octopi.position import checked_anchor
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.subscriptions.dealing import PartitionQueues
 from octopi.roles.broker.subscriptions.effect_counter import EffectCounter
@@ -42,6 +44,7 @@ from octopi.subscriptions.effects import (
     AppendState,
     Effect,
     Session,
+    TellDetached,
     Told,
     WantMessages,
 )
@@ -210,7 +213,7 @@ class LedPartition:
         self.perform(call(machine, session, self._environment.clock.now()))
         return session
 
-    def take_mark(self, session: Session, offset: Offset, confirm: int | None) -> None:
+    def take_mark(self, session: Session, offset: Offset, anchor: str, confirm: int | None) -> None:
         """The member that attached with *session* has processed everything below *offset*; see
         `octopi.subscriptions.partition_subscriptions.PartitionSubscriptions.mark`.
 
@@ -221,9 +224,17 @@ class LedPartition:
         sid = machine.subscription_of(session)
         edges = None if tracer is None or sid is None else tracer.take(sid, offset, confirm)
         now = self._environment.clock.now()
-        self._traced(
-            edges, lambda: self.perform(machine.mark(session, offset, now, confirm=confirm))
-        )
+
+        def mark() -> None:
+            try:
+                known = checked_anchor(anchor)
+                effects = machine.mark(session, offset, now, confirm=confirm, anchor=known)
+            except InvalidOptionError as error:
+                effects = machine.session_ended(session, now)
+                effects.append(TellDetached(session, Status.INVALID_OPTION, str(error)))
+            self.perform(effects)
+
+        self._traced(edges, mark)
 
     def close(self, session: Session) -> None:
         """The request of *session* is over."""
