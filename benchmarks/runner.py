@@ -95,7 +95,7 @@ class Runner:
         serving = self._serve(name, workload)
         self._topics += 1
         topic = f"topic-{self._topics}"
-        if workload.kind == "consume":
+        if workload.kind in {"consume", "queue"}:
             topic = self._filled_topic(name, serving, workload)
         with ExitStack() as clients:
             started = []
@@ -119,6 +119,7 @@ class Runner:
         key = (name, workload.name)
         if key not in self._filled:
             self._filled[key] = f"filled-{workload.message_bytes}-{self._topics}"
+            more = {"replicas": workload.replicas} if workload.replicas > 1 else {}
             client = Client(
                 name,
                 "produce",
@@ -127,6 +128,7 @@ class Runner:
                     "topic": self._filled[key],
                     "size": workload.message_bytes,
                     "count": workload.message_count,
+                    **more,
                 },
             )
             try:
@@ -156,6 +158,8 @@ def _roles(workload: Workload, serving: Serving) -> Iterable[tuple[str, dict[str
                 yield "produce", {**what, **more}
         case "consume":
             yield "consume", what
+        case "queue":
+            yield "work_off", {**what, **more, "group": f"group-{time.monotonic_ns()}"}
         case "request":
             yield "request", {**what, **more}
         case "latency":

@@ -11,7 +11,9 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-Kind = Literal["produce", "consume", "request", "latency", "fan-out", "topics", "producers"]
+Kind = Literal[
+    "produce", "consume", "queue", "request", "latency", "fan-out", "topics", "producers"
+]
 
 _FILE: Final = Path(__file__).with_name("workloads.toml")
 

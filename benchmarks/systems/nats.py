@@ -21,7 +21,7 @@ from benchmarks.subscribers import Greeting, drain
 from benchmarks.systems import Serving, not_installed
 
 TITLE: Final = "NATS JetStream"
-KINDS: Final = frozenset({"produce", "consume", "request", "latency", "fan-out"})
+KINDS: Final = frozenset({"produce", "consume", "queue", "request", "latency", "fan-out"})
 IN_FLIGHT: Final = 8_000
 _EVERY: Final = 100
 _TIMEOUT_S: Final = 60.0
@@ -103,6 +103,7 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
         "produce": produce,
         "consume": consume,
+        "work_off": work_off,
         "request": request,
         "pace": pace,
         "receive": receive,
@@ -182,6 +183,35 @@ async def consume(access: Gate, address: str, topic: str, size: int, count: int)
         topic, cb=take, ordered_consumer=True, pending_msgs_limit=-1, pending_bytes_limit=-1
     )
     await asyncio.wait_for(done.wait(), _TIMEOUT_S)
+    await connection.close()
+
+
+async def work_off(
+    access: Gate,
+    address: str,
+    topic: str,
+    size: int,
+    count: int,
+    group: str,
+    replicas: int = 1,
+) -> None:
+    """A pull consumer with explicit acknowledgements; of the last one, the answer is awaited."""
+    from nats.js.api import AckPolicy, ConsumerConfig
+
+    connection = await _connect(address, topic, replicas)
+    config = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, max_ack_pending=10_000)
+    queue = await connection.jetstream().pull_subscribe(
+        topic, durable=group, config=config, pending_msgs_limit=-1, pending_bytes_limit=-1
+    )
+    access.wait()
+    seen = 0
+    while seen < count:
+        for message in await queue.fetch(1000, timeout=_TIMEOUT_S):
+            seen += len(message.data) == size
+            if seen < count:
+                await message.ack()
+            else:
+                await message.ack_sync(timeout=_TIMEOUT_S)
     await connection.close()
 
 

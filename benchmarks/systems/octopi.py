@@ -24,7 +24,7 @@ from octopi.wire.messages import PROTOCOL_VERSION, SUBPROTOCOL, Heartbeat, Hello
 
 TITLE: Final = "Octopi"
 KINDS: Final = frozenset(
-    {"produce", "consume", "request", "latency", "fan-out", "topics", "producers"}
+    {"produce", "consume", "queue", "request", "latency", "fan-out", "topics", "producers"}
 )
 _WINDOW_BYTES: Final = 1 << 40
 _GROUP: Final = 1000
@@ -96,6 +96,7 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
         "produce": _produce,
         "consume": _consume,
+        "work_off": _work_off,
         "request": _request,
         "pace": _pace,
         "receive": _receive,
@@ -133,6 +134,23 @@ async def _consume(access: Gate, address: str, topic: str, size: int, count: int
                     seen += len(message.value) == size
                 if seen >= count:
                     return
+
+
+async def _work_off(
+    access: Gate, address: str, topic: str, size: int, count: int, group: str
+) -> None:
+    async with octopi.connect(address) as client:
+        await client.admin.create_subscription(topic, group, mode="shared")
+        access.wait()
+        seen = 0
+        async with client.subscription(topic, group, mode="shared", prefetch=1000) as queue:
+            async for batch in queue.batches():
+                async with batch:
+                    for message in batch:
+                        seen += len(message.value) == size
+                if seen >= count:
+                    break
+            assert not await queue.commit()
 
 
 async def _request(

@@ -14,7 +14,7 @@ from benchmarks.processes import free_ports, running, wait_for_port
 from benchmarks.systems import Serving, not_installed
 
 TITLE: Final = "Redis Streams"
-KINDS: Final = frozenset({"produce", "consume", "request", "latency"})
+KINDS: Final = frozenset({"produce", "consume", "queue", "request", "latency"})
 _PIPELINE: Final = 200
 _WAIT_MS: Final = 60_000
 
@@ -76,6 +76,7 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
     roles = {
         "produce": _produce,
         "consume": _consume,
+        "work_off": _work_off,
         "request": _request,
         "pace": _pace,
         "receive": _receive,
@@ -111,6 +112,28 @@ def _consume(access: Gate, connection: Any, topic: str, size: int, count: int) -
         [(_, entries)] = connection.xread({topic: last}, count=1000)
         for last, fields in entries:  # noqa: B007
             seen += len(fields[b"v"]) == size
+
+
+def _work_off(
+    access: Gate,
+    connection: Any,
+    topic: str,
+    size: int,
+    count: int,
+    group: str,
+    replicas: int = 1,
+) -> None:
+    connection.xgroup_create(topic, group, id="0")
+    access.wait()
+    seen = 0
+    while seen < count:
+        [(_, entries)] = connection.xreadgroup(group, "worker", {topic: ">"}, count=1000)
+        seen += sum(len(fields[b"v"]) == size for _, fields in entries)
+        pipeline = connection.pipeline(transaction=False)
+        pipeline.xack(topic, group, *(number for number, _ in entries))
+        if replicas > 1:
+            pipeline.execute_command("WAIT", replicas - 1, _WAIT_MS)
+        pipeline.execute()
 
 
 def _request(
