@@ -386,11 +386,13 @@ async def test_a_message_that_can_not_be_read_is_passed_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with queued(tmp_path, monkeypatch) as (bench, sid):
-        read = LocalLog.read
+        read, damaged = LocalLog.read, bench.ends[0]
 
         def failing(log: LocalLog, offset: Offset, bytes_max: int) -> bytes:
-            if offset == bench.ends[0] and bytes_max < 1_000:
-                raise CorruptLogError("00.log", 0, offset, "its bytes changed")
+            if bytes_max < 1_000 and offset <= damaged:  # it was sound when the queue was fed
+                if offset == damaged:
+                    raise CorruptLogError("00.log", 0, offset, "its bytes changed")
+                bytes_max = min(bytes_max, damaged - offset)
             return read(log, offset, bytes_max)
 
         monkeypatch.setattr(LocalLog, "read", failing)
@@ -402,3 +404,23 @@ async def test_a_message_that_can_not_be_read_is_passed_and_named(
         marks = await bench.mark_of(sid)
         assert marks.mark == bench.ends[2]
         assert marks.skipped == [m.OffsetRange(Offset(bench.ends[0]), Offset(bench.ends[1]))]
+
+
+async def test_messages_that_stand_together_are_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with queued(tmp_path, monkeypatch) as (bench, sid):
+        values = [f"m{number}".encode() for number in range(500)]
+        await produce(bench.connection, bench.topic, batch(len(bench.ends), *values))
+        reads: list[Offset] = []
+        read = LocalLog.read
+
+        def counting(log: LocalLog, offset: Offset, bytes_max: int) -> bytes:
+            reads.append(offset)
+            return read(log, offset, bytes_max)
+
+        monkeypatch.setattr(LocalLog, "read", counting)
+        member = await attach(bench, sid, count=1_000)
+        got = [(await member.next())[2].value for _ in range(len(bench.ends) + len(values))]
+        assert got[-500:] == values
+        assert len(reads) < 20

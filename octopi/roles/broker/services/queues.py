@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from octopi.errors import (
@@ -118,18 +120,49 @@ class QueueDeals:
         """
         taken: list[Dealt] = []
         parts: list[bytes] = []
-        size_bytes = 0
-        for one in self._waiting:
-            length = one.end - one.offset
-            if taken and (size_bytes + length > room_bytes or len(taken) >= DEAL_COUNT_MAX):
-                break
+        for run in _runs(islice(self._waiting, DEAL_COUNT_MAX), room_bytes):
             try:
-                records = log.read(one.offset, length)
+                records = _read_run(log, run)
             except (NeedsTimeError, StorageError, RefusedError):
                 if taken:
                     break  # it is the first one next time
                 raise
-            parts.append(records[:length])
-            taken.append(one)
-            size_bytes += length
+            parts.append(records)
+            read_end = run[0].offset + len(records)
+            whole = [one for one in run if one.end <= read_end]
+            taken += whole
+            if len(whole) < len(run):
+                break
         return taken, b"".join(parts)
+
+
+def _runs(waiting: Iterable[Dealt], room_bytes: int) -> Iterator[list[Dealt]]:
+    """Groups of *waiting* that are adjacent in the log, as far as there is room; there is always
+    room for the first message."""
+    run: list[Dealt] = []
+    is_first = True
+    for one in waiting:
+        room_bytes -= one.end - one.offset
+        if room_bytes < 0 and not is_first:
+            break
+        is_first = False
+        if run and one.offset != run[-1].end:
+            yield run
+            run = []
+        run.append(one)
+    if run:
+        yield run
+
+
+def _read_run(log: LocalLog, run: Sequence[Dealt]) -> bytes:
+    """The records of *run*: all of them, or, if a segment ends there or one is damaged, only the
+    first ones.
+
+    Raises:
+      NeedsTimeError, StorageError, RefusedError: if the first one can't be read.
+    """
+    first = run[0]
+    if len(run) > 1:
+        with contextlib.suppress(StorageError):  # perhaps the first one can be read alone
+            return log.read(first.offset, run[-1].end - first.offset)
+    return log.read(first.offset, first.end - first.offset)
