@@ -22,6 +22,8 @@ listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 log.dirs={directory}
 num.partitions=2
 offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
 """
 _CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
 

@@ -17,7 +17,7 @@ from benchmarks.kafka_broker import jar_version, kafka_cluster
 from benchmarks.systems import Serving, not_installed
 
 TITLE: Final = "Apache Kafka"
-KINDS: Final = frozenset({"produce", "consume", "request", "latency"})
+KINDS: Final = frozenset({"produce", "consume", "queue", "request", "latency"})
 JARS: Final = "OCTOPI_BENCH_KAFKA_JARS"
 _BATCH_BYTES: Final = 1 << 20
 _LINGER_MS: Final = 5
@@ -55,6 +55,7 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
     roles = {
         "produce": _produce,
         "consume": _consume,
+        "work_off": _work_off,
         "request": _request,
         "pace": _pace,
         "receive": _receive,
@@ -189,6 +190,42 @@ def _consume(access: Gate, address: str, topic: str, size: int, count: int) -> N
         for message in consumer.consume(10_000, timeout=0.05):
             seen += len(message.value() or b"") == size
     consumer.close()
+    if seen < count:
+        raise RuntimeError(f"Kafka gave {seen} of {count} messages")
+
+
+def _work_off(
+    access: Gate,
+    address: str,
+    topic: str,
+    size: int,
+    count: int,
+    group: str,
+) -> None:
+    """A share group; Kafka has them since 4.2.  A poll acknowledges what the one before gave."""
+    from confluent_kafka import ShareConsumer
+    from confluent_kafka.admin import (
+        AdminClient,
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    admin = AdminClient({"bootstrap.servers": address})
+    earliest = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[earliest])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(_TIMEOUT_S)
+    with ShareConsumer({"bootstrap.servers": address, "group.id": group}) as consumer:
+        consumer.subscribe([topic])
+        access.wait()
+        seen, deadline = 0, time.monotonic() + _TIMEOUT_S
+        while seen < count and time.monotonic() < deadline:
+            seen += sum(len(one.value() or b"") == size for one in consumer.poll(0.05))
+        consumer.commit_sync(_TIMEOUT_S)
     if seen < count:
         raise RuntimeError(f"Kafka gave {seen} of {count} messages")
 
