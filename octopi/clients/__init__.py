@@ -1,6 +1,6 @@
-"""The client library: producers, consumers, and questions about the cluster.
+"""The client library: producers, consumers, subscriptions, and requests about the cluster.
 
-From below: sessions (`producer_session`, `consumer_session`) decide without I/O, drivers
-(`log_sender`, `log_subscriber`) bring them to connections, `producer` and `consumer` are
-what programs use, `client` makes them.
+From the bottom up: sessions (`producer_session`, `consumer_session`) decide without I/O.  Drivers
+(`log_sender`, `log_subscriber`) perform what the sessions decide, on connections.  Programs use
+`producer` and `consumer`, which `client` makes.
 """

@@ -1,7 +1,7 @@
-"""Operating a cluster: its brokers, partitions and replicas.
+"""Operating a cluster: its brokers, partitions, replicas and durable subscriptions.
 
-Where an operation must not happen twice, an attempt whose answer was lost may have been carried
-out.  So the next attempt looks at the cluster first.
+An attempt whose answer was lost may have been carried out.  For an operation that must not be
+carried out twice, the next attempt therefore looks at the cluster first.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from octopi.wire.messages import (
 class Admin:
     """Operates a cluster.  Made by `Client`, as its attribute ``admin``.
 
-    All calls try again and raise as those of `Client` do.
+    All calls are retried, and raise errors, as those of `Client` do.
     """
 
     def __init__(self, router: RequestRouter) -> None:
@@ -77,8 +77,8 @@ class Admin:
     ) -> list[BrokerLog]:
         """The logs of *topic* (None: of all topics), once for each broker that holds one.
 
-        *brokers*: ask these, which `describe_cluster` gave; None: all that are live.  The
-        answers are taken one after another, not at one moment.
+        *brokers*: the brokers to ask, as `describe_cluster` returned them; None: all live ones.
+        They are asked one after the other, so the answers are not from one moment.
 
         Raises:
           UnknownTopicError: if there is no such topic.
@@ -118,9 +118,9 @@ class Admin:
         window: int = 1_000,
         exist_ok: bool = False,
     ) -> SubscriptionDefinition:
-        """Make a durable subscription, with its mark at *start* in each log.  The options are those
-        of `Client.subscription`.  A queue (``shared``, ``key_shared``) gets a topic for its dead
-        letters, on the same partitions.
+        """Create a durable subscription, with its mark at *start* in each log.  The options are
+        those of `Client.subscription`.  For a queue (``shared``, ``key_shared``) this also creates
+        the topic for its dead letters, on the same partitions.
 
         Raises:
           SubscriptionExistsError: if it exists (unless *exist_ok*, and it is the same).
@@ -138,12 +138,13 @@ class Admin:
         """A durable subscription, its members, and how far it is in each log.
 
         Raises:
-          UnknownTopicError, UnknownSubscriptionError: if there is none.
+          UnknownTopicError, UnknownSubscriptionError: if there is no such topic or subscription.
         """
         return await self._subscriptions.describe(topic, name)
 
     async def subscriptions(self, topic: str | None = None) -> list[SubscriptionDefinition]:
-        """The durable subscriptions of *topic* (None: of all topics), by topic and name.
+        """The durable subscriptions of *topic* (None: of all topics), in the order of topic and
+        name.
 
         Raises:
           UnknownTopicError: if there is no such topic.
@@ -163,37 +164,38 @@ class Admin:
         force: bool = False,
         dry_run: bool = False,
     ) -> list[MarkReset]:
-        """Set the marks of a durable subscription to *to*, a place as a consumer's start; in one
-        *partition*, or in all.  With *dry_run* only say what would be done.
+        """Set the marks of a durable subscription to *to*, which is given as the start of a
+        consumer is; in one *partition*, or in all (None).  Return what was done, or, with
+        *dry_run*, what would be done.
 
-        A member that has a log loses it for that, with *force*, and gets it back with the new mark.
+        With *force*, a log that a member has is taken from it, and given back with the new mark.
 
         Raises:
           SubscriptionBusyError: if a member has a log, unless *force*.
-          UnknownTopicError, UnknownSubscriptionError: if there is none.
+          UnknownTopicError, UnknownSubscriptionError: if there is no such topic or subscription.
           InvalidOptionError: if *to* is no place in the topic.
-          OffsetOutOfRangeError, OffsetInsideRecordError: if an offset is no record's.
+          OffsetOutOfRangeError, OffsetInsideRecordError: if no record starts at an offset.
         """
         return await self._subscriptions.reset(
             topic, name, to, partition=partition, force=force, dry_run=dry_run
         )
 
     async def delete_subscription(self, topic: str, name: str) -> None:
-        """Delete a durable subscription; its members are told.  The dead letters of a queue stay,
+        """Delete a durable subscription; its members are told.  The dead letters of a queue stay
         in their topic.
 
         Raises:
-          UnknownTopicError, UnknownSubscriptionError: if there is none.
+          UnknownTopicError, UnknownSubscriptionError: if there is no such topic or subscription.
         """
         await self._subscriptions.delete(topic, name)
 
     async def drain_broker(self, broker: int, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
         """Hand the leaderships of *broker* to other in-sync replicas, and return when it leads
-        nothing.  It leads nothing again before it has rejoined.
+        no partition.  It leads none again until it has rejoined the cluster.
 
         Raises:
-          RefusedError: INVALID_OPTION, if there is no such broker; NOT_READY, if no
-              other replica could lead some partitions for *timeout_s*: it still leads those.
+          RefusedError: INVALID_OPTION, if there is no such broker; NOT_READY, if for some
+              partitions no other replica could lead within *timeout_s*: it still leads those.
         """
         not_negative(broker=broker)
         await self._router.retry(
@@ -218,8 +220,8 @@ class Admin:
         )
 
     async def add_partitions(self, count: int) -> int:
-        """Add *count* partitions, for topics that are created from now on; return how many there
-        are then.
+        """Add *count* partitions, for topics that are created from now on; return the number of
+        partitions of the cluster.
 
         Raises:
           RefusedError: INVALID_OPTION, if there would be too many.
@@ -238,8 +240,8 @@ class Admin:
 
         Raises:
           RefusedError: UNKNOWN_PARTITION, if the partition lies on no broker; INVALID_OPTION,
-              if *leaving* holds no replica or there is no broker *joining*; NO_BROKER, if that
-              is away, or NOT_READY, if it isn't in sync in time.
+              if *leaving* holds no replica or there is no broker *joining*; NO_BROKER, if
+              *joining* doesn't run; NOT_READY, if it isn't in sync in time.
         """
         not_negative(partition=partition, leaving=leaving, joining=joining)
         await move_replica(self._router, partition, leaving, joining, timeout_s)
@@ -247,18 +249,20 @@ class Admin:
     async def recover_partition(
         self, partition: int, *, accept_loss: bool = False, empty_on: int | None = None
     ) -> PartitionRecovery:
-        """What the replicas of a partition without a leader hold, and what is known to be lost if
-        the best of those that answer leads.  With *accept_loss* it does, and messages that were
-        acknowledged may be lost.
+        """Recover a partition that has no leader.  Return what its replicas hold, and what is known
+        to be lost if the best of the answering replicas leads.  With *accept_loss* that replica
+        becomes the leader, and messages that were acknowledged may be lost; otherwise nothing
+        changes.
 
-        *empty_on*: no replica will ever be back; with *accept_loss* the partition begins again on
-        this broker, and all messages that its topics have there are lost.
+        *empty_on*: for a partition none of whose replicas will come back.  With *accept_loss* the
+        partition starts empty on this broker, and all messages that it had are lost.
 
         Raises:
           RefusedError: UNKNOWN_PARTITION, if the partition lies on no broker; INVALID_OPTION,
-              while a replica that is in sync runs, or with *empty_on* any replica, or if there is
-              no such broker; NO_BROKER, with *accept_loss*, if none runs, or *empty_on* doesn't.
-          NotReadyError: if waiting will do.
+              while an in-sync replica runs (with *empty_on*: while any replica runs), or if there
+              is no such broker; NO_BROKER, with *accept_loss*, if no replica runs, or the broker
+              *empty_on* doesn't.
+          NotReadyError: if the partition will be available without that; wait.
         """
         not_negative(partition=partition)
         return await self._router.ask_register(
@@ -273,8 +277,9 @@ class Admin:
         )
 
     async def delete_topic_by_id(self, topic_id: str) -> None:
-        """Delete the topic with this id, and its messages everywhere, whatever its name is: a name
-        that is not legal can't be used.  Also one that only brokers hold (`ClusterInfo.unserved`).
+        """Delete the topic with this id, and its messages on all brokers.  It may be a topic whose
+        name is not legal, so `Client.delete_topic` doesn't accept it, or one that only brokers
+        know (`ClusterInfo.unserved`).
 
         Raises:
           UnknownTopicError: if there is no such topic.
@@ -352,7 +357,7 @@ async def delete(
             is_lost = True
             raise
         except UnknownTopicError:
-            if not is_lost:  # else an attempt whose answer was lost may have deleted it
+            if not is_lost:  # otherwise an attempt whose answer was lost may have deleted it
                 raise
 
     await router.retry(what, attempt)

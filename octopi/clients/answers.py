@@ -1,4 +1,4 @@
-"""What a client's questions are answered with, where no wire message says it well."""
+"""The results of a client's requests, where no message of the wire is a good result itself."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ class ClusterInfo:
     """The brokers and partitions of a cluster, as its register knows them."""
 
     cluster: str
-    """Its id; empty before the register has decided anything."""
+    """The cluster's id; empty before the register has decided anything."""
     topic_count: int
     partition_count: int
-    """All of them."""
+    """The number of all partitions, also of those without topics."""
     brokers: list[BrokerInfo]
     partitions: list[PartitionInfo]
-    """Those that lie on brokers: that a topic was created on."""
+    """The partitions that lie on brokers, which are those on which topics were created."""
     learns: list[PartitionId] = attrs.field(factory=list)
-    """Partitions that the register learns again from brokers, having lost what was decided about
-    them: until that is done it decides nothing about them."""
+    """Partitions about which the register has lost its decisions.  It learns them again from
+    brokers, and decides nothing about these partitions until then."""
     learns_from: list[BrokerId] = attrs.field(factory=list)
-    """The brokers that have to join for that."""
+    """The brokers that have to join before the register has learned them."""
     unserved: list[UnservedTopic] = attrs.field(factory=list)
-    """Topics that brokers hold records of, and that are not served: another one of that name is in
-    use, or none.  At most 1,000."""
+    """Topics whose records brokers hold, but which are not served, because the register knows
+    another topic of that name, or none.  At most 1,000."""
 
 
 @attrs.frozen
 class BrokerLog:
-    """A replica of a log, as the broker describes it that holds it."""
+    """A replica of a log, as its broker describes it."""
 
     broker: int
     address: str
@@ -50,5 +50,5 @@ class FetchResult:
     log_start: Offset
     highwater: Offset
     anchor: Anchor = NO_ANCHOR
-    """Of every place behind the first message; without messages, of the offset asked for.  Give
-    it back with the next offset, and a fetch finds out whether the log is still the same."""
+    """The anchor of every place behind the first message; without messages, that of the requested
+    offset.  Pass it with the next offset, and the fetch checks that the log is still the same."""

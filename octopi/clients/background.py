@@ -1,9 +1,9 @@
 """A nursery for the background tasks of a client, producer or consumer.
 
-Unlike a plain nursery it belongs to an object that the user's code is written *inside*:
-the tasks end with the block, and the block's own exception comes out as it was raised,
-not wrapped in a group.  A background task that fails (which is a fault of ours) ends the
-block, and its exception comes out.
+The user's code runs inside the block.  The tasks are cancelled when the block ends.  Unlike with a
+plain nursery, an exception of the block is raised as it is, and not wrapped in a group.  A
+background task that fails (which is a bug of this library) ends the block, and its exception is
+raised.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ async def background_tasks() -> AsyncIterator[trio.Nursery]:
             try:
                 yield nursery
             except BaseException as error:
-                # Kept, and raised behind the nursery, which would wrap it.  That goes for
-                # Cancelled, too: if nothing else went wrong, it came from further out.
+                # Raised after the nursery has ended, since the nursery would wrap it.  The same
+                # holds for Cancelled: without another error, it came from an outer scope.
                 body_error = error
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:

@@ -1,4 +1,4 @@
-"""The client: connects to a cluster, asks it, and makes producers and consumers."""
+"""The client: connects to a cluster, sends it requests, and makes producers and consumers."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ _WINDOW_BYTES_MAX: Final = 2**40
 class Client:
     """A connection to a cluster.  Made by `connect`; use it from any number of tasks.
 
-    Topics, producers and consumers are here; what operates the cluster is in `admin`.
+    Topics, producers and consumers are here; the operations on the cluster are in `admin`.
 
-    Every call tries again, within the client's request time-out, what can be tried again;
-    then it raises the last error, which says what was tried.  All calls raise:
+    Every call retries errors that may pass, within the client's request time-out; then it raises
+    the last error, which says what was tried.  All calls raise:
 
       UnreachableError, ConnectionLostError: if no node answered in time.
       NotReadyError: if the cluster wasn't ready in time.
@@ -96,7 +96,7 @@ class Client:
         return await list_topics(self._router)
 
     async def describe_topic(self, name: str, *, create: bool = False) -> TopicInfo:
-        """A topic and where its partitions are; *create* makes a missing one.
+        """A topic and where its partitions are; with *create* a missing topic is created.
 
         Raises:
           InvalidTopicError: if *name* is no legal name.
@@ -128,8 +128,9 @@ class Client:
         Raises:
           InvalidTopicError: if *name* is no legal name.
           InvalidOptionError: if a number is negative.
-          TopicExistsError: if it exists (unless *exist_ok*, which takes it as it is).
-          RefusedError: INVALID_OPTION or UNKNOWN_PARTITION, if that can't be had.
+          TopicExistsError: if it exists.  With *exist_ok* the existing topic is returned, even if
+              its options differ.
+          RefusedError: INVALID_OPTION or UNKNOWN_PARTITION, if the cluster can't create it so.
         """
         topic = topic_name(name)
         options = TopicOptions(
@@ -149,7 +150,7 @@ class Client:
         return info
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic and its messages everywhere.
+        """Delete a topic, and its messages on all brokers.
 
         Raises:
           UnknownTopicError: if there is no such topic.
@@ -167,7 +168,7 @@ class Client:
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
-          InvalidOptionError: if *place* is none.
+          InvalidOptionError: if *place* is no `OffsetSpec`, or an offset already.
         """
         asked = offset_query(place)
         if asked is None:
@@ -184,15 +185,16 @@ class Client:
         wait_s: float = 0.0,
         anchor: str = NO_ANCHOR,
     ) -> FetchResult:
-        """The messages from *offset* on: as many as fit *bytes_max*, at least one; none if
-        none came within *wait_s*.  They are of one epoch: ask again for the rest.
+        """The messages from *offset* on: as many as fit *bytes_max*, and at least one.  If there is
+        none yet, the broker waits for *wait_s*, then the result is empty.  All of them were written
+        in one epoch; fetch again for the rest.
 
-        *anchor*: the `FetchResult.anchor` that came with what was read before *offset*.
+        *anchor*: the `FetchResult.anchor` of the fetch that ended at *offset*.
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
-          OffsetOutOfRangeError, OffsetInsideRecordError: if *offset* is no record's start.
-          HistoryForkedError: if *anchor* was given, and the log has something else there.
+          OffsetOutOfRangeError, OffsetInsideRecordError: if no record starts at *offset*.
+          HistoryForkedError: if *anchor* was given, and the log has another history there.
           RecordError: if a record arrived damaged.
         """
         return await fetch(
@@ -206,7 +208,7 @@ class Client:
 
     @property
     def stored_records(self) -> StoredRecords:
-        """Logs in the form in which they are stored, for programs that know it."""
+        """Access to logs as encoded records, for programs that know the record format."""
         return StoredRecords(self._cluster)
 
     # --- producers and consumers -------------------------------------------------------
@@ -224,15 +226,15 @@ class Client:
     ) -> AsyncIterator[Producer]:
         """A producer, for the block.
 
-        Leaving the block flushes, and raises what `Producer.flush` raises.  Leaving it by
-        an exception, or cancelled, doesn't wait: receipts still pending then raise
+        The end of the block flushes, and raises what `Producer.flush` raises.  If the block ends
+        by an exception, or is cancelled, it doesn't wait: pending receipts then raise
         `NotDeliveredError` if their message was never sent, else `OutcomeUnknownError`.
 
-        *linger_s*: how long a batch waits for more messages.  *batch_bytes*: a batch is
-        full beyond this.  *batches_in_flight*: batches of one log on their way at a time.
-        *buffer_bytes*: what the producer holds before `submit` waits.
-        *delivery_timeout_s*: how long a message may try.  *create_topics*: whether missing
-        topics are made, with default options.
+        *linger_s*: how long a batch waits for more messages.  *batch_bytes*: a batch that has
+        reached this size is full.  *batches_in_flight*: the number of unanswered batches of one
+        log.  *buffer_bytes*: how much the producer holds before `submit` waits.
+        *delivery_timeout_s*: how long delivery of a message is tried.  *create_topics*: whether
+        missing topics are created, with default options.
 
         Raises:
           InvalidOptionError: if one of these is out of its range.
@@ -268,20 +270,21 @@ class Client:
     ) -> AsyncIterator[Consumer]:
         """A consumer of *topic*, for the block.
 
-        *start*: see `octopi.clients.consuming.start_position.Start`.  ``"latest"`` means: what is
-        committed after the block was entered.  *partitions*: only these.  *window_bytes*: records
-        held or on their way, per partition.  *on_gap*: what to do when retention removed
-        what comes next; ``"skip"`` goes on behind it and notes it in `Consumer.gaps`.
-        *on_fork*: what to do when records that were read are gone from the log; ``"resume"``
-        goes on with what stands there now, from the last offset up to which the log is what
-        was read, and notes what is gone in `Consumer.forks`.
-        *stop_at_end*: end at what is the end now, instead of waiting for more.
-        *reconnect_timeout_s*: report it when there is no broker for so long; None: never.
+        *start*: see `octopi.clients.consuming.start_position.Start`.  ``"latest"`` means the
+        messages that are committed after the block was entered.  *partitions*: read only these;
+        None: all.  *window_bytes*: the size of the records held or on their way, per partition.
+        *on_gap*: what to do when retention has removed the next record; ``"skip"`` continues
+        behind the gap and adds it to `Consumer.gaps`.  *on_fork*: what to do when records that were
+        read are gone from the log; ``"resume"`` continues at the last common offset with the
+        records that the log has now, and adds the fork to `Consumer.forks`.
+        *stop_at_end*: stop at the present end of the log, instead of waiting for more.
+        *reconnect_timeout_s*: raise an error when no broker was available for this long; None:
+        never.
 
         Raises:
           InvalidTopicError: if *topic* is no legal name.
           UnknownTopicError: if there is no such topic.
-          RefusedError: UNKNOWN_PARTITION, if it isn't on one of *partitions*.
+          RefusedError: UNKNOWN_PARTITION, if the topic doesn't have one of *partitions*.
           InvalidOptionError: if an option is out of its range or *start* doesn't fit.
           TopicReplacedError: if *start* is a position in an older creation of the topic.
         """
@@ -352,38 +355,39 @@ class Client:
     ) -> AbstractAsyncContextManager[Subscription] | AbstractAsyncContextManager[QueueSubscription]:
         """A member of the durable subscription *name* of *topic*, for the block.
 
-        A subscription remembers how far its members are: whoever comes next goes on there.  In the
-        mode ``exclusive`` it has one member at a time, in the mode ``failover`` each log has one,
-        and the logs are spread over the members.  In the modes ``shared`` and ``key_shared`` it is
-        a queue (`QueueSubscription`): messages are dealt to the members one by one.
+        A subscription remembers how far its members are, so the next member continues there.  In
+        the mode ``exclusive`` it has one member at a time; in the mode ``failover`` each log has
+        one, and the logs are spread over the members.  In the modes ``shared`` and ``key_shared``
+        it is a queue (`QueueSubscription`): messages are dealt to the members one by one.
 
         *member*: a name for this member, which then keeps its logs through a restart.  *create*:
-        whether a missing subscription is made (``create_or_attach``), has to be new (``create``)
-        or has to be there (``attach``); *start* says where a new one begins, at each log's oldest
-        message or behind its newest.  *session_timeout_s* (1 to 300): a member that is silent for
-        so long is one no more.  *expires*: a subscription that nobody uses for so long is deleted;
-        None: never.  These two are fixed when the subscription is made, and so are
-        *release_timeout_s*, *attempts*, *ack_timeout_s* and *window*.
+        whether a missing subscription is created (``create_or_attach``), has to be new (``create``)
+        or has to exist (``attach``).  *start*: where a new subscription begins, at each log's
+        oldest message or behind its newest.  *session_timeout_s* (1 to 300): a member that is
+        silent for this long is no longer a member.  *expires*: a subscription without members is
+        deleted after this time; None: never.  The last two are fixed when the subscription is
+        created, and so are *release_timeout_s*, *attempts*, *ack_timeout_s* and *window*.
 
         For ``exclusive`` and ``failover``: *take_over*: replace the member of an exclusive
-        subscription.  *on_gap*: what to do when retention removed what comes next; ``"skip"`` goes
-        on behind it and notes it in `Subscription.gaps`.  *mark*: ``"auto"`` marks a message when
-        the next one is asked for; ``"manual"``: only `Subscription.mark` does.
-        *release_timeout_s* (0 to 300): how long it may work on a message when another member is to
-        have the log.  *window_bytes*, *reconnect_timeout_s*: as for `consumer`.
+        subscription.  *on_gap*: what to do when retention has removed the next record; ``"skip"``
+        continues behind the gap and adds it to `Subscription.gaps`.  *mark*: ``"auto"`` marks a
+        message when the next one is requested; ``"manual"``: only `Subscription.mark` does.
+        *release_timeout_s* (0 to 300): how long a member may work on a message after its log was
+        assigned to another member.  *window_bytes*, *reconnect_timeout_s*: as for `consumer`.
 
-        For ``shared`` and ``key_shared``: *attempts* (1 to 100): a message that was dealt so often
-        becomes a dead letter, in the topic ``TOPIC.NAME.dead``; None: it is dealt for ever.
-        *ack_timeout_s* (1 to 43,200): a message that isn't answered for so long is dealt again.
-        *prefetch* (1 to 10,000): how many messages of each log this member has at a time at most,
-        those that it works on included.  *window* (1 to 10,000): how many messages behind the
-        oldest unanswered one may be dealt.
+        For ``shared`` and ``key_shared``: *attempts* (1 to 100): a message that was dealt this
+        often becomes a dead letter, in the topic ``TOPIC.NAME.dead``; None: it is dealt for ever.
+        *ack_timeout_s* (1 to 43,200): a message that isn't answered for this long is dealt again.
+        *prefetch* (1 to 10,000): the largest number of messages of each log that this member has
+        at a time, including those that it works on.  *window* (1 to 10,000): how many messages
+        behind the oldest unanswered one may be dealt.
 
         Raises:
-          SubscriptionBusyError: if an exclusive subscription has another member, which didn't go
-              within the request time-out.
-          UnknownSubscriptionError, SubscriptionExistsError: as *create* says; the second one also
-              if it has another mode or other options.
+          SubscriptionBusyError: if an exclusive subscription still has another member after the
+              request time-out.
+          UnknownSubscriptionError: if it doesn't exist, with ``create="attach"``.
+          SubscriptionExistsError: if it exists, with ``create="create"``, or if it has another mode
+              or other options.
           InvalidTopicError, UnknownTopicError: if there is no such topic.
           InvalidOptionError: if an option is out of its range, or not for that mode.
         """
@@ -404,13 +408,14 @@ def connect(
         async with octopi.connect("ws://127.0.0.1:7000") as client:
             ...
 
-    Connections are made when they are needed, so entering the block doesn't wait.  The
-    block's own exceptions come out as they were raised.
+    Connections are made when they are needed, so entering the block doesn't wait.  An exception of
+    the block is raised as it is, not wrapped in a group.
 
-    *token*: where nodes ask for one; a function is asked for each connection, and for a
-    fresh one in time.  *tls_ca*: a file with the authority to trust at ``wss://``; None: the
-    system's.  An *environment* has its own.  *secrets*: gives the join secrets of the cluster, for
-    a client that operates it; nodes have a place for that one when they have none for others.
+    *token*: for nodes that require one; a function is called for each connection, and again before
+    its token expires.  *tls_ca*: a file with the certificate authority to trust for ``wss://``;
+    None: the system's.  *environment*: replaces network, clock and randomness of the system; it has
+    its own authority.  *secrets*: the join secrets of the cluster, for an operator's client; nodes
+    keep connection slots for operators when they have none left for other clients.
 
     Raises:
       InvalidOptionError: if a server is no address of a node, or *tls_ca* no authority.

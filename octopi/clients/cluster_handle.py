@@ -1,4 +1,4 @@
-"""What every part of a client needs to reach its cluster, as one argument."""
+"""Everything that a part of a client needs to reach its cluster, as one argument."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class ClusterHandle:
     ) -> ClusterHandle:
         """The cluster whose registers are at *servers*.
 
-        *request_timeout_s*: for all attempts of one request together.
+        *request_timeout_s*: the time-out for all attempts of one request together.
         """
         router = RequestRouter(environment, connections, servers, request_timeout_s)
         return cls(environment, connections, router)
 
     @property
     def lookup(self) -> LeaderLookup:
-        """Where partitions are."""
+        """The cache of where partitions are."""
         return self.router.lookup
 
     @property
@@ -48,5 +48,5 @@ class ClusterHandle:
 
     @property
     def request_timeout_s(self) -> float:
-        """For all attempts of one request together."""
+        """The time-out for all attempts of one request together."""
         return self.router.timeout_s

@@ -1,7 +1,7 @@
 """The connections of one client: one for each node, opened when first needed.
 
-Each connection has one task of the client's nursery, from its opening to its end.  A
-caller that is cancelled while a connection opens leaves it to those that still wait.
+Each connection has one task of the client's nursery, from its opening to its end.  If a caller is
+cancelled while a connection opens, the connection opens all the same, for the other callers.
 """
 
 from __future__ import annotations
@@ -48,17 +48,19 @@ class Connections:
         self._credentials = credentials
         self._by_address: dict[str, _Opening] = {}
         self._is_secure = False
-        """Whether a node was spoken to over TLS: from then on no token goes without."""
+        """Whether the client has used TLS with any node.  From then on it sends no token over a
+        connection without TLS."""
         self._is_closed = False
 
     async def get(self, address: str) -> Connection:
-        """A connection to the node at *address*, new or used.
+        """The connection to the node at *address*; it is opened if there is none.
 
         Raises:
-          UnreachableError: if there is none to be had.
-          RefusedError: if the node doesn't want us.
-          ProtocolError: if there is something else than a node.
-          InvalidOptionError: if *address* is none.
+          UnreachableError: if the connection can't be opened, or TLS was used before and *address*
+              is without.
+          RefusedError: if the node refuses the client.
+          ProtocolError: if the server at *address* is no node.
+          InvalidOptionError: if *address* is no address of a node.
           ClosedError: if the client is closed.
         """
         if self._is_closed:
@@ -75,7 +77,7 @@ class Connections:
         raise reworded(opening.error, str(opening.error.args[0]))
 
     def discard(self, connection: Connection, reason: str) -> None:
-        """Close a connection that is no good; its users learn that it ended."""
+        """Close a connection that doesn't work; its users learn that it ended."""
         if not self._is_closed and connection.end_reason is None:
             self._nursery.start_soon(connection.close, 1000, reason)
 
@@ -88,7 +90,7 @@ class Connections:
                     nursery.start_soon(opening.connection.close, 1000, "the client is done")
 
     def abandon(self) -> None:
-        """Make no more connections; those that are open end with the nursery."""
+        """Open no more connections; open ones end with the nursery."""
         self._is_closed = True
 
     async def _keep(self, address: str, opening: _Opening) -> None:
@@ -118,7 +120,7 @@ class Connections:
         token = await self._credentials.current()
         if token is not None and self._is_secure and not is_secure(address):
             raise UnreachableError(
-                f"{address} is without TLS, unlike others of its cluster: it gets no token"
+                f"{address} is without TLS, unlike other nodes of its cluster, so it gets no token"
             )
         return token
 
@@ -130,4 +132,4 @@ class Connections:
 
 
 def _refuse(message: object) -> None:
-    raise ProtocolError(f"a node asked a client: {type(message).__name__}")
+    raise ProtocolError(f"a node sent a request to a client: {type(message).__name__}")

@@ -1,8 +1,8 @@
-"""What a client shows: a token, which is a text or a function that gives one, and perhaps that it
-has the join secret of the cluster.
+"""What a client authenticates with: a token, and for an operator's client also the join secret.
 
-A function is asked for each connection, and again before a token ends, so that sessions go
-on: the fresh one is sent on the connection that is there.
+A token is given as a text or as a function that returns one.  The function is called for each
+connection, and again before a token expires.  The fresh token is sent on the open connection, so
+that its sessions continue.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from octopi.wire.messages import Authenticate, Authenticated, Welcome
 _log = get_logger(__name__)
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None] | None
-"""A token, what gives one (called in the client's own tasks), or none."""
+"""A token, a function that returns one (called in the client's own tasks), or None."""
 
 
 class Credentials:
-    """Those of one client."""
+    """The credentials of one client."""
 
     def __init__(self, token: Token = None, secrets: SecretSource | None = None) -> None:
-        """*secrets*: of a client that operates the cluster, which proves to each node that it has
-        one of them."""
+        """*secrets*: the join secrets of an operator's client, which proves to each node that it
+        has one of them."""
         self._token: Final = token
         self.secrets: Final = secrets
 
@@ -43,10 +43,12 @@ class Credentials:
         return await given if isawaitable(given) else given
 
     async def keep_fresh(self, connection: Connection, clock: Clock) -> None:
-        """Send fresh tokens on *connection* in time, until cancelled or nothing needs it.
+        """Send fresh tokens on *connection* before the present one expires.  Return when the
+        connection has ended, when the present token doesn't expire, or when there is no fresher
+        one.
 
-        A token that is refused changes nothing: the session ends with the one before, and
-        connecting anew says what is wrong.
+        If a node refuses a fresh token, that is logged and nothing changes: the session ends when
+        the token before it expires, and the next connection raises what is wrong.
         """
         welcome = connection.greeting
         expires_ms = welcome.expires_ms if isinstance(welcome, Welcome) else None
@@ -66,5 +68,5 @@ class Credentials:
                 _log.warning("token_not_refreshed", peer=connection.peer, why=str(error))
                 return
             if answer.expires_ms is not None and answer.expires_ms <= expires_ms:
-                return  # the same again: there is nothing fresher to be had
+                return  # the same token again: the function has no fresher one
             expires_ms = answer.expires_ms

@@ -1,4 +1,4 @@
-"""One question for records: `octopi.clients.client.Client.fetch`."""
+"""Fetches records with one request: `octopi.clients.client.Client.fetch`."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A leader that hangs keeps its connections open, and the register elects another one a second
 later.  So a client that waits for a broker asks the register when a `Suspicion` is due, and leaves
-the broker if it was replaced.  It doesn't leave a broker that is only slow, nor because the
-register doesn't answer.
+the broker if it was replaced.  It doesn't leave a broker that is only slow, and it doesn't leave
+one because the register doesn't answer.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class LeaderVerdict(Enum):
     """What the register's answer means for a client that waits for a broker."""
 
     STAY = auto()
-    """The broker is the right one, or no other broker can be."""
+    """The broker is still the one to use, or no other broker could be."""
     LEAVE = auto()
-    """Another broker is the right one."""
+    """Another broker is to be used."""
     NO_LEADER = auto()
     """No broker leads now; another one may soon."""
 
@@ -57,7 +57,7 @@ def _without_leader(place: PartitionInfo) -> LeaderVerdict:
 
 
 class LeaderCheck:
-    """Checks of one client."""
+    """Makes the checks of one client."""
 
     def __init__(self, lookup: LeaderLookup) -> None:
         self._lookup = lookup
@@ -67,18 +67,18 @@ class LeaderCheck:
         try:
             return judge(await self._lookup.place(topic, partition))
         except OctopiError as error:
-            # That a register can't be reached proves nothing; that it knows no such log does.
+            # An unreachable register proves nothing.  If it knows no such log, the log is gone.
             return LeaderVerdict.STAY if may_pass(error) else LeaderVerdict.LEAVE
 
     @asynccontextmanager
     async def unless_replaced(
         self, topic: str, partition: int, judge: Judge, suspicion: Suspicion
     ) -> AsyncIterator[None]:
-        """Run the block; ask whenever *suspicion* is due, and cancel the block if the broker was
-        replaced.
+        """Run the block; meanwhile ask the register whenever *suspicion* is due, and cancel the
+        block if the broker was replaced.
 
         Raises:
-          ConnectionLostError: if the block was cancelled.
+          ConnectionLostError: if the block was cancelled for that.
         """
 
         async def ask() -> None:

@@ -1,7 +1,7 @@
 """A cache of where the partitions of topics are.
 
-The register's answer is kept until a caller finds it wrong.  Then the register is asked again,
-once for all callers that found the same.
+The register's answer is kept until a caller finds it wrong.  Then the register is asked again, once
+for all callers that found the same answer wrong.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from octopi.limits import QUESTION_INTERVAL_S
 from octopi.wire.messages import PartitionInfo, TopicInfo
 
 Describe = Callable[[str, bool], Awaitable[TopicInfo]]
-"""Asks the register for a topic; whether to create it where it is missing."""
+"""Asks the register for a topic (its name, and whether to create it if it is missing)."""
 
 
 @attrs.define
 class _Known:
     info: TopicInfo | None = None
     addresses: dict[int, list[str]] = attrs.field(factory=dict)
-    """Partition -> where it was served by the last answer that named a broker, best first."""
+    """Partition -> the addresses at which it was served, by the last answer that named any; the
+    best first."""
     asking: trio.Lock = attrs.field(factory=trio.Lock)
 
     def learn(self, info: TopicInfo) -> None:
-        """Take an answer."""
+        """Store an answer of the register."""
         self.info = info
         for place in info.partitions:
             if found := [one for one in (*place.readers, place.leader_address) if one]:
@@ -50,7 +51,7 @@ class LeaderLookup:
         self._describe = describe
         self._topics: dict[str, _Known] = {}
         self._places: dict[int, tuple[float, PartitionInfo]] = {}
-        """What `place` heard of partitions, and when it asked."""
+        """The answers that `place` got about partitions, each with the time at which it asked."""
         self._asking_place = trio.Lock()
         self._failed_at = -math.inf
         """When `place` last failed to reach the register."""
@@ -58,12 +59,12 @@ class LeaderLookup:
     async def topic(
         self, name: str, *, create: bool = False, other_than: TopicInfo | None = None
     ) -> TopicInfo:
-        """What is known about a topic, asked for if need be.
+        """What is known about a topic; if nothing is, the register is asked.
 
-        With *other_than* (an object from here that proved wrong), something newer.
+        *other_than*: an earlier result that proved wrong; it is not returned again.
 
         Raises:
-          OctopiError: whatever describing the topic raises.
+          OctopiError: any error of the request to the register.
         """
         known = self._topics.setdefault(name, _Known())
         if known.info is None or known.info is other_than:
@@ -75,8 +76,8 @@ class LeaderLookup:
         return known.info
 
     def brokers(self, name: str, partition: int) -> list[str]:
-        """Where brokers of the topic were when somebody served it last, those of *partition*
-        first: each of them knows who leads, or knew it a moment ago."""
+        """The addresses at which the topic was served last, those of *partition* first.  Each
+        broker there knows the leader, or knew it a moment ago."""
         known = self._topics.get(name)
         if known is None:
             return []
@@ -84,23 +85,24 @@ class LeaderLookup:
         return list(dict.fromkeys(one for place in places for one in known.addresses[place]))
 
     async def place(self, topic: str, partition: int) -> PartitionInfo:
-        """Where the register says that a partition is now, or said a moment ago.
+        """Where a partition is, according to the register's present answer or a very recent one.
 
-        All callers share the answers, about whichever topic they were, and the failures: one
-        request is sent at a time, and none while the last one that could answer the question is
-        younger than half of `QUESTION_INTERVAL_S`.  What `topic` returns stays as it is: a caller
-        that finds it wrong says so.
+        All callers share answers and failures, and an answer about any topic of the partition
+        counts.  One request is sent at a time, and none while the last answer about the partition,
+        or the last failure, is younger than half of `QUESTION_INTERVAL_S`.  This doesn't change
+        what `topic` returns, until a caller finds that wrong.
 
         Raises:
-          RefusedError: UNKNOWN_PARTITION.
-          OctopiError: whatever describing the topic raises.
+          RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
+          ConnectionLostError: if the register didn't answer a very recent request.
+          OctopiError: any error of the request to the register.
         """
         old_at = self._clock.now() - QUESTION_INTERVAL_S / 2
         async with self._asking_place:
             asked_at, place = self._places.get(partition, (-math.inf, None))
             if place is None or asked_at < old_at:
                 if self._failed_at >= old_at:
-                    raise ConnectionLostError("the register was asked in vain a moment ago")
+                    raise ConnectionLostError("the register didn't answer a moment ago")
                 asked_at = self._clock.now()
                 try:
                     info = await self._describe(topic, False)
@@ -117,16 +119,16 @@ class LeaderLookup:
         known.learn(info)
 
     def forget(self, name: str) -> None:
-        """What is known about the topic is wrong: ask when it is needed next."""
+        """What is known about the topic is wrong: ask the register when it is needed next."""
         if name in self._topics:
             self._topics[name].info = None
 
 
 def partition_of(info: TopicInfo, partition: int) -> PartitionInfo:
-    """That partition of a topic.
+    """The description of *partition* in that of the topic.
 
     Raises:
-      RefusedError: UNKNOWN_PARTITION.
+      RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
     """
     for one in info.partitions:
         if one.partition == partition:
@@ -138,10 +140,10 @@ def partition_of(info: TopicInfo, partition: int) -> PartitionInfo:
 
 
 def leader_address(info: TopicInfo, partition: int) -> str:
-    """Where that partition's leader is.
+    """The address of the leader of *partition*.
 
     Raises:
-      RefusedError: UNKNOWN_PARTITION.
+      RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
       NotReadyError: if no broker leads it now.
     """
     place = partition_of(info, partition)
@@ -151,11 +153,11 @@ def leader_address(info: TopicInfo, partition: int) -> str:
 
 
 def reader_addresses(info: TopicInfo, partition: int) -> list[str]:
-    """Where that partition can be read, best first.
+    """The addresses at which *partition* can be read, the best first.
 
     Raises:
-      RefusedError: UNKNOWN_PARTITION.
-      NotReadyError: if nowhere now.
+      RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
+      NotReadyError: if no broker serves it now.
     """
     place = partition_of(info, partition)
     addresses = list(place.readers)

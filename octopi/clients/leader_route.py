@@ -1,9 +1,9 @@
-"""The way to a log's leader: what the register says, and while it can't be asked, what brokers say.
+"""How a client finds a log's leader: it asks the register, or brokers if the register is away.
 
-Every broker knows the partition table.  One that does not lead answers ``not_leader`` with the
-leader's address and epoch, as far as it heard.  Such redirects are followed, but never in
-circles: at most two in a row before the register is asked again, an address once in an epoch,
-and never one of an older epoch than the newest that is known.
+Every broker knows the partition table.  A broker that does not lead answers ``not_leader`` with the
+address and epoch of the leader, as far as it knows them.  The client follows such redirects, but
+never in circles: it follows at most two in a row before it asks the register again, it tries an
+address once in an epoch, and it follows no redirect of an older epoch than the newest it knows.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from octopi.wire.messages import TopicInfo
 
 @attrs.frozen
 class LeaderCandidate:
-    """Where to try."""
+    """A broker that may be the leader."""
 
     address: str
     epoch: int
-    """In which the broker there leads, as far as is known."""
+    """The epoch in which that broker leads, as far as is known."""
 
 
 class LeaderRoute:
-    """The way to one log, as one asker knows it.
+    """The state of one search for the leader of one log.
 
-    Invariant: no address is told twice for one epoch.
+    Invariant: no redirect to an address that was tried in the same epoch is followed, unless the
+    register was asked since and didn't answer.
     """
 
     def __init__(
@@ -42,27 +43,27 @@ class LeaderRoute:
         partition: PartitionId,
         on_described: Callable[[TopicInfo], None] = lambda info: None,
     ) -> None:
-        """*on_described* is told what the register says of the topic."""
+        """*on_described* is called with what the register says of the topic."""
         self._on_described = on_described
         self._lookup = lookup
         self._topic = topic
         self._partition = partition
         self._info: TopicInfo | None = None
-        """What the register said last."""
+        """The register's last answer."""
         self._epoch = 0
-        """The newest that anybody spoke of."""
+        """The newest epoch in any answer."""
         self._tried: set[str] = set()
         """Addresses that were tried as that epoch's leader."""
         self._in_a_row = 0
-        """Redirects followed since the register, or a broker without being told, was asked."""
+        """Redirects that were followed one after the other, since an address came from elsewhere:
+        from the register or from the list of brokers."""
         self._told = ""
-        """Where the last redirect leads, if it is to be followed."""
+        """The address of the last redirect, if it is to be followed."""
         self._brokers: deque[str] = deque()
-        """Brokers of the topic, of which one after the other is asked while the register is
-        away."""
+        """Brokers of the topic, which are tried in turn while the register is away."""
 
     def redirected(self, error: OctopiError | None) -> bool:
-        """A broker refused with *error*.  Whether that says where to go next."""
+        """A broker refused with *error*.  Return whether that is a redirect to follow."""
         self._told = ""
         if not isinstance(error, RefusedError) or error.status != Status.NOT_LEADER:
             return False
@@ -81,24 +82,26 @@ class LeaderRoute:
         self._in_a_row = 0
 
     def take_told(self) -> str:
-        """Where the last redirect leads, if it is to be followed, once; else empty."""
+        """Return the address of the last redirect, once; empty if none is to be followed."""
         address, self._told = self._told, ""
         if address:
             self._tried.add(address)
         return address
 
     def looked_up(self, epoch: int = 0) -> None:
-        """The register was asked; *epoch*: what it said, if it answered."""
+        """The register was asked; *epoch*: that of its answer; 0: it didn't answer."""
         self._in_a_row = 0
         if not epoch:
-            self._tried.clear()  # those who were tried may know better by now
+            self._tried.clear()  # the brokers that were tried may know more by now
         self._note(epoch)
 
     async def find(self, *, create: bool = False) -> LeaderCandidate:
-        """Where to try next.
+        """The broker to try next.
 
         Raises:
-          OctopiError: whatever describing the topic raises, if no broker is known either.
+          NotReadyError: if no broker leads the partition now.
+          OctopiError: any error of the request to the register; if the register can't be reached,
+              only when no broker is known either.
         """
         if address := self.take_told():
             return LeaderCandidate(address, self._epoch)

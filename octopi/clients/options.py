@@ -1,4 +1,4 @@
-"""Checking options before anything is done with them."""
+"""Checks of options, made before the options have any effect."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 from octopi.errors import InvalidOptionError
 
 _INTEGER_MAX: Final = 2**63 - 1
-"""The wire has no greater ones."""
+"""The greatest integer of the wire."""
 
 
 def within(name: str, value: float, low: float, high: float) -> None:
-    """Check that option *name* is from *low* to *high*.
+    """Check that the *value* of option *name* is from *low* to *high*.
 
     Raises:
       InvalidOptionError: if not.
@@ -21,7 +21,7 @@ def within(name: str, value: float, low: float, high: float) -> None:
 
 
 def not_negative(**numbers: int | None) -> None:
-    """Check what can't be negative, nor too large to be sent; None: left out.
+    """Check that no option is negative, or too large for the wire; None: not given.
 
     Raises:
       InvalidOptionError: if one is.
@@ -32,7 +32,7 @@ def not_negative(**numbers: int | None) -> None:
 
 
 def one_of(name: str, value: str, *allowed: str) -> None:
-    """Check that option *name* is one of *allowed*.
+    """Check that the *value* of option *name* is one of *allowed*.
 
     Raises:
       InvalidOptionError: if not.

@@ -1,7 +1,7 @@
 """Sends a client's requests to the node that can answer them, and retries until a time-out.
 
-The node is the register, a partition's leader or a given broker.  The router knows the registers'
-addresses and, by its `LeaderLookup`, where partitions are; what is asked is its caller's matter.
+The node is the register, a partition's leader or a given broker.  The router knows the addresses of
+registers and, from its `LeaderLookup`, where partitions are.  Its callers make the messages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RequestRouter:
         servers: Sequence[str],
         timeout_s: float,
     ) -> None:
-        """*timeout_s*: for all attempts of one request together."""
+        """*timeout_s*: the time-out for all attempts of one request together."""
         self.lookup = LeaderLookup(environment.clock, self.describe_once)
         self.timeout_s = timeout_s
         self.leader_check = LeaderCheck(self.lookup)
@@ -52,25 +52,27 @@ class RequestRouter:
 
     @property
     def attempt_timeout_s(self) -> float:
-        """For one attempt.  It leaves time for a second one, perhaps at another node."""
+        """The time-out for one attempt.  It leaves time for a second one, perhaps at another
+        node."""
         return self.timeout_s / 2
 
     async def retry(
         self, what: str, attempt: Callable[[], Awaitable[_T]], timeout_s: float | None = None
     ) -> _T:
-        """Try *attempt* until it succeeds or can't any more."""
+        """Call *attempt* until it succeeds, raises an error that won't pass, or time is up."""
         return await retry(self._environment, timeout_s or self.timeout_s, what, attempt)
 
     async def ask_register(
         self, what: str, question: Callable[[int], Any], expected: type[_T]
     ) -> _T:
-        """Ask the register; *question* makes the message of a request number."""
+        """Ask the register; *question* makes the message with a request number."""
         return await self.retry(what, lambda: self.ask_register_once(question, expected))
 
     async def ask_register_once(
         self, question: Callable[[int], Any], expected: type[_T], timeout_s: float | None = None
     ) -> _T:
-        """One attempt to ask the register; the next one asks another if there are several."""
+        """One attempt to ask the register.  If it can't be reached and several addresses are known,
+        the next attempt uses another one."""
         server = self._servers[0]
         try:
             connection = await self._connections.get(server)
@@ -124,7 +126,7 @@ class RequestRouter:
                 if route.redirected(error):
                     return await attempt()
                 if error.meaning.look_up:
-                    # Either the broker or this client is out of date: the register isn't.
+                    # The broker or this client is out of date; the register knows better.
                     raise NotReadyError(str(error.args[0])) from error
                 raise
 

@@ -1,9 +1,9 @@
-"""Records as they are stored, without making messages of them.
+"""Access to encoded records, which are not decoded to messages.
 
-For programs that handle logs by the megabyte and know the record format: they read and
-append whole records, one behind the other, and check them themselves.  Who appends says in
-the records who it is (producer id, epoch and sequences), so that a program that was killed can
-do the same again and have the broker recognise it.
+This is for programs that handle logs by the megabyte and know the record format: they read and
+append whole records, one behind the other, and check them themselves.  The appended records contain
+producer id, epoch and sequences.  So a program that was killed can append the same records again,
+and the broker recognises the duplicates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from octopi.wire.messages import FoundOffset, Produce, Produced
 
 
 class StoredRecords:
-    """A client's access to logs in their stored form.  Made by `Client.stored_records`."""
+    """A client's access to logs as encoded records.  Made by `Client.stored_records`."""
 
     def __init__(self, cluster: ClusterHandle) -> None:
         self._cluster = cluster
@@ -53,11 +53,13 @@ class StoredRecords:
         window_bytes: int,
         skip_gaps: bool,
     ) -> AsyncIterator[RecordReader]:
-        """The records from *start* to *end*, both of them boundaries, while the block lasts.
+        """Read the records from *start* to *end*, both of which are boundaries of records, while
+        the block lasts.
 
-        They come from any replica in sync, and from another one when that fails; if the log has
-        something else before *start* than was read there, `HistoryForkedError` comes instead.
-        *window_bytes*: held or on their way.  *skip_gaps*: go on behind what retention removed.
+        The records come from any in-sync replica, and from another one if that fails.  If the log
+        has another history before *start* than the anchor of *start* says, the reader raises
+        `HistoryForkedError`.  *window_bytes*: the size of the records held or on their way.
+        *skip_gaps*: continue behind records that retention has removed.
         """
         reader = RecordReader()
         subscriber = LogSubscriber(
@@ -75,16 +77,16 @@ class StoredRecords:
             yield reader
 
     async def append(self, topic: TopicName, partition: PartitionId, records: bytes) -> None:
-        """Have *records* in the log once, whichever client appended them and however often.
+        """Append *records* to the log, unless it has them already, from this client or another.
 
-        They are of version 2, of one producer, with consecutive sequences.  To do it again is
-        harmless as long as that producer begins no newer epoch.
+        The records are of version 2, of one producer, with consecutive sequences.  To repeat this
+        is harmless while that producer has begun no newer epoch.
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log;
               PRODUCER_FENCED: if a newer epoch of the producer has begun; SEQUENCE_GAP or
               UNKNOWN_PRODUCER: if records before them are missing.
-          ConnectionLostError, UnreachableError: in time there was no answer; do it again.
+          ConnectionLostError, UnreachableError: if there was no answer in time; repeat it.
         """
         try:
             await self._cluster.router.ask_leader(
@@ -96,18 +98,18 @@ class StoredRecords:
             )
         except RefusedError as error:
             if error.status is Status.RECEIPT_FORGOTTEN:
-                return  # they are stored, and nobody here asks where
+                return  # they are stored; their offset isn't needed here
             middle = _middle(records)
             if error.status is not Status.SEQUENCE_GAP or not middle:
                 raise
-            # A leader that died may have left the first of them to the next one, which takes
-            # the whole neither for stored nor for new.
+            # After a change of the leader the log may have only the first of these records.  Then
+            # the whole is neither a duplicate nor new, so append its halves.
             await self.append(topic, partition, records[:middle])
             await self.append(topic, partition, records[middle:])
 
 
 class RecordReader:
-    """Hands out what a `LogSubscriber` reads."""
+    """Hands out the records that a `LogSubscriber` reads."""
 
     def __init__(self) -> None:
         self._ready: deque[tuple[LogSubscriber, Chunk]] = deque()
@@ -115,13 +117,14 @@ class RecordReader:
         self._error: OctopiError | None = None
         self._is_finished = False
         self.gaps: list[HistoryLostError] = []
-        """What was skipped, oldest first."""
+        """The gaps that were skipped, oldest first."""
 
     async def chunks(self) -> list[Chunk]:
-        """What has arrived since, at least something; nothing at the end.
+        """The records that arrived since the last call, at least one chunk; empty at the end.
 
         Raises:
-          OctopiError: why the rest can't be read, after everything before it.
+          OctopiError: the reason why the rest can't be read, once everything before it was
+              returned.
         """
         await trio.lowlevel.checkpoint()
         while not self._ready and self._error is None and not self._is_finished:
@@ -140,20 +143,20 @@ class RecordReader:
         self._arrived.unpark_all()
 
     def take_gap(self, gap: HistoryLostError) -> None:
-        """Some were skipped."""
+        """Records were skipped that retention had removed."""
         self.gaps.append(gap)
 
     def take_fork(self, session: ConsumerSession, fork: HistoryForkedError) -> None:
         """Never called: this reader doesn't resume after a fork."""
 
     def take_end(self, why: OctopiError | None) -> None:
-        """Everything arrived, or *why* not."""
+        """Everything arrived; or the rest can't be read, because of *why*."""
         self._error = why
         self._is_finished = True
         self._arrived.unpark_all()
 
 
 def _middle(records: bytes) -> int:
-    """A boundary about in the middle; 0 if there is only one record."""
+    """The boundary of a record near the middle of *records*; 0 if they are only one."""
     middle = whole_records_end(records, len(records) // 2)
     return middle if middle < len(records) else 0

@@ -1,8 +1,8 @@
-"""When a client suspects a silent broker, so that it asks the register whether it was replaced.
+"""When a client suspects a silent broker, and asks the register whether it was replaced.
 
-A pending request becomes suspicious after `LEADER_SILENCE_S`.  An idle reading is probed
-first, because silence may just mean that there are no new records; a probe costs the register
-nothing.  It becomes suspicious when the broker doesn't answer the probe either.
+A pending request makes the broker suspicious after `LEADER_SILENCE_S`.  For an idle reading the
+client probes the broker first, because silence may just mean that there are no new records, and a
+probe costs the register nothing.  If the broker doesn't answer the probe either, it is suspicious.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from octopi.limits import (
 )
 
 _CLOCK_RESOLUTION_S: Final = 1e-6
-"""Differences of times are inexact: what is due within this time is due now."""
+"""Differences of times are inexact: a check that is due within this time is due now."""
 
 
 class SilenceTimer:
     """Says when to ask about a silent peer.
 
     A check is due after *first_s* of silence, then whenever the silence has grown by the factor
-    `SILENCE_GROWTH`.  When the peer says something, the silence ends and the next one starts from
-    the beginning.  All times are seconds on one clock of the caller.
+    `SILENCE_GROWTH`.  When the peer sends something, the silence ends, and the next silence is
+    timed from the beginning.  All times are seconds on one clock of the caller.
     """
 
     def __init__(self, first_s: float, since: Callable[[], float | None]) -> None:
@@ -57,7 +57,7 @@ class SilenceTimer:
 
     def no_leader(self, now: float) -> None:
         """The check found that no broker leads.  That changes soon, so the next check is due
-        soon, unless the peer said something meanwhile."""
+        soon, unless the peer has sent something meanwhile."""
         is_due_late = self.due_at() > now + self._soon_s
         if is_due_late and self._began is not None and self._began <= now:
             self._due_s = now - self._began + self._soon_s
@@ -87,15 +87,15 @@ class LinkActivity(Protocol):
 
     @property
     def probed_at(self) -> float:
-        """When it was probed last."""
+        """When the connection was probed last."""
 
     @property
     def end_reason(self) -> str | None:
-        """Why it ended; None while it is open."""
+        """Why the connection ended; None while it is open."""
 
 
 class RequestSuspicion:
-    """A request was sent just now and its answer is awaited."""
+    """The suspicion of a broker to which a request was just sent."""
 
     def __init__(self, clock: Clock, first_s: float = LEADER_SILENCE_S) -> None:
         self._clock = clock
@@ -113,16 +113,17 @@ class RequestSuspicion:
 
 
 class ReadingSuspicion:
-    """Logs are read over a connection.  All of its readings share its signs of life.
+    """The suspicion of a broker from which logs are read over one connection.  All readings share
+    what is known of the connection.
 
-    The broker must answer a probe, and must send a heartbeat when nothing else was sent for
-    `HEARTBEAT_INTERVAL_S`.  The connection is probed `READER_SILENCE_S` after the last records,
-    again when that silence has doubled, and no more once heartbeats tell the same: an idle
-    connection carries them and nothing else.
+    The broker must answer a probe, and must send a heartbeat when it has sent nothing else for
+    `HEARTBEAT_INTERVAL_S`.  The connection is probed `READER_SILENCE_S` after the last records, and
+    again when that silence has doubled.  Silence longer than `HEARTBEAT_INTERVAL_S` isn't probed,
+    since heartbeats then tell as much: an idle connection carries only them.
     """
 
     def __init__(self, clock: Clock, connection: LinkActivity, probe: Callable[[], None]) -> None:
-        """*probe* is to call `Connection.probe`."""
+        """*probe*: calls `Connection.probe`."""
         self._clock = clock
         self._connection = connection
         self._probe = probe
@@ -138,7 +139,8 @@ class ReadingSuspicion:
             if due_at <= now:
                 self._silence.asked(now)
                 return
-            # Records change everything, and nothing is due within READER_SILENCE_S of them.
+            # Records that arrive move both times, and nothing is due within READER_SILENCE_S after
+            # records.
             await self._clock.sleep_until(min(due_at, self._probe_at(), now + READER_SILENCE_S))
 
     def no_leader(self) -> None:

@@ -22,8 +22,10 @@ async def create_topic(
     *beside*.
 
     Raises:
-      TopicExistsError: if it exists (unless *exist_ok*, which takes it as it is).
-      RefusedError: INVALID_OPTION, UNKNOWN_PARTITION or UNKNOWN_TOPIC, if that can't be had.
+      TopicExistsError: if it exists.  With *exist_ok* the existing topic is returned, even if its
+          options differ.
+      RefusedError: INVALID_OPTION, UNKNOWN_PARTITION or UNKNOWN_TOPIC, if the cluster can't create
+          it so.
     """
     is_lost = False
 

@@ -79,7 +79,7 @@ async def test_every_kind_of_start_finds_its_place(autojump_clock: MockClock) ->
         ("newest", "newest"),
         (1.5, r"1\.5"),
         (-2, r"octopi\.last\(2\)"),
-        (True, "truth value"),
+        (True, "start is a bool"),
         (datetime(2026, 1, 1), "time zone"),
         ("v1:orders@xyz:0=1", "no position"),
         ("v1:others@0123456789abcdef:0=1", "others"),

@@ -242,7 +242,7 @@ def test_a_forgotten_receipt_is_told_as_stored() -> None:
     log.sent()
     log.refuse(a, Status.RECEIPT_FORGOTTEN)
     assert isinstance(a.outcome, OutcomeUnknownError)
-    assert "stored, but where is forgotten" in str(a.outcome)
+    assert "stored, but the broker doesn't know where any more" in str(a.outcome)
     assert isinstance(a.outcome.__cause__, RefusedError)
     assert a.outcome.__cause__.status is Status.RECEIPT_FORGOTTEN
     log.answer(b)

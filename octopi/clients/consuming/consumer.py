@@ -1,7 +1,7 @@
-"""The consumer: hands out the messages of a topic, and knows its place.
+"""The consumer: hands out the messages of a topic, and knows its position.
 
-In charge of the order in which logs take turns and of the position; how the records of
-each log get here is `octopi.clients.consuming.log_subscriber`'s business.
+It decides the order in which logs take turns.  The records of each log are read by
+`octopi.clients.consuming.log_subscriber`.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from octopi.record import Message, decode, scan
 class Consumer:
     """Reads messages.  Made by `Client.consumer`; for one task at a time.
 
-    Iterate over it for single messages, or over `batches` for lists of them; both see each
+    Iterate over it for single messages, or over `batches` for lists of them; both hand out each
     message of a log once and in the order of the log, across reconnects.  Logs
     (partitions) take turns as their records arrive.
 
     Iterating waits only where nothing has arrived; it is a checkpoint once a batch, not
-    once a message.  Cancelled, it has handed out nothing that `position` doesn't count.
+    once a message.  If it is cancelled, `position` counts exactly what was handed out.
 
     Iterating raises:
-      HistoryLostError: if retention removed what comes next (unless ``on_gap="skip"``).
+      HistoryLostError: if retention has removed the next record (unless ``on_gap="skip"``).
       HistoryForkedError: if records that were read are gone from the log, and others may be in
           their place (unless ``on_fork="resume"``).
       TopicReplacedError: if the topic was deleted and created again.
-      UnknownTopicError: if it was deleted.
-      OffsetOutOfRangeError, OffsetInsideRecordError: if the start is no record's.
+      UnknownTopicError: if the topic was deleted.
+      OffsetOutOfRangeError, OffsetInsideRecordError: if no record starts at the start position.
       RecordError: if a record arrived damaged; nothing behind it in that log is handed out.
-      UnreachableError, ConnectionLostError, NotReadyError: if no broker was to be had for
-          the reconnect time-out.
+      UnreachableError, ConnectionLostError, NotReadyError: if no broker was available for the
+          reconnect time-out.
       ClosedError: if the consumer was closed.
     """
 
@@ -56,19 +56,19 @@ class Consumer:
         self._running_count = 0
         self._offsets: dict[PartitionId, Offset] = {}
         self._anchors: dict[PartitionId, Anchor] = {}
-        """Of the places behind the last message (or batch) that was handed out."""
+        """The anchors of the places behind the last message (or batch) that was handed out."""
         self._ready: deque[tuple[LogSubscriber, Chunk] | _Fork | OctopiError] = deque()
         self._arrived = trio.lowlevel.ParkingLot()
         self._messages: Iterator[Message] = iter(())
-        """What is left of the newest batch."""
+        """The messages of the newest batch that weren't handed out yet."""
         self._is_closed = False
         self.gaps: list[HistoryLostError] = []
-        """What was skipped with ``on_gap="skip"``, oldest first."""
+        """The gaps that were skipped with ``on_gap="skip"``, oldest first."""
         self.forks: list[HistoryForkedError] = []
-        """What was read and is gone, where ``on_fork="resume"`` went on, oldest first."""
+        """The forks behind which reading was resumed with ``on_fork="resume"``, oldest first."""
 
     def start(self, subscribers: list[LogSubscriber], nursery: trio.Nursery) -> None:
-        """Begin to read, in tasks of *nursery*."""
+        """Begin to read with *subscribers*, in tasks of *nursery*."""
         self._subscribers = subscribers
         self._running_count = len(subscribers)
         for subscriber in subscribers:
@@ -77,7 +77,7 @@ class Consumer:
 
     @property
     def position(self) -> Position:
-        """Where to go on: behind the last message (or batch) that was handed out.
+        """The position behind the last message (or batch) that was handed out.
 
         Start a consumer with it, or with ``str`` of it, to continue there.
         """
@@ -91,7 +91,8 @@ class Consumer:
 
     @property
     def lag_bytes(self) -> int:
-        """How far the position is behind the newest highwater marks heard of, in all."""
+        """How far the position is behind the newest highwater marks that brokers have sent; the sum
+        over all logs."""
         return sum(
             max(0, one.session.highwater - self._offsets[one.session.partition])
             for one in self._subscribers
@@ -112,10 +113,10 @@ class Consumer:
         return message
 
     def batches(self) -> AsyncIterator[list[Message]]:
-        """The messages in lists, each of one partition, as they arrive: fastest.
+        """The messages in lists, each of one partition, as they arrive.  This is the fastest way.
 
-        `position` is behind the whole list once it was handed out.  What single iteration
-        left of a batch comes first.
+        `position` is behind the whole list once it was handed out.  If single messages were
+        iterated before, the rest of their batch comes first.
         """
         return _Batches(self)
 
@@ -129,7 +130,7 @@ class Consumer:
         return batch
 
     def close(self) -> None:
-        """Hand out nothing more.  Leaving the consumer's block does it."""
+        """Hand out nothing more.  The end of the consumer's block calls this."""
         self._is_closed = True
         self._ready.clear()
         self._messages = iter(())
@@ -153,13 +154,14 @@ class Consumer:
             await self._arrived.park()
         item = self._ready[0]
         if isinstance(item, OctopiError):
-            raise item  # and again, if somebody goes on all the same
+            raise item  # it stays in the queue, and is raised again by the next call
         assert not isinstance(item, _Fork), "they were taken before"
         self._ready.popleft()
         return self._open(*item)
 
     def _go_back(self, fork: _Fork) -> None:
-        """What was handed out behind there is gone from the log."""
+        """Messages behind the place of *fork* that were handed out are gone from the log: set the
+        position back."""
         self.forks.append(fork.error)
         self._offsets[fork.partition] = fork.place.offset
         self._anchors[fork.partition] = fork.place.anchor
@@ -170,14 +172,14 @@ class Consumer:
         try:
             messages = decode(records, chunk.offset, session.topic, session.partition)
         except RecordError as error:
-            # What comes before the damage is good, and position shall point at the damage.
+            # The messages before the damage are good, and the position must point at the damage.
             valid = records[: scan(records).valid_bytes]
             messages = decode(valid, chunk.offset, session.topic, session.partition)
             where = f"{session.topic}/{session.partition}"
             self._ready.appendleft(type(error)(f"{where}: {error}"))
         else:
             subscriber.took(chunk)
-        if messages:  # and the first of them is handed out now
+        if messages:  # then the first of them is handed out now
             self._anchors[session.partition] = chunk.anchor
         return messages
 
@@ -189,16 +191,17 @@ class Consumer:
         self._arrived.unpark_all()
 
     def take_gap(self, gap: HistoryLostError) -> None:
-        """Some were skipped."""
+        """Records were skipped that retention had removed."""
         self.gaps.append(gap)
 
     def take_fork(self, session: ConsumerSession, fork: HistoryForkedError) -> None:
-        """Some that were read are gone: told behind those of them that wait to be handed out."""
+        """Records that were read are gone from the log.  The fork is queued behind those of them
+        that wait to be handed out."""
         self._ready.append(_Fork(session.partition, session.place, fork))
         self._arrived.unpark_all()
 
     def take_end(self, why: OctopiError | None) -> None:
-        """A subscriber has ended: everything arrived, or *why*."""
+        """A subscriber has ended: everything arrived, or it failed because of *why*."""
         if why is None:
             self._running_count -= 1
         else:
@@ -208,7 +211,7 @@ class Consumer:
 
 @attrs.frozen
 class _Fork:
-    """A log goes on at a place before what was read of it."""
+    """Reading of a log is resumed at a place before records that were read."""
 
     partition: PartitionId
     place: Place
@@ -216,7 +219,7 @@ class _Fork:
 
 
 class _Batches:
-    """An iterator, not a generator: to leave it unfinished is no fault."""
+    """An iterator and not a generator, so a loop over it may end early without clean-up."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer

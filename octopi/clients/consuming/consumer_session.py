@@ -1,17 +1,16 @@
-"""What one consumer expects of one log: the next record, the credit, and what a failure
-means.
+"""The state of one consumer's reading of one log: the next record, the credit, and the remedies.
 
-The machine decides, `octopi.clients.consuming.log_subscriber` talks.  It knows no connection, no
-clock and no task.
+This machine decides, and `octopi.clients.consuming.log_subscriber` performs.  The machine knows no
+connection, no clock and no task.
 
-A log's records come in deliveries, one behind the other.  The session takes a delivery
-only if it begins at the next record (a repetition is ignored, a hole is the broker's
-fault), so whatever happens to connections, the program sees each record once and in
-order.  A place carries an anchor, which a broker compares with what it has there: what was read
-and is gone from the log is never passed over.
+A log's records come in deliveries, one behind the other.  The session takes a delivery only if it
+begins at the next record.  It ignores repetitions, and records that are missing are an error of the
+broker.  So the program gets each record once and in order, even if connections fail.  A place
+has an anchor, which a broker compares with its own history there, so the loss of records that
+were read is always noticed.
 
-Credit is a position: the broker may send records that start below it.  It is moved ahead when
-half of the window has become free.
+Credit is an offset: the broker may send records that start below it.  The session moves it ahead
+when half of the window has become free.
 """
 
 from __future__ import annotations
@@ -45,13 +44,14 @@ class Remedy(Enum):
     LOOK_AGAIN = auto()
     """Ask the register where the log is, and subscribe there."""
     TRY_ANOTHER = auto()
-    """Subscribe at another replica: this one's disk, or program, fails."""
+    """Subscribe at another replica: the disk or the program of this one fails."""
     CHECK_HISTORY = auto()
-    """Ask where the log starts and ends, then `check_history`."""
+    """Ask where the log starts and ends, then call `ConsumerSession.check_history`."""
     FALL_BACK = auto()
-    """The log isn't what was read: `forked`, then subscribe further down."""
+    """The log differs from what was read: call `ConsumerSession.forked`, then subscribe at the
+    place before the fork."""
     STOP = auto()
-    """Trying again can't help."""
+    """A retry can't help."""
 
 
 def remedy(error: OctopiError) -> Remedy:
@@ -60,7 +60,7 @@ def remedy(error: OctopiError) -> Remedy:
         case OffsetOutOfRangeError():
             return Remedy.CHECK_HISTORY
         case HistoryForkedError(read_until=None):
-            return Remedy.FALL_BACK  # else it is our own, and has been looked into
+            return Remedy.FALL_BACK  # otherwise the session raised it, after falling back
         case RefusedError(meaning=meaning) if meaning.retryable or meaning.look_up:
             return Remedy.LOOK_AGAIN
         case RefusedError(meaning=meaning) if meaning.fault is Blame.NODE:
@@ -78,14 +78,14 @@ class Chunk:
     offset: Offset
     records: bytes
     anchor: Anchor
-    """Of every place behind the first of them."""
+    """The anchor of every place behind the first record."""
 
 
 class ConsumerSession:
-    """One log, from where the program wants to read on.
+    """Reads one log from a start.
 
-    Invariant: what waits in the consumer and what may be on its way (from `wanted` to
-    `credit`) fits the window together, apart from the end of the last record.
+    Invariant: the records that wait in the consumer, and those that may be on their way (from
+    `wanted` to `credit`), fit the window together, apart from the end of the last record.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ConsumerSession:
         *,
         end: Offset | None = None,
     ) -> None:
-        """*end*: read no record that starts at or behind it."""
+        """*end*: records that start at or behind it are not read; None: read without end."""
         self.topic = topic
         self.partition = partition
         self._topic_id = topic_id
@@ -107,42 +107,43 @@ class ConsumerSession:
         self._trail = Trail(start)
         self._start = start.offset
         self.start_anchor = start.anchor
-        """What stood before the start when it was taken; empty: not known yet."""
+        """The anchor of the start; empty: not known yet."""
         self._is_checked = not start.anchor
-        """Whether a broker agreed with what stands before the start."""
+        """Whether a broker agreed with the anchor of the start, if there is one."""
         self._read_until: Offset | None = None
-        """A broker disagreed with what was read up to there, and none has agreed since."""
+        """Up to where records were read when a broker disagreed with their history; None once a
+        broker agrees again."""
         self.waiting_bytes = 0
-        """Records that came and weren't taken yet."""
+        """The size of the records that arrived and that the program hasn't taken yet."""
         self.credit = self._credit_now()
         self.highwater = start.offset
-        """The newest highwater mark heard of."""
+        """The newest highwater mark that a broker has sent."""
 
     @property
     def wanted(self) -> Offset:
-        """The next record to come from a broker."""
+        """The offset of the next record to come from a broker."""
         return self._trail.offset
 
     @property
     def place(self) -> Place:
-        """`wanted`, and what stands before it."""
+        """`wanted`, with the anchor there."""
         return self._trail.place
 
     @property
     def is_finished(self) -> bool:
-        """Whether everything up to the end has arrived, and is still in the log."""
+        """Whether all records before the end have arrived, and a broker agreed with the start."""
         return self._is_checked and self._end is not None and self.wanted >= self._end
 
     def resume(self) -> Place:
-        """A reading begins: where, and with `credit`."""
+        """A reading begins: renew `credit`, and return the place to begin at."""
         self.credit = self._credit_now()
         return self.place
 
     def check_topic(self, topic_id: str) -> None:
-        """An answer said which creation of the topic is there.
+        """Check *topic_id*, which came in an answer.
 
         Raises:
-          TopicReplacedError: if it is another one.
+          TopicReplacedError: if it belongs to another creation of the topic.
         """
         if topic_id != self._topic_id:
             raise TopicReplacedError(
@@ -151,9 +152,10 @@ class ConsumerSession:
             )
 
     def subscribed(self, topic_id: str, highwater: int, anchor: str) -> HistoryForkedError | None:
-        """The broker accepted the reading, and *anchor* stands before `wanted`.
+        """The broker accepted the reading; *anchor* is that of `wanted` there.
 
-        Returns: what was read and is gone, if a broker disagreed with it before.
+        Returns: the fork, if a broker disagreed with records that were read: it names those that
+        are gone from the log.
 
         Raises:
           TopicReplacedError: if it is another creation of the topic.
@@ -170,15 +172,15 @@ class ConsumerSession:
         read_until, self._read_until = self._read_until, None
         self.highwater = Offset(highwater)
         if self._end is not None:
-            self._end = min(self._end, Offset(highwater))  # what was the end may come no more
+            self._end = min(self._end, Offset(highwater))  # the log may not reach the old end again
             self.credit = min(self.credit, self._end)
         return HistoryForkedError.of_range(self.topic, self.partition, self.wanted, read_until)
 
     def forked(self, error: HistoryForkedError) -> None:
-        """A broker has something else before `wanted`: ask for less.
+        """A broker has another history before `wanted`: go back, to subscribe further down.
 
         Raises:
-          ProtocolError: if it doesn't say what it has.
+          ProtocolError: if *error* names no offset before `wanted` up to which both agree.
         """
         if error.offset is None or error.offset >= self.wanted:
             raise ProtocolError(
@@ -191,7 +193,8 @@ class ConsumerSession:
         self.credit = self._credit_now()
 
     def delivered(self, offset: int, records: bytes, highwater: int, anchor: str) -> Chunk | None:
-        """The broker sent records; what of them is new.  *anchor*: of the places behind them.
+        """The broker sent *records*, which start at *offset*.  Return them, or None if they arrived
+        before.  *anchor*: that of the places behind the first record.
 
         Raises:
           ProtocolError: if records are missing before them, or *anchor* can't be one.
@@ -211,7 +214,7 @@ class ConsumerSession:
         return chunk
 
     def took(self, chunk: Chunk) -> Offset | None:
-        """The program took *chunk*; the credit to grant now, if any."""
+        """The program took *chunk*.  Return the new credit to send to the broker, if it changes."""
         self.waiting_bytes -= len(chunk.records)
         credit = self._credit_now()
         if (credit - self.credit) * 2 >= self._window_bytes or self.credit < credit == self._end:
@@ -220,9 +223,10 @@ class ConsumerSession:
         return None
 
     def check_history(self, log_start: int, highwater: int) -> HistoryLostError | None:
-        """The broker said that it doesn't have the next record, and what it has.
+        """A broker refused because it doesn't have the next record; now it said where its log
+        starts, and its highwater mark.  Return the gap if retention has removed the next record.
 
-        None: it has it after all, so subscribing can be tried again.
+        None: the broker has the record, so subscribing can be tried again.
 
         Raises:
           OffsetOutOfRangeError: if the next record lies behind the end of the log.
@@ -237,7 +241,7 @@ class ConsumerSession:
         return None
 
     def skip_to(self, offset: Offset) -> None:
-        """Leave out what retention removed."""
+        """Continue at *offset*, behind records that retention has removed."""
         assert offset > self.wanted, "history is only skipped forwards"
         self._trail = Trail(Place(offset))
 

@@ -1,8 +1,7 @@
-"""The driver of one `ConsumerSession`: keeps a reading open, wherever the log is.
+"""The driver of one `ConsumerSession`: keeps a reading open at a broker that has the log.
 
-One task a log.  Records go from the connection's reader straight to the consumer; the
-task only sees to it that there is a connection, and ends when the session is finished
-or when trying again can't help.
+There is one task for each log.  Records go from the connection's reader straight to the consumer;
+the task only keeps a connection, and ends when the session is finished or when a retry can't help.
 """
 
 from __future__ import annotations
@@ -53,15 +52,15 @@ from octopi.wire.messages import (
 
 @attrs.frozen
 class SubscriberOptions:
-    """How a log is followed."""
+    """How a `LogSubscriber` handles failures."""
 
     reconnect_timeout_s: float | None
-    """Without any broker for so long it is reported; None: never."""
+    """Report an error when no broker was available for this long; None: never."""
     skip_gaps: bool
-    """Go on behind what retention removed, instead of reporting it."""
+    """Whether to continue behind records that retention has removed, instead of reporting that."""
     resume_forks: bool
-    """Go on with what is in the log now where records that were read are gone from it, instead of
-    reporting it."""
+    """Whether to continue with the records that the log has now, after records that were read are
+    gone from it, instead of reporting that."""
 
 
 class SubscriberListener(Protocol):
@@ -77,11 +76,11 @@ class SubscriberListener(Protocol):
         """Records that were read are gone from the log, and reading resumes before them."""
 
     def take_end(self, why: OctopiError | None) -> None:
-        """Called once, last: everything arrived, or *why* not."""
+        """Called once, last: everything arrived, or reading failed because of *why*."""
 
 
 class LogSubscriber:
-    """Follows one log for a consumer."""
+    """Reads one log for a consumer."""
 
     def __init__(
         self,
@@ -104,18 +103,19 @@ class LogSubscriber:
         self._lost_at: float | None = None
         """Since when there is no reading."""
         self._has_lost_history = False
-        """A broker said that it doesn't have the next record: to be looked into."""
+        """A broker said that it doesn't have the next record, and that wasn't checked yet."""
         self._is_deleted = False
-        """The register said so: a broker that doesn't know a topic may only be late."""
+        """Whether the register said that the topic is deleted.  A broker that doesn't know the
+        topic may only be late."""
         self._wrong: TopicInfo | None = None
         self._addresses: deque[str] = deque()
-        """Readers not tried yet since the topic was looked up."""
+        """Addresses to read at that were not tried since the topic was looked up."""
         self._address = ""
-        """The reader that was tried last."""
+        """The address that was tried last."""
         self._readers: set[str] = set()
-        """All readers, as they were looked up last."""
+        """All addresses to read at, as they were looked up last."""
         self._unable: set[str] = set()
-        """Those that failed to read what comes next."""
+        """The addresses of brokers that failed to read the next record."""
 
     def took(self, chunk: Chunk) -> None:
         """The program took *chunk*: let the broker send more."""
@@ -131,7 +131,7 @@ class LogSubscriber:
                 connection.post(Credit(request, credit))
 
     async def run(self) -> None:
-        """Follow the log until everything arrived or nothing helps."""
+        """Read the log until everything arrived or a retry can't help."""
         self._lost_at = self._clock.now()
         while not self.session.is_finished:
             try:
@@ -153,14 +153,15 @@ class LogSubscriber:
         if not self._addresses:
             readers = await self._find_readers()
             self._readers = set(readers)
-            # Those that failed come last: who reads on at another may find them mended.
+            # Brokers that failed to read come last; they may have recovered by then.
             self._addresses.extend(sorted(readers, key=self._unable.__contains__))
         self._address = self._addresses.popleft()
         async with self._unless_replaced(RequestSuspicion(self._clock)):
             return await self._cluster.connections.get(self._address)
 
     async def _find_readers(self) -> list[str]:
-        """Where the log can be read; while the register is away, where it may be known."""
+        """The addresses at which the log can be read; while the register is away, those of brokers
+        that may know them."""
         session = self.session
         try:
             info = await self._look_up()
@@ -174,7 +175,12 @@ class LogSubscriber:
         return reader_addresses(info, session.partition)
 
     async def _look_up(self) -> TopicInfo:
-        """Where the topic is now, if that is still the one that is followed."""
+        """Where the topic is now.
+
+        Raises:
+          TopicReplacedError: if it is another creation of the topic.
+          OctopiError: any error of the request to the register.
+        """
         try:
             info = await self._lookup.topic(self.session.topic, other_than=self._wrong)
         except UnknownTopicError:
@@ -185,7 +191,11 @@ class LogSubscriber:
         return info
 
     async def _subscribe(self, connection: Connection) -> None:
-        """Receive until the session is finished; else raise why it ended."""
+        """Receive records until the session is finished.
+
+        Raises:
+          OctopiError: the reason why the reading ended before.
+        """
         session = self.session
         request = connection.next_request()
         accepted, ended = trio.Event(), trio.Event()
@@ -286,7 +296,7 @@ class LogSubscriber:
             case ConnectionLostError():
                 raise message
             case _:
-                raise ProtocolError(f"{type(message).__name__} is no part of a reading")
+                raise ProtocolError(f"a broker sent {type(message).__name__} for a reading")
 
     def _take_fork(self, fork: HistoryForkedError) -> None:
         """Records that were read are gone from the log.
@@ -312,7 +322,7 @@ class LogSubscriber:
         if what is Remedy.FALL_BACK:
             assert isinstance(error, HistoryForkedError)
             self.session.forked(error)
-            self._addresses.appendleft(self._address)  # it answered, and will again
+            self._addresses.appendleft(self._address)  # this broker answered: ask it again
             return
         if what is Remedy.TRY_ANOTHER:
             self._unable.add(self._address)
@@ -329,7 +339,7 @@ class LogSubscriber:
         if timeout_s is not None and now - self._lost_at >= timeout_s:
             name = f"{self.session.topic}/{self.session.partition}"
             raise reworded(error, f"{name}: no broker for {timeout_s:g} s; last: {error.args[0]}")
-        is_unexplained = self._has_lost_history  # it was looked into, and that was the error
+        is_unexplained = self._has_lost_history  # the error came from the check itself
         if what is Remedy.CHECK_HISTORY:
             self._has_lost_history = True
         if is_unexplained or not self._addresses:
@@ -345,8 +355,8 @@ class LogSubscriber:
             leader = partition_of(info, session.partition).leader_address
             if not (session.place.anchor and leader):
                 raise
-            # What was read before it was in the log once.  A follower that lacks it may only
-            # lag; the leader knows.
+            # An anchor proves that the records before it were in the log.  A follower without them
+            # may only lag; the leader knows.
             self._addresses = deque([leader])
             gap = None
         if gap is not None:
@@ -361,5 +371,5 @@ class LogSubscriber:
 
     @property
     def _of_log(self) -> dict[str, Any]:
-        """Which log, for observers."""
+        """The log's names, for steps."""
         return {"topic": self.session.topic, "partition": self.session.partition}

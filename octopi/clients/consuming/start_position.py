@@ -1,4 +1,4 @@
-"""Resolves where a consumer starts: from what its caller gave to an offset for each partition."""
+"""Resolves the start that a consumer's caller gave to an offset for each partition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from octopi.position import Anchor, Place, Position
 from octopi.wire.messages import FoundOffset, TopicInfo
 
 _LAST_MAX: Final = 2**63 - 1
-"""The wire has no greater number."""
+"""The greatest number of the wire."""
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ def last(count: int) -> LastMessages:
         async with client.consumer("orders", start=octopi.last(10)) as consumer:
             ...
 
-    A log that has fewer is read from its start.
+    A log with fewer messages is read from its start.
 
     Raises:
       InvalidOptionError: if *count* is not from 1 to 2^63 - 1.
@@ -41,14 +41,15 @@ def last(count: int) -> LastMessages:
 
 
 OffsetSpec: TypeAlias = Literal["earliest", "latest"] | int | datetime | LastMessages
-"""A place in one log: its start, its end, an offset, the first message not older than a time (with
-time zone), or the first of the last messages (`last`)."""
+"""A place in one log: its start, its end, an offset, the first message that isn't older than a
+time (with time zone), or the first of the last messages (`last`)."""
 
 Start: TypeAlias = OffsetSpec | Position | str
-"""A place in each log of a topic, or a position, also as text."""
+"""A place in each log of a topic, or a consumer position, also in its form as text."""
 
 FindOffset: TypeAlias = Callable[[PartitionId, str, int], Awaitable[FoundOffset]]
-"""Asks a log for an offset: partition, and ``at`` and ``value`` of the wire's message."""
+"""Asks a log for an offset; the arguments are the partition, and ``at`` and ``value`` of the wire's
+message."""
 
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -59,14 +60,14 @@ class LogStart:
 
     place: Place
     end: Offset
-    """Where the log ended when it was asked, if that was wanted."""
+    """The highwater mark when the log was asked, if requested; otherwise the offset of `place`."""
 
 
 def offset_query(place: OffsetSpec) -> tuple[str, int] | None:
-    """``at`` and ``value`` that ask a log for *place*; None if it is an offset already.
+    """The ``at`` and ``value`` that ask a log for *place*; None if it is an offset already.
 
     Raises:
-      InvalidOptionError: if it is no place.
+      InvalidOptionError: if *place* is no `OffsetSpec`.
     """
     match place:
         case "earliest":
@@ -78,7 +79,10 @@ def offset_query(place: OffsetSpec) -> tuple[str, int] | None:
                 raise InvalidOptionError(f"the time {place} has no time zone")
             return "timestamp", max(0, (place - _UNIX_ZERO) // timedelta(milliseconds=1))
         case bool():
-            raise InvalidOptionError("start is a truth value; it must be a place")
+            raise InvalidOptionError(
+                "start is a bool; it must be earliest, latest, an offset, octopi.last(n), "
+                "a datetime or a position"
+            )
         case int():
             if place < 0:
                 raise InvalidOptionError(
@@ -113,7 +117,7 @@ def start_places(
             f"an offset is a place in one partition, and {info.topic} has {len(partitions)}: "
             "choose one with partitions=[...], or use a position"
         )
-    offset_query(start)  # type: ignore[arg-type]  # raises if it is some other text
+    offset_query(start)  # type: ignore[arg-type]  # raises if it is another text
     return dict.fromkeys(partitions, start)  # type: ignore[arg-type]
 
 
@@ -133,10 +137,10 @@ def _places_of_position(
 async def find_starts(
     wanted: Mapping[PartitionId, OffsetSpec | Place], find: FindOffset, *, with_end: bool
 ) -> dict[PartitionId, LogStart]:
-    """Ask each log; *with_end* also where it ends.
+    """Ask each log for its start; with *with_end* also for its end.
 
     Raises:
-      OctopiError: whatever *find* raises.
+      OctopiError: any error that *find* raises.
     """
     found: dict[PartitionId, LogStart] = {}
     for partition, spec in wanted.items():
@@ -151,7 +155,7 @@ async def _find_start(partition: PartitionId, spec: OffsetSpec | Place, find: Fi
         return spec
     asked = offset_query(spec)
     if asked is None:
-        assert isinstance(spec, int), "whatever needs no question is an offset"
+        assert isinstance(spec, int), "a place that needs no request is an offset"
         return Place(Offset(spec))
     answer = await find(partition, *asked)
     return Place(Offset(answer.offset), Anchor(answer.anchor))

@@ -1,9 +1,10 @@
-"""What a consumer has read of a log, so that it finds out where the log parted from that.
+"""The anchors of what a consumer has read of a log, with which it finds the last common offset
+after a fork.
 
-A broker that finds another epoch before a place than the consumer read there answers with an
-offset up to which both agree.  They may agree on more: an anchor names a few epochs only.  The
-consumer knows of all that it read, and asks again from the next place below that it read, until
-a broker agrees.  Anchors are compared and never interpreted.
+If a broker has another epoch before a place than the consumer has read there, it answers with an
+offset up to which both agree.  They may agree further, since an anchor names only a few epochs.
+The consumer remembers the anchors of all that it read.  It subscribes again at the next lower place
+that it has read, until a broker agrees.  It compares anchors, and never interprets them.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from octopi.identifiers import Offset
 from octopi.position import NO_ANCHOR, Anchor, Place
 
 _RUNS_MAX: Final = 100
-"""Older ones are forgotten: a log changes its leader now and then."""
+"""Older runs are forgotten: one begins with each change of the log's leader, without end."""
 
 
 @attrs.define
 class _Run:
-    """Places with one anchor, one behind the other."""
+    """Consecutive places that have the same anchor."""
 
     after: Offset
-    """They lie behind this one,"""
+    """The offset before the first of these places (exclusive)."""
     end: Offset
-    """up to this one."""
+    """The last of these places (inclusive)."""
     anchor: Anchor
 
 
@@ -43,7 +44,7 @@ class Trail:
 
     @property
     def place(self) -> Place:
-        """Where it goes on."""
+        """The place of the next record to read."""
         return Place(self.offset, self._runs[-1].anchor if self._runs else NO_ANCHOR)
 
     def anchor_at(self, offset: Offset) -> Anchor:
@@ -54,12 +55,12 @@ class Trail:
         return NO_ANCHOR
 
     def know(self, anchor: Anchor) -> None:
-        """*anchor* stands before `place`; no news if that is known already."""
+        """`place` has *anchor*; this changes nothing if its anchor is known already."""
         if anchor and not self._runs:
             self._runs.append(_Run(Offset(self.offset - 1), self.offset, anchor))
 
     def read(self, end: Offset, anchor: Anchor) -> None:
-        """Records were read up to *end*, and *anchor* stands before it."""
+        """Records were read up to *end*, which has *anchor*."""
         runs = self._runs
         if not anchor:
             runs.clear()
@@ -71,17 +72,17 @@ class Trail:
         self.offset = end
 
     def fall_back(self, offset: Offset) -> None:
-        """A broker has something else before `place`, and agrees up to *offset*, perhaps further:
-        go back to the place to ask for next."""
+        """A broker has another history before `place`, and agrees up to *offset*, perhaps further:
+        go back to the place to try next."""
         assert offset < self.offset, "a fork lies before what was read"
         if self._runs:
             last = self._runs[-1]
             if last.after < offset:
-                last.end = offset  # perhaps it has a part of these
+                last.end = offset  # the broker may have a part of this run
             else:
                 self._runs.pop()
                 if self._runs:
-                    offset = last.after  # it has none of them, but perhaps those before
+                    offset = last.after  # the broker has nothing of this run, but maybe of earlier
         self.offset = offset
 
     def check_invariants(self) -> None:

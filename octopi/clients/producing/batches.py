@@ -1,4 +1,4 @@
-"""A batch of messages of one producer for one log, and what becomes of it."""
+"""A batch of messages of one producer for one log, and its outcome."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from octopi.record import BatchBuilder
 
 @attrs.frozen
 class Stored:
-    """A batch is committed."""
+    """The outcome of a batch that is committed."""
 
     offset: Offset
-    """Of its first record."""
+    """The offset of its first record."""
     epoch: Epoch
     duplicate: bool
 
 
 @attrs.define(eq=False)
 class Batch:
-    """Messages that travel, and succeed or fail, together."""
+    """Messages that are sent together, and succeed or fail together."""
 
     deadline: float
-    """When its sender hears at the latest."""
+    """The time at which it is settled at the latest."""
     linger_until: float
     """When it is sent even if it isn't full."""
     builder: BatchBuilder = attrs.field(factory=BatchBuilder)
     last_position: int = 0
     """Where the record of the newest message starts in the batch (bytes)."""
     sealed: bool = False
-    """Takes no more messages; to be sent at once."""
+    """Whether it takes no more messages, and is to be sent without lingering."""
     urgent: bool = False
-    """Its receipt is awaited."""
+    """Whether its receipt is awaited."""
     first_sequence: Sequence | None = None
-    """None while it waits."""
+    """The sequence of its first message; None while it waits to be sent."""
     maybe_stored: bool = False
-    """A copy was sent whose fate is unknown."""
+    """Whether a copy was sent of which is not known whether the broker stored it."""
     sent_at: float | None = None
     """When the copy that is on its way was sent; None if none is."""
     attempt: int = 0
-    """Names that copy: answers to earlier ones are ignored."""
+    """The number of that copy; answers to earlier copies are ignored."""
     outcome: Stored | DeliveryError | None = None
-    """None until it is settled."""
+    """The result; None until the batch is settled."""
 
     def __len__(self) -> int:
         return len(self.builder)
 
     def drop_messages(self) -> None:
-        """Let go of the messages, as the session needs them no more: receipts may be kept for
-        long."""
+        """Drop the messages, which the session doesn't need any more.  Receipts, which refer to the
+        batch, may be kept for long."""
         self.sent_at = None
         self.builder = BatchBuilder()

@@ -1,4 +1,4 @@
-"""What a producer's session asks its driver to do."""
+"""The effects of a producer's session, which its driver performs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from octopi.identifiers import ProducerEpoch
 
 @attrs.frozen
 class Send:
-    """Send these records to the leader and report the answer with *attempt*."""
+    """Send *records* to the leader, and report the answer with *batch* and *attempt*."""
 
     batch: Batch
     attempt: int
     records: bytes
     epoch: ProducerEpoch
-    """In which the batch has its sequences."""
+    """The producer epoch of the sequences in *records*."""
 
 
 @attrs.frozen
@@ -26,24 +26,24 @@ class Settled:
 
     batch: Batch
     count: int
-    """Messages in it."""
+    """The number of its messages."""
     size_bytes: int
 
 
 @attrs.frozen
 class FindLeader:
-    """The link is down: find the leader (again), then call `connected`."""
+    """The connection isn't usable: find the leader (again), then call `connected`."""
 
     why: OctopiError
     address: str
-    """Where the last leader said it is; may be empty."""
+    """The leader's address, according to the broker that refused; may be empty."""
     silent: bool
-    """The connection is open but gave no answer in time: give it up."""
+    """Whether the connection is open, but no answer came in time: close it."""
 
 
 @attrs.frozen
 class AskLeader:
-    """The leader is silent: ask whether it still is the leader."""
+    """The leader is silent: ask the register whether it still leads."""
 
 
 @attrs.frozen

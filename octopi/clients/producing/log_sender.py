@@ -1,9 +1,9 @@
-"""The driver of one `ProducerSession`: performs its effects, brings it events and time.
+"""The driver of one `ProducerSession`: performs its effects, and reports events and time to it.
 
-Sending is synchronous (`Connection.ask`), so the task that submits a message sends the batch
-that it completes, and the reader that brings an answer sends the next one.  Time comes from
-the producer's `octopi.timers`; tasks are needed only for finding the leader (while the
-link is down).
+Sending is synchronous (`Connection.ask`).  So the task that submits a message sends the batch that
+the message completes, and the connection's reader, when it gets an answer, sends the next batch.
+Timers come from `octopi.timers`.  Own tasks are needed only to find the leader, and to ask the
+register about a silent one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, Topi
 
 @attrs.frozen(eq=False)
 class SharedBySenders:
-    """What all senders of one producer share."""
+    """The objects that all senders of one producer share."""
 
     nursery: trio.Nursery
     timers: TimerQueue
@@ -42,9 +42,9 @@ class SharedBySenders:
     """Whether to create topics that are missing."""
     on_settled: Callable[[Settled], None]
     on_topic_described: Callable[[TopicInfo], None]
-    """Called with what the register says of a topic while a leader is looked for."""
+    """Called with the register's answer about a topic, when a sender looks for a leader."""
     on_fenced: Callable[[RefusedError], None]
-    """Called when a newer producer took over the producer's id."""
+    """Called when another process writes with a newer epoch of the producer's id."""
     saw_failure: Callable[[Batch], None]
     """Called once for each message of a failed batch whose receipt was awaited."""
 
@@ -75,14 +75,14 @@ class LogSender:
         self._connection: Connection | None = None
         self._route = LeaderRoute(cluster.lookup, topic, partition, shared.on_topic_described)
         self._address = ""
-        """The leader that the connection goes to, and the epoch that it leads in."""
+        """The address of the connection's broker; `_epoch` is the epoch in which it leads."""
         self._epoch = 0
         self._is_finding = False
         self._is_asking = False
         self._is_closed = False
         self._waiting: dict[Batch, trio.Event] = {}
         self._wakes_at = math.inf
-        """When the timer that was set last is due."""
+        """When the newest timer is due; infinity: there is none."""
 
     def take(
         self,
@@ -93,10 +93,10 @@ class LogSender:
         *,
         urgent: bool,
     ) -> Batch:
-        """Queue a message; it is the last one of the batch that is returned.
+        """Queue a message; return its batch, of which it is the last message.
 
         Raises:
-          MalformedRecordError: if it doesn't fit the record format.
+          MalformedRecordError: if it doesn't fit the record format; it isn't queued.
         """
         session = self.session
         batch = session.add(value, key, headers, timestamp_ms, self._clock.now())
@@ -110,7 +110,7 @@ class LogSender:
         self, values: list[bytes], begin: int, headers: Mapping[str, bytes], timestamp_ms: int
     ) -> tuple[Batch, int, int]:
         """Queue messages without keys, from ``values[begin]`` on, as many as one batch holds;
-        return it, how many, and the bytes that they take.
+        return the batch, the number of these messages, and their size in bytes.
 
         Raises:
           MalformedRecordError: if headers or time stamp don't fit; none is queued.
@@ -126,7 +126,7 @@ class LogSender:
         return batch, count, size_bytes
 
     async def wait_settled(self, batch: Batch) -> None:
-        """Return when *batch* has its outcome, and don't let it linger meanwhile."""
+        """Return when *batch* has its outcome; it doesn't linger meanwhile."""
         if batch.outcome is None:
             settled = self._waiting.setdefault(batch, trio.Event())
             if not batch.urgent:
@@ -135,7 +135,7 @@ class LogSender:
             await settled.wait()
 
     def close(self, why: OctopiError) -> None:
-        """Settle everything now; answers that come later mean nothing any more."""
+        """Settle everything now; later answers are ignored."""
         self.session.fail(why)
         self.pump()
         self._is_closed = True
@@ -143,12 +143,12 @@ class LogSender:
     # --- time and events ---------------------------------------------------------------
 
     def _wake(self, at: float) -> None:
-        if at == self._wakes_at:  # else an earlier timer was set after this one
+        if at == self._wakes_at:  # otherwise an earlier timer was set after this one
             self._wakes_at = math.inf
             self.pump()
 
     def pump(self) -> None:
-        """Have the session do what it can do now."""
+        """Perform all effects that the session has now, and set the next timer."""
         session = self.session
         connection = self._connection
         if connection is not None and connection.end_reason is not None:
@@ -214,7 +214,7 @@ class LogSender:
             if connection is self._connection:
                 self.session.disconnected(answer)
         else:
-            self._cluster.connections.discard(connection, "that is no answer to a produce")
+            self._cluster.connections.discard(connection, "wrong type of answer to a produce")
         self.pump()
 
     # --- the leader --------------------------------------------------------------------
@@ -231,7 +231,8 @@ class LogSender:
         self._shared.nursery.start_soon(self._find_leader, why)
 
     async def _find_leader(self, why: OctopiError | None) -> None:
-        """Connect to the leader and tell the session, unless nothing is left to send."""
+        """Connect to the leader and tell the session so; return early if nothing is left to
+        send."""
         if not self._route.redirected(why) and why is not None:
             await self._back_off()
         while not self.session.is_empty:

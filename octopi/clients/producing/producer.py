@@ -1,7 +1,7 @@
-"""The producer: takes messages, finds their log, and tells what became of them.
+"""The producer: takes messages, chooses their log, and reports their outcome.
 
-In charge of the producer's bounds and of its messages' way to a log; what happens to them
-there is `octopi.clients.producing.producer_session`'s business.
+It keeps the producer's bounds, and routes messages to logs.  The batches of each log are managed by
+`octopi.clients.producing.producer_session`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @attrs.frozen
 class ProducerOptions:
-    """How a producer batches, how much it holds and how long it tries."""
+    """How a producer batches, how much it holds and how long it tries (`Client.producer`)."""
 
     linger_s: float
     batch_bytes: int
@@ -62,7 +62,7 @@ class ProducerOptions:
 
 
 class _TopicRoute:
-    """Where the messages of one topic go."""
+    """The senders for one topic, and the choice between them."""
 
     __slots__ = ("info", "partitioner", "places", "senders", "sticky_batch")
 
@@ -74,17 +74,17 @@ class _TopicRoute:
         }
         self.partitioner = StickyPartitioner(len(senders), first)
         self.sticky_batch: Batch | None = None
-        """What messages without a key were put into last."""
+        """The batch that got the last message without a key."""
 
     def sender_for(self, key: bytes | None, partition: int | None) -> LogSender:
-        """Where the next message goes.
+        """The sender for the next message.
 
         Raises:
           RefusedError: UNKNOWN_PARTITION, if the topic is not on *partition*.
         """
         if partition is not None:
             if partition not in self.places:
-                partition_of(self.info, partition)  # raises: it says which there are
+                partition_of(self.info, partition)  # raises, and names the topic's partitions
             return self.senders[self.places[partition]]
         if key is not None:
             return self.senders[place_for_key(key, len(self.senders))]
@@ -96,8 +96,8 @@ class _TopicRoute:
 class Producer:
     """Sends messages.  Made by `Client.producer`; use it from any number of tasks.
 
-    Messages to one log (topic and partition) that one task submits are stored in that
-    order, each once.
+    Messages that one task submits to one log (topic and partition) are stored in the order of
+    submission, each once.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Producer:
         self._routes: dict[str, _TopicRoute] = {}
         self._buffered_bytes = 0
         self.acknowledged_count = 0
-        """Messages that are known to be committed."""
+        """The number of messages that are known to be committed."""
         self._room = trio.lowlevel.ParkingLot()
         self._yield_is_due = False
         self._closed_by: OctopiError | None = None
@@ -152,14 +152,14 @@ class Producer:
         Calls from many tasks share batches.  To send many messages from one task use
         `submit`, which doesn't wait for each.
 
-        Cancelled while it waits for room or for the register, the message was not taken
-        and will never be stored.  Cancelled later, it stays queued and will be delivered;
-        if that fails, `flush` (or leaving the producer's block) reports it.
+        If it is cancelled while it waits for room or for the register, the message is not taken and
+        will never be stored.  If it is cancelled later, the message stays queued and will be
+        delivered; if that fails, `flush` (or the end of the producer's block) reports it.
 
         Raises:
           NotDeliveredError: the message is certainly not stored.
           OutcomeUnknownError: the delivery time-out ended and it may or may not be stored.
-          And what `submit` raises.
+          Also the errors of `submit`.
         """
         if topic not in self._routes or self._is_full:
             await self._prepare(topic)
@@ -175,21 +175,22 @@ class Producer:
         timestamp: datetime | None = None,
         partition: int | None = None,
     ) -> PendingReceipt:
-        """Queue a message; await what is returned, sometime or never, for its receipt.
+        """Queue a message.  Await the returned object for the receipt, if you need it.
 
-        Waits where the topic is not known yet or the buffer is full; it is a checkpoint
-        only then and once a batch.  Cancelled, the message was not taken.
+        This waits while the topic is not known yet or the buffer is full; it is a checkpoint
+        only then and once a batch.  If it is cancelled, the message was not taken.
 
-        *key* picks the partition (``crc32(key) % count``) unless *partition* does.
-        *timestamp* is an aware datetime; None: now.  *headers* have text names.
+        *key* chooses the partition (``crc32(key) % count``), unless *partition* is given.
+        *timestamp* is an aware datetime; None: now.  *headers*: the names are text.
 
         Raises:
           InvalidTopicError: if *topic* is no legal name.
-          UnknownTopicError: if there is no such topic and the producer creates none.
+          UnknownTopicError: if there is no such topic and the producer doesn't create topics.
           RefusedError: UNKNOWN_PARTITION, if the topic is not on *partition*.
           MalformedRecordError: if the message is too large or its headers too many.
           InvalidOptionError: if *timestamp* has no time zone.
-          NotDeliveredError: if room or register took longer than the delivery time-out.
+          NotDeliveredError: if there was no room, or no answer of the register, within the delivery
+              time-out.
           ClosedError: if the producer was closed.
         """
         if topic not in self._routes or self._is_full or self._yield_is_due:
@@ -205,14 +206,14 @@ class Producer:
         timestamp: datetime | None = None,
         partition: int | None = None,
     ) -> None:
-        """Queue many messages without keys, all with the same headers and time: what that takes
-        besides the records is spent once a batch, so it costs half of `submit` or less.
+        """Queue many messages without keys, all with the same headers and time stamp.  The work
+        beside encoding is done once a batch, so this costs at most half as much as `submit`.
 
-        `flush` (or leaving the producer's block) reports those that fail.  Cancelled, or after
-        an error in waiting, a part of them, from the first on, was taken.
+        `flush` (or the end of the producer's block) reports the messages that fail.  If this is
+        cancelled, or raises an error while it waits, it has taken the first few of them, or none.
 
         Raises:
-          What `submit` raises.
+          The errors of `submit`.
         """
         if set(map(type, values)) - {bytes}:
             values = [_as_bytes("value", value) for value in values]
@@ -236,8 +237,8 @@ class Producer:
         """`submit` from synchronous code.
 
         Raises:
-          trio.WouldBlock: where `submit` would wait; nothing was taken.
-          And what `submit` raises.
+          trio.WouldBlock: if `submit` would wait; the message was not taken.
+          Also the errors of `submit`.
         """
         if topic not in self._routes or self._is_full:
             self._check_open()
@@ -245,12 +246,12 @@ class Producer:
         return self._take(topic, value, key, headers, timestamp, partition)
 
     async def flush(self) -> None:
-        """Send what is queued without lingering, and wait until all that was submitted
-        before has its outcome.  At the latest that is after the delivery time-out.
+        """Send all queued messages without lingering, and wait until every message that was
+        submitted before has its outcome, at the latest until the delivery time-out ends.
 
         Raises:
-          NotDeliveredError, OutcomeUnknownError: if messages failed and nobody learned it
-              from awaiting them; the text says how many.  Each is reported once.
+          NotDeliveredError, OutcomeUnknownError: if messages failed whose receipts the program
+              didn't await; the text says how many.  Each failure is reported once.
         """
         await trio.lowlevel.checkpoint()
         for sender in self._senders.values():
@@ -273,7 +274,7 @@ class Producer:
         partition: int | None,
         urgent: bool = False,
     ) -> PendingReceipt:
-        """From here to the end nothing waits: a message is taken whole or not at all."""
+        """Take a message, without waiting, so it is taken as a whole or not at all."""
         if self._closed_by is not None:
             self._check_open()
         route = self._routes[topic]
@@ -300,7 +301,8 @@ class Producer:
         timestamp: datetime | None,
         partition: int | None,
     ) -> int:
-        """Take what one batch holds, without waiting; return how many."""
+        """Take the messages from ``values[begin]`` on, as many as one batch holds, without waiting;
+        return how many."""
         self._check_open()
         route = self._routes[topic]
         timestamp_ms = self._wall_ms() if timestamp is None else _milliseconds(timestamp)
@@ -389,7 +391,8 @@ class Producer:
             self._room.unpark_all()
 
     def _topic_described(self, info: TopicInfo) -> None:
-        """The register was asked again: if the topic has other partitions now, route anew."""
+        """The register described the topic again: if its partitions have changed, drop its
+        route, so that the next message makes a new one."""
         route = self._routes.get(info.topic)
         if route is not None:
             before = [one.partition for one in route.info.partitions]
@@ -410,9 +413,9 @@ class Producer:
         self._room.unpark_all()
 
     def close(self) -> None:
-        """Take nothing more; what has no outcome is settled now, without waiting.
+        """Take no more messages, and settle those without an outcome now, without waiting.
 
-        Leaving the producer's block does it (after `flush`, unless by an exception).
+        The end of the producer's block calls this, after `flush` unless the block raised.
         """
         if not isinstance(self._closed_by, ClosedError):
             self._closed_by = ClosedError("the producer was closed")

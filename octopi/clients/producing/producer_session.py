@@ -1,37 +1,36 @@
-"""What one producer does with the messages of one log: batches, sequences, repetition.
+"""The state of one producer for one log: its batches, their sequences, and what is sent again.
 
-The machine decides, `octopi.clients.producing.log_sender` sends.  Events are the method calls;
-`advance` tells it the time and returns what is to be done, in order.  It knows no
+This machine decides, and `octopi.clients.producing.log_sender` performs.  Events are the method
+calls; `advance` tells the machine the time and returns the effects, in order.  The machine knows no
 connection, no clock and no task.
 
-A batch takes its way::
+The states of a batch are::
 
     waiting  --sent-->  unanswered  --answered or refused for good-->  settled
        ^                   |   ^
        |  (new epoch)      |   |  sent again, the same bytes, after a lost
        +-------------------+   +- connection or a refusal that may pass
 
-**Sequences.**  A batch gets its sequences when it is first sent, so one that is dropped
-before leaves no gap.  After that its bytes never change, and the broker recognises a
-repetition by producer id, epoch and sequence.
+**Sequences.**  A batch gets its sequences when it is first sent, so a batch that is dropped before
+that leaves no gap.  After that its bytes never change within the producer epoch, and the broker
+recognises a repetition by producer id, epoch and sequence.
 
-**Certainly not stored.**  The broker appends a producer's records in sequence or not at
-all.  So once a batch is *known* not to be stored and is never sent again, nothing behind
-it in that epoch can ever be stored either, not even a copy that is still on its way: the
-batches behind it start over in a new producer epoch.  The converse is the care taken
-here: an answer that never came, or a refusal that can come after an append (see
-`StatusMeaning.before_append`), leaves a batch *maybe stored*, and that is what its
-sender is told if no later answer settles it.
+**Certainly not stored.**  The broker appends a producer's records in sequence or not at all.
+Suppose that a batch is *known* not to be stored, and is never sent again.  Then no batch behind it
+in that epoch can be stored either, not even by a copy that is still on its way.  So the batches
+behind it start over in a new producer epoch.  Conversely, an answer that never came, or a refusal
+that can come after an append (see `StatusMeaning.before_append`), leaves a batch *maybe stored*;
+if no later answer settles it, its sender gets `OutcomeUnknownError`.
 
 **Silence.**  While the leader leaves a request unanswered, `AskLeader` has the driver ask
 the register whether it still leads.  If another broker does, the driver calls
-`disconnected`, and what is unanswered is sent there again; else the session goes on
+`disconnected`, and the unanswered batches are sent there again.  Otherwise the session keeps
 waiting.
 
-**Deadlines.**  An unanswered batch whose time is up is reported, but keeps its place
-while a batch behind it may still be delivered, because those need its sequences before
-theirs.  When only such batches are left they are dropped, and what comes next begins a
-new epoch, which fences off every copy of them.
+**Deadlines.**  An unanswered batch whose time is up is reported, but stays in the queue while a
+batch behind it may still be delivered, because the broker appends that one only after the records
+with the sequences before it.  When only such batches are left they are dropped, and the next batch
+begins a new epoch, which fences every copy of them.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ from octopi.record import STRUCTURED_BYTES_MIN
 
 @attrs.frozen
 class SessionOptions:
-    """How a producer batches and how long it tries."""
+    """How a producer batches and how long it tries (see `ProducerOptions`)."""
 
     linger_s: float
     batch_bytes: int
@@ -95,22 +94,23 @@ class ProducerSession:
         self._epoch = 0
         self._next_sequence = 0
         self._epoch_over = False
-        """The next batch to get sequences begins a new epoch, once none is unanswered."""
+        """Whether the next batch that gets sequences begins a new epoch; it gets them once no batch
+        is unanswered."""
         self._unanswered: deque[Batch] = deque()
         self._waiting: deque[Batch] = deque()
         self._open: Batch | None = None
         self._connected = False
         self._has_heard = False
         self._last_received_at = -math.inf
-        """When the leader answered last, as far as `advance` was told the time."""
+        """When `advance` was first called after the leader's last answer."""
         self._silence = SilenceTimer(LEADER_SILENCE_S, self._unanswered_since)
         self._effects: list[Effect] = []
         self._last_error: OctopiError | None = None
-        """The newest trouble, for the text of time-outs."""
+        """The newest error, for the text of time-outs."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits for a settlement or for its place to be given up."""
+        """Whether the session has no batches, neither waiting nor unanswered."""
         return not self._unanswered and not self._waiting
 
     @property
@@ -133,7 +133,7 @@ class ProducerSession:
         timestamp_ms: int,
         now: float,
     ) -> Batch:
-        """Take a message; return its batch, whose last message it is.
+        """Take a message; return its batch, of which it is the last message.
 
         Raises:
           MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
@@ -153,8 +153,8 @@ class ProducerSession:
         timestamp_ms: int,
         now: float,
     ) -> tuple[Batch, int]:
-        """Take messages without keys, from ``values[begin]`` on, as many as the batch holds;
-        return it and how many.  `octopi.record.check_values` must have passed them.
+        """Take messages without keys, from ``values[begin]`` on, as many as the batch holds; return
+        the batch and their number.  `octopi.record.check_values` must have accepted the values.
 
         Raises:
           MalformedRecordError: if headers or time stamp don't fit; none is taken.
@@ -175,7 +175,7 @@ class ProducerSession:
 
     def _seal_if_full(self, batch: Batch) -> None:
         size_bytes = batch.builder.size_bytes
-        # Counts only what could be too many: this is done for each message.
+        # This runs for each message, so it counts records only where they could be too many.
         if size_bytes >= self._maybe_full_bytes and (
             size_bytes >= self._options.batch_bytes or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
         ):
@@ -196,17 +196,18 @@ class ProducerSession:
             self._open = None
 
     def hurry(self, batch: Batch) -> None:
-        """A task waits for the receipt: don't linger while nothing is unanswered."""
+        """A task awaits a receipt of *batch*: it doesn't linger while no batch is unanswered."""
         batch.urgent = True
 
     # --- what the connection does ------------------------------------------------------
 
     def connected(self) -> None:
-        """There is a connection to the leader, and no copy of ours is on it."""
+        """There is a connection to the leader, and no copy of a batch is on its way there."""
         self._connected = True
 
     def disconnected(self, why: OctopiError, *, address: str = "", silent: bool = False) -> None:
-        """The connection ended, or leads nowhere: the fate of what is on its way is unknown."""
+        """The connection ended, or its broker can't be used: it is unknown whether the copies on
+        their way are stored.  *address*, *silent*: as in `FindLeader`."""
         self._last_error = why
         for batch in self._unanswered:
             if batch.sent_at is not None:
@@ -217,15 +218,15 @@ class ProducerSession:
             self._effects.append(FindLeader(why, address, silent))
 
     def no_leader_found(self, now: float) -> None:
-        """What `AskLeader` found out; a broker will lead soon."""
+        """`AskLeader` found that no broker leads now; one will soon."""
         self._silence.no_leader(now)
 
     def trouble(self, why: OctopiError) -> None:
-        """The leader can't be found or reached; it is tried again."""
+        """The leader can't be found or reached; the driver tries again."""
         self._last_error = why
 
     def answered(self, batch: Batch, attempt: int, stored: Stored) -> None:
-        """The broker committed the batch, or had it already."""
+        """The broker answered the *attempt*: it has committed the batch, now or before."""
         if self._awaits(batch, attempt):
             self._has_heard = True
             self._last_error = None
@@ -234,7 +235,7 @@ class ProducerSession:
             batch.drop_messages()
 
     def refused(self, batch: Batch, attempt: int, why: RefusedError) -> None:
-        """The broker refused the batch."""
+        """The broker refused the *attempt* at sending the batch."""
         if not self._awaits(batch, attempt):
             return
         self._has_heard = True
@@ -247,14 +248,14 @@ class ProducerSession:
                 self.fail(why)
                 self._effects.append(Fenced(why))
             case Status.RECEIPT_FORGOTTEN:
-                text = f"{self._log}: stored, but where is forgotten: {why}"
+                text = f"{self._log}: stored, but the broker doesn't know where any more: {why}"
                 forgotten = OutcomeUnknownError(text)
                 forgotten.__cause__ = why
                 self._settle(batch, forgotten)
                 self._unanswered.remove(batch)
                 batch.drop_messages()
             case Status.SEQUENCE_GAP if batch is not self._unanswered[0]:
-                # What it lacks is before it in the queue and comes again first.
+                # The missing records are before it in the queue, and are sent again first.
                 self.disconnected(why)
             case Status.SEQUENCE_GAP | Status.UNKNOWN_PRODUCER if (
                 batch.first_sequence != 0 and not batch.maybe_stored
@@ -266,7 +267,7 @@ class ProducerSession:
                 self._give_up(batch, why)
 
     def fail(self, why: OctopiError) -> None:
-        """Trying again can't help, or isn't wanted: everything is settled now."""
+        """A retry can't help, or isn't wanted: settle all batches now."""
         for batch in [*self._unanswered, *self._waiting]:
             self._settle(batch, self._verdict(batch, why))
         self._forget_unanswered()
@@ -278,7 +279,8 @@ class ProducerSession:
     # --- time --------------------------------------------------------------------------
 
     def advance(self, now: float) -> list[Effect]:
-        """Report what ran out of time, send what is due; what has to be done, in order."""
+        """It is *now*: settle batches whose time is up, and send those that are due.  Return all
+        effects since the last call, in the order in which to perform them."""
         if self._has_heard:
             self._has_heard, self._last_received_at = False, now
         self._expire(now)
@@ -300,7 +302,7 @@ class ProducerSession:
         return effects
 
     def wake_at(self) -> float:
-        """When `advance` has something to do again, if no other event comes first."""
+        """When to call `advance` next, if no other event comes before; infinity: not at all."""
         options = self._options
         times = [batch.deadline for batch in self._unanswered if batch.outcome is None][:1]
         if self._waiting:
@@ -319,7 +321,7 @@ class ProducerSession:
         return batch.sent_at is not None and batch.attempt == attempt
 
     def _unanswered_since(self) -> float | None:
-        """Since when the leader leaves a request unanswered; None: it leaves none."""
+        """Since when the leader hasn't answered a request; None: no request is unanswered."""
         oldest = self._unanswered[0].sent_at if self._connected and self._unanswered else None
         return None if oldest is None else max(oldest, self._last_received_at)
 
@@ -376,14 +378,14 @@ class ProducerSession:
             batch.drop_messages()
 
     def _late(self) -> str:
-        """What the sender of a batch is told whose time is up."""
+        """The text of the error for a batch whose time is up."""
         late = f"{self._log}: no receipt within {self._options.delivery_timeout_s:g} s"
         return late if self._last_error is None else f"{late}; last: {self._last_error}"
 
     def _give_up(self, batch: Batch, why: RefusedError) -> None:
         """The batch was refused for good."""
         if batch.maybe_stored:
-            # Those behind it keep their sequences: if it is stored, they can be.
+            # The batches behind it keep their sequences: if it is stored, they can be stored, too.
             self._settle(batch, self._verdict(batch, why))
             self._unanswered.remove(batch)
             batch.drop_messages()
@@ -391,17 +393,18 @@ class ProducerSession:
             self._drop(batch, self._verdict(batch, why))
 
     def _drop(self, batch: Batch, error: DeliveryError) -> None:
-        """The batch is certainly not stored and is not tried again."""
+        """The batch is certainly not stored and is not sent again."""
         self._start_over(batch)
         if batch.outcome is None:
-            assert self._waiting[0] is batch, "what starts over waits first"
+            assert self._waiting[0] is batch, "a batch that starts over is the first to wait"
             self._waiting.popleft()
             self._settle(batch, error)
         batch.drop_messages()
 
     def _start_over(self, batch: Batch) -> None:
-        """The batch is certainly not stored, and will never be sent in this epoch again: it
-        and all behind it wait for a new epoch, but for those that were given up."""
+        """The batch is certainly not stored, and will never be sent in this epoch again.  So the
+        batch, and all batches behind it, wait for a new epoch; those that are settled are
+        dropped."""
         again: list[Batch] = []
         while True:
             last = self._unanswered.pop()
@@ -422,7 +425,7 @@ class ProducerSession:
         return error
 
     def _forget_unanswered(self) -> None:
-        """Give up what is unanswered.  The new epoch fences off copies still on their way."""
+        """Drop all unanswered batches.  The new epoch fences copies that are still on their way."""
         for batch in self._unanswered:
             batch.drop_messages()
         self._unanswered.clear()

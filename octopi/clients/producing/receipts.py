@@ -1,4 +1,4 @@
-"""What a producer gets for a message: a receipt, or the promise of one."""
+"""The receipts of a producer: a receipt for a committed message, and a pending one before."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Receipt(NamedTuple):
-    """The message is committed: consumers see it, and it survives what the cluster is built
-    to survive."""
+    """Says that a message is committed: consumers get it, and it isn't lost while the failures stay
+    within those that the topic's replication tolerates."""
 
     topic: TopicName
     partition: PartitionId
@@ -26,7 +26,7 @@ class Receipt(NamedTuple):
     next_offset: Offset
     """Where its record ends."""
     epoch: Epoch
-    """Of the leader that appended it."""
+    """The epoch of the leader that appended it."""
     timestamp_ms: TimestampMs
     duplicate: bool
     """Whether the broker had it from an earlier attempt.  It is stored once in any case."""
@@ -38,7 +38,7 @@ class Receipt(NamedTuple):
 
 
 class SettlingLog(Protocol):
-    """What a pending receipt needs of the log that its batch goes to."""
+    """The interface of a log's sender for pending receipts."""
 
     topic: TopicName
     partition: PartitionId
@@ -48,7 +48,7 @@ class SettlingLog(Protocol):
 
     @property
     def saw_failure(self) -> Callable[[Batch], None]:
-        """Told once for each message of a failed batch whose sender has learned it."""
+        """To be called once for each message of a failed batch whose receipt was awaited."""
 
 
 class PendingReceipt:
@@ -57,9 +57,8 @@ class PendingReceipt:
         pending = await producer.submit("orders", b"value")
         receipt = await pending
 
-    Awaiting raises `NotDeliveredError` or `OutcomeUnknownError`.  It always ends: at the
-    latest with the producer's delivery time-out.  To cancel it changes nothing about the
-    message.
+    Awaiting raises `NotDeliveredError` or `OutcomeUnknownError`.  It ends at the latest with the
+    producer's delivery time-out.  If it is cancelled, the message is still delivered.
     """
 
     __slots__ = ("_batch", "_end", "_log", "_start", "_timestamp_ms", "_was_seen")
@@ -76,11 +75,11 @@ class PendingReceipt:
 
     @property
     def is_settled(self) -> bool:
-        """Whether awaiting it would not wait any more."""
+        """Whether the outcome is known, so that awaiting it doesn't wait."""
         return self._batch.outcome is not None
 
     async def receipt(self) -> Receipt:
-        """The receipt, once there is one.
+        """Wait until the outcome is known, and return the receipt.
 
         Raises:
           NotDeliveredError: the message is certainly not stored.
@@ -101,7 +100,7 @@ class PendingReceipt:
                 TimestampMs(self._timestamp_ms),
                 outcome.duplicate,
             )
-        assert isinstance(outcome, DeliveryError), "whoever waited is told an outcome"
+        assert isinstance(outcome, DeliveryError), "a settled batch has an outcome"
         if not self._was_seen:
             self._was_seen = True
             self._log.saw_failure(self._batch)

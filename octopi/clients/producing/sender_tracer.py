@@ -1,4 +1,4 @@
-"""Traces the steps of one producer on one log, from one table over the effects of its session."""
+"""Traces the steps of one producer on one log, derived from the effects of its session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from octopi.wire.messages import Failure, Produced
 
 
 class SenderTracer:
-    """What `octopi.clients.producing.log_sender.LogSender` tells observers."""
+    """Traces the steps of a `octopi.clients.producing.log_sender.LogSender`."""
 
     def __init__(
         self, trace: Trace, topic: TopicName, partition: PartitionId, producer_id: ProducerId
@@ -24,10 +24,11 @@ class SenderTracer:
         self._topic = topic
         self._partition = partition
         self._sent: dict[tuple[Batch, int], dict[str, Any]] = {}
-        """What was told of each batch and attempt that has no answer yet."""
+        """The facts in the step of each batch and attempt that has no answer yet."""
 
     def before(self, effect: Effect) -> Callable[[], None] | None:
-        """Trace that *effect* comes next; return what traces that it is done, if anything does."""
+        """Trace that *effect* is performed next.  Return a function that traces that it was
+        performed, if there is a step for that."""
         match effect:
             case Send(batch, attempt, _, epoch):
                 told = self._sent[batch, attempt] = self._facts(batch, attempt, epoch)
@@ -58,7 +59,8 @@ class SenderTracer:
         return None
 
     def answered(self, batch: Batch, attempt: int, answer: object) -> None:
-        """Trace what came back for a batch; the end of the connection is no step."""
+        """Trace the *answer* to an attempt of *batch*.  The end of the connection, which is
+        reported as an answer, too, has no step."""
         told = self._sent.pop((batch, attempt))
         if isinstance(answer, Produced):
             self._trace(
@@ -77,7 +79,7 @@ class SenderTracer:
         self._trace(steps.C6Found(topic=self._topic, partition=self._partition, address=address))
 
     def _facts(self, batch: Batch, attempt: int, epoch: ProducerEpoch) -> dict[str, Any]:
-        """Which batch."""
+        """The facts that tell which batch it is."""
         return {
             "topic": self._topic,
             "partition": self._partition,

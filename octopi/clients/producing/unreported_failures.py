@@ -1,4 +1,4 @@
-"""Failed messages whose failure was not reported yet: `flush` reports them."""
+"""Failed messages whose failure the program doesn't know yet: `Producer.flush` reports them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from octopi.errors import DeliveryError
 
 
 class UnreportedFailures:
-    """Counts them, in memory that doesn't grow with their number.
+    """Counts failed messages, in memory that doesn't grow with their number.
 
-    A failure is reported once: by awaiting the message's receipt, or by `report`.
+    Each failure is reported once: when the program awaits the message's receipt, or by `report`.
     """
 
     def __init__(self) -> None:
         self._count = 0
         self._first: DeliveryError | None = None
         self._batches: WeakKeyDictionary[Batch, None] = WeakKeyDictionary()
-        """Failed since the last report; only those whose receipts the program still holds."""
+        """The batches that failed since the last report, if the program still holds receipts of
+        them."""
 
     def add(self, batch: Batch, count: int, error: DeliveryError) -> None:
-        """All *count* messages of *batch* failed."""
+        """All *count* messages of *batch* failed with *error*."""
         self._batches[batch] = None
         self._count += count
         self._first = self._first or error
@@ -37,7 +38,7 @@ class UnreportedFailures:
         """Raise the failures that were not reported yet, and forget them.
 
         Raises:
-          NotDeliveredError, OutcomeUnknownError: as the first failure was.
+          NotDeliveredError, OutcomeUnknownError: an error of the first failure's class.
         """
         error, count = self._first, self._count
         self._count, self._first = 0, None
