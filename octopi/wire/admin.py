@@ -1,4 +1,4 @@
-"""Messages by which an operator changes a cluster: partitions, replicas, brokers."""
+"""Messages with which an operator changes a cluster: its partitions, replicas and brokers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from octopi.wire.declarations import CLIENT_TO_DECIDER, TO_CLIENT, answer, on_th
 @request("drain_broker", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
 @attrs.frozen
 class DrainBroker:
-    """Have other in-sync replicas lead what *broker* leads, and give it no leadership before
-    it joins anew.  Answer: `Done`, when it leads nothing."""
+    """Have other in-sync replicas lead the partitions that *broker* leads, and give it no
+    leadership until it joins again.  Answer: `Done`, when it leads no partition."""
 
     request: int
     broker: BrokerId
@@ -26,7 +26,7 @@ class DrainBroker:
 @request("add_partitions", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
 @attrs.frozen
 class AddPartitions:
-    """Have more partitions, for topics that are created from now on.  Answer: `Done`."""
+    """Add *count* partitions, for topics that are created from now on.  Answer: `Done`."""
 
     request: int
     count: int
@@ -35,8 +35,8 @@ class AddPartitions:
 @request("move_replica", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
 @attrs.frozen
 class MoveReplica:
-    """Have *joining* hold a replica in the place of *leaving*.  Answer: `Done`, when it is in
-    sync and the other one is out."""
+    """Have the broker *joining* hold a replica instead of the broker *leaving*.  Answer: `Done`,
+    when the new replica is in sync and the old one is no replica any more."""
 
     request: int
     partition: PartitionId
@@ -51,79 +51,83 @@ class ReplicaHolding:
     broker: BrokerId
     live: bool
     was_in_sync: bool
-    """Whether it was in sync last, so that it has what was flushed before it was acknowledged."""
+    """Whether it was in sync last, so that it has the records that were flushed before they were
+    acknowledged."""
     answered: bool
-    """Whether it has said what it holds; if not, all that follows is 0."""
+    """Whether it has reported its logs; if not, all following fields are false or 0."""
     sound: bool
-    """Whether nothing is missing of what it had on its device."""
+    """Whether it still has everything that it had on its device."""
     log_epoch: Epoch
     """The newest epoch in which it led, or agreed with the leader on every log."""
     log_count: int
     held_bytes: int
-    """The ends of its logs, added up."""
+    """The sum of the ends of its logs."""
     missing_bytes: int
-    """Of what any replica that answered holds or is known to have held, log by log, it lacks this
-    much."""
+    """How much it lacks of what any answering replica holds, or is known to have held; the sum over
+    all logs."""
 
 
 @attrs.frozen
 class LostRange:
-    """Records of one log that no leader would have."""
+    """Records of one log that would be lost."""
 
     topic: Text
     kept_end: int
-    """The end of what is left."""
+    """The end of the log that the candidate has."""
     known_end: int
-    """The end of what is known to have been there."""
+    """The greatest end that the log is known to have had."""
 
 
 @request("recover_partition", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
 @attrs.frozen
 class RecoverPartition:
-    """Say what the replicas of a partition without a leader hold; with `accept_loss`, have the
-    best of those that answer lead, though acknowledged records may be lost.  Refused while a
-    replica in sync runs, or while waiting will do.  Answer: `PartitionRecovery`."""
+    """Report what the replicas of a partition without a leader hold.  With `accept_loss`, have the
+    best of the answering replicas lead, although acknowledged records may be lost.  Refused while
+    an in-sync replica runs, or while the partition will get a leader without this.  Answer:
+    `PartitionRecovery`."""
 
     request: int
     partition: PartitionId
     accept_loss: bool
     empty_on: Annotated[BrokerId | None, MayBeMissing()] = None
-    """The broker on which the partition begins again, empty, as its only replica.  Refused while
-    any broker with a replica runs."""
+    """The broker on which the partition starts empty, as its only replica.  Refused while any
+    broker with a replica runs."""
 
 
 @answer("partition_recovery", TO_CLIENT)
 @attrs.frozen
 class PartitionRecovery:
-    """How a partition without a leader stands, or stood before this was ordered."""
+    """Answer to `RecoverPartition`: the state of the partition; `replicas` and the fields behind it
+    tell the state before an accepted loss."""
 
     request: int
     partition: PartitionId
     leader: BrokerId | None
-    """Who leads now; None: no broker does."""
+    """The broker that leads now; None: no broker does."""
     epoch: Epoch
     recovered: bool
-    """Whether it leads by this order."""
+    """Whether the leader was chosen by this request."""
     candidate: int | None
-    """Who leads, or would lead if that was ordered now."""
+    """The broker that leads, or would lead with `accept_loss`; None: there is none."""
     waits_for: Brokers
-    """Brokers without which no leader is chosen unless that is ordered."""
+    """The brokers that must come back before a leader is chosen without `accept_loss`."""
     replicas: Annotated[list[ReplicaHolding], AtMost(1_000)]
     lost: Annotated[list[LostRange], AtMost(1_000)]
-    """What is known to be lost if the candidate leads: of this many logs at most."""
+    """The records that are known to be lost if the candidate leads, of the first logs."""
     lost_log_count: int
-    """Of all logs with such a loss."""
+    """The number of all logs with such a loss."""
     emptied: Annotated[list[Text], AtMost(1_000), MayBeMissing()] = attrs.field(factory=list)
-    """Topics of which the partition keeps nothing if it begins again empty."""
+    """If there is no candidate: the first of the topics that lose all records in the partition if
+    it starts empty."""
     emptied_count: Annotated[int, MayBeMissing()] = 0
-    """Of all such topics."""
+    """The number of all such topics."""
 
 
 @request("remove_broker", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
 @attrs.frozen
 class RemoveBroker:
-    """Forget *broker*, which is away for good and holds no replica; its id is never given
-    again.  Answer: `Done`, also if it was removed before."""
+    """Remove *broker*, which is away for good and holds no replica, from the cluster.  Its id is
+    never given again.  Answer: `Done`, also if it was removed before."""
 
     request: int
     broker: BrokerId

@@ -1,6 +1,7 @@
-"""Heads, strings and containers of CBOR (RFC 8949), as far as messages use it.
+"""Heads, strings and containers of CBOR (RFC 8949), as far as messages use them.
 
-What is read here is not believed before it was compared with its bound and with what there is.
+Each length that is read is compared with its bound, and with the bytes that there are, before it is
+used.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ _MAJOR_NAMES: Final = (
 
 
 class Problem(Exception):
-    """The fault of a message; callers add the place while the exception passes through them."""
+    """A value that a message must not hold.  Callers add to `place`, which names the field, while
+    the exception passes through them."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -93,7 +95,7 @@ def read_string(data: bytes, at: int, expected: int, size_max: int) -> tuple[byt
 
 
 def container(data: bytes, at: int, expected: int) -> tuple[int, int]:
-    """The number of entries of the list or map at *at*, and where the first starts."""
+    """The number of entries of the list or map at *at*, and the position of its first entry."""
     major, count, behind = read_head(data, at)
     if major != expected:
         raise mismatch(_MAJOR_NAMES[expected], data, at)

@@ -1,7 +1,7 @@
 """Messages between clients and the nodes that serve them: topics, records, readings.
 
-Offsets and lengths are bytes, ends are exclusive.  Bulk is a byte string of whole records exactly
-as they lie on disk (`octopi.record`).
+Offsets and lengths are in bytes; ends are exclusive.  Records travel as a byte string of whole
+records, encoded as in the log files (`octopi.record`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from octopi.wire.declarations import (
 
 @attrs.frozen
 class UnservedTopic:
-    """A topic that a broker holds records of and that the register doesn't serve."""
+    """A topic whose records a broker holds, but which the register doesn't serve."""
 
     topic: Text
     topic_id: Text
     broker: BrokerId
     used_id: Text
-    """The id of the topic of that name that is served; empty: none is."""
+    """The id of the served topic with the same name; empty: there is none."""
 
 
 @attrs.frozen
@@ -62,9 +62,9 @@ class LogInfo:
     highwater: Offset
     log_end: Offset
     size_bytes: int
-    """On disk."""
+    """The size of its files."""
     fault: Text
-    """Why the log takes or gives nothing; empty if it is well."""
+    """Why the log can't be written or read; empty if it can."""
 
 
 @attrs.frozen
@@ -72,25 +72,25 @@ class ReadingInfo:
     """An open reading, as the broker that serves it sees it."""
 
     peer: Text
-    """Address of the consumer."""
+    """The address of the consumer."""
     agent: Agent
-    """Its program, as it says itself."""
+    """The consumer's program and version, as it said in its `Hello`."""
     request: int
-    """What it calls the reading."""
+    """The request number of the reading's `Subscribe`."""
     topic: Text
     partition: PartitionId
     position: int
-    """What is delivered next."""
+    """The offset of the next record to deliver."""
     credit: int
     highwater: Offset
 
 
 @attrs.frozen
 class ClusterEvent:
-    """Something that the register decided or saw; what doesn't apply is None or empty."""
+    """Something that the register decided or saw.  Fields that don't apply are None or empty."""
 
     number: int
-    """Counts the events of a life of the register, from 1."""
+    """Counts the events of one generation of the register, from 1."""
     at_ms: int
     kind: Text
     """One of `octopi.roles.register.event_log.KINDS`."""
@@ -100,7 +100,7 @@ class ClusterEvent:
     epoch: Epoch | None
     in_sync: Brokers
     text: Text
-    """The same for people."""
+    """A description of the event, for people."""
 
 
 @request("describe_topic", CLIENT_TO_DECIDER, needs=ANYTHING_ON_ITS_TOPIC)
@@ -111,7 +111,7 @@ class DescribeTopic:
     request: int
     topic: Text
     create: bool
-    """Whether a missing topic is made with default options."""
+    """Whether a missing topic is created, with default options."""
 
 
 @answer("topic_description", TO_CLIENT)
@@ -131,19 +131,19 @@ class CreateTopic:
     request: int
     topic: Text
     partition_count: int
-    """How many partitions hold it, chosen by consistent hashing."""
+    """The number of its partitions, which consistent hashing chooses."""
     partitions: Partitions | None
-    """Explicit partitions instead."""
+    """The partitions to use, instead of chosen ones; None: choose them."""
     options: TopicOptions
     beside: Annotated[Text, MayBeMissing()] = ""
-    """The topic whose partitions the new one gets, all of them and in its order; then
+    """A topic whose partitions the new topic gets, all of them and in the same order; then
     `partition_count` is 0 or their number, and `partitions` is None."""
 
 
 @request("delete_topic", CLIENT_TO_DECIDER, needs=on_its_topic(Verb.ADMIN))
 @attrs.frozen
 class DeleteTopic:
-    """Delete a topic and its records everywhere.  Answer: `Done`."""
+    """Delete a topic, and its records on all brokers.  Answer: `Done`."""
 
     request: int
     topic: Text
@@ -152,8 +152,8 @@ class DeleteTopic:
 @request("delete_topic_by_id", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
 @attrs.frozen
 class DeleteTopicById:
-    """Delete the topic that has this id, whatever its name is; also one that brokers hold and that
-    isn't served.  Answer: `Done`."""
+    """Delete the topic that has this id.  Its name need not be legal, and it may be a topic that
+    brokers hold but the register doesn't serve.  Answer: `Done`."""
 
     request: int
     topic_id: Text
@@ -166,7 +166,7 @@ class ListTopics:
 
     request: int
     after: Text
-    """Names greater than this one; empty: from the first."""
+    """List topics with greater names than this; empty: begin with the first topic."""
     count_max: int
 
 
@@ -199,22 +199,22 @@ class ClusterDescription:
     """The cluster's id; empty before the register has decided anything."""
     topic_count: int
     partition_count: int
-    """All of them; `partitions` has those that lie on brokers already."""
+    """The number of all partitions; `partitions` has those that lie on brokers already."""
     brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
     partitions: Annotated[list[PartitionInfo], AtMost(LIST_COUNT_MAX)]
     learns: Annotated[list[PartitionId], AtMost(LIST_COUNT_MAX), MayBeMissing()] = attrs.field(
         factory=list
     )
-    """Partitions that the register learns again from brokers, as its journal lacks what was decided
-    about them: until that is done it decides nothing about them."""
+    """Partitions whose decisions are missing in the register's journal.  It learns them again from
+    brokers, and decides nothing about these partitions until then."""
     learns_from: Annotated[list[BrokerId], AtMost(LIST_COUNT_MAX), MayBeMissing()] = attrs.field(
         factory=list
     )
-    """The brokers that have to join for that."""
+    """The brokers that have to join before the register has learned them."""
     unserved: Annotated[list[UnservedTopic], AtMost(UNSERVED_TOPICS_MAX), MayBeMissing()] = (
         attrs.field(factory=list)
     )
-    """Topics that brokers hold but do not serve, of those that the token may see."""
+    """Topics that brokers hold but the register doesn't serve, as far as the token may see them."""
 
 
 @request("describe_events", CLIENT_TO_DECIDER, needs=ANY_TOKEN)
@@ -224,7 +224,7 @@ class DescribeEvents:
 
     request: int
     after: int
-    """Events with greater numbers."""
+    """List events with greater numbers than this."""
 
 
 @answer("event_list", TO_CLIENT)
@@ -234,7 +234,8 @@ class EventList:
 
     request: int
     life: Text
-    """Of the register; numbers begin anew with each."""
+    """The nonce of the register's generation, in which the numbers began at 1; empty before a
+    cluster is formed."""
     events: Annotated[list[ClusterEvent], AtMost(EVENTS_KEPT_COUNT)]
 
 
@@ -260,18 +261,18 @@ class Produced:
 
     request: int
     offset: Offset
-    """Of the first record."""
+    """The offset of the first record."""
     epoch: Epoch
-    """Of the leader that appended them."""
+    """The epoch of the leader that appended them."""
     duplicate: bool
-    """Whether they had been appended before; then this is the first receipt again."""
+    """Whether they had been appended before; then this repeats the first receipt."""
 
 
 @request("find_offset", CLIENT_TO_LEADER, needs=on_its_topic(Verb.SUBSCRIBE))
 @attrs.frozen
 class FindOffset:
-    """Ask for an offset; only a leader that knows how far its log is committed answers anything
-    but ``earliest``.  Answer: `FoundOffset`."""
+    """Ask for an offset.  Any broker that serves the log answers ``earliest``; only a leader that
+    knows how far its log is committed answers the others.  Answer: `FoundOffset`."""
 
     request: int
     topic: Text
@@ -293,9 +294,9 @@ class FoundOffset:
     offset: Offset
     log_start: Offset
     highwater: Offset
-    """As known to the answering broker; for ``earliest`` that may be a lagging replica."""
+    """As the answering broker knows it; for ``earliest`` that may be a replica that lags."""
     anchor: Anchor = ""
-    """Of `offset`."""
+    """The anchor of `offset`."""
 
 
 @request("fetch", CLIENT_TO_LEADER, needs=on_its_topic(Verb.SUBSCRIBE))
@@ -312,7 +313,8 @@ class Fetch:
     wait_ms: int
     """How long (ms) to wait for records if there are none at the offset."""
     anchor: Anchor = ""
-    """Of `offset`: where the log has another one, the answer is ``history_forked``."""
+    """The anchor of `offset`; if the log has another one, the request is refused with
+    ``history_forked``."""
 
 
 @answer("fetched", TO_CLIENT)
@@ -333,18 +335,19 @@ class Fetched:
 @request("subscribe", CLIENT_TO_LEADER, needs=on_its_topic(Verb.SUBSCRIBE))
 @attrs.frozen
 class Subscribe:
-    """Ask for records as they come.  Answer: `Subscribed`, then `Delivery` again and again
-    until `Unsubscribe` or `Failure`; all carry this request's number."""
+    """Ask for records as they come.  Answer: `Subscribed`, then any number of `Delivery` until
+    `Unsubscribe` or `Failure`; all of them have this request's number."""
 
     request: int
     topic: Text
     partition: PartitionId
     offset: Offset
     credit: int
-    """Deliver records that start below this offset.  It is a position, not an amount, so
-    that a grant which arrives late or twice does no harm."""
+    """Deliver records that start below this offset.  Credit is a position and not an amount, so
+    a `Credit` that arrives late or twice does no harm."""
     anchor: Anchor = ""
-    """Of `offset`: where the log has another one, the answer is ``history_forked``."""
+    """The anchor of `offset`; if the log has another one, the request is refused with
+    ``history_forked``."""
 
 
 @answer("subscribed", TO_CLIENT)
@@ -358,27 +361,27 @@ class Subscribed:
     log_start: Offset
     highwater: Offset
     anchor: Anchor = ""
-    """Of the offset that was asked for."""
+    """The anchor of the requested offset."""
 
 
 @answer("delivery", TO_CLIENT)
 @attrs.frozen
 class Delivery:
-    """Records of a reading, whole, one behind the other."""
+    """The next records of a reading; they are whole, and lie one behind the other in the log."""
 
     request: int
     offset: Offset
-    """Of the first record."""
+    """The offset of the first record."""
     records: Records
     highwater: Offset
     anchor: Anchor = ""
-    """Of every place behind the first record."""
+    """The anchor of every place behind the first record."""
 
 
 @notice("credit", CLIENT_TO_LEADER, needs=ANY_TOKEN)
 @attrs.frozen
 class Credit:
-    """Move a reading's credit forward.  No answer; smaller than before: no effect."""
+    """Move a reading's credit forward.  A smaller credit than before has no effect.  No answer."""
 
     request: int
     until: int
@@ -387,7 +390,7 @@ class Credit:
 @notice("unsubscribe", CLIENT_TO_LEADER, needs=ANY_TOKEN)
 @attrs.frozen
 class Unsubscribe:
-    """End a reading.  Answer: `Done`; nothing of the reading follows it."""
+    """End a reading.  Answer: `Done`; no message of the reading follows it."""
 
     request: int
 
@@ -399,10 +402,11 @@ class DescribeLogs:
 
     request: int
     topic: Text
-    """Only of this topic; empty: all."""
+    """List only logs of this topic; empty: of all topics."""
     after_topic: Text
     after_partition: Annotated[int, MayBeNegative()]
-    """Logs behind this (topic, partition), in their order; start with ``("", -1)``."""
+    """List logs behind (`after_topic`, `after_partition`), in the order of topic and partition;
+    ``("", -1)``: begin with the first log."""
 
 
 @answer("log_list", TO_CLIENT)
@@ -422,7 +426,7 @@ class DescribeReadings:
 
     request: int
     topic: Text
-    """Only of this topic; empty: all."""
+    """List only readings of this topic; empty: of all topics."""
 
 
 @answer("reading_list", TO_CLIENT)
@@ -433,4 +437,4 @@ class ReadingList:
     request: int
     readings: Annotated[list[ReadingInfo], AtMost(LIST_COUNT_MAX)]
     more: bool
-    """Whether there are more than fit."""
+    """Whether there are more readings than fit in the list."""

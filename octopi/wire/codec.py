@@ -1,26 +1,26 @@
-"""Messages to CBOR and back: strict, bounded, the same for every message.
+"""Encodes messages to CBOR and decodes them, strictly and within bounds.
 
-What a field may hold is read off the message classes once, at import; decoding then
-follows that description through the bytes.  It never builds what the message has no place
-for, so the memory and time for hostile input are bounded by the message it claims to be:
-no tag, float, indefinite length or deeper nesting is ever interpreted, and no length is
-believed before it was compared with its bound and with what there is.  (A general decoder
-turns 16 MiB of empty maps into a gigabyte first, and copies a batch in small pieces.)
+At import, this module reads from the message classes which values each field may hold, as kinds of
+`octopi.wire.field_kinds`.  Decoding follows that description through the bytes.  It never builds a
+value that the message has no field for.  So the memory and time for hostile input are bounded by
+the message that it claims to be: no tag, float, indefinite length or deeper nesting is interpreted,
+and each length is compared with its bound, and with the bytes that there are, before it is used.
+(A general decoder would first turn 16 MiB of empty maps into a gigabyte, and would copy a batch in
+small pieces.)
 
-The subset of CBOR (RFC 8949): integers of 64 bits with sign, not negative but where the
-class says so, byte and text strings, lists, maps with text keys, false, true, null;
-definite lengths.  The first key of a message is ``type``; the other fields follow in any
-order, each exactly once.  We write the shortest form and the order of the class.
+The subset of CBOR (RFC 8949): integers of 64 bits with sign, which may be negative only if the
+class says so; byte and text strings; lists; maps with text keys; false, true and null; definite
+lengths.  The first key of a message is ``type``; the other fields follow in any order, each exactly
+once.  The encoder writes the shortest form, and the fields in the order of the class.
 
-What nodes tell each other has narrower bounds (`Within`, `Grammar`), and a part that has a method
-`fault` is asked what is wrong with it as a whole.  Messages of clients have neither, but for few
-fields, so producing and consuming pay nothing for that.
+Fields of messages between nodes have narrower bounds (`Within`, `Grammar`), and a part of a message
+may have a method `fault`, which checks the part as a whole.  Messages of clients have these only at
+few fields, so producing and consuming cost nothing more.
 
-A field whose class says `MayBeMissing` is not written while it has its default, and a message
-without it has the default.  All other fields have to be there, and no others.
+A field that is declared as `MayBeMissing` is not written while it has its default, and decoding a
+message without it gives the default.  All other fields have to be there, and no others may be.
 
-What a field may hold is one of the kinds of `octopi.wire.field_kinds`; this module makes structures
-of them.  It knows no connection: who may send what is `allowed`.
+This module knows no connection: callers pass the classes that are allowed on theirs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def encode(message: object) -> bytes:
     """The bytes of *message*, an instance of a class in `octopi.wire.messages`.
 
     Raises:
-      ValueError: if a field is out of its bounds, so that no peer would take it.
+      ValueError: if a field is out of its bounds, so no peer would accept the message.
     """
     structure = _STRUCTURES[type(message)]
     parts: list[bytes] = []
@@ -88,9 +88,9 @@ def decode(data: bytes, allowed: frozenset[type]) -> object:
     """The message in *data*: an instance of one of the *allowed* classes.
 
     Raises:
-      ProtocolError: if *data* is anything else.  Its text names the field and the problem
-          and repeats nothing long or binary; its `request` is the message's request
-          number where that came right behind the type.
+      ProtocolError: if *data* is anything else.  Its text names the field and the problem,
+          and quotes nothing long or binary.  Its `request` is the message's request number,
+          if that is the first field behind the type.
     """
     status = Status.MALFORMED_MESSAGE
     name = "message"
@@ -119,8 +119,8 @@ def decode(data: bytes, allowed: frozenset[type]) -> object:
 
 
 def fault_in(part: object) -> str:
-    """What keeps *part*, an instance of a class in `octopi.wire.messages`, from being sent; empty:
-    nothing.  For what was stored by a program that had no such bounds."""
+    """Why *part*, an instance of a class in `octopi.wire.messages`, can't be sent; empty: it can.
+    It checks stored values, which a program without the present bounds may have written."""
     cls = type(part)
     kind = _PARTS.get(cls)
     if kind is None:
@@ -135,11 +135,11 @@ def fault_in(part: object) -> str:
 
 
 class EncodedList(EncodedEntries):
-    """A list for a message whose entries are encoded as they are added: in slices, where there may
-    be thousands of them."""
+    """A list for a message whose entries are encoded as they are added, so thousands of entries can
+    be encoded in several turns."""
 
     def __init__(self, cls: type) -> None:
-        """*cls*: the class of the entries, a part of messages."""
+        """*cls*: the class of the entries, which is a part of messages."""
         super().__init__()
         self._kind = _kind(cls)
 
@@ -160,11 +160,12 @@ class EncodedList(EncodedEntries):
 
 
 _Field = tuple[str, bytes, FieldKind[Any]]
-"""Name, the encoding of the name, what it may hold."""
+"""The name of a field, the encoding of the name, and the kind of its value."""
 
 
 class _Structure:
-    """A class of fields; as a message it has its type in front of them, as a part not."""
+    """The encoding of a class with fields: of a message, whose type comes before the fields, or of
+    a part of messages, which has no type."""
 
     def __init__(self, cls: type, *, is_part: bool) -> None:
         hints = typing.get_type_hints(cls, include_extras=True)
@@ -186,11 +187,11 @@ class _Structure:
         self._first = {
             count: self._fields[:count] for count in range(required, len(self._fields) + 1)
         }
-        """Number of fields of a message -> these, if they are the first ones of the class."""
+        """Number of fields in a message -> the fields, if they are the first ones of the class."""
         self._start, *self._longer_starts = (_start(cls, count, is_part) for count in self._first)
 
     def encode(self, value: object, parts: list[bytes]) -> None:
-        """Append the head of the map and what is in it."""
+        """Append the head of the map, and its keys and values."""
         if self._optional and (given := self._given(value)):
             parts.append(self._longer_starts[len(given) - 1])
             self._encode(self._required, value, parts)
@@ -209,7 +210,7 @@ class _Structure:
                 raise
 
     def _given(self, value: object) -> list[_Field]:
-        """The optional fields that don't have their default."""
+        """The optional fields whose values aren't their defaults."""
         return [
             field
             for field, default in zip(self._optional, self._defaults, strict=True)
@@ -217,7 +218,7 @@ class _Structure:
         ]
 
     def decode_fields(self, data: bytes, at: int, count: int) -> tuple[object, int]:
-        """Decode *count* keys with their values, and make the object of them."""
+        """Decode *count* keys with their values, and make an object of the class."""
         fields = self._first.get(count)
         if fields is not None:
             values, behind = self._decode_in_order(fields, data, at)
@@ -226,7 +227,8 @@ class _Structure:
         return self._decode_in_any_order(data, at, count)
 
     def _decode_in_order(self, fields: list[_Field], data: bytes, at: int) -> tuple[list[Any], int]:
-        """The values of *fields*, as long as they stand in the order in which we write them."""
+        """The values of *fields* and the position behind them; fewer values if the fields are not
+        in the order in which the encoder writes them."""
         values: list[Any] = []
         for name, key, kind in fields:
             if not data.startswith(key, at):
@@ -284,7 +286,7 @@ class _Part:
 
 
 class _JudgedPart(_Part):
-    """A structure inside a message that says itself whether its fields belong together."""
+    """A structure inside a message that has a method `fault`, which checks it as a whole."""
 
     def encode(self, value: object, parts: list[bytes]) -> None:
         super().encode(value, parts)
@@ -297,7 +299,7 @@ class _JudgedPart(_Part):
 
 
 def _judge(value: Any) -> None:  # noqa: ANN401
-    """Ask *value* what is wrong with it."""
+    """Raise the fault that *value* finds in itself, if any."""
     if fault := value.fault():
         raise Problem(fault)
 
@@ -307,7 +309,7 @@ def _key(name: str) -> bytes:
 
 
 def _start(cls: type, count: int, is_part: bool) -> bytes:
-    """What stands in front of *count* fields of *cls*."""
+    """The bytes before *count* fields of *cls*."""
     if is_part:
         return head(MAP, count)
     name = TYPE_NAMES[cls].encode()
@@ -324,7 +326,7 @@ def _request_at(data: bytes, at: int) -> int | None:
 
 
 def _notes(hint: object) -> tuple[object, list[object]]:
-    """The type that *hint* is about, and what is said of it."""
+    """The type in *hint*, and the annotations of that type."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint, []
     inner, *notes = typing.get_args(hint)
@@ -342,7 +344,7 @@ def _default(attribute: attrs.Attribute[Any]) -> object:
 
 
 def _kind(hint: object) -> FieldKind[Any]:
-    """What the type *hint* of a field allows."""
+    """The kind of the values that the type *hint* of a field allows."""
     hint, notes = _notes(hint)
     hint = getattr(hint, "__supertype__", hint)
     bound: int | None = None
@@ -385,4 +387,4 @@ _TYPE_KEY: Final = _key("type")
 _REQUEST_KEY: Final = _key("request")
 _STRUCTURES: Final = {cls: _Structure(cls, is_part=False) for cls in TYPE_NAMES}
 _PARTS: Final[dict[type, FieldKind[Any]]] = {}
-"""What `fault_in` was asked about before."""
+"""The kinds that `fault_in` has made so far, by class."""

@@ -1,4 +1,4 @@
-"""Messages that any connection can carry, and what the messages of several planes consist of."""
+"""Messages that any connection can carry, and parts of the messages of several planes."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ Agent = Annotated[str, AtMost(AGENT_BYTES_MAX), Grammar(controls_fault)]
 Address = Annotated[str, AtMost(ADDRESS_BYTES_MAX)]
 """``ws://host:port`` or ``wss://host:port``; empty if unknown."""
 Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
-"""What stands before an offset: text that clients keep and send back as it came
-(`octopi.position`).  Empty: not known, and then nothing is checked."""
+"""The anchor of an offset, as text that clients keep and send back unchanged (`octopi.position`).
+Empty: it is not known, and then nothing is checked."""
 Records = Annotated[bytes, AtMost(BATCH_BYTES_MAX)]
 Token = Annotated[str, AtMost(HELLO_BYTES_MAX)] | None
 Hash = Annotated[bytes, AtMost(JOIN_SECRET_BYTES)]
@@ -89,20 +89,20 @@ class PartitionInfo:
     replicas: Brokers
     in_sync: Brokers
     readers: Annotated[list[Address], AtMost(1_000)]
-    """Addresses of live in-sync replicas; the first is the one that this asker should use."""
+    """The addresses of live in-sync replicas; the client that asked should use the first."""
     waits_for: Annotated[Brokers, MayBeMissing()] = attrs.field(factory=list)
-    """While no broker leads: those without which no leader is chosen, unless an operator orders
-    it."""
+    """While no broker leads: the brokers that must come back before a leader is chosen, unless an
+    operator orders a recovery."""
     is_stuck: Annotated[bool, MayBeMissing()] = False
-    """Whether an operator has to order it: all have answered, and each lacks something that it had
-    on its device."""
+    """Whether only an operator's order can recover the partition: all replicas that were in sync
+    have answered, and each lacks something that it had on its device."""
     recovered_epoch: Annotated[Epoch, MayBeMissing()] = NO_EPOCH
-    """The newest epoch whose leader was chosen although acknowledged records may be lost; 0: none
-    was."""
+    """The newest epoch whose leader was chosen although acknowledged records may be lost; 0: there
+    was none."""
     troubles: Annotated[list[ReplicaTroubleAt], AtMost(1_000), MayBeMissing()] = attrs.field(
         factory=list
     )
-    """The replicas that take no records, and why."""
+    """The replicas that accept no records, and why."""
 
 
 @attrs.frozen
@@ -125,13 +125,14 @@ class BrokerInfo:
     live: bool
     partitions_led: int
     disk_free_bytes: Annotated[int | None, MayBeMissing()] = None
-    """Of the file system that its data directory lies on, as it said last; None: not known."""
+    """The free space of the file system with its data directory, in its last report; None: not
+    known."""
     disk_total_bytes: Annotated[int | None, MayBeMissing()] = None
     disk_trouble: Annotated[str, AtMost(TEXT_BYTES_MAX), MayBeMissing()] = ""
-    """Why it takes no records; empty: its disk has space."""
+    """Why it accepts no records; empty: its disk has space."""
     stream_key: Seal = ""
-    """In `InstallPartitions`: a key that only this broker and the receiver of the message get; see
-    `Follow`."""
+    """In `InstallPartitions`: the stream key that only this broker and the receiver of the message
+    get; see `Follow`."""
 
 
 @connection("hello")
@@ -142,34 +143,33 @@ class Hello:
     version: int
     """The newest protocol version that the sender speaks."""
     agent: Agent
-    """Program and version, for the node's log."""
+    """The sender's program and version, for the node's log."""
     token: Token = None
     nonce: Annotated[bytes, AtMost(JOIN_NONCE_BYTES), MayBeMissing()] = b""
-    """At an endpoint for nodes alone: bytes that were never used before
-    (`octopi.security.join_secret`).  The answer is `Challenge` instead, and the token is not
-    shown before `Proof`."""
+    """Given at endpoints for nodes alone, and by an operator's client: bytes that were never used
+    before (`octopi.security.join_secret`).  Then the answer is `Challenge`, and the token is not
+    sent before `Proof`."""
 
 
 @connection("challenge")
 @attrs.frozen
 class Challenge:
-    """The answer to the hello of another node: prove that you are one.  Answer: `Proof`, or
-    `Failure` and the end."""
+    """Answer to a `Hello` with a nonce: the sender proves that it has a join secret, and requires
+    the same.  Answer: `Proof`, or `Failure` and a close."""
 
     nonce: Annotated[bytes, AtMost(JOIN_NONCE_BYTES)]
     """Bytes that were never used before."""
     proofs: Annotated[list[Hash], AtMost(JOIN_SECRETS_MAX)]
-    """That the sender has the join secret: one for each that it has."""
+    """The proofs that the sender has a join secret, one for each that it has."""
 
 
 @connection("proof")
 @attrs.frozen
 class Proof:
-    """The answer to a `Challenge` with a good proof.  Answer: `Welcome`, or `Failure` and the
-    end."""
+    """Answer to a `Challenge` with a valid proof.  Answer: `Welcome`, or `Failure` and a close."""
 
     proof: Hash
-    """Made with a secret that the challenger has proven to have."""
+    """Made with a join secret that the other side has proven to have."""
     token: Token = None
 
 
@@ -179,24 +179,25 @@ class Welcome:
     """The connection is open."""
 
     version: int
-    """The version that both speak from here on."""
+    """The protocol version of all further messages."""
     role: Text
     """``register`` or ``broker``."""
     agent: Agent
     heartbeat_interval_ms: int
-    """Each side sends something, if need be `Heartbeat`, at least so often."""
+    """Each side sends a message at least this often: `Heartbeat` if there is no other."""
     heartbeat_timeout_ms: int
-    """Each side gives the connection up after silence for so long."""
+    """Each side closes the connection after a silence of this length."""
     message_bytes_max: int
-    """Longer messages end the connection."""
+    """The greatest size of a message; longer ones end the connection."""
     expires_ms: int | None = None
-    """When the connection ends unless a fresh token comes before, in ms since 1970."""
+    """When the connection ends, unless a fresh token comes before: in ms since 1970-01-01 UTC;
+    None: never."""
 
 
 @connection("heartbeat")
 @attrs.frozen
 class Heartbeat:
-    """Nothing to say, still here.  No answer."""
+    """Shows that the sender is still there, when it has nothing else to send.  No answer."""
 
 
 @connection("failure")
@@ -205,17 +206,18 @@ class Failure:
     """A request was refused, or a reading ended."""
 
     request: int | None
-    """None: the connection as a whole; it is closed next."""
+    """The number of the request or reading; None: the failure concerns the whole connection, which
+    is closed next."""
     status: int
     """A number of `octopi.errors.Status`."""
     reason: Text
     address: Address = ""
-    """Where to go instead, if that is known."""
+    """The address of a node that can do what was asked; empty: none is known."""
     epoch: Annotated[Epoch | None, MayBeMissing()] = None
-    """Of ``not_leader``: the epoch of the leader at `address`."""
+    """With ``not_leader``: the epoch of the leader at `address`."""
     offset: Annotated[Offset | None, MayBeMissing()] = None
-    """Of ``history_forked``: the last offset up to which the log and what was read agree.  Of
-    ``condition_failed``: where the log ends."""
+    """With ``history_forked``: an offset up to which the log agrees with what was read.  With
+    ``condition_failed``: the end of the log."""
 
 
 @answer(
@@ -223,7 +225,7 @@ class Failure:
 )
 @attrs.frozen
 class Done:
-    """A request without a result of its own was carried out."""
+    """Answer to a request that has no result: it was carried out."""
 
     request: int
 
@@ -231,7 +233,7 @@ class Done:
 @request("authenticate", CLIENT_TO_DECIDER, CLIENT_TO_LEADER, needs=ANY_TOKEN)
 @attrs.frozen
 class Authenticate:
-    """A fresh token for this connection.  Answer: `Authenticated`."""
+    """Give this connection a fresh token.  Answer: `Authenticated`."""
 
     request: int
     token: Annotated[str, AtMost(HELLO_BYTES_MAX)]
@@ -240,7 +242,7 @@ class Authenticate:
 @answer("authenticated", TO_CLIENT)
 @attrs.frozen
 class Authenticated:
-    """Answer to `Authenticate`: from here on the grants of the new token count."""
+    """Answer to `Authenticate`: from now on the grants of the new token hold."""
 
     request: int
     expires_ms: int | None

@@ -26,22 +26,22 @@ class Plane(Enum):
     """A kind of connection: each has an endpoint of its own."""
 
     CLIENT = "client"
-    """Producers, consumers, operators."""
+    """Between producers, consumers or operators, and nodes."""
     MEMBERSHIP = "membership"
-    """A broker, and the service that decides."""
+    """Between a broker and the decider."""
     FOLLOW = "follow"
-    """The follower and the leader of a partition."""
+    """Between the follower and the leader of a partition."""
 
 
 class Recipient(Enum):
-    """Who handles a message."""
+    """The service or program that handles a message."""
 
     CLIENT = "client"
     """The program that connected at the endpoint for clients."""
     DECIDER = "decider"
-    """Decides about topics, partitions and brokers; today the register."""
+    """The service that decides about topics, partitions and brokers; today the register."""
     LEADER = "leader"
-    """Holds the logs of partitions, as their leader or as another replica; a broker."""
+    """A broker that holds logs of partitions, as their leader or as another replica."""
     PEER = "peer"
     """The broker that connected, as a member of the cluster or as a follower."""
 
@@ -55,8 +55,8 @@ class MessageRoute:
 
     @property
     def is_checked(self) -> bool:
-        """Whether the receiver asks the sender's token for a permission.  The side that connected
-        checks none: it has chosen the node."""
+        """Whether the receiver checks that the sender's token grants the permission.  The side that
+        connected checks none, since it has chosen the node."""
         return self.to in (Recipient.DECIDER, Recipient.LEADER)
 
 
@@ -74,18 +74,20 @@ class Permission:
     """What the token of a sender has to grant."""
 
     verb: Verb | None
-    """None: any verb is enough."""
+    """The verb; None: any verb is enough."""
     on_its_topic: bool
-    """On the topic that the message names (its field ``topic``); else on the cluster.  The verb
-    ``consume``: on the subscription of that topic that it names (its field ``name``); without such
-    a field on any, and who handles the message has to look which one it is."""
+    """Whether the verb is needed on the topic that the message names (in its field ``topic``);
+    otherwise on the cluster.  ``consume`` is needed on the subscription that the message names (in
+    its field ``name``).  If it has no such field, a grant for any subscription of the topic is
+    enough here, and the handler of the message checks the right one."""
     also: Verb | None = None
-    """Needed as well, on the topic that the message names."""
+    """Another verb that is needed, on the topic that the message names."""
 
 
 ANY_TOKEN: Final = Permission(None, on_its_topic=False)
-"""Each valid token is enough."""
+"""Any valid token is enough."""
 ANYTHING_ON_ITS_TOPIC: Final = Permission(None, on_its_topic=True)
+"""A token that grants any verb on the topic is enough."""
 
 
 def on_its_topic(verb: Verb) -> Permission:
@@ -107,29 +109,29 @@ class MessageKind(Enum):
     """What a message does with request numbers."""
 
     REQUEST = "request"
-    """Takes a request number into use until it is answered."""
+    """It has a new request number, which is in use until the request is answered."""
     ANSWER = "answer"
-    """Answers a request, or belongs to one."""
+    """It answers a request, or follows such an answer."""
     NOTICE = "notice"
-    """Is about what is there already; it begins nothing that needs a number."""
+    """It is about something that exists already, and takes no new request number."""
     CONNECTION = "connection"
-    """Belongs to the connection itself, at each endpoint, in both directions."""
+    """It belongs to the connection itself, at each endpoint, in both directions."""
 
 
 @attrs.frozen
 class Declaration:
-    """All that is declared about a message class."""
+    """The declaration of a message class."""
 
     name: str
-    """What stands under ``"type"`` in its bytes."""
+    """Its type name: the value of ``"type"`` in its bytes."""
     kind: MessageKind
     routes: frozenset[MessageRoute]
     needs: Permission | None
-    """None: it is sent on no route that checks permissions."""
+    """The permission that it needs; None: it has no route on which permissions are checked."""
 
 
 DECLARATIONS: Final[dict[type, Declaration]] = {}
-"""Message class -> what it declares."""
+"""Message class -> its declaration."""
 
 MESSAGES: Final[dict[str, type]] = {}
 """Type name -> message class."""
@@ -141,7 +143,7 @@ TYPE_NAMES: Final[dict[type, str]] = {}
 def request(
     name: str, *routes: MessageRoute, needs: Permission | None = None
 ) -> Callable[[_C], _C]:
-    """Declare a message that asks for an answer; it has a field ``request``, its number."""
+    """Declare a message that asks for an answer; its field ``request`` has its number."""
     return _declare(name, MessageKind.REQUEST, routes, needs)
 
 
@@ -151,12 +153,12 @@ def answer(name: str, *routes: MessageRoute, needs: Permission | None = None) ->
 
 
 def notice(name: str, *routes: MessageRoute, needs: Permission | None = None) -> Callable[[_C], _C]:
-    """Declare a message without an answer that has the notice's own number."""
+    """Declare a message that takes no new request number (`MessageKind.NOTICE`)."""
     return _declare(name, MessageKind.NOTICE, routes, needs)
 
 
 def connection(name: str) -> Callable[[_C], _C]:
-    """Declare a message of the connection itself."""
+    """Declare a message that belongs to the connection itself."""
     return _declare(name, MessageKind.CONNECTION, (), None)
 
 

@@ -1,8 +1,9 @@
 """The endpoints: paths of the WebSocket upgrade, and which messages may be sent there.
 
-A connection belongs to one endpoint until it ends.  ``hello``, ``heartbeat`` and ``failure``
-belong to all of them, ``challenge`` and ``proof`` to the opening of those for nodes alone.  All
-tables here are derived from what the messages declare (`octopi.wire.declarations`).
+A connection belongs to one endpoint until it ends.  ``hello``, ``heartbeat`` and ``failure`` may be
+sent at all of them; ``challenge`` and ``proof`` only when a connection of a node, or of an
+operator's client, is opened.  All tables here are derived from the declarations of the messages
+(`octopi.wire.declarations`).
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ class Endpoint:
 
     path: str
     to_decider: frozenset[type]
-    """Messages that the connecting side may send to a node that decides: a register."""
+    """Messages that the connecting side may send to a register."""
     to_leader: frozenset[type]
-    """Messages that the connecting side may send to a node with logs: a broker."""
+    """Messages that the connecting side may send to a broker."""
     back: frozenset[type]
     """Messages that the node may send back."""
     heartbeat_interval_s: float
     """Each side sends a message at least this often."""
     heartbeat_timeout_s: float
-    """Each side gives the connection up after this long a silence."""
+    """Each side closes the connection after a silence of this length."""
     is_for_nodes: bool = False
-    """Both sides have to prove that they belong to the cluster (`octopi.security.join_secret`)."""
+    """Whether both sides have to prove that they belong to the cluster
+    (`octopi.security.join_secret`)."""
 
     def accepted_by(self, role: str) -> frozenset[type]:
-        """The messages that a node in *role*, ``register`` or ``broker``, takes here."""
+        """The messages that a node in *role*, ``register`` or ``broker``, accepts here."""
         return self.to_decider if role == "register" else self.to_leader
 
 
@@ -49,8 +51,8 @@ REQUESTS: Final = m.of_kind(m.MessageKind.REQUEST)
 """Messages with a request number, which is in use until the request is answered."""
 
 NOTICES: Final = m.of_kind(m.MessageKind.NOTICE)
-"""Messages about something that exists already, such as a reading.  A message that is neither here
-nor in `REQUESTS` is an answer, or belongs to the connection itself."""
+"""Messages about something that exists already, such as a reading.  All messages that are neither
+here nor in `REQUESTS` are answers, or belong to the connection itself."""
 
 
 def _endpoint(

@@ -1,7 +1,7 @@
-"""What a field of a message may hold, and its form in CBOR: one class for each kind of value.
+"""The values that a field of a message may hold, and their CBOR: one class for each kind.
 
-Encoding appends to a list of parts; decoding takes a position and returns the one behind the
-value.  Both raise `Problem`, which names the place, where a value is out of its bounds.
+Encoding appends to a list of parts.  Decoding takes a position, and returns the position behind the
+value.  If a value is out of its bounds, both raise `Problem`, which names the place.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _V = TypeVar("_V")
 
 
 class FieldKind(Protocol[_V]):
-    """What a field may hold."""
+    """The kind of values that a field may hold."""
 
     @property
     def depth(self) -> int:
-        """Containers within each other, at most."""
+        """The greatest number of lists and maps within each other."""
 
     def encode(self, value: _V, parts: list[bytes]) -> None:
         """Append the encoding of *value* to *parts*."""
@@ -63,7 +63,7 @@ class IntegerField:
             raise Problem("it can't be negative")
 
     def decode(self, data: bytes, at: int) -> tuple[int, int]:
-        if at < len(data) and data[at] < 24:  # the most frequent ones need no more
+        if at < len(data) and data[at] < 24:  # a fast path for the most frequent ones
             return data[at], at + 1
         major, value, behind = read_head(data, at)
         if major > NEGATIVE:

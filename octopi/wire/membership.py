@@ -1,7 +1,7 @@
 """Messages between brokers and the register, which decides about partitions and topics.
 
-Those about the leadership of a partition are matched by their content: a repetition is judged as
-the first was.
+Messages about the leadership of a partition have no request numbers; they are matched by their
+content, so a repeated message has the same effect as the first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from octopi.wire.declarations import (
 @notice("inventory", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class Inventory:
-    """Partitions, topics and reports of a broker, sent in any number of messages before `Join`.
+    """The partitions, topics and replicas of a broker, sent in any number of messages before
+    `Join`.
 
     A register that lost its disk learns from them what existed.  No answer.
     """
@@ -54,7 +55,7 @@ class Inventory:
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
     standings: Annotated[list[ReplicaReport], AtMost(1_000)] = attrs.field(factory=list)
-    """Reports of the partitions that the broker has replicas of."""
+    """Reports on the broker's replicas."""
 
 
 @request("join", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
@@ -64,40 +65,42 @@ class Join:
 
     request: int
     cluster: OptionalId
-    """The cluster it belongs to; empty on its first start."""
+    """The cluster that the broker belongs to; empty on its first start."""
     broker: BrokerNumber | None
-    """Its id; None: give me one."""
+    """Its id; None: it has none yet, and the register shall give it one."""
     incarnation: IncarnationNumber
     nonce: Nonce
-    """Random, new for each start: a copied data directory can count to the same incarnation."""
+    """Random, and new for each incarnation: two copies of a data directory can count to the same
+    incarnation."""
     ancestors: Annotated[list[Nonce], AtMost(LIVES_IN_DOUBT_MAX)]
-    """The nonces of earlier lives that the register may know as the last: the one that it was
-    last heard to let in, and those that were started since."""
+    """The nonces of the earlier incarnations of which the register may know any as the last: the
+    last one that got a `Joined`, and those that were started since."""
     register: RegisterGeneration | None
-    """The newest generation that the broker has followed; None: it never joined."""
+    """The newest generation of the register that the broker has followed; None: it never joined."""
     address: NodeAddress
-    """Address for clients."""
+    """The address for clients."""
     credential: Seal = ""
-    """What the register said in `Joined` when it gave this id; empty: it never did."""
+    """The credential from the `Joined` with which the register gave this id; empty: there is
+    none."""
 
 
 @answer("joined", DECIDER_TO_MEMBER)
 @attrs.frozen
 class Joined:
-    """The broker is a member while this connection lives."""
+    """Answer to `Join`: the broker is a member while this connection is open."""
 
     request: int
     cluster: Id
     broker: BrokerNumber
     register: RegisterGeneration
     credential: Seal = ""
-    """Proves to the register, when the broker joins again, that it is the one of this id."""
+    """With this the broker proves, when it joins again, that the id is its own."""
 
 
 @request("install_partitions", DECIDER_TO_MEMBER)
 @attrs.frozen
 class InstallPartitions:
-    """Register to broker: take note of these decisions and act on them.
+    """Register to broker: store these decisions, and act on them.
 
     Answer: `OrderCarriedOut`.
     """
@@ -105,13 +108,13 @@ class InstallPartitions:
     request: int
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
     brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
-    """Where the brokers are that the records name."""
+    """The brokers that the records name."""
 
 
 @request("install_topics", DECIDER_TO_MEMBER)
 @attrs.frozen
 class InstallTopics:
-    """Register to broker: keep logs for these topics in your partitions.
+    """Register to broker: keep logs for these topics in the broker's partitions.
 
     Answer: `OrderCarriedOut`.
     """
@@ -142,20 +145,20 @@ class RemoveTopics:
 
 @attrs.frozen
 class Undone:
-    """A part of an order that the broker could not carry out; the register gives it again."""
+    """A part of an order that the broker could not carry out; the register sends it again."""
 
     partition: PartitionNumber | None
-    """Of a decision about a partition; None: the part is about a topic."""
+    """The partition that the part is about; None: it is about a topic."""
     topic_id: OptionalId
-    """Of a topic; empty: the part is about a partition."""
+    """The id of the topic that the part is about; empty: it is about a partition."""
     reason: Text
 
 
 @answer("order_carried_out", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class OrderCarriedOut:
-    """Answer to `InstallPartitions`, `InstallTopics` and `RemoveTopics`: all of it is done and
-    durable, but for what is named."""
+    """Answer to `InstallPartitions`, `InstallTopics` and `RemoveTopics`: all parts of the order but
+    those in `undone` are carried out, durably."""
 
     request: int
     undone: Annotated[list[Undone], AtMost(1_000)]
@@ -163,43 +166,44 @@ class OrderCarriedOut:
 
 @attrs.frozen
 class ReplicaTrouble:
-    """Why a broker's replica of a partition takes no records."""
+    """Why a broker's replica of a partition accepts no records."""
 
     partition: PartitionNumber
     reason: Text
-    """Empty: it takes them again."""
+    """The reason; empty: it accepts them again."""
 
 
 @notice("broker_status", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class BrokerStatus:
-    """Broker to register: which of its replicas take records, and how full its disk is.  Sent
-    when that changes; a broker that has just joined is well but for what it says.  No answer."""
+    """Broker to register: which of its replicas accept records, and how full its disk is.  Sent
+    when that changes.  When a broker has just joined, all its replicas are taken to accept records
+    until it reports otherwise.  No answer."""
 
     disk_trouble: Text
-    """Why no replica of this broker takes records: its disk is full; empty: it is not."""
+    """Why no replica of this broker accepts records: its disk is full; empty: it has space."""
     disk_free_bytes: int | None
-    """Of the file system that the data directory lies on; None: not known."""
+    """The free space of the file system with the data directory; None: not known."""
     disk_total_bytes: int | None
     replicas: Annotated[list[ReplicaTrouble], AtMost(1_000)]
-    """Those of which something else is to be said than before."""
+    """The replicas whose state has changed since the last report."""
 
 
 @notice("alter_in_sync", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class AlterInSync:
-    """Leader to register: replace the in-sync set, if all this still holds.  Answer:
-    `InSyncAltered`."""
+    """Leader to register: replace the in-sync set, if epoch, leader, version and incarnations are
+    still the present ones.  Answer: `InSyncAltered`."""
 
     partition: PartitionNumber
     epoch: EpochNumber
     leader: BrokerNumber
     leader_incarnation: IncarnationNumber
     version: CountedOrNone
-    """Of the in-sync set that is replaced."""
+    """The version of the in-sync set that is replaced."""
     in_sync: BrokerNumbers
     joiner_incarnation: Counted | None
-    """The life of the broker that joins; None: a broker leaves."""
+    """The incarnation of the broker that joins the in-sync set; None: a broker leaves it."""
 
 
 @notice("in_sync_altered", DECIDER_TO_MEMBER)
@@ -210,13 +214,13 @@ class InSyncAltered:
     asked: AlterInSync
     accepted: bool
     record: PartitionRecord
-    """What is in force now."""
+    """The partition record that is in force now."""
 
 
 @notice("resign", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class Resign:
-    """Leader to register: I can't go on, have another replica lead if there is one."""
+    """Leader to register: it can't lead any more; have another replica lead, if there is one."""
 
     partition: PartitionNumber
     epoch: EpochNumber
@@ -228,9 +232,10 @@ class Resign:
 @request("stopping", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class Stopping:
-    """Broker to register: I stop as soon as others lead what they can lead of mine.
+    """Broker to register: it stops as soon as other brokers lead its partitions, where they can.
 
-    Answer: `Done`, when that is so, and when I am in sync only where too few others are."""
+    Answer: `Done`, when they do, and when the broker has left all in-sync sets but those that
+    would become too small without it."""
 
     request: int
 
@@ -238,7 +243,7 @@ class Stopping:
 @notice("brokers_stopping", DECIDER_TO_MEMBER)
 @attrs.frozen
 class BrokersStopping:
-    """Register to broker: these and no others are about to stop.  They leave in-sync sets, and
+    """Register to broker: exactly these brokers are about to stop.  They leave in-sync sets, and
     join none."""
 
     brokers: Annotated[list[BrokerNumber], AtMost(LIST_COUNT_MAX)]
@@ -249,7 +254,7 @@ class BrokersStopping:
 class PrepareHandOver:
     """Register to leader: the leadership of this partition is about to change.
 
-    Answer: `Done`, when what has to be done before is done; meanwhile the leader leads."""
+    Answer: `Done`, when the leader has prepared; until the change it still leads."""
 
     request: int
     partition: PartitionNumber
@@ -258,13 +263,13 @@ class PrepareHandOver:
 @notice("goodbye", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class Goodbye:
-    """Broker to register: I am a member no more."""
+    """Broker to register: it is no longer a member."""
 
 
 @notice("announce_epoch", DECIDER_TO_MEMBER)
 @attrs.frozen
 class AnnounceEpoch:
-    """Register to broker: a new epoch begins, stop what you do in older ones.  Answer:
+    """Register to broker: a new epoch begins; stop leading and following in older ones.  Answer:
     `AcceptEpoch`."""
 
     partition: PartitionNumber
@@ -277,32 +282,33 @@ class LogEnd:
 
     topic_id: LogId
     end: Place
-    """The end of what it holds, on the device (exclusive)."""
+    """The end of its log on the device (exclusive)."""
     sound: Annotated[bool, MayBeMissing()] = True
-    """Whether nothing is missing of what was on the device; what only the page cache held when
-    the power failed may be."""
+    """Whether it still has all records that were on the device.  Records that only the page cache
+    held when the power failed may be missing."""
     held_end: Annotated[Place, MayBeMissing()] = 0
-    """Where the log is known to have ended on this replica, or to have been committed, if that is
-    more."""
+    """The end, or the highwater mark, that the log is known to have had on this replica, if that is
+    greater than `end`; otherwise 0."""
 
 
 @notice("accept_epoch", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class AcceptEpoch:
-    """Answer to `AnnounceEpoch`: promised, durably, and this is what I hold, durably."""
+    """Answer to `AnnounceEpoch`: the replica has stored its promise to act in no older epoch, and
+    reports what it has on its device."""
 
     partition: PartitionNumber
     epoch: EpochNumber
     broker: BrokerNumber
     incarnation: IncarnationNumber
     last_epoch: EpochOrNone
-    """The newest epoch that wrote a record here."""
+    """The newest epoch of any record in the replica."""
     log_epoch: EpochOrNone
     """The newest epoch in which this replica led, or agreed with the leader on every log."""
     ends: Annotated[list[LogEnd], AtMost(LIST_COUNT_MAX)]
     """The end of each of the partition's logs, in any order."""
     first: Annotated[int, Within(0, TOPIC_COUNT_MAX), MayBeMissing()] = 0
-    """A partition with more logs than a list may have is told in several messages, one behind the
-    other on one connection: the place of the first of `ends` among all."""
+    """The index of the first of `ends` among all ends.  If a partition has more logs than a list
+    may have entries, several messages follow one another on one connection."""
     more: Annotated[bool, MayBeMissing()] = False
-    """Whether further ends follow.  The epoch is accepted when the last ones are there."""
+    """Whether a message with further ends follows.  The epoch is accepted with the last one."""

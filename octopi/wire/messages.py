@@ -1,26 +1,26 @@
 """All messages under one name: ``from octopi.wire import messages as m``.
 
-A message is one binary WebSocket message holding one CBOR map.  Its first key, ``"type"``, has the
-name that the class declares (`octopi.wire.declarations`); the other keys are the fields, in any
-order, all of them but those that may be missing, and no others.  Bulk is a byte string of whole
-records exactly as they lie on disk (`octopi.record`).
+A message is one binary WebSocket message with one CBOR map.  The value of its first key,
+``"type"``, is the type name that the class declares (`octopi.wire.declarations`).  The other keys
+are the fields, in any order: all fields but those that may be missing, and no others.  Records
+travel as a byte string of whole records, encoded as in the log files (`octopi.record`).
 
-``request`` numbers are chosen by the asking side (any, not in use on that connection) and come back
-in the answer: the message named in the docstring, or `Failure`.  Offsets and lengths are bytes,
-ends are exclusive.  Bounds stand beside the fields; `octopi.wire.codec` enforces them before
-anything looks at a message.
+The asking side chooses ``request`` numbers (any number that is not in use on the connection).  The
+answer has the same number; it is the message that the docstring names, or `Failure`.  Offsets and
+lengths are in bytes; ends are exclusive.  Bounds are declared at the fields, and
+`octopi.wire.codec` enforces them before other code gets a message.
 
-The classes stand in one module for each plane:
+The classes are in these modules:
 
-- `octopi.wire.common`: on any connection, and the parts that several planes share;
+- `octopi.wire.common`: messages of any connection, and parts that several planes share;
 - `octopi.wire.client`: topics, records and readings;
 - `octopi.wire.subscriptions`: durable subscriptions;
-- `octopi.wire.queues`: what queues deal to their members;
-- `octopi.wire.admin`: what operators order;
+- `octopi.wire.queues`: the messages of queues, and their answers;
+- `octopi.wire.admin`: an operator's changes of a cluster;
 - `octopi.wire.membership`: between the brokers and the register;
 - `octopi.wire.replication`: between followers and leaders.
 
-What messages carry and nodes keep is in `octopi.model`.
+Structures that messages contain and nodes store are in `octopi.model`.
 """
 
 from octopi.field_bounds import *

@@ -1,7 +1,7 @@
 """Messages between the follower and the leader of a partition.
 
-They have no request numbers: every message names the session that it belongs to, and the machines
-at both ends (`octopi.replication`) ignore what is old or doubled.
+They have no request numbers.  Every message names the session that it belongs to, and the machines
+at both ends (`octopi.replication`) ignore messages of old sessions, and repeated ones.
 """
 
 from __future__ import annotations
@@ -72,20 +72,20 @@ _Batches = Annotated[list[int], AtMost(RECENT_BATCHES_COUNT)]
 
 @attrs.frozen
 class KnownProducer:
-    """What a log knows of a producer, to detect its duplicates."""
+    """What a log's replicas know of a producer, to detect its duplicates."""
 
     producer_id: Annotated[bytes, AtMost(16)]
     epoch: Epoch
     next_sequence: int
     first_sequences: _Batches
-    """Of the batches that may still be sent again, oldest first."""
+    """The first sequences of the batches that may still be sent again, oldest first."""
     offsets: _Batches
-    """Where each of them begins."""
+    """The offset of each of these batches."""
 
 
 @attrs.frozen
 class KnownRequest:
-    """A version 1 record that a log holds or held, to detect its repetition."""
+    """A version 1 record that a log has or had, to detect its repetition."""
 
     request_id: Annotated[bytes, AtMost(32)]
     offset: Offset
@@ -94,7 +94,8 @@ class KnownRequest:
 @notice("followed", LEADER_TO_FOLLOWER)
 @attrs.frozen
 class Followed:
-    """Answer to `Follow`: where the logs part, then `Replicate` again and again."""
+    """Answer to `Follow`: the end of the common prefix of both logs.  Any number of `Replicate`
+    follow."""
 
     partition: PartitionNumber
     epoch: EpochNumber
@@ -102,21 +103,23 @@ class Followed:
     attempt: Counted
     topic_id: OptionalLogId
     keep: Place
-    """The follower keeps its log below this, the end of the common prefix."""
+    """The end of the common prefix: the follower keeps its log before this."""
     begin: Place
-    """Records come from here on; greater than `keep` where the leader's log starts later."""
+    """The offset of the first record to come; greater than `keep` if the leader's log starts behind
+    `keep`.  In that case the following fields describe the records before `begin`, which the
+    follower doesn't get."""
     epochs: EpochStarts = attrs.Factory(list)
-    """Then: which epoch wrote what before `begin`; the follower won't see it any more."""
+    """The epoch history of these records."""
     producers: Annotated[list[KnownProducer], AtMost(PRODUCERS_PER_LOG_MAX)] = attrs.Factory(list)
-    """And which producer."""
+    """The producers of these records."""
     requests: Annotated[list[KnownRequest], AtMost(REQUEST_IDS_PER_LOG_MAX)] = attrs.Factory(list)
-    """And, of version 1 records, which request."""
+    """The requests of these records, as far as they are of version 1."""
 
 
 @notice("follow_refused", LEADER_TO_FOLLOWER)
 @attrs.frozen
 class FollowRefused:
-    """Answer to `Follow`: not now, not here, or not any more."""
+    """Answer to `Follow`: the broker doesn't lead the log, or can't begin the session now."""
 
     partition: PartitionId
     epoch: Epoch
@@ -129,8 +132,8 @@ class FollowRefused:
 @notice("replicate", LEADER_TO_FOLLOWER)
 @attrs.frozen
 class Replicate:
-    """Leader to follower: records of one epoch, and the highwater mark.  Answer: `Acknowledge`,
-    cumulative."""
+    """Leader to follower: records of one epoch, and the highwater mark.  Answer: `Acknowledge`, one
+    of which may answer several of these."""
 
     partition: PartitionId
     epoch: Epoch
@@ -138,7 +141,7 @@ class Replicate:
     attempt: int
     topic_id: Text
     offset: Offset
-    """Offset of the first record."""
+    """The offset of the first record."""
     records_epoch: Epoch
     records: Records
     """Empty: only the highwater mark has moved."""
