@@ -1,4 +1,5 @@
-"""What a node tells its observers: a class for each step of the protocols.
+"""The steps of the protocols that nodes and clients report to an observer, each as a class.
 
-`octopi.tracing.steps` has all of them; each system declares its own in a module of its name.
+The steps of each system are declared in a module of its name; `octopi.tracing.steps` has all of
+them.
 """

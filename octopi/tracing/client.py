@@ -1,4 +1,4 @@
-"""The steps of clients."""
+"""The steps of producers and consumers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octopi.tracing.step import Step, part, step
 
 @part
 class ClientStep(Step):
-    """Of a log, as a client knows it."""
+    """A step about a log, as a client knows it."""
 
     topic: str
     partition: PartitionId
@@ -16,7 +16,7 @@ class ClientStep(Step):
 
 @part
 class SentBatchStep(ClientStep):
-    """Of a batch and the attempt to send it."""
+    """A step about an attempt to send a batch."""
 
     producer: bytes | None
     producer_epoch: int | None
@@ -27,7 +27,7 @@ class SentBatchStep(ClientStep):
 
 @part
 class ReadStep(ClientStep):
-    """Of a part of a log."""
+    """A step about a range of a log."""
 
     offset: Offset
     end: int
@@ -35,7 +35,7 @@ class ReadStep(ClientStep):
 
 @part
 class DeliveryStep(ReadStep):
-    """Of records that a consumer gets."""
+    """A step about records that a consumer gets."""
 
     highwater: Offset
     credit: int

@@ -1,4 +1,4 @@
-"""Fields that steps of several systems share."""
+"""Base classes of steps, with fields that the steps of several systems share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octopi.tracing.step import Step, part
 
 @part
 class LogStep(Step):
-    """Of one log."""
+    """A step about one log."""
 
     topic: str
     topic_id: str
@@ -17,14 +17,14 @@ class LogStep(Step):
 
 @part
 class ReplicaLogStep(LogStep):
-    """Of one log, in the epoch in which its replica leads or follows; epoch 0: it does neither."""
+    """A step about one log, in the epoch in which its replica leads or follows; epoch 0: neither."""
 
     epoch: Epoch
 
 
 @part
 class MarkStep(ReplicaLogStep):
-    """Of the highwater mark of a log."""
+    """A step about the highwater mark of a log."""
 
     highwater: Offset
     log_end: Offset
@@ -32,7 +32,7 @@ class MarkStep(ReplicaLogStep):
 
 @part
 class CommitStep(MarkStep):
-    """Of a commit: the mark, and the replicas whose acknowledgements it needs."""
+    """A step about a commit: the mark, and the replicas whose acknowledgements the commit needs."""
 
     flushed_end: int
     in_sync: list[BrokerId]
@@ -42,7 +42,7 @@ class CommitStep(MarkStep):
 
 @part
 class FilesStep(LogStep):
-    """Of the files of a log."""
+    """A step about the files of a log."""
 
     log_end: Offset
     flushed_end: int
@@ -50,21 +50,21 @@ class FilesStep(LogStep):
 
 @part
 class PartitionStep(Step):
-    """Of one partition."""
+    """A step about one partition."""
 
     partition: PartitionId
 
 
 @part
 class EpochStep(PartitionStep):
-    """Of one epoch of a partition's leadership."""
+    """A step about one epoch of a partition."""
 
     epoch: Epoch
 
 
 @part
 class MemberStep(Step):
-    """Of one incarnation of a broker."""
+    """A step about one incarnation of a broker."""
 
     broker: BrokerId
     incarnation: Incarnation
@@ -72,6 +72,6 @@ class MemberStep(Step):
 
 @part
 class BrokerStep(Step):
-    """Of a broker."""
+    """A step about a broker."""
 
     broker: BrokerId

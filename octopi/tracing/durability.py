@@ -1,4 +1,4 @@
-"""The steps by which a replica makes something durable."""
+"""The steps with which a replica makes something durable, and with which it recovers its files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from octopi.wire.messages import PartitionRecord
 
 @part
 class PromiseStep(PartitionStep):
-    """Of the state of a replica, which survives any failure."""
+    """A step about the state of a replica (`octopi.replication.effects.ReplicaState`)."""
 
     promised: Epoch
     sync_flag: bool
@@ -23,7 +23,7 @@ class PromiseStep(PartitionStep):
 
 @part
 class CheckpointStep(FilesStep):
-    """Of the checkpoint of a log."""
+    """A step about the checkpoint of a log."""
 
     number: int
     highwater: Offset
@@ -33,7 +33,7 @@ class CheckpointStep(FilesStep):
 
 @part
 class SetAsideStep(ReplicaLogStep):
-    """Of records taken out of a log, because what is before them is damaged."""
+    """A step about records that are taken out of a log, because records before them are damaged."""
 
     log_end: Offset
 

@@ -1,7 +1,8 @@
-"""The steps of leadership: who leads a partition, and which replicas are in sync.
+"""The steps of leadership: which broker leads a partition, and which replicas are in sync.
 
-A change of leadership goes through 1 to 12, where a broker confirms (9b) what it acts on (11, 12);
-the others belong to what follows from it.
+A change of leadership goes through steps 1 to 12; a broker confirms decisions (9b) after it has
+begun to lead or follow (11, 12).  The other steps belong to what follows a change: logs are cut,
+in-sync sets change, and leaders resign or hand over.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from octopi.wire.messages import AlterInSync, PartitionRecord
 
 @part
 class AcceptanceStep(EpochStep):
-    """Of a replica's acceptance of an epoch; see `octopi.wire.membership.AcceptEpoch`."""
+    """A step about a replica's acceptance of an epoch; see `octopi.wire.membership.AcceptEpoch`."""
 
     broker: BrokerId
     incarnation: Incarnation
@@ -38,15 +39,15 @@ class AcceptanceStep(EpochStep):
 
 @part
 class AnnouncementStep(EpochStep):
-    """Of a change of leaders that a replica is told of."""
+    """A step about the announcement of an epoch to a replica."""
 
     broker: BrokerId
 
 
 @part
 class DecisionStep(Step):
-    """Of the decision who leads.  *losses*: what is known to be lost, for each record that
-    accepts a loss."""
+    """A step about the decision which replica leads.  *losses*: the known losses, for each
+    partition record that accepts a loss."""
 
     entries: Sequence[Entry]
     losses: list[list[LogLoss]]
@@ -54,21 +55,21 @@ class DecisionStep(Step):
 
 @part
 class OrderStep(BrokerStep):
-    """Of decisions that a broker is told."""
+    """A step about decisions that the register sends to a broker."""
 
     records: list[PartitionRecord]
 
 
 @part
 class InstallationStep(Step):
-    """Of decisions that a broker takes over."""
+    """A step about decisions that a broker carries out."""
 
     records: list[PartitionRecord]
 
 
 @part
 class LeadershipStep(EpochStep):
-    """Of the in-sync set that a leader goes by."""
+    """A step about the in-sync set that a leader uses."""
 
     in_sync: list[BrokerId]
     version: int
@@ -77,7 +78,7 @@ class LeadershipStep(EpochStep):
 
 @part
 class TruncationStep(ReplicaLogStep):
-    """Of a log that is cut at *end*."""
+    """A step about a log that is cut at *end*."""
 
     log_end: Offset
     end: int
@@ -86,7 +87,7 @@ class TruncationStep(ReplicaLogStep):
 
 @part
 class RestartStep(ReplicaLogStep):
-    """Of a log that begins anew at *begin*."""
+    """A step about a log that is emptied and continues at *begin*."""
 
     log_end: Offset
     begin: int
@@ -94,7 +95,7 @@ class RestartStep(ReplicaLogStep):
 
 @part
 class ProposalStep(EpochStep):
-    """Of an in-sync set that a leader proposes."""
+    """A step about an in-sync set that a leader proposes."""
 
     leader: BrokerId
     leader_incarnation: Incarnation
@@ -105,7 +106,7 @@ class ProposalStep(EpochStep):
 
 @part
 class JudgementStep(Step):
-    """Of the register's answer to a proposed in-sync set."""
+    """A step about the register's answer to a proposed in-sync set."""
 
     asked: AlterInSync
     accepted: bool
@@ -114,7 +115,7 @@ class JudgementStep(Step):
 
 @part
 class ResignationStep(EpochStep):
-    """Of a leader that resigns."""
+    """A step about a leader that resigns."""
 
     leader: BrokerId
     leader_incarnation: Incarnation
@@ -123,7 +124,7 @@ class ResignationStep(EpochStep):
 
 @part
 class DepartureStep(Step):
-    """Of a broker that stops; *broker* is None as long as it has no number."""
+    """A step about a broker that stops; *broker* is None if it has no id yet."""
 
     broker: BrokerId | None
     incarnation: Incarnation

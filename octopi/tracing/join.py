@@ -1,8 +1,8 @@
-"""The steps of joining: a broker its cluster, a follower its leader.
+"""The steps with which a broker joins its cluster, and a follower joins its leader.
 
-They come in this order, but that the register admits (5) before the broker hears of it (4b), and a
-replica's files are moved (15) while it is given up (13).  Between 5 and 6 the broker is told
-decisions (E9, E10) and topics (T2, T3).
+They come in this order, with two exceptions: the register admits a broker (5) before the broker
+hears of it (4b), and the files of a replica are moved (15) while it is retired (13).  Between 5
+and 6 the register sends decisions (E9, E10) and topics (T2, T3) to the broker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from octopi.wire.messages import PartitionRecord, ReplicaReport, ReplicaTrouble,
 
 @part
 class IdentityStep(Step):
-    """Of what a broker is in its cluster."""
+    """A step about the identity of a broker."""
 
     cluster: str
     broker: BrokerId | None
@@ -27,14 +27,14 @@ class IdentityStep(Step):
 
 @part
 class AdmissionStep(MemberStep):
-    """Of a broker that the register lets in."""
+    """A step about a broker that the register admits."""
 
     entries: Sequence[Entry]
 
 
 @part
 class FollowStep(ReplicaLogStep):
-    """Of a follower's request to follow a log."""
+    """A step about a follower's request to follow a log."""
 
     attempt: int
     epochs: list[tuple[int, int]]
@@ -44,7 +44,8 @@ class FollowStep(ReplicaLogStep):
 
 @part
 class ComparisonStep(ReplicaLogStep):
-    """Of where two logs part: they agree below *keep*, and records come from *begin* on."""
+    """A step about the common prefix of two logs: they agree before *keep*, and records come from
+    *begin* on."""
 
     attempt: int
     keep: int
@@ -53,7 +54,7 @@ class ComparisonStep(ReplicaLogStep):
 
 @part
 class AnswerStep(ComparisonStep):
-    """Of a leader's answer to a follower."""
+    """A step about a leader's answer to a follower."""
 
     follower: BrokerId
 

@@ -1,4 +1,4 @@
-"""The steps of producing a batch: from the leader's log over its followers to the receipt."""
+"""The steps of producing a batch: from the leader's log, over its followers, to the receipt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from octopi.tracing.step import part, step
 
 @part
 class BatchStep(ReplicaLogStep):
-    """Of a producer's batch."""
+    """A step about a producer's batch."""
 
     producer: bytes | None
     producer_epoch: int | None
@@ -20,7 +20,7 @@ class BatchStep(ReplicaLogStep):
 
 @part
 class PlacedBatchStep(BatchStep):
-    """Of a producer's batch, and where it is in the log."""
+    """A step about a producer's batch, and its place in the log."""
 
     offset: Offset
     end: int
@@ -28,7 +28,7 @@ class PlacedBatchStep(BatchStep):
 
 @part
 class FollowerMarkStep(ReplicaLogStep):
-    """Of the highwater mark that a follower is told."""
+    """A step about the highwater mark that a leader sends to a follower."""
 
     follower: BrokerId
     highwater: Offset
@@ -36,7 +36,7 @@ class FollowerMarkStep(ReplicaLogStep):
 
 @part
 class ForwardStep(FollowerMarkStep):
-    """Of records on their way to a follower."""
+    """A step about records that a leader sends to a follower."""
 
     offset: Offset
     end: int
@@ -45,7 +45,7 @@ class ForwardStep(FollowerMarkStep):
 
 @part
 class ReplicationStep(ReplicaLogStep):
-    """Of records that a follower appends."""
+    """A step about records that a follower appends."""
 
     offset: Offset
     end: int
@@ -54,7 +54,7 @@ class ReplicationStep(ReplicaLogStep):
 
 @part
 class AcknowledgementStep(ReplicaLogStep):
-    """Of a follower's acknowledgement."""
+    """A step about a follower's acknowledgement."""
 
     attempt: int
     end: int
@@ -63,7 +63,7 @@ class AcknowledgementStep(ReplicaLogStep):
 
 @part
 class ReceiptStep(PlacedBatchStep):
-    """Of a producer's receipt."""
+    """A step about a producer's receipt."""
 
     records_epoch: Epoch
     duplicate: bool
@@ -75,7 +75,7 @@ class ReceiptStep(PlacedBatchStep):
 
 @part
 class RefusalStep(BatchStep):
-    """Of a refusal of a producer's batch."""
+    """A step about the refusal of a producer's batch."""
 
     status: Status
     reason: str

@@ -12,14 +12,14 @@ from octopi.tracing.step import Step, part, step
 
 @part
 class EntriesStep(Step):
-    """Of entries of the journal."""
+    """A step about entries of the journal."""
 
     entries: Sequence[Entry]
 
 
 @part
 class JournalFlushStep(Step):
-    """Of a flush of the journal."""
+    """A step about a flush of the journal."""
 
     log_end: Offset
 

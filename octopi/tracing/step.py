@@ -1,4 +1,5 @@
-"""Steps: frozen objects with a text, a code and typed fields.
+"""The base class of steps, and its decorators.  A step is a frozen object with a text, a code and
+typed fields.
 
 A step is declared once, in the module of its system::
 
@@ -6,9 +7,9 @@ A step is declared once, in the module of its system::
     class P2Appending(PlacedBatchStep):
         pass
 
-Its text begins with its code.  Plans of simulated runs, the tables of `sim exhaust` and the
-documents refer to the code, and the digest of a run has the text and the values of the fields
-in the order of their declaration.
+The text begins with the code.  Plans of simulated runs, the tables of `sim exhaust` and the
+documents refer to the code.  The digest of a run depends on the text, and on the values of the
+fields in the order of their declaration.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Declared = TypeVar("Declared", bound="Step")
 
 
 class Step:
-    """A moment in a protocol that a node reached; see `octopi.environment.TraceEvent`."""
+    """A moment in a protocol that a node or client has reached; see
+    `octopi.environment.TraceEvent`."""
 
     __slots__ = ()
 
@@ -31,10 +33,10 @@ class Step:
     code: ClassVar[str] = ""
     """The first word of the text: a letter for the system, a number, and a letter for the edge."""
     names: ClassVar[tuple[str, ...]] = ()
-    """Of the fields, in order."""
+    """The names of the fields, in order."""
 
     def values(self) -> tuple[Any, ...]:
-        """Of the fields, in order."""
+        """The values of the fields, in order."""
         return ()
 
     @property
@@ -45,7 +47,7 @@ class Step:
 
 @dataclass_transform(frozen_default=True)
 def part(cls: type[Declared]) -> type[Declared]:
-    """Declare fields that several steps share."""
+    """Declare a base class with fields that several steps share."""
     made = attrs.frozen(cls)
     made.names = tuple(field.name for field in attrs.fields(cast(type[attrs.AttrsInstance], made)))
     made.values = _values_of(made.names)  # type: ignore[method-assign, assignment]
@@ -54,7 +56,7 @@ def part(cls: type[Declared]) -> type[Declared]:
 
 @dataclass_transform(frozen_default=True)
 def step(text: str) -> Callable[[type[Declared]], type[Declared]]:
-    """Declare the step *text*."""
+    """Declare a step with *text*, which begins with the code."""
 
     def declare(cls: type[Declared]) -> type[Declared]:
         made = part(cls)

@@ -1,57 +1,60 @@
 """All steps of all systems.
 
-Where a step makes something durable or lets another side see it, its code ends in a letter for
-each edge, in the order of time: nothing of it has happened at the first edge, all of it at
-the last.  An observer that raises at an edge stops the node there: what follows from the
-step is neither on the disk nor on its way.  A message counts as sent when it is handed to
-its connection, which is what "tells" and "told" mean here.
+If a step makes something durable, or sends something to another node, it has several edges, and its
+code ends in a letter for each edge, in the order of time.  At the first edge nothing of it has
+happened yet, at the last edge all of it.  An observer that raises at an edge stops the node there,
+so later effects are neither on the disk nor sent.  A message counts as sent when it is
+handed to its connection; "tells" and "told" have this meaning here.
 
-Who does the step is known from the environment that it was observed in, so the fields speak of
-others:
+The node that reached a step is known from the environment in which the step was observed, so the
+fields name only other nodes:
 
 ================================= =====================================================
 field                             meaning
 ================================= =====================================================
-topic, topic_id, partition        the log; without topic all logs of the partition
-epoch, version                    of the record of the partition that is meant; epoch 0:
-                                  the replica plays no role
+topic, topic_id, partition        the log; without a topic, all logs of the partition
+epoch, version                    epoch and version of the partition record in question; epoch 0:
+                                  the replica neither leads nor follows
 offset, end                       where records begin and end (bytes, exclusive)
-log_end, flushed_end              end of this node's log, in the page cache and on the
+log_end, flushed_end              the end of this node's log, in the page cache and on the
                                   device
-log_start, highwater              of this node's log
-producer, producer_epoch,         the batch: id (bytes), epoch and sequence of its first
-sequence, count                   record, number of records.  Version 1 records have no
+log_start, highwater              the start and the highwater mark of this node's log
+producer, producer_epoch,         the batch: producer id (bytes), producer epoch, sequence of its
+sequence, count                   first record, and number of records.  Version 1 records have no
                                   producer: None
-records_epoch                     which epoch wrote the records
-in_sync, proposed                 broker ids in order; the set in force, and one that the
-                                  register was asked for (None: none), whose members have
-                                  to hold what is committed, too
-follower, leader, broker          the other side
-record, records, topics, entries  what was decided, as objects
+attempt                           the number of a client's attempt to send a batch, or of a
+                                  follower's session
+records_epoch                     the epoch that wrote the records
+in_sync, proposed                 broker ids in order: the set in force, and a set that the leader
+                                  has proposed to the register (None: none), whose members have
+                                  to acknowledge commits, too
+follower, leader, broker          the other node
+record, records, topics, entries  decisions, as objects
                                   (`octopi.wire.messages`, `octopi.coordination.journal_entries`)
-disk_trouble, troubles            why a broker's disk takes nothing (empty: it does), and what is
-                                  new about its replicas (`octopi.wire.messages`)
-wish                              what a change of leadership should bring about; None:
-                                  the leader is gone
-keep, begin                       the logs agree below, and records come from
-ends, first, more                 of the logs of an acceptance, and which part of it this is
+disk_trouble, troubles            why a broker's disk accepts no records (empty: it does), and the
+                                  changes of its replicas (`octopi.wire.messages`)
+goal                              the wanted result of an election
+                                  (`octopi.coordination.election.ElectionGoal`); None: the leader
+                                  is gone
+keep, begin                       the logs agree before *keep*, and records come from *begin* on
+ends, first, more                 the ends of logs in an acceptance, and which part of it they are
                                   (`octopi.wire.membership.AcceptEpoch`)
 folder                            where the files of a retired replica are now, on its disk
-losses                            what is known to be lost by a decision, for each record
-                                  that accepts a loss
-epochs                            which epoch began where, in order (epoch, offset)
-sid, name, state                  of a durable subscription (`octopi.model`)
-key, value, states                of the log ``~subscriptions`` (`octopi.subscriptions.entries`);
-                                  value None: the key is removed
-log, member, claim, static        a partition of the subscription's topic, who has it, and by which
-                                  assignment
-logs, revoked                     pairs of log and claim that a member is told, and whether it is to
-                                  release them
-mark, offset, acknowledge         below which all is processed; as a member sends it, and the number
-                                  that is to be answered when it is committed
-lost_from, lost_to, reset_to      what a member is told that its log has no more; where an operator
-                                  sets the mark
-status, reason, why               of a refusal: `octopi.errors.Status` and words
+losses                            the known losses of a decision, for each partition record that
+                                  accepts a loss
+epochs                            the epochs and the offsets at which they began, in order
+sid, name, state                  the id, name and state of a durable subscription (`octopi.model`)
+key, value, states                an entry of the log ``~subscriptions``
+                                  (`octopi.subscriptions.entries`); value None: the key is removed
+log, member, claim, static        a partition of the subscription's topic, the member that has it,
+                                  the claim of that assignment, and whether the member is static
+logs, revoked                     pairs of log and claim that are sent to a member, and whether the
+                                  member is to release them
+mark, offset, acknowledge         the offset before which all messages are processed; the same as a
+                                  member sends it, and the number to answer when it is committed
+lost_from, lost_to, reset_to      the range that a member's log has lost; where an operator sets
+                                  the mark
+status, reason, why               the `octopi.errors.Status` of a refusal, and a text
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
 whole, log_epoch, ends
 ================================= =====================================================
@@ -93,7 +96,7 @@ _SYSTEMS: Final = (
     client,
     subscriptions,
 )
-"""The module of each system, in the order of `ALL`; a further one goes to the end."""
+"""The module of each system, in the order of `ALL`.  Append a further one at the end."""
 
 
 def _declared(system: ModuleType) -> tuple[type[Step], ...]:
@@ -105,12 +108,12 @@ def _declared(system: ModuleType) -> tuple[type[Step], ...]:
 
 
 ALL: Final = tuple(one for system in _SYSTEMS for one in _declared(system))
-"""Every step that is declared.  Seeds of simulated runs draw steps by their places in it."""
+"""All steps.  Seeds of simulated runs draw steps by their indexes here."""
 
 REFUSING: Final = (P9Refusing, P9Refused)
-"""The other end that a batch can come to, from any of the steps before 7."""
+"""The steps of a refused batch; they may follow any of the steps before 7."""
 
 PRODUCING: Final = tuple(one for one in _declared(produce) if one not in REFUSING)
-"""A batch goes through them in this order; only 6c and 6d may come behind 7."""
+"""The steps of a batch that is acknowledged, in order; only 6c and 6d may come after 7."""
 
 BY_CODE: Final = {one.code: one for one in ALL}

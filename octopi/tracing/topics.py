@@ -1,4 +1,4 @@
-"""The steps of making and removing topics."""
+"""The steps with which topics are created and deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from octopi.wire.messages import TopicRecord
 
 @part
 class TopicStep(Step):
-    """Of a topic."""
+    """A step about a topic."""
 
     topic: str
     topic_id: str
@@ -18,21 +18,21 @@ class TopicStep(Step):
 
 @part
 class PlacedTopicStep(TopicStep):
-    """Of a topic and its partitions."""
+    """A step about a topic and its partitions."""
 
     partitions: list[PartitionId]
 
 
 @part
 class BrokerTopicsStep(BrokerStep):
-    """Of topics that a broker is told."""
+    """A step about topics that the register sends to a broker."""
 
     topics: list[TopicRecord]
 
 
 @part
 class RemovedTopicStep(BrokerStep):
-    """Of a topic that a broker removes."""
+    """A step about a topic that a broker removes."""
 
     topic: str
     topic_id: str
