@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,6 +16,7 @@ from octopi.admin.node_views import NodeView
 from octopi.admin.site import Site
 from octopi.cli.config import NodeSettings
 from octopi.cli.failures import PROGRAM
+from octopi.cli.garbage import collect_garbage
 from octopi.cli.node_security import NodeSecurity, protection
 from octopi.clients.credentials import Credentials
 from octopi.console.static_files import console_file
@@ -132,10 +132,7 @@ async def place_for_node(
             _log.info("metrics", url=f"{url.replace('ws://', 'http://')}/metrics")
         here = Environment(clock, net, SystemDisk(), SystemRandomness(), stopwatch=stopwatch)
         keep_freed_memory()
-        # Objects of the program itself live until it ends.  Frozen, they are not scanned by full
-        # collections, which would delay all tasks by some 30 ms.
-        gc.collect()
-        gc.freeze()
+        nursery.start_soon(collect_garbage)
         yield NodePlace(here, shelter, site, nursery, ready, secrets)
         nursery.cancel_scope.cancel()
 
