@@ -17,7 +17,7 @@ class LogStep(Step):
 
 @part
 class ReplicaLogStep(LogStep):
-    """A step about one log, in the epoch in which its replica leads or follows; epoch 0: neither."""
+    """A step about one log, in the epoch in which its replica leads or follows (0: neither)."""
 
     epoch: Epoch
 
