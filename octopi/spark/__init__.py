@@ -1,4 +1,4 @@
-"""Topics in Apache Spark: a source and a sink for PySpark, and the jobs built on them.
+"""Topics in Apache Spark: a source and a sink for PySpark, and jobs that use them.
 
-Only this package knows pyspark.
+Only this package imports pyspark.
 """

@@ -1,9 +1,9 @@
-"""A client for code that can't wait in Trio: one thread with a Trio loop in each process.
+"""A client for synchronous code: one thread with a Trio loop in each process.
 
-Spark calls us synchronously, in processes that it forks and uses again for the next
-micro-batch.  The thread, and with it the connections, lives as long as the process; a forked
-child finds that the thread isn't its own and makes another one.  Such processes are killed
-without notice, so nothing here relies on an orderly end.
+Spark calls this package synchronously, in processes that it forks and uses again for the next
+micro-batch.  The thread, and with it the connections, lasts as long as the process; a forked child
+finds that the thread isn't its own, and makes another one.  Such processes are killed without
+notice, so nothing here relies on an orderly end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def client_thread(connection: ConnectionOptions) -> ClientThread:
     """This process's client for *connection*.
 
     Raises:
-      InvalidOptionError: if its token can't be had, or its authority is none.
+      InvalidOptionError: if its token can't be read, or its certificate authority is invalid.
     """
     key = (os.getpid(), connection)
     found = _threads.get(key)
@@ -50,7 +50,7 @@ class ClientThread:
         """Start the thread; connections are made when they are needed.
 
         Raises:
-          InvalidOptionError: if the token can't be had, or the authority is none.
+          InvalidOptionError: if the token can't be read, or the certificate authority is invalid.
         """
         self._connection = connection
         connection.secret()
@@ -67,7 +67,7 @@ class ClientThread:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be called."""
+        """Whether the thread runs, so that `call` works."""
         return self._thread.is_alive()
 
     def call(self, function: Callable[[*_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
@@ -76,13 +76,13 @@ class ClientThread:
 
     @property
     def client(self) -> Client:
-        """For functions that are run by `call`."""
+        """The thread's client, for functions that `call` runs."""
         return self._client
 
     def open_reader(
         self, log: SourceLog, start: Place, end: Offset, *, window_bytes: int, skip_gaps: bool
     ) -> OpenReader:
-        """Begin to read a log.  The caller closes what it gets."""
+        """Begin to read a log.  The caller closes the reader."""
 
         async def begin() -> OpenReader:
             opened: OpenReader = await self._nursery.start(read)
@@ -111,7 +111,7 @@ class ClientThread:
             trio.from_thread.run_sync(done.set, trio_token=self._token)
 
     def open_appender(self, topic: TopicName, partition: PartitionId) -> AppendQueue:
-        """Begin to append to a log.  The caller finishes what it gets."""
+        """Begin to append to a log.  The caller calls `AppendQueue.finish`."""
 
         async def begin() -> AppendQueue:
             queue = AppendQueue(self, topic, partition)
@@ -133,7 +133,7 @@ class ClientThread:
 
 
 class OpenReader:
-    """A `RecordReader` that lives in a `ClientThread`."""
+    """A `RecordReader` in the loop of a `ClientThread`."""
 
     def __init__(self, thread: ClientThread, reader: RecordReader, done: trio.Event) -> None:
         self._thread = thread
@@ -146,7 +146,7 @@ class OpenReader:
 
 
 class AppendQueue:
-    """Appends records to one log in order, while its caller makes more of them."""
+    """Appends records to one log, in order, while its caller encodes further records."""
 
     def __init__(self, thread: ClientThread, topic: TopicName, partition: PartitionId) -> None:
         self._thread = thread
@@ -157,7 +157,7 @@ class AppendQueue:
         self._error: OctopiError | None = None
 
     async def run(self) -> None:
-        """Append what comes, until it ends or fails."""
+        """Append the queued records, until the queue is finished or an append fails."""
         records = self._thread.client.stored_records
         try:
             async with self._receive:
@@ -169,10 +169,10 @@ class AppendQueue:
             self._ended.set()
 
     def append(self, records: bytes) -> None:
-        """Have *records* appended; waits while there are others before them.
+        """Queue *records*; wait while earlier records are queued.
 
         Raises:
-          OctopiError: why records before them could not be appended.
+          OctopiError: the reason why earlier records could not be appended.
         """
         try:
             self._thread.call(self._send.send, records)
@@ -181,7 +181,7 @@ class AppendQueue:
             raise self._error from None
 
     def finish(self) -> OctopiError | None:
-        """Wait until everything is appended; why it is not."""
+        """Wait until everything is appended.  Return the reason if it can't be."""
         self._thread.call(self._send.aclose)
         self._thread.call(self._ended.wait)
         return self._error

@@ -1,8 +1,8 @@
-"""Records as columns: the rows of the source, built from the bytes without a loop over them.
+"""Records as columns: the rows of the source, built from the bytes without a loop over records.
 
-A binary column of Arrow is one buffer and the positions at which its values end, so the
-records' own buffer serves: laid out as what lies before a field, the field, what lies before the
-next record's, and so on, of which a column takes every second one.
+A binary column of Arrow is one buffer, and the positions at which its values end.  So the buffer
+with the records serves as the buffer of a column whose values are, in turn, the bytes before a
+field and the field, for each record.  The field's column takes every second value of that.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _TYPES: Final[dict[str, Any]] = {
     "request_id": pa.binary(),
 }
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
-"""The end of the year 9999, the last that Spark's time stamps show."""
+"""The end of the year 9999, the last year of Spark's time stamps."""
 
 _REQUEST_ID_AT: Final = 9
 
 
 def arrow_schema(names: Sequence[str]) -> Any:  # pyarrow has no types
-    """The Arrow schema of these columns, exactly as Spark wants them.
+    """The Arrow schema of the columns *names*, with exactly the types that Spark expects.
 
     Raises:
-      InvalidOptionError: if one of them is none of the source's.
+      InvalidOptionError: if the source doesn't have one of them.
     """
     for name in names:
         if name not in _TYPES:
@@ -56,9 +56,9 @@ def record_batch(
     partition: PartitionId,
     schema: Any,
 ) -> Any:
-    """A `pyarrow.RecordBatch` with a row for each of the records, which were checked.
+    """A `pyarrow.RecordBatch` with a row for each record of *frames*, which must be checked.
 
-    *schema*: which columns, from `arrow_schema`.
+    *base_offset*: the offset of the first record.  *schema*: the columns, from `arrow_schema`.
     """
     build = _from_bytes if frames.is_structured else _from_messages
     columns = build(frames, base_offset, topic, partition, schema.names)
@@ -116,7 +116,7 @@ def _times(timestamps_ms: Any) -> Any:
 
 
 def _taken(frames: Frames, starts: Positions, stops: Positions, *, missing: Any = None) -> Any:
-    """The bytes of each record from *starts* to *stops*, null where it is *missing*."""
+    """The bytes of each record from *starts* to *stops*; null where *missing* is true."""
     count = len(frames)
     ends = np.empty(2 * count + 1, np.int32)
     ends[0] = 0
@@ -128,7 +128,7 @@ def _taken(frames: Frames, starts: Positions, stops: Positions, *, missing: Any 
 
 
 def _headers(frames: Frames, lengths: Any) -> Any:
-    """Null where a record has none."""
+    """The headers of each record; null where a record has none."""
     if not lengths.any():
         return pa.nulls(len(frames), _HEADERS)
     rows: list[list[tuple[str, bytes]] | None] = [None] * len(frames)
@@ -145,7 +145,7 @@ def _from_messages(
     partition: PartitionId,
     names: Sequence[str],
 ) -> list[Any]:
-    """The slow way, for version 1 records, which no program writes by the million."""
+    """The columns, made record by record: for version 1 records, of which there are few."""
     records = frames.buffer[: frames.size_bytes]
     messages = decode(records, Offset(base_offset), topic, partition)
     return [pa.array([_cell(one, name) for one in messages], _TYPES[name]) for name in names]

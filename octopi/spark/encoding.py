@@ -1,8 +1,8 @@
 """Rows as records of version 2, a batch at a time: the inverse of `octopi.spark.columns`.
 
-Arrow joins the columns of each row behind room for a record's fixed fields, which gives all
-records one behind the other; numpy then writes the fields into that room.  Only checksums take
-a call for each record.
+For each row, Arrow joins zeros, as room for a record's fixed fields, with the columns.  The result
+is all records, one behind the other; numpy then writes the fields into that room.  Only the
+checksums take a call for each record.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class EncodedRows:
 
     records: bytearray
     bounds: Positions
-    """Where each starts, and then where the last one ends."""
+    """The positions at which records start, and then the end of the last one."""
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of records."""
         return len(self.bounds) - 1
 
     def pieces(self, first_bytes: int, then_bytes: int) -> Iterator[bytes]:
-        """All of them, cut behind the record that reaches *first_bytes*, then always behind
-        the one that reaches *then_bytes* more."""
+        """All records in pieces.  The first piece ends with the record that reaches *first_bytes*,
+        each further piece with the record that reaches *then_bytes* more."""
         start, target = 0, first_bytes
         while start < len(self.records):
             number = int(np.searchsorted(self.bounds, start + target))
@@ -55,7 +55,7 @@ class EncodedRows:
 
 
 def record_sizes(values: Any, keys: Any, headers: Any | None) -> Positions:
-    """The sizes of the records (bytes) that `encode` would make of such columns."""
+    """The sizes (bytes) of the records that `encode` would make of these columns."""
     sizes = _lengths(values) + _lengths(keys) + STRUCTURED_BYTES_MIN
     return sizes if headers is None else sizes + _lengths(headers)
 
@@ -69,10 +69,10 @@ def encode(
     epoch: ProducerEpoch,
     first_sequence: int,
 ) -> EncodedRows:
-    """The records of one producer, with consecutive sequences.
+    """Encode rows as records of one producer, with consecutive sequences.
 
     *values*, *keys* and *headers* (header blocks; None: no headers at all) are Arrow arrays of
-    binaries, of which only keys may be null.
+    binaries; only keys may be null.
     """
     count = len(values)
     room = pa.scalar(bytes(STRUCTURED_BYTES_MIN), pa.binary())
@@ -104,13 +104,13 @@ def encode(
 
 
 def _lengths(column: Any) -> Positions:
-    """Bytes of each binary; 0 where it is null."""
+    """The size of each binary in *column* (bytes); 0 where it is null."""
     lengths: Positions = pc.binary_length(column).fill_null(0).to_numpy().astype(np.int64)
     return lengths
 
 
 def _everywhere(buffer: bytearray, kind: str) -> NDArray[Any]:
-    """*buffer* as numbers of that *kind*, one at each byte."""
+    """A view of *buffer* as numbers of the type *kind*, one starting at each byte."""
     dtype = np.dtype(kind)
     count = max(0, len(buffer) - dtype.itemsize + 1)
     return np.ndarray((count,), dtype, buffer, strides=(1,))

@@ -1,26 +1,26 @@
-"""Where records lie in a buffer, and whether their bytes are right, a megabyte at a time.
+"""Finds the records in a buffer and checks their bytes, a megabyte at a time.
 
-What `octopi.record.scan` decides record by record is decided here by a few passes of numpy
-over the whole buffer, for buffers of version 2 records without a fault, which is nearly
-every buffer.  Whatever is unusual is left to `octopi.record`: it has the last word on what is
-a fault and where, so both agree by construction.
+`octopi.record.scan` does this record by record.  Here, a few passes of numpy over the whole buffer
+do it for buffers of version 2 records without a fault, which nearly all buffers are.  All other
+buffers are given to `octopi.record`, which alone decides what is a fault and where, so both always
+agree.
 
-**Lengths.**  A record's start is known only from the one before it.  Records of one size are
-found by trying that; others by looking for every place that could be a record's head (its
-version, its reserved zeros), and then keeping those that begin where the one before ends.
+**Lengths.**  A record's start is known only from the record before it.  First all records are
+assumed to have the same size, and that is checked.  If it isn't so, every place is found that could
+be a record's head (by its version and its reserved zeros), and then those are kept that begin where
+the record before ends.
 
-**Checksums.**  CRC-32 is a division by a polynomial, and its register is linear in what was
-fed to it.  In a copy of the buffer the checksums that the records claim are written where
-they cancel the register just as each record ends: if, and only if, every claim is right the
-register of the whole buffer is zero.  (Several wrong records cancel each other once in
-2**32.)  So one pass of zlib checks thousands of records.  The copy differs from the buffer in
-this:
+**Checksums.**  CRC-32 is a division by a polynomial, and its register is a linear function of the
+input.  In a copy of the buffer, the checksums of the records are written to where they cancel the
+register at the end of each record.  If every checksum is right, the register of the whole buffer is
+zero; if one is wrong, it isn't.  (Several wrong records cancel each other once in 2**32.)  So one
+pass of zlib checks thousands of records.  The copy differs from the buffer as follows:
 
 ========================  ==============================================================
 bytes of a record         in the copy
 ========================  ==============================================================
-length (4)                the inverted checksum of the record before, little-endian: what
-                          the register holds there if that record is right
+length (4)                the inverted checksum of the record before, little-endian: the
+                          value of the register there, if that record is right
 version, checksum (5)     zero
 first 4 of request id     inverted: a checksum begins with a register full of ones
 ========================  ==============================================================
@@ -58,8 +58,8 @@ NO_KEY: Final = 0xFFFFFFFF
 
 _ONES: Final = 0xFFFFFFFF
 _AFTER_CHECKSUM: Final = np.uint64(0x000000FFFFFFFF00)
-"""Of the eight bytes from a record's byte 8 on, read little-endian: the last byte of the
-checksum is cleared, the next four are inverted."""
+"""Applied to the eight bytes from a record's byte 8 on, read little-endian, with `_KEEP`: the last
+byte of the checksum is cleared, and the next four bytes are inverted."""
 _KEEP: Final = np.uint64(0xFFFFFFFFFFFFFF00)
 
 
@@ -71,26 +71,27 @@ class Frames:
     def __init__(self, buffer: bytes, bounds: Positions, is_structured: bool) -> None:
         self.buffer = buffer
         self.bounds = bounds
-        """Where each record starts, and then where the last one ends; shape (count + 1,)."""
+        """The positions at which records start, and then the end of the last one; shape
+        (count + 1,)."""
         self.is_structured = is_structured
-        """Whether all of them are of version 2."""
+        """Whether all records are of version 2."""
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
     @property
     def size_bytes(self) -> int:
-        """Of all of them: what comes behind is the beginning of another record."""
+        """The size of all whole records; the bytes behind are the beginning of another one."""
         return int(self.bounds[-1])
 
     @property
     def starts(self) -> Positions:
-        """Where each starts; shape (count,)."""
+        """The position at which each record starts; shape (count,)."""
         return self.bounds[:-1]
 
     @property
     def stops(self) -> Positions:
-        """Where each ends (exclusive); shape (count,)."""
+        """The position at which each record ends (exclusive); shape (count,)."""
         return self.bounds[1:]
 
     def words(self, at: int) -> NDArray[np.uint32]:
@@ -98,24 +99,25 @@ class Frames:
         return _words(self.buffer)[self.starts + at].astype(np.uint32)
 
     def timestamps_ms(self) -> NDArray[np.uint64]:
-        """Of version 2 records; shape (count,)."""
+        """The time stamps of version 2 records; shape (count,)."""
         high, low = self.words(_TIMESTAMP_AT), self.words(_TIMESTAMP_AT + 4)
         return (high.astype(np.uint64) << np.uint64(32)) | low
 
     def key_lengths(self) -> NDArray[np.uint32]:
-        """Of version 2 records, `NO_KEY` where there is none; shape (count,)."""
+        """The lengths of the keys of version 2 records, `NO_KEY` without a key; shape (count,)."""
         return self.words(_KEY_LENGTH_AT)
 
     def headers_lengths(self) -> NDArray[np.uint32]:
-        """Of version 2 records; shape (count,)."""
+        """The lengths of the headers of version 2 records; shape (count,)."""
         return self.words(_HEADERS_LENGTH_AT)
 
 
 def find_records(buffer: bytes) -> Frames:
-    """The whole records of *buffer*, which begins with one, by their lengths alone.
+    """The whole records of *buffer*, which begins with a record.  Only lengths and versions are
+    looked at.
 
     Raises:
-      MalformedRecordError: if a length or version is none that we write.
+      MalformedRecordError: if no record has such a length or version.
     """
     bounds = _of_one_size(buffer)
     if bounds is None:
@@ -132,13 +134,13 @@ def find_records(buffer: bytes) -> Frames:
 
 
 def check_records(frames: Frames, base_offset: int) -> None:
-    """Check what `octopi.record.scan` checks (but not how headers are laid out, unless
-    something else is wrong): checksums and layouts.
+    """Check the checksums and layouts of records, as `octopi.record.scan` does.  But the layout
+    within headers is checked only if something else is wrong.
 
-    *base_offset* is the first record's, for the text of errors.
+    *base_offset*: the offset of the first record, for the text of errors.
 
     Raises:
-      RecordError: at the first record that is not valid; the text names its offset.
+      RecordFaultError: for the first record that is not valid; the text names its offset.
     """
     if not len(frames):
         return
@@ -151,7 +153,7 @@ def check_records(frames: Frames, base_offset: int) -> None:
 
 
 class RecordFaultError(RecordError):
-    """A record that is not valid, and where it is."""
+    """A record is not valid; `offset` is where it starts."""
 
     def __init__(self, offset: Offset, why: RecordError) -> None:
         super().__init__(f"record at offset {offset}: {why}")
@@ -163,13 +165,13 @@ class RecordFaultError(RecordError):
 
 
 def _words(buffer: bytes) -> NDArray[np.uint32]:
-    """The number that each four bytes of *buffer* are, wherever they begin."""
+    """A view of *buffer* as numbers of four bytes, one starting at each byte."""
     count = max(0, len(buffer) - 3)
     return np.ndarray((count,), np.dtype(">u4"), buffer, strides=(1,))
 
 
 def _of_one_size(buffer: bytes) -> Positions | None:
-    """The bounds, if all whole records are of version 2 and as long as the first."""
+    """The bounds, if all whole records are of version 2 and as long as the first; else None."""
     if len(buffer) < STRUCTURED_BYTES_MIN or buffer[_VERSION_AT] != STRUCTURED:
         return None
     size = record_end(buffer, 0)
@@ -186,14 +188,14 @@ def _of_one_size(buffer: bytes) -> Positions | None:
 
 
 def _by_their_heads(buffer: bytes) -> Positions | None:
-    """The bounds, if all whole records are of version 2."""
+    """The bounds, if all whole records are of version 2; else None."""
     view = np.frombuffer(buffer, np.uint8)
     last = len(buffer) - STRUCTURED_BYTES_MIN
     if last < 0:
         return None
     words = _words(buffer)
     heads = np.flatnonzero(view[_VERSION_AT : _VERSION_AT + last + 1] == STRUCTURED)
-    heads = heads[view[heads] == 0]  # no record is as long as 16 MiB
+    heads = heads[view[heads] == 0]  # all records are shorter than 16 MiB
     heads = heads[words[heads + _RESERVED_AT] == 0]
     if not len(heads) or heads[0]:
         return None
@@ -214,8 +216,8 @@ def _by_their_heads(buffer: bytes) -> Positions | None:
 
 
 def _chain(heads: Positions, stops: Positions) -> Positions | None:
-    """Which of *heads* are reached from the first one, each where the one before stops; None
-    if the chain ends at a place, not behind the last head, that is none."""
+    """The indexes of those *heads* that form a chain from the first: each starts where the one
+    before stops.  None if a record of the chain stops, before the last head, where no head is."""
     breaks = np.flatnonzero(stops[:-1] != heads[1:])
     if not len(breaks):
         return np.arange(len(heads))
@@ -233,7 +235,8 @@ def _chain(heads: Positions, stops: Positions) -> Positions | None:
 
 
 def _is_laid_out(frames: Frames) -> bool:
-    """Whether reserved bytes, keys and headers of version 2 records are as they must be."""
+    """Whether the reserved bytes, and the lengths of keys and headers, of version 2 records are
+    valid."""
     keys, headers = frames.key_lengths(), frames.headers_lengths()
     key_bytes = np.where(keys == NO_KEY, 0, keys).astype(np.int64)
     room = frames.stops - frames.starts - STRUCTURED_BYTES_MIN
@@ -242,7 +245,8 @@ def _is_laid_out(frames: Frames) -> bool:
 
 
 def _register_after(frames: Frames) -> int:
-    """The register behind the changed copy of the records: 0 if all checksums are right."""
+    """The CRC register at the end of the changed copy of the records; 0 if all checksums are
+    right."""
     copy = np.empty(frames.size_bytes + 8, np.uint8)
     copy[:-8] = np.frombuffer(frames.buffer, np.uint8, frames.size_bytes)
     starts, stops = frames.starts, frames.stops
@@ -250,6 +254,6 @@ def _register_after(frames: Frames) -> int:
     cancelling = (frames.words(_CHECKSUM_AT) ^ np.uint32(_ONES)).astype(np.uint64)
     behind = eights[starts + 8]
     eights[starts[0]] = 0
-    eights[stops] = cancelling  # in front of the next record, and behind the last
+    eights[stops] = cancelling  # before each next record, and behind the last
     eights[starts + 8] = (behind & _KEEP) ^ _AFTER_CHECKSUM
     return crc32(copy[: frames.size_bytes + LENGTH_BYTES].data, _ONES) ^ _ONES

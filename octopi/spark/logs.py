@@ -1,4 +1,4 @@
-"""Where the source gets records from: what it asks of a cluster, or of files."""
+"""The interface between the source and the logs that it reads, in a cluster or in files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from octopi.position import Anchor, Place
 from octopi.spark.frames import Frames
 
 PIECE_BYTES = 1024 * 1024
-"""Records that are checked and turned into rows at a time: so many that what is done once for
-all of them costs nothing, and so few that they stay in the processor's cache."""
+"""The size of the records that are checked and turned into rows at a time: large enough that the
+cost of a call hardly counts, and small enough that the records stay in the processor's cache."""
 
 
 @attrs.frozen(order=True)
@@ -30,12 +30,12 @@ class SourceLog:
 
 @attrs.frozen
 class Bounds:
-    """What there is of a log: committed records, from one boundary to another."""
+    """The range of a log that can be read: committed records, from one boundary to another."""
 
     start: Offset
     end: Offset
     uncommitted_bytes: int = 0
-    """What lies behind `end` in the files, and is not known to be committed."""
+    """The size of the records behind `end` in the files, which are not known to be committed."""
 
 
 @attrs.frozen
@@ -43,31 +43,32 @@ class Piece:
     """Whole records, one behind the other, not checked yet."""
 
     offset: Offset
-    """Of the first of them."""
+    """The offset of the first record."""
     frames: Frames
 
 
 class SourceLogs(Protocol):
-    """The logs that a source reads.  Calls wait; each raises `octopi.errors.OctopiError`."""
+    """The logs that a source reads.  Calls block; each may raise `octopi.errors.OctopiError`."""
 
     def find(self) -> list[SourceLog]:
-        """Those that the options name, sorted; what has come since the last call among them."""
+        """The logs that the options name, sorted; also those that are new since the last call."""
 
     def bounds(self, log: SourceLog) -> Bounds:
-        """What there is of it now."""
+        """The range of *log* that can be read now."""
 
     def boundary(self, log: SourceLog, offset: Offset) -> Offset:
-        """The last place at or before *offset* where a record starts or the last one ends."""
+        """The last offset at or before *offset* at which a record starts, or the log ends."""
 
     def at_time(self, log: SourceLog, timestamp_ms: int) -> Offset:
-        """Where the first record with that time stamp, or a later one, starts; else the end."""
+        """The offset of the first record with that time stamp or a later one; if there is none,
+        the end of the log."""
 
     def anchor(self, log: SourceLog, offset: Offset) -> Anchor:
-        """What stands before a boundary; empty if that isn't known."""
+        """The anchor of a boundary; empty if it isn't known."""
 
     def common(self, log: SourceLog, place: Place) -> Offset | None:
-        """The last common offset, if the log has something else before *place* than was read
-        there; None if it is the same, or that isn't known."""
+        """The last common offset, if the log has another history before *place* than was read
+        there; None if it is the same, or not known."""
 
     def read(self, log: SourceLog, start: Place, end: Offset) -> Iterator[Piece]:
         """The records between two boundaries, in order."""

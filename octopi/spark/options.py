@@ -1,7 +1,7 @@
-"""The options of ``format("octopi")``: checked at once, all of them, before anything is read.
+"""The options of ``format("octopi")``.  All of them are checked before anything is read.
 
-Names are those of Spark's Kafka connector where they mean the same.  Options are plain text
-that travels to the executors with the job, so secrets can be given by the name of a file or of
+Options that mean the same as one of Spark's Kafka connector have the same name.  Options are plain
+text that travels to the executors with the job, so tokens can be given by the name of a file or of
 an environment variable instead.
 """
 
@@ -28,8 +28,8 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 Places: TypeAlias = Literal["earliest", "latest"] | Mapping[str, Mapping[int, int]]
-"""One word for all logs; or offsets by topic and partition, `EARLIEST` and `LATEST` among them.
-Logs that are not named: from their start, to their end."""
+"""One word for all logs, or offsets by topic and partition, which may be `EARLIEST` and `LATEST`.
+Logs that are not named are read from their start, or to their end."""
 
 _UNITS: Final = {"": 1, "b": 1, "k": KIB, "kb": KIB, "m": MIB, "mb": MIB, "g": KIB * MIB}
 _SECONDS: Final = {"ms": 0.001, "": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
@@ -37,21 +37,22 @@ _SECONDS: Final = {"ms": 0.001, "": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600
 
 @attrs.frozen
 class ConnectionOptions:
-    """How to reach a cluster; hashable, so that who needs the same can share it."""
+    """How to reach a cluster; hashable, so that equal options can share a client."""
 
     servers: tuple[str, ...]
     token: str | None
     token_file: str
     token_env: str
     tls_ca: str
-    """A file with the authority to trust at ``wss://``; empty: the system's."""
+    """A file with the certificate authority to trust for ``wss://``; empty: the system's."""
     request_timeout_s: float
 
     def secret(self) -> str | None:
-        """The token, looked up where it is used and each time, as it may be replaced.
+        """The token; None: there is none.  It is read on the machine that uses it, and each time,
+        since it may be replaced.
 
         Raises:
-          InvalidOptionError: if it is not where it should be.
+          InvalidOptionError: if the file can't be read, or the environment variable isn't set.
         """
         if self.token_file:
             try:
@@ -71,17 +72,17 @@ class ConnectionOptions:
 
 @attrs.frozen
 class ReadOptions:
-    """What to read, and how much at a time."""
+    """The options of a source (docs/spark.md)."""
 
     connection: ConnectionOptions
     path: str
-    """Where segment files are; empty: read from a cluster."""
+    """The directory of segment files; empty: read from a cluster."""
     subscribe: tuple[TopicName, ...]
     pattern: str
-    """A regular expression for topics' names instead; empty: none."""
+    """A regular expression for the names of topics, instead of `subscribe`; empty: none."""
     starting: Places
     starting_anchors: Mapping[str, Mapping[int, Anchor]]
-    """By topic and partition, of offsets in `starting` that came as positions."""
+    """By topic and partition, the anchors of offsets in `starting` that were given as positions."""
     ending: Places
     starting_timestamp_ms: int | None
     min_partitions: int
@@ -96,14 +97,15 @@ class ReadOptions:
 
 @attrs.frozen
 class WriteOptions:
-    """Where rows go."""
+    """The options of a sink (docs/spark.md)."""
 
     connection: ConnectionOptions
     topic: str
-    """For rows without a column ``topic``; empty: rows have one."""
+    """The topic for rows without a column ``topic``; empty: rows have one."""
     create_topics: bool
     job_id: str
-    """Names a batch job, so that doing it again adds nothing; empty: a new name each time."""
+    """The name of a batch job: a second run with the same name adds no duplicates; empty: each run
+    has a new name."""
 
 
 _CONNECTION: Final = {"server", "token", "tokenfile", "tokenenv", "tlsca", "requesttimeout"}
@@ -144,7 +146,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of a source.
 
     Raises:
-      InvalidOptionError: naming the option, and what it should be.
+      InvalidOptionError: if one is wrong; the text names it, and says what it should be.
     """
     values = _known(given, READ)
     subscribe = _topics(values.get("subscribe", ""))
@@ -191,7 +193,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     """The options of a sink.
 
     Raises:
-      InvalidOptionError: naming the option, and what it should be.
+      InvalidOptionError: if one is wrong; the text names it, and says what it should be.
     """
     values = _known(given, WRITE)
     topic = values.get("topic", "")
@@ -244,8 +246,8 @@ def _optional(values: Mapping[str, str], name: str, read: Callable[[str, str], A
 
 
 def _places(name: str, text: str) -> Places:
-    """``earliest``, ``latest``, positions (``v1:...``, several with blanks between them), or
-    JSON as for Kafka: ``{"orders": {"0": 1234, "1": -2}}``."""
+    """Parse ``earliest``, ``latest``, positions (``v1:...``, separated by blanks), or JSON as for
+    Kafka: ``{"orders": {"0": 1234, "1": -2}}``."""
     text = text.strip()
     if text == "earliest":
         return "earliest"

@@ -1,12 +1,12 @@
-"""What a query reads next: from offsets and options to ranges of logs.  It reads nothing.
+"""Plans which ranges of logs a query reads next, from offsets and options.  It reads no records.
 
-**Offsets** in a query's checkpoint are resume tokens, one for each topic, which any consumer
-of ours understands, too::
+**Offsets** in a query's checkpoint are consumer positions, one for each topic, with which any
+consumer can continue, too::
 
     {"positions": ["v1:orders@5f0c:0=1234~7-1200,3=99~6-0"], "min_partitions": 4}
 
-The number by which ranges are split is part of them: a batch that is done again after a
-restart must fall into the same ranges in the same order, whatever the options say by then.
+They include the number of ranges to split into, because a batch that is repeated after a restart
+must have the same ranges in the same order, even if the options have changed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class Range:
     start: Offset
     end: Offset
     anchor: Anchor = NO_ANCHOR
-    """What the query read before the start; empty: it isn't known, or others look at it."""
+    """The anchor of the start, to compare with the log; empty: it isn't known, or is compared by
+    another task."""
 
     @property
     def size_bytes(self) -> int:
-        """Of its records."""
+        """The size of its records."""
         return self.end - self.start
 
 
@@ -46,8 +47,8 @@ def dump(
     min_partitions: int,
     anchors: Mapping[SourceLog, Anchor] | None = None,
 ) -> dict[str, Any]:
-    """As Spark keeps them, as JSON.  *anchors*: what stands before the offsets, where it is
-    known."""
+    """*offsets* in the form of a checkpoint, which Spark stores as JSON.  *anchors*: those of the
+    offsets, as far as they are known."""
     by_topic: dict[tuple[TopicName, TopicId], dict[PartitionId, Place]] = {}
     for log, offset in sorted(offsets.items()):
         place = Place(offset, (anchors or {}).get(log, NO_ANCHOR))
@@ -57,10 +58,10 @@ def dump(
 
 
 def load(stored: Mapping[str, Any]) -> tuple[Offsets, int]:
-    """The inverse of `dump`.
+    """The inverse of `dump`: offsets, and the number of ranges to split into.
 
     Raises:
-      InvalidOptionError: if a position is none.
+      InvalidOptionError: if a position is malformed.
     """
     positions = [Position.parse(one) for one in stored["positions"]]
     offsets = {
@@ -72,10 +73,10 @@ def load(stored: Mapping[str, Any]) -> tuple[Offsets, int]:
 
 
 def load_anchors(stored: Mapping[str, Any]) -> dict[SourceLog, Anchor]:
-    """The anchors in what `dump` returned.
+    """The anchors in a result of `dump`.
 
     Raises:
-      InvalidOptionError: if a position is none.
+      InvalidOptionError: if a position is malformed.
     """
     positions = [Position.parse(one) for one in stored["positions"]]
     return {
@@ -107,11 +108,12 @@ def share_out(
     limit: int,
     advance: Callable[[SourceLog, Offset, int], tuple[Offset, int]],
 ) -> Offsets:
-    """Ends at most *end*, so that what lies between them and *start* is at most *limit*.
+    """The ends of ranges that begin at *start*: they are at most *end*, and all ranges together
+    have at most *limit* units (records or bytes).
 
-    *advance* goes from an offset of a log forward by at most a number of what *limit* counts,
-    and says where it came to and how many they were.  Logs share the limit by how much of
-    them is left.
+    *advance*, called with a log, an offset and a number of units, goes forward by at most that
+    number; it returns the offset reached, and the number of units up to there.  Logs share the
+    limit in proportion to the size of their unread records.
     """
     backlogs = {log: end[log] - start[log] for log in sorted(end) if end[log] > start[log]}
     total = sum(backlogs.values())
@@ -121,7 +123,7 @@ def share_out(
     for log, share in shares:
         chosen[log], used = advance(log, chosen[log], share)
         left -= used
-    for log in backlogs:  # what shares have left over
+    for log in backlogs:  # distribute the rest of the limit
         if left and chosen[log] < end[log]:
             chosen[log], used = advance(log, chosen[log], left)
             left -= used
@@ -134,11 +136,11 @@ def split(
     min_partitions: int,
     boundary: Boundary,
 ) -> list[Range]:
-    """The ranges to read from *start* to *end*: one for each log that has something, or about
-    *min_partitions* of about the same size.
+    """The ranges to read from *start* to *end*: one for each log with records there, or about
+    *min_partitions* ranges of about the same size, if that is more.
 
-    A pure function of its arguments, since boundaries never change; the order is that of
-    logs and offsets.
+    The result depends on the arguments alone, since boundaries never change.  Ranges are in the
+    order of logs and offsets.
     """
     whole = [
         Range(log, start.get(log, Offset(0)), end[log])

@@ -1,7 +1,7 @@
-"""The readers of the source: Spark's questions, answered from logs and plans.
+"""The readers of the source, which Spark calls.
 
-Spark builds a reader once where a query is planned, and again, from its pickled form, in every
-task that reads: a reader holds options and nothing that a task could need.
+Spark makes a reader where a query is planned, and unpickles a copy of it in every task that reads.
+So a reader keeps options, and no state that only the planning process has and a task would need.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _log = get_logger(__name__)
 
 
 class RangePartition(InputPartition):
-    """One task's share."""
+    """The range of a log that one task reads."""
 
     def __init__(self, part: Range) -> None:
         super().__init__(str(part.log))
@@ -73,10 +73,10 @@ def open_logs(options: ReadOptions) -> SourceLogs:
 
 
 def read_range(options: ReadOptions, part: Range, columns: Sequence[str]) -> Iterator[Any]:
-    """The rows of *part*, as `pyarrow.RecordBatch` with *columns*; every record checked.
+    """The rows of *part*, as `pyarrow.RecordBatch` with *columns*.  Every record is checked.
 
     Raises:
-      OctopiError: whatever reading raises; `RecordError` names the damaged record.
+      OctopiError: any error of reading; a `RecordError` names the damaged record.
     """
     schema = arrow_schema(columns)
     log = part.log
@@ -86,7 +86,7 @@ def read_range(options: ReadOptions, part: Range, columns: Sequence[str]) -> Ite
 
 
 class OctopiReader(DataSourceReader):
-    """A batch read: everything between two places, as they are when it is planned."""
+    """A batch read of all records between two places, which are fixed when the read is planned."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -107,7 +107,7 @@ class OctopiReader(DataSourceReader):
             low, high = _offset_limits(self._filters)
             start[log] = max(start[log], logs.boundary(log, Offset(low)))
             if high is not None and high < end[log]:
-                # The last record that may be wanted starts at or before it.
+                # The last record that may pass the filters starts at or before this offset.
                 reached, _ = _advance_records(
                     logs, log, logs.boundary(log, Offset(max(0, high))), end[log], 1
                 )
@@ -120,15 +120,15 @@ class OctopiReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):
-            return iter(())  # where there is nothing to read, Spark has a task all the same
+            return iter(())  # Spark has a task even if there is nothing to read
         return read_range(self._options, partition.part, self._columns)
 
 
 def _say_what_is_left_out(options: ReadOptions, bounds: Mapping[SourceLog, Bounds]) -> None:
-    """Files may hold records that are not known to be committed.
+    """Log which records in files are left out, because they are not known to be committed.
 
     Raises:
-      StorageError: if all of a log is such: no rows would look like no records.
+      StorageError: if these are all records of a log, since no rows would look like an empty log.
     """
     for log, here in bounds.items():
         if not here.uncommitted_bytes:
@@ -149,28 +149,28 @@ def _say_what_is_left_out(options: ReadOptions, bounds: Mapping[SourceLog, Bound
 
 
 class PushdownReader(OctopiReader):
-    """A batch read that is told what the query filters by, to read less.
+    """A batch read that uses the query's filters to read less.
 
-    A class of its own, because Spark refuses a reader that could be told while its setting
+    It is a class of its own, because Spark refuses a reader with `pushFilters` while its setting
     ``spark.sql.python.filterPushdown.enabled`` is off.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._filters = list(filters)
-        return filters  # Spark applies them all the same: we only leave out whole stretches
+        return filters  # Spark has to apply them, too: this reader leaves out only whole ranges
 
 
 class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream."""
+    """A streaming read."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = list(columns)
         self._logs: SourceLogs | None = None
         self._target: Offsets | None = None
-        """Where a run with ``Trigger.AvailableNow`` ends."""
+        """The offsets at which a run with ``Trigger.AvailableNow`` ends."""
         self._batch_at: float | None = None
-        """When the newest batch was begun."""
+        """When the newest batch began."""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_logs": None}
@@ -203,20 +203,21 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_loss(begun, bounds)
         anchors = planning.load_anchors(start)
         for log, here in bounds.items():
-            if log in begun and here.end < begun[log]:  # nothing would be read before it is longer
+            # A log that has become shorter would not be read, and so not be compared.
+            if log in begun and here.end < begun[log]:
                 common_offset(options, logs, log, Place(begun[log], anchors[log]))
         end = {log: here.end for log, here in bounds.items()}
         if self._target is not None:
             target = self._target
             end = {log: min(offset, target[log]) for log, offset in end.items() if log in target}
-        # A log that was found only now is read from its start.
+        # A log that is new in this batch is read from its start.
         known = {log: begun.get(log, bounds[log].start) for log in end}
         end = {log: max(offset, known[log]) for log, offset in end.items()}
         if not isinstance(limit, ReadAllAvailable):
             end = self._within_limits(logs, known, end)
-        # Logs that are gone stay in the offsets: should they come back, they are known.
+        # Logs that are gone stay in the offsets, in case they come back.
         for log, offset in end.items():
-            if offset != begun.get(log):  # else the text has to stay the same: nothing is new
+            if offset != begun.get(log):  # otherwise the text must not change: nothing is new
                 anchors[log] = logs.anchor(log, offset)
         return planning.dump(begun | end, options.min_partitions, anchors)
 
@@ -254,7 +255,7 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):
-            return iter(())  # where there is nothing to read, Spark has a task all the same
+            return iter(())  # Spark has a task even if there is nothing to read
         return read_range(self._options, partition.part, self._columns)
 
     # --- decisions ---------------------------------------------------------------------
@@ -281,7 +282,7 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return reached, reached - offset
 
             chosen = planning.share_out(start, end, options.max_bytes, advance)
-            if chosen == start:  # the next record is larger than the limit: alone, then
+            if chosen == start:  # the next record is larger than the limit: read it alone
                 log = next(log for log in sorted(end) if end[log] > start[log])
                 chosen[log], _ = _advance_records(logs, log, start[log], end[log], 1)
             end = chosen
@@ -309,14 +310,14 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moved: Offsets,
         bounds: Mapping[SourceLog, Bounds],
     ) -> dict[SourceLog, Anchor]:
-        """See that the logs are those that the batch was planned for; what stands before where
-        it begins, as far as that is known.
+        """Check that the logs have the history for which the batch was planned.  Return the anchors
+        of the places at which it begins, as far as they are known.
 
-        Where a log is another one by now and the query goes on all the same, *begun* gets the
-        last common offset, and *moved* an end that is in the log.
+        If a log has forked and the query goes on (``failOnDataLoss=false``), *begun* gets the last
+        common offset, and *moved* an end that the log has.
 
         Raises:
-          HistoryForkedError: if one isn't (unless ``failOnDataLoss=false``).
+          HistoryForkedError: if a log has forked (unless ``failOnDataLoss=false``).
         """
         opened, anchors = self._opened(), planning.load_anchors(start)
         read, planned = planning.load(start)[0], planning.load_anchors(end)
@@ -324,7 +325,7 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for log, here in bounds.items():
             for offsets, known in ((read, anchors), (ends, planned)):
                 if log not in offsets or offsets[log] < begun[log]:
-                    continue  # retention removed it
+                    continue  # retention has removed the records there
                 place = Place(offsets[log], known[log])
                 common = common_offset(self._options, opened, log, place)
                 if common is not None:
@@ -347,11 +348,11 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def common_offset(
     options: ReadOptions, logs: SourceLogs, log: SourceLog, place: Place
 ) -> Offset | None:
-    """The last common offset, if *log* has something else before *place* than was read there, and
-    the query goes on all the same.
+    """The last common offset, if *log* has another history before *place* than was read there; None
+    if it is the same, or not known.
 
     Raises:
-      HistoryForkedError: if it doesn't go on: unless ``failOnDataLoss=false``.
+      HistoryForkedError: if the history is another one (unless ``failOnDataLoss=false``).
     """
     common = logs.common(log, place)
     if common is None:
@@ -364,13 +365,14 @@ def common_offset(
 
 
 def starting(options: ReadOptions, logs: SourceLogs, bounds: Mapping[SourceLog, Bounds]) -> Offsets:
-    """Where a query begins.
+    """The offsets at which a query begins.
 
     Raises:
-      InvalidOptionError: if an offset is no record's start, or is behind the end.
-      HistoryLostError: if retention removed it (unless ``failOnDataLoss=false``).
-      HistoryForkedError: if it came with an anchor, and the log has something else there (unless
+      InvalidOptionError: if no record starts at an offset, or it is behind the end.
+      HistoryLostError: if retention has removed the records at an offset (unless
           ``failOnDataLoss=false``).
+      HistoryForkedError: if the log has another history there than the anchor of an offset says
+          (unless ``failOnDataLoss=false``).
     """
     if options.starting_timestamp_ms is not None:
         stamp = options.starting_timestamp_ms
@@ -399,7 +401,7 @@ def starting(options: ReadOptions, logs: SourceLogs, bounds: Mapping[SourceLog, 
 def _resolve(
     option: str, places: Places, logs: SourceLogs, log: SourceLog, here: Bounds, otherwise: int
 ) -> Offset:
-    """The offset of *log* that *places* means; *otherwise* if it doesn't name the log."""
+    """The offset of *log* that *places* gives; *otherwise* is used if it doesn't name the log."""
     match places:
         case "earliest":
             return here.start
@@ -426,7 +428,7 @@ def _resolve(
 def _advance_records(
     logs: SourceLogs, log: SourceLog, start: Offset, end: Offset, count: int
 ) -> tuple[Offset, int]:
-    """Where *count* records behind *start* end, *end* at most, and how many they are."""
+    """The end of the first *count* records from *start* on, *end* at most, and their number."""
     used = 0
     for piece in logs.read(log, Place(start), end) if count else ():
         taken = min(count - used, len(piece.frames))
@@ -441,7 +443,7 @@ def _advance_records(
 
 
 def _may_have(log: SourceLog, filters: Sequence[Filter]) -> bool:
-    """Whether rows of *log* can pass *filters*, by topic and partition alone."""
+    """Whether rows of *log* can pass those of *filters* that are about topic and partition."""
     for one in filters:
         match one:
             case EqualTo(("topic",), value) if value != log.topic:
@@ -456,7 +458,8 @@ def _may_have(log: SourceLog, filters: Sequence[Filter]) -> bool:
 
 
 def _offset_limits(filters: Sequence[Filter]) -> tuple[int, int | None]:
-    """No row that passes *filters* has an offset below the first or above the second."""
+    """The least and the greatest offset that a row can have that passes *filters*; None: there is
+    no greatest one."""
     low, high = 0, 2**63
     offset: ColumnPath = ("offset",)
     for one in filters:
@@ -471,7 +474,7 @@ def _offset_limits(filters: Sequence[Filter]) -> tuple[int, int | None]:
 
 
 def _timestamp_limit(filters: Sequence[Filter]) -> int | None:
-    """No row that passes *filters* is older (ms); None: no limit."""
+    """The least time stamp (ms) that a row can have that passes *filters*; None: no limit."""
     stamps = [
         one.value.timestamp()
         for one in filters

@@ -1,4 +1,4 @@
-"""The logs of a running cluster, read over its protocol."""
+"""The logs of a running cluster, read with the client protocol."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _log = get_logger(__name__)
 
 
 class ServedLogs(SourceLogs):
-    """Those of them that the options name."""
+    """The logs of a cluster that the options name."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._anchors: dict[SourceLog, Place] = {}
-        """Of the place in each log that was looked up last."""
+        """The place in each log that was looked up last, with its anchor."""
         self._named: list[SourceLog] | None = None
-        """Those of topics that were given by name: they don't become more."""
+        """The logs of topics that were given by name; their number doesn't grow."""
 
     def find(self) -> list[SourceLog]:
         if self._named is not None:
@@ -80,7 +80,7 @@ class ServedLogs(SourceLogs):
             except HistoryForkedError as error:
                 return Offset(error.offset or 0)
             except OffsetOutOfRangeError:
-                pass  # what is read next says so, if it matters
+                pass  # the next read raises it, if it matters
             return None
 
         return thread.call(look)
@@ -94,7 +94,7 @@ class ServedLogs(SourceLogs):
         reader = opened.reader
 
         async def gather() -> list[Chunk]:
-            # Not chunk by chunk: to go from one thread to the other and back takes 0.2 ms.
+            # Gather several chunks for each call, since a call to the other thread takes 0.2 ms.
             gathered: list[Chunk] = []
             size_bytes = 0
             while size_bytes < _GATHERED_BYTES and (chunks := await reader.chunks()):
@@ -108,7 +108,7 @@ class ServedLogs(SourceLogs):
             while position < end:
                 chunks = thread.call(gather)
                 if not chunks:
-                    break  # what retention removed reached to the end
+                    break  # retention has removed the rest
                 for chunk in chunks:
                     if chunk.offset != position:
                         if waiting:
@@ -127,7 +127,7 @@ class ServedLogs(SourceLogs):
             _log.warning("records were removed by retention before they were read", why=str(gap))
 
     def _find(self, log: SourceLog, at: str, value: int = 0) -> tuple[Offset, Offset, Offset]:
-        """The answer's offset, and where the log begins and ends."""
+        """The offset of the answer to `FindOffset`, and the log's start and highwater mark."""
         thread = self._thread()
 
         async def find() -> tuple[Offset, Offset, Offset]:
@@ -143,7 +143,7 @@ class ServedLogs(SourceLogs):
 
 
 def _piece(offset: Offset, waiting: list[bytes]) -> Piece:
-    """What is *waiting*, which is nothing then."""
+    """The records in *waiting* as one piece; *waiting* is cleared."""
     records = b"".join(waiting)
     waiting.clear()
     return Piece(offset, find_records(records))

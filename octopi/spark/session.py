@@ -1,4 +1,4 @@
-"""A Spark session for programs and commands that need nothing special."""
+"""Makes Spark sessions for programs and commands without special needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL_JOB: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
 }
-"""For jobs of seconds: half the start time, and less throughput."""
+"""Settings for jobs that take seconds: half the start time, and less throughput."""
 
 
 class JavaMissingError(OctopiError):
@@ -56,10 +56,11 @@ def spark_session(
 ) -> SparkSession:
     """A session named *name*, which knows ``format("octopi")``.
 
-    Its workers run this very Python, and on one machine nothing looks for a host name.
+    Its workers run the same Python as this process.  On one machine it uses the loopback address,
+    and doesn't look up host names.
 
     Raises:
-      JavaMissingError: if there is no Java that will do.
+      JavaMissingError: if there is no Java that is new enough.
     """
     java_version()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

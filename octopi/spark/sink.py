@@ -1,19 +1,18 @@
-"""The sink: rows become records, each of them once, however often Spark does it again.
+"""The sink: writes rows as records, each row once, even if Spark repeats tasks or batches.
 
-**Who writes.**  What a task writes into a log is a producer of its own to the broker: its id
-is derived from the query (or the job) and the number of Spark's partition, its epoch is the
-number of the micro-batch, its sequence counts the task's rows for that log.  A task that is
-tried again, a second copy of it, and a batch that is done again after a restart all send the
-same records under the same names, and the broker appends those that it doesn't have.  A copy
-that is still running when the next batch has come is fenced.
+**Producers.**  Each task writes to a log as a producer of its own.  Its producer id is derived
+from the query (or the job) and the number of Spark's partition, its producer epoch is the number of
+the micro-batch, and its sequence counts the task's rows for that log.  A retried task, a second
+copy of a task, and a batch that is repeated after a restart all send the same records with the same
+producer id, epoch and sequences.  The broker appends only those that it doesn't have.  A copy that
+still runs when the next batch has begun is fenced.
 
-That holds as long as the same rows come in the same order to the same partition again, which
-is so for what was read from Octopi and changed row by row.  After a shuffle it is not, unless
-rows are sorted within partitions.
+This requires that a repetition has the same rows, in the same order, in the same partition of
+Spark.  That is so for rows that were read from Octopi and changed one by one.  After a shuffle it
+is not, unless rows are sorted within partitions.
 
-Records are acknowledged before a task ends, so Spark's commit has nothing left to do.  What a
-task wrote before it failed stays; nothing can be taken back from a log, and doing it again
-fills in the rest.
+Records are acknowledged before a task ends, so Spark's commit has nothing left to do.  Records that
+a task wrote before it failed stay in the log, and its repetition adds the rest.
 """
 
 from __future__ import annotations
@@ -51,7 +50,8 @@ from octopi.spark.options import WriteOptions
 from octopi.wire.messages import TopicInfo
 
 _BATCH_BYTES: Final = MIB // 2
-"""What is appended at a time: of the smallest records fewer than a produce may have."""
+"""The size of the records that are appended at a time.  Even of the smallest records, these are
+fewer than a `Produce` may have."""
 
 _TYPES: Final = {
     "value": {"binary", "string"},
@@ -62,14 +62,14 @@ _TYPES: Final = {
     "timestamp": {"timestamp"},
 }
 _UNUSED: Final = {"offset", "next_offset", "request_id"}
-"""The source has them, and a copy of a topic gets its own."""
+"""Columns of the source that the sink ignores, since new records get their own."""
 
 
 def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> None:
-    """Check names and types of the rows to be written.
+    """Check the names and types of the columns of rows to write.
 
     Raises:
-      InvalidOptionError: if they can't be.
+      InvalidOptionError: if such rows can't be written.
     """
     names = [name for name, _ in columns]
     if "value" not in names:
@@ -92,7 +92,7 @@ def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> 
 
 @attrs.frozen
 class TaskCommit(WriterCommitMessage):
-    """What one task wrote."""
+    """How much one task wrote."""
 
     rows: int
     size_bytes: int
@@ -104,7 +104,7 @@ class OctopiWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, columns: Sequence[tuple[str, str]]) -> None:
         check_columns(columns, options)
         self._options = options
-        # Made where the job is planned, and the same in each of its tasks.
+        # Chosen where the job is planned, so it is the same in all tasks.
         self._job = options.job_id or secrets.token_hex(16)
 
     def write(self, iterator: Iterator[Any]) -> TaskCommit:
@@ -134,13 +134,13 @@ class OctopiStreamWriter(DataSourceStreamArrowWriter):
 
 
 class TaskWriter:
-    """What one task writes, in one batch."""
+    """Writes the rows of one task, in one batch."""
 
     def __init__(
         self, options: WriteOptions, producer: str, epoch: int, *, lingers: bool = True
     ) -> None:
-        """*producer* names who writes, the same each time that it is done; *epoch*: which of
-        its batches.  *lingers*: rows may wait for others to be sent with."""
+        """*producer*: a name that is the same in each repetition of the task; *epoch*: the number
+        of the batch.  *lingers*: whether rows may wait for further rows to be sent with."""
         self._options = options
         self._lingers = lingers
         self._thread = client_thread(options.connection)
@@ -151,16 +151,16 @@ class TaskWriter:
         self._topics: dict[str, TopicInfo] = {}
         self._logs: dict[tuple[str, int], _LogWriter] = {}
         self._first_place = int.from_bytes(digest[-4:], "big") + epoch
-        """Rows without a key go to one log each batch, and to another one the next time."""
+        """Chooses the log for rows without a key: one log in each batch, another in the next."""
         self._now_ms = time.time_ns() // 1_000_000
         self._rows = 0
 
     def write(self, batches: Iterator[Any]) -> TaskCommit:
-        """Write all rows and see them acknowledged.
+        """Write all rows, and wait until they are acknowledged.
 
         Raises:
-          MalformedRecordError: naming the row, if one can't be written.
-          OctopiError: whatever appending raises.
+          MalformedRecordError: if a row can't be written; the text names it.
+          OctopiError: any error of appending.
         """
         try:
             for batch in batches:
@@ -282,7 +282,7 @@ class _Rows:
         self.headers = None if headers is None else _blocks(headers)
 
     def by_topic(self) -> Iterator[tuple[str, Any]]:
-        """Each topic with the numbers of its rows, in order."""
+        """The topics, each with the indexes of its rows, in order."""
         if self.topics is None:
             yield self.topic, np.arange(len(self.values))
             return
@@ -292,7 +292,7 @@ class _Rows:
             yield name, np.flatnonzero(indices == number)
 
     def take(self, chosen: Any) -> _Rows:
-        """Only these rows."""
+        """The rows with the indexes *chosen*."""
         numbers = pa.array(chosen)
         part = object.__new__(_Rows)
         part.topic, part.topics, part.partitions = self.topic, None, None
@@ -302,7 +302,7 @@ class _Rows:
         return part
 
     def timestamps_ms(self, now_ms: int) -> Any:
-        """Of each row; *now_ms* for those without."""
+        """The time stamp of each row; *now_ms* for rows without one."""
         if self.stamps is None:
             return np.full(len(self.values), now_ms, np.uint64)
         stamps = self.stamps.cast(pa.int64()).fill_null(now_ms * 1000)
@@ -320,7 +320,7 @@ class _LogWriter:
         self.size_bytes = 0
 
     def add(self, encoded: EncodedRows) -> None:
-        """Take records, and send what is enough."""
+        """Take records, and send all full batches."""
         self.next_sequence += encoded.count
         self.size_bytes += len(encoded.records)
         for piece in encoded.pieces(_BATCH_BYTES - self._waiting_bytes, _BATCH_BYTES):
@@ -330,14 +330,14 @@ class _LogWriter:
                 self.send_rest()
 
     def send_rest(self) -> None:
-        """Send what has not been."""
+        """Send the records that were not sent yet."""
         if self._waiting:
             self._queue.append(b"".join(self._waiting))
             self._waiting.clear()
             self._waiting_bytes = 0
 
     def finish(self) -> Exception | None:
-        """Wait until all that was sent is acknowledged; why it isn't."""
+        """Wait until all sent records are acknowledged.  Return the reason if they can't be."""
         return self._queue.finish()
 
 

@@ -1,7 +1,7 @@
-"""``format("octopi")``: what Spark sees of this package.
+"""``format("octopi")``: the data source that Spark finds in this package.
 
-Spark imports this in a worker of every program that has it installed, so everything behind
-it is imported when it is used.
+Where this package is installed, Spark imports this module in a worker of every program.  So other
+modules are imported only when they are used.
 """
 
 from __future__ import annotations
@@ -81,16 +81,16 @@ class OctopiDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Let *spark* know the format.  Not needed where the module `pyspark_octopi` is installed,
-    which Spark finds by itself."""
+    """Register the format with *spark*.  This isn't needed where the module `pyspark_octopi` is
+    installed, because Spark finds that by itself."""
     spark.dataSource.register(OctopiDataSource)
 
 
 def _columns(schema: StructType) -> list[str]:
-    """The columns that are asked for, all of them ours.
+    """The names of the requested columns.
 
     Raises:
-      InvalidOptionError: if one isn't, or has another type.
+      InvalidOptionError: if the source doesn't have one of them, or it has another type.
     """
     for field in schema.fields:
         ours = _COLUMNS.get(field.name)

@@ -1,8 +1,8 @@
-"""The logs of a data directory, read from its segment files while a broker may go on.
+"""The logs of a data directory, read from its segment files, also while its broker runs.
 
-Only what doesn't change any more is read: records below the highwater mark that is noted of
-the log beside its replica's state (`octopi.storage.ends_file`), at the latest a second after it
-moved, or that its checkpoint file holds.  Nothing is written.
+Only records that don't change any more are read.  They are those below the highwater mark that the
+file of ends (`octopi.storage.ends_file`) has, at the latest a second after it moved, or that the
+log's checkpoint file has.  No file is written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LogFolder:
     log: SourceLog
     directory: str
     highwater: Offset
-    """The newest one that is noted or in its checkpoint; 0 if there is none."""
+    """The newest highwater mark in the file of ends or in the checkpoint; 0 if there is none."""
 
 
 def find_folders(disk: SystemDisk, path: str) -> list[LogFolder]:
@@ -65,7 +65,7 @@ def find_folders(disk: SystemDisk, path: str) -> list[LogFolder]:
         for partition in disk.list_directory(root)
         if partition.isdecimal()
         for name in disk.list_directory(f"{root}/{partition}")
-        # A topic that is being deleted, or what was set aside.
+        # Leave out topics that are being deleted, and records that were set aside.
         if "!" not in name and not is_internal(name)
     ]
     found += _missing(disk, path, {one.log for one in found})
@@ -89,12 +89,12 @@ def _folder(disk: SystemDisk, directory: str, partition: str) -> LogFolder:
 
 
 def _missing(disk: SystemDisk, path: str, found: Collection[SourceLog]) -> Iterator[LogFolder]:
-    """Logs that are listed, and have no folder."""
+    """The logs that the files of ends list, and that have no folder."""
     for name in disk.list_directory(f"{path}/replicas"):
         partition = name.removesuffix(ENDS_SUFFIX)
         if partition == name or not partition.isdecimal():
             continue
-        for attempt in (0, 1):  # the second look is for those that came or went just now
+        for attempt in (0, 1):  # look twice: a log may have been created or deleted just now
             ends = load_ends(disk, f"{path}/replicas/{name}")
             listed = ends.logs if ends is not None else {}
             folders = disk.list_directory(f"{path}/logs/{partition}")
@@ -115,12 +115,12 @@ def _log(topic: str, partition: str, topic_id: str) -> SourceLog:
 
 
 class StoredLogs(SourceLogs):
-    """Those in one data directory that the options name."""
+    """The logs in one data directory that the options name."""
 
     def __init__(
         self, path: str, subscribe: tuple[TopicName, ...], pattern: str, *, skip_gaps: bool
     ) -> None:
-        """*skip_gaps*: go on behind what retention removed."""
+        """*skip_gaps*: whether to continue behind records that retention has removed."""
         self._disk = SystemDisk()
         self._path = path
         self._subscribe = subscribe
@@ -238,7 +238,8 @@ class StoredLogs(SourceLogs):
         return segments[bisect_right(segments, offset, key=lambda one: one.base) - 1]
 
     def _entry(self, log: SourceLog, segment: RecordFile, find: Any) -> IndexEntry:
-        """What the segment's index says; where it is wrong or missing, the segment's start."""
+        """The entry that *find* finds in the segment's index; if the index is damaged, the
+        segment's start."""
         directory = self._folder(log).directory
         index = OffsetIndex(self._disk, index_path(directory, segment.base))
         try:

@@ -1,8 +1,8 @@
-"""Topics into Parquet files, once or for ever; each message in exactly one file.
+"""Archives topics in Parquet files, once or continuously; each message is in exactly one file.
 
-A task writes the range of a log that it reads into one file, whose name is that range.  The
-stream's checkpoint notes ranges before they are read, so a batch that is done again after a
-kill writes the same files again, under the same names.
+A task writes the range of a log that it reads into one file, whose name has the offsets of that
+range.  Ranges are stored in the stream's checkpoint before they are read.  So a batch that is
+repeated after a kill writes the same files again, under the same names.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _log = get_logger(__name__)
 
 @attrs.frozen
 class ArchiveOptions:
-    """What is archived, where to, and in which portions."""
+    """What an archive job archives, where to, and in which portions."""
 
     directory: Path
     source: Mapping[str, str]
     """Options of the source: ``server``, ``subscribe``, ..."""
     continuous: bool = False
-    """Go on until stopped; else end at what is the end now."""
+    """Whether to run until stopped; otherwise the job stops at the present end of the logs."""
     interval_s: float = 60.0
     """How often files are written, if continuous."""
     batch_bytes: int = GIB
-    """Of records, in one batch."""
+    """The size of the records in one batch."""
     file_bytes: int = FILE_BYTES
-    """Smaller neighbours are merged, up to this; 0: none are."""
+    """Neighbouring smaller files are merged, up to this size; 0: no files are merged."""
 
 
 @attrs.frozen
@@ -60,12 +60,13 @@ class Archived:
     rows: int
     merged_files: int
     gaps: int
-    """Places at which messages are missing, because retention had removed them."""
+    """The number of places at which messages are missing, because retention had removed them."""
 
 
 def start_archive(spark: SparkSession, options: ArchiveOptions) -> StreamingQuery:
-    """Begin to archive.  The checkpoint lies in the directory, so the same call goes on where
-    the last one was stopped, or killed; without a checkpoint it goes on behind what is there.
+    """Begin to archive.  The checkpoint is in the directory, so the same call continues where the
+    last one was stopped, or killed.  Without a checkpoint it continues behind the archived
+    messages.
     """
     directory = options.directory.absolute()
     root = str(directory)
@@ -87,11 +88,11 @@ def start_archive(spark: SparkSession, options: ArchiveOptions) -> StreamingQuer
 
 
 def archive(spark: SparkSession, options: ArchiveOptions) -> Archived:
-    """Archive what there is, compact, and look for gaps.
+    """Archive all messages that there are, merge small files, and look for gaps.
 
     Raises:
       StreamingQueryException: if the stream fails.
-      StorageError: if the archive holds what can't be.
+      StorageError: if files of the archive overlap.
     """
     query = start_archive(spark, options)
     query.awaitTermination()
@@ -99,7 +100,8 @@ def archive(spark: SparkSession, options: ArchiveOptions) -> Archived:
 
 
 def finish(spark: SparkSession, options: ArchiveOptions, query: StreamingQuery) -> Archived:
-    """What comes behind the stream *query*: compaction, and a look at the names."""
+    """Finish an archive job after its stream *query* has ended: merge small files, and look for
+    gaps."""
     progress = [one for one in query.recentProgress if one.numInputRows]
     logs = archived_logs(options.directory)
     merged = 0
@@ -121,7 +123,7 @@ def finish(spark: SparkSession, options: ArchiveOptions, query: StreamingQuery) 
 
 
 def _begin(directory: Path) -> str:
-    """Where a query without a checkpoint begins: behind what is archived."""
+    """The ``startingOffsets`` of a query without a checkpoint: behind the archived messages."""
     places: dict[str, dict[str, int]] = {}
     for log in archived_logs(directory):
         stretches = log.stretches()
@@ -135,13 +137,14 @@ def _begin(directory: Path) -> str:
 
 @attrs.frozen
 class ArchivedFiles(WriterCommitMessage):
-    """The files of one task: topic, partition, first offset, end, rows."""
+    """The files that one task wrote."""
 
     stretches: list[tuple[str, int, int, int, int]]
+    """For each file: topic, partition, first offset, end, and number of rows."""
 
 
 class ArchiveSink(DataSource):
-    """``format("octopi-archive")``: rows of the source into an archive's files."""
+    """``format("octopi-archive")``: writes rows of the source to an archive's files."""
 
     @classmethod
     def name(cls) -> str:
@@ -164,7 +167,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             if not batch.num_rows:
                 continue
             offset = batch.column("offset")[0].as_py()
-            # What retention removed in between parts a range in two.
+            # If retention has removed records in between, the range becomes two files.
             if writer is not None and offset != writer.end:
                 done.append(writer.close())
                 writer = None

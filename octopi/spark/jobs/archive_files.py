@@ -1,12 +1,12 @@
 """The files of an archive: Parquet, one for each stretch of a log, named by its offsets.
 
-``topic=orders/partition=0/00000000000000000000-00000000000000016384.parquet`` holds the
-messages of partition 0 of ``orders`` from the first offset up to the second, in order.  So a
-directory's names alone tell whether messages are missing or there twice, writing a stretch
-again replaces it, and anything that reads Parquet reads it.
+``topic=orders/partition=0/00000000000000000000-00000000000000016384.parquet`` has the messages of
+partition 0 of ``orders`` from the first offset up to the second, in order.  So the names in a
+directory show whether messages are missing or archived twice.  A stretch that is written again
+replaces its file.  Any program that reads Parquet can read an archive.
 
-A file gets its name only when it is complete.  Other names begin with ``.`` or ``_``, which
-readers of Parquet directories leave out.
+A file gets its name only when it is complete.  All other names begin with ``.`` or ``_``; readers
+of Parquet directories leave these out.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ COLUMNS: Final = (
     "headers",
     "request_id",
 )
-"""Topic and partition are in the directories' names."""
+"""The columns of a file.  Topic and partition are in the names of its directories."""
 
 ROW_GROUP_ROWS: Final = 100_000
 
 
 @attrs.frozen(order=True)
 class Stretch:
-    """One file."""
+    """One file of an archive."""
 
     start: int
     end: int
-    """Offset behind its last message."""
+    """The offset behind its last message."""
     path: Path = attrs.field(eq=False, order=False)
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
+        """The size of the file."""
         return self.path.stat().st_size
 
 
@@ -67,7 +67,7 @@ class ArchivedLog:
     directory: Path = attrs.field(eq=False, order=False)
 
     def stretches(self) -> list[Stretch]:
-        """Its files, in order.
+        """The files of the log, in order.
 
         Raises:
           StorageError: if two of them overlap.
@@ -86,7 +86,8 @@ class ArchivedLog:
         return found
 
     def gaps(self) -> list[tuple[int, int]]:
-        """Offsets between which nothing was archived, though something before and behind."""
+        """The gaps between the files, as pairs of offsets: nothing from the first to the second is
+        archived."""
         pairs = pairwise(self.stretches())
         return [(one.end, other.start) for one, other in pairs if one.end != other.start]
 
@@ -104,7 +105,7 @@ def archived_logs(root: Path) -> list[ArchivedLog]:
 
 
 class StretchWriter:
-    """Writes rows of one log that follow each other into one file."""
+    """Writes consecutive rows of one log to one file."""
 
     def __init__(self, root: Path, topic: str, partition: int, start: int) -> None:
         self._topic = topic
@@ -127,7 +128,8 @@ class StretchWriter:
         self._rows += batch.num_rows
 
     def close(self) -> tuple[str, int, int, int, int]:
-        """Give the file its name, durably.  Topic, partition, first offset, end, rows."""
+        """Give the file its name, durably.  Return topic, partition, first offset, end, and number
+        of rows."""
         self._writer.close()
         _name(self._beside, self._directory / f"{self._start:020d}-{self.end:020d}.parquet")
         return self._topic, self._partition, self._start, self.end, self._rows
@@ -143,11 +145,11 @@ def read_batches(path: Path, rows: int = 10_000) -> Iterator[Any]:
 
 
 def compact(log: ArchivedLog, target_bytes: int) -> int:
-    """Merge neighbouring files of *log* that together have at most *target_bytes*; return how
-    many files are gone.
+    """Merge neighbouring files of *log* that together have at most *target_bytes*; return by how
+    many the files became fewer.
 
-    Killed at any moment, it leaves the archive without doubles, and the next compaction ends
-    what it began.  In between, the messages of one merged file may be missing.
+    If it is killed at any moment, no message is in the archive twice, and the next compaction
+    finishes the merge.  Until then, the messages of one merged file may be missing.
     """
     gone = _finish(log)
     for group in _groups(log.stretches(), target_bytes):
@@ -163,7 +165,8 @@ def compact(log: ArchivedLog, target_bytes: int) -> int:
 
 
 def _finish(log: ArchivedLog) -> int:
-    """Put merged files, which are complete, in the place of their parts."""
+    """Replace parts by the merged files, which are complete; return by how many the files became
+    fewer."""
     gone = 0
     for path in sorted(log.directory.iterdir()):
         match = _MERGED.fullmatch(path.name)
@@ -181,7 +184,7 @@ def _finish(log: ArchivedLog) -> int:
 
 
 def _groups(stretches: list[Stretch], target_bytes: int) -> list[list[Stretch]]:
-    """Neighbours to be merged, two at least."""
+    """The groups of neighbouring files to merge, each of two at least."""
     groups: list[list[Stretch]] = [[]]
     size_bytes = 0
     for one in stretches:
@@ -195,7 +198,7 @@ def _groups(stretches: list[Stretch], target_bytes: int) -> list[list[Stretch]]:
 
 
 def _name(beside: Path, path: Path) -> None:
-    """Have what is *beside* under its name *path*, durably."""
+    """Rename the file *beside* to *path*, durably."""
     with beside.open("rb") as file:
         os.fsync(file.fileno())
     beside.replace(path)

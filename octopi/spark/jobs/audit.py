@@ -1,22 +1,23 @@
-"""Reads every replica's files and proves that they hold what they must; or says what they don't.
+"""Reads the files of all replicas, and checks that they agree and that nothing is missing.
 
-Each task takes one segment file of one replica: it checks every record, hashes the bytes by
-stretches of the log (the same stretches whatever files they lie in), and notes which requests
-it holds.  The driver compares what came of that:
+Each task reads one segment file of one replica: it checks every record, hashes the bytes by
+stretches of the log, which don't depend on the files' bounds, and collects the request ids.  The
+driver compares the results:
 
 =============  =========================================================================
-fault          what it means
+fault          meaning
 =============  =========================================================================
 damage         a record's bytes are not what was written, or a file can't be read
-gap            a file doesn't begin where the one before ends
+gap            a file doesn't begin where the file before ends
 short          a replica ends before the highwater mark that it noted itself, or has no files
 difference     replicas differ below the highwater mark
 duplicate      one request is in a log twice
 =============  =========================================================================
 
-Files are only read.  Brokers may go on meanwhile: below the highwater mark nothing changes.
-What lies above it is not judged, and said so: it may be cut, and may differ from replica to
-replica.  The mark is what the replicas noted, at the latest a second after it moved.
+No file is written.  Brokers may run meanwhile, since records below the highwater mark don't change.
+Records above it are not judged, and the result says so: they may be cut, and may differ from
+replica to replica.  The mark is the greatest that any of the replicas has noted; they note it at
+the latest a second after it moved.
 """
 
 from __future__ import annotations
@@ -52,18 +53,18 @@ STRETCH_BYTES: Final = 4 * MIB
 _PRODUCER_AT: Final = 9
 _SEQUENCE_AT: Final = 33
 _FINDINGS_MAX: Final = 100
-"""In one file: what has more is broken altogether."""
+"""How many damages of one file are reported; a file with more is broken as a whole."""
 
 
 @attrs.frozen(order=True)
 class AuditFault:
-    """Something that must not be."""
+    """A fault that the audit found."""
 
     log: str
     offset: int
     kind: str
     path: str
-    """The file, of the replica that is wrong as far as that can be told."""
+    """The file; of several replicas that differ, that of the replica that is probably wrong."""
     what: str
 
     def __str__(self) -> str:
@@ -72,24 +73,24 @@ class AuditFault:
 
 @attrs.frozen
 class Audit:
-    """What an audit found."""
+    """The result of an audit."""
 
     logs: int
     replicas: int
     size_bytes: int
-    """Of records that were judged, those of each replica."""
+    """The size of the records that were judged, in all replicas."""
     faults: list[AuditFault]
     not_judged: list[NotJudged] = attrs.field(factory=list)
 
 
 @attrs.frozen(order=True)
 class NotJudged:
-    """What one replica holds, and is not known to be committed."""
+    """Records of one replica that are not known to be committed."""
 
     log: str
     directory: str
     offset: int
-    """From there on."""
+    """The offset of the first such record."""
     size_bytes: int
 
     def __str__(self) -> str:
@@ -104,11 +105,11 @@ class _Replica:
     """One replica of a log."""
 
     number: int
-    """Which of the data directories."""
+    """The index of its data directory."""
     directory: str
     highwater: Offset
     files: tuple[tuple[Offset, int], ...]
-    """Base offset and size of each segment."""
+    """The base offset and the size of each segment."""
 
     @property
     def start(self) -> Offset:
@@ -131,12 +132,12 @@ class _Task:
     replica: _Replica
     base: Offset
     until: Offset
-    """Nothing behind it is compared or has to be whole: the rest may be a torn tail."""
+    """Where checking ends; the rest may have a torn tail, and isn't compared."""
 
 
 @attrs.frozen
 class _RequestRun:
-    """Requests with consecutive numbers of one producer, one behind the other."""
+    """Consecutive records of one producer with consecutive sequences."""
 
     producer: bytes
     first: int
@@ -146,20 +147,21 @@ class _RequestRun:
 
 @attrs.frozen
 class _Seen:
-    """What a task found."""
+    """The result of a task."""
 
     log: SourceLog
     replica: int
     faults: list[AuditFault]
     digests: list[tuple[int, int, bytes]]
-    """First offset, end, and hash of the bytes between: whole stretches, and the parts of
-    stretches at the file's ends."""
+    """For each stretch, or part of a stretch at the file's ends: its first offset, its end, and the
+    hash of the bytes between."""
     runs: list[_RequestRun]
     size_bytes: int
 
 
 def audit(spark: SparkSession, directories: Sequence[Path]) -> Audit:
-    """Audit the replicas in the brokers' data *directories*, which every executor has to see.
+    """Audit the replicas in the brokers' data *directories*, which all executors must be able to
+    read.
 
     Raises:
       InvalidOptionError: if one is no data directory.
@@ -180,7 +182,7 @@ def audit(spark: SparkSession, directories: Sequence[Path]) -> Audit:
     seen: list[_Seen] = []
     if tasks:
         sizes = {one: dict(one.replica.files)[one.base] for one in tasks}
-        tasks.sort(key=lambda one: -sizes[one])  # the long ones first
+        tasks.sort(key=lambda one: -sizes[one])  # the largest files first
         slices = min(len(tasks), spark.sparkContext.defaultParallelism * 4)
         seen = spark.sparkContext.parallelize(tasks, slices).map(_look).collect()
     for found in seen:
@@ -200,7 +202,7 @@ def audit(spark: SparkSession, directories: Sequence[Path]) -> Audit:
 
 
 def _find(directories: Sequence[Path]) -> tuple[dict[SourceLog, list[_Replica]], list[AuditFault]]:
-    """The replicas of each log, and what their names and sizes tell."""
+    """The replicas of each log, and the faults that show in the names and sizes of files."""
     disk = SystemDisk()
     replicas: defaultdict[SourceLog, list[_Replica]] = defaultdict(list)
     faults: list[AuditFault] = []
@@ -258,7 +260,7 @@ class _Reading:
         self._task = task
         self._segment = segment
         self._stop = max(0, min(segment.size_bytes, task.until - task.base))
-        """What is checked ends here."""
+        """The position at which checking ends."""
         self._digests: list[tuple[int, int, bytes]] = []
         self._hash = hashlib.blake2b(digest_size=16)
         self._hashed_from = self._hashed_to = int(task.base)
@@ -266,7 +268,7 @@ class _Reading:
         self._runs = _Runs()
 
     def read(self) -> None:
-        """Check, hash and note everything."""
+        """Check and hash the file, and collect its request ids."""
         position, size_bytes = 0, PIECE_BYTES
         while position < self._stop:
             data = self._segment.pread(min(size_bytes, self._stop - position), position)
@@ -289,19 +291,19 @@ class _Reading:
             self._end_stretch()
 
     def fault(self, offset: int, what: str) -> None:
-        """Note damage."""
+        """Add damage at *offset* to the faults."""
         if len(self._faults) < _FINDINGS_MAX:
             path, log = self._segment.path, str(self._task.log)
             self._faults.append(AuditFault(log, offset, "damage", path, what))
 
     def seen(self) -> _Seen:
-        """What came of it."""
+        """The result of the task."""
         task = self._task
         runs = self._runs.runs
         return _Seen(task.log, task.replica.number, self._faults, self._digests, runs, self._stop)
 
     def _behind_damage(self, position: int, data: bytes, error: RecordError) -> int:
-        """Note the damage in *data*; where to go on."""
+        """Add the damage in *data* to the faults; return the position of the next sound record."""
         bad = position
         if isinstance(error, RecordFaultError):
             bad = error.offset - self._task.base
@@ -339,13 +341,13 @@ class _Reading:
 
 
 class _Runs:
-    """The requests of a file, as runs of consecutive ones."""
+    """The requests of a file, as runs."""
 
     def __init__(self) -> None:
         self.runs: list[_RequestRun] = []
 
     def add(self, frames: Frames, base_offset: int) -> None:
-        """Note the records of *frames*."""
+        """Add the records of *frames*, the first of which is at *base_offset* + its position."""
         if not len(frames):
             return
         if not frames.is_structured:
@@ -382,7 +384,7 @@ class _Runs:
 
 
 def _sound_bytes(data: bytes) -> int:
-    """How far lengths lead in *data* before one is none."""
+    """The position in *data* up to which the lengths of records are valid."""
     position = 0
     try:
         while True:
@@ -397,7 +399,7 @@ def _sound_bytes(data: bytes) -> int:
 def _differences(
     replicas: dict[SourceLog, list[_Replica]], seen: list[_Seen]
 ) -> Iterator[AuditFault]:
-    """Where replicas differ, found by their hashes and then byte by byte."""
+    """The differences between replicas, found by hashes and then byte by byte."""
     hashes: defaultdict[tuple[SourceLog, int], dict[int, list[tuple[int, int, bytes]]]]
     hashes = defaultdict(lambda: defaultdict(list))
     for one in seen:
@@ -408,7 +410,7 @@ def _differences(
         parts = [sorted(one) for one in by_replica.values()]
         if len(parts) < 2 or all(one == parts[0] for one in parts):
             continue
-        # Files may end at different places at different replicas: then the bytes decide.
+        # The files of replicas may end at different offsets: then the bytes have to be compared.
         group = [one for one in replicas[log] if one.number in by_replica]
         start = max(number * STRETCH_BYTES, *(one.start for one in group))
         committed = max(one.highwater for one in replicas[log])
@@ -421,7 +423,7 @@ def _compare(log: SourceLog, group: list[_Replica], start: int, end: int) -> Ite
     counts: defaultdict[bytes, list[_Replica]] = defaultdict(list)
     for one in group:
         counts[contents[one.number]].append(one)
-    # With two replicas it is not known which is right; the one that holds more is believed.
+    # Of two replicas it is not known which is right; the longer one is assumed to be.
     right, *wrong = sorted(counts, key=lambda one: (-len(counts[one]), -len(one)))
     for content in wrong:
         common = min(len(content), len(right))
@@ -435,7 +437,7 @@ def _compare(log: SourceLog, group: list[_Replica], start: int, end: int) -> Ite
 
 
 def _bytes(replica: _Replica, start: int, end: int) -> bytes:
-    """What a replica holds between two offsets; zeros where it has no file."""
+    """The bytes of a replica between two offsets; zeros where it has no file."""
     found = bytearray(max(0, end - start))
     for base, size_bytes in replica.files:
         low, high = max(start, base), min(end, base + size_bytes)
@@ -472,7 +474,7 @@ def _offset(run: _RequestRun) -> int:
 
 
 def _offset_of(replica: _Replica, run: _RequestRun, sequence: int) -> int:
-    """Where the record with that number of *run* is."""
+    """The offset of the record in *run* that has *sequence*."""
     offset = run.offset
     for _ in range(sequence - run.first):
         segment_base = max(base for base, _ in replica.files if base <= offset)

@@ -1,4 +1,4 @@
-"""How far a job is, shown on the driver while it runs."""
+"""Shows on the driver how far a job is, while it runs."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def shown(spark: SparkSession, what: str) -> Iterator[None]:
 
 
 def batch_lines(query: StreamingQuery) -> Iterator[str]:
-    """A line for each batch of *query*, as they are done, until the query ends.
+    """A line for each batch of *query*, as soon as the batch is done, until the query ends.
 
     Raises:
-      StreamingQueryException: why it ended, if by a failure.
+      StreamingQueryException: if the query fails.
     """
     seen = -1
     while True:
@@ -79,8 +79,8 @@ def batch_lines(query: StreamingQuery) -> Iterator[str]:
 
 
 def lags(progress: object) -> dict[str, int]:
-    """Of a query's progress: how many bytes of each log were there and not read when it was
-    made, by ``topic/partition``."""
+    """The number of unread bytes of each log, by ``topic/partition``, at the moment of a query's
+    *progress*."""
     behind: dict[str, int] = {}
     for source in json.loads(progress.json)["sources"]:  # type: ignore[attr-defined]
         latest, end = source.get("latestOffset"), source.get("endOffset")

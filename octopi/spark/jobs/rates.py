@@ -1,7 +1,7 @@
-"""How much came into topics, when, and under which keys; and how far this reader is behind.
+"""Counts the messages of topics by time and key, and shows how far the reader is behind.
 
-Counts are by the messages' own time stamps, in windows; a page with a chart of them needs
-nothing but a browser.
+Messages are counted in windows, by their own time stamps.  The page with a chart of the counts
+needs only a browser.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ _WIDTH, _HEIGHT, _MARGIN = 960, 320, 50
 
 @attrs.frozen
 class RatesOptions:
-    """What is counted."""
+    """What a rates job counts."""
 
     source: Mapping[str, str]
     """Options of the source: ``server``, ``subscribe``, ..."""
     window: str = "1 minute"
-    """As Spark has it."""
+    """The length of a window, as Spark writes it."""
     by_key: bool = False
-    """For each key, too, as text."""
+    """Whether to count each key, as text, separately."""
 
 
 @attrs.frozen
 class Rate:
-    """One window of one topic (and key)."""
+    """The counts in one window, of one topic (and key)."""
 
     begin: str
-    """ISO 8601."""
+    """The start of the window, in the form of ISO 8601."""
     topic: str
     key: str | None
     count: int
     size_bytes: int
-    """Of the values."""
+    """The size of all values."""
 
 
 def rates(spark: SparkSession, options: RatesOptions) -> list[Rate]:
-    """Count what there is now.
+    """Count all messages that there are now.
 
     Raises:
-      AnalysisException, PythonException: what Spark makes of the source's errors.
+      AnalysisException, PythonException: if the source raises an error, which Spark wraps so.
     """
     frame = spark.read.format("octopi").options(**options.source).load()
     return _collected(_counted(frame, options))
 
 
 def start_rates(spark: SparkSession, options: RatesOptions, checkpoint: Path) -> StreamingQuery:
-    """Count on as messages come; `current_rates` says how many there are so far."""
+    """Count continuously; `current_rates` returns the counts so far."""
     source = {"startingOffsets": "earliest", **options.source}
     frame = spark.readStream.format("octopi").options(**source).load()
     return (
@@ -76,7 +76,7 @@ def start_rates(spark: SparkSession, options: RatesOptions, checkpoint: Path) ->
 
 
 def current_rates(spark: SparkSession) -> list[Rate]:
-    """What a stream of `start_rates` has counted."""
+    """The counts so far of a stream that `start_rates` has started."""
     return _collected(spark.table(_TABLE))
 
 
@@ -125,7 +125,7 @@ def chart_page(found: list[Rate], behind: Mapping[str, int]) -> str:
     )
     return (
         "<!doctype html><meta charset='utf-8'>"
-        # Topics and keys are strangers': should one ever pass for markup, no script of it runs.
+        # Topics and keys come from others: if one ever passed as markup, no script of it would run.
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; "
         "style-src 'unsafe-inline'\">"
         f"<title>{title}</title>"
@@ -149,7 +149,7 @@ def _chart(series: Mapping[str, Mapping[str, int]]) -> str:
     step = (_WIDTH - 2 * _MARGIN) / max(1, len(windows) - 1)
     height = _HEIGHT - 2 * _MARGIN
     lines: list[str] = []
-    # The largest first: with many keys the rest would hide them.
+    # Only the largest ones are shown, since many keys would hide them.
     ordered = sorted(series, key=lambda name: -sum(series[name].values()))[: len(_COLOURS)]
     for number, name in enumerate(ordered):
         shares = [series[name].get(begin, 0) / most for begin in windows]

@@ -1,9 +1,8 @@
-"""An archive back into a topic: in order, once however often it is done, at the old pace if
-that is wanted.
+"""Replays an archive into a topic: in order, each message once, and at the recorded pace if wanted.
 
-Each archived log is replayed by one task, from its first file to its last.  The task is a
-producer whose name is made of the archive and the target, so a replay that is done again, or
-goes on after a kill, adds only what is not there yet.
+One task replays each archived log, from its first file to its last.  The task is a producer whose
+id is derived from the archived log and the target topic.  So a replay that is repeated, or that
+continues after a kill, adds only messages that the topic doesn't have yet.
 """
 
 from __future__ import annotations
@@ -27,40 +26,41 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SLICE_S = 0.1
-"""At the recorded pace messages wait for each other so long at most."""
+"""At the recorded pace, messages wait at most this long to be sent with others."""
 
 
 @attrs.frozen
 class ReplayOptions:
-    """What is replayed, and where to."""
+    """What a replay job replays, and where to."""
 
     directory: Path
-    """Of the archive."""
+    """The directory of the archive."""
     topic: str
-    """Where messages go."""
+    """The target topic."""
     sink: Mapping[str, str]
     """Options of the sink: ``server``, ``tokenFile``, ..."""
     only: tuple[str, ...] = ()
-    """Archived topics; empty: all of them."""
+    """The archived topics to replay; empty: all of them."""
     speed: float | None = None
-    """At so many times the recorded pace; None: as fast as it goes."""
+    """The factor to the recorded pace; None: as fast as possible."""
 
 
 @attrs.frozen
 class Replayed:
-    """What a replay did."""
+    """The result of a replay."""
 
     logs: int
     rows: int
-    """Messages that are in the topic now, those of earlier replays included."""
+    """The number of replayed messages, including those that earlier replays had added."""
 
 
 def replay(spark: SparkSession, options: ReplayOptions) -> Replayed:
     """Replay an archive.
 
     Raises:
-      InvalidOptionError: if there is nothing to replay, or, at a pace, not a slot for each log.
-      OctopiError: whatever producing raises.
+      InvalidOptionError: if there is nothing to replay, or, at a given speed, not a slot for each
+          log.
+      OctopiError: any error of producing.
     """
     logs = archived_logs(options.directory.absolute())
     logs = [one for one in logs if not options.only or one.topic in options.only]
@@ -104,7 +104,7 @@ def _replay_log(
     pace: tuple[int, float] | None,
     began_s: float,
 ) -> int:
-    """Replay one log, the *place*-th of the archive; how many messages it has."""
+    """Replay one log, the *place*-th of the archive; return the number of its messages."""
     thread = client_thread(target.connection)
 
     async def describe() -> list[int]:
@@ -112,7 +112,7 @@ def _replay_log(
         return [one.partition for one in info.partitions]
 
     partitions = thread.call(describe)
-    # Messages without a key stay together, as they were.
+    # Messages of one log without a key go to one partition, so they keep their order.
     keyless = partitions[place % len(partitions)]
     batches = _batches(log, keyless, 10_000 if pace is None else 500)
     if pace is not None:
@@ -141,7 +141,7 @@ def _batches(log: ArchivedLog, keyless: int, rows: int) -> Iterator[Any]:
 
 
 def _paced(batches: Iterator[Any], begin_ms: int, speed: float, began_s: float) -> Iterator[Any]:
-    """The same rows, each no earlier than its time stamp says."""
+    """The same rows, each no earlier than its time stamp and the speed demand."""
     for batch in batches:
         stamps = batch.column("timestamp").cast(pa.int64()).fill_null(0).to_numpy()
         due_s = began_s + np.maximum.accumulate(stamps / 1000 - begin_ms) / 1000 / speed

@@ -1,7 +1,7 @@
-"""A campaign of simulator seeds, spread over a Spark cluster.
+"""Runs a campaign of simulator seeds on a Spark cluster.
 
-What runs a seed is handed in: the search for faults stands above this package
-(`octopi.cli.search`).
+The function that runs a seed is an argument, because the search for faults (`octopi.cli.search`)
+is a layer above this package.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ _VERDICT = (
 """The fields of `SeedVerdict`, in their order."""
 
 _TASK_SEEDS = 50
-"""Enough work that handing it out doesn't matter, and so little that all cores end together."""
+"""Large enough that the cost of a task hardly counts, and small enough that all cores end at about
+the same time."""
 
 
 @attrs.frozen
 class SeedVerdict:
-    """What came of the run of one seed."""
+    """The result of the run of one seed."""
 
     seed: int
     rule: str
-    """That was broken; empty: none was."""
+    """The rule that was broken; empty: none was."""
     text: str
     token: str
-    """What repeats that run."""
+    """The plan token, which repeats that run."""
     digest: str
     cpu_s: float
     virtual_s: float
@@ -46,43 +47,43 @@ RunSeed = Callable[[str, int], SeedVerdict]
 
 @attrs.frozen
 class CampaignOptions:
-    """Which seeds are run, and where the verdicts go."""
+    """Which seeds to run, and where to store the verdicts."""
 
     directory: Path
-    """Of the verdicts, as Parquet; must not exist yet."""
+    """The directory for the verdicts, as Parquet; it must not exist yet."""
     count: int = 1000
     first: int = 1
     plans: str = "swarm"
-    """What draws a plan from a seed: ``swarm`` or ``scenarios``."""
+    """The source that draws a plan from a seed: ``swarm`` or ``scenarios``."""
     prepare: Callable[[], None] | None = None
     """Called in each worker before its first run."""
 
 
 @attrs.frozen
 class Failures:
-    """The runs that broke one promise."""
+    """The runs that broke one rule."""
 
     rule: str
     count: int
     seed: int
-    """The smallest."""
+    """The smallest seed of these runs."""
     text: str
     token: str
-    """What repeats that run."""
+    """The plan token, which repeats the run of that seed."""
 
 
 @attrs.frozen
 class Campaign:
-    """What came of it."""
+    """The result of a campaign."""
 
     runs: int
     cpu_s: float
-    """Of all runs together."""
+    """The processor time of all runs together."""
     failures: list[Failures]
 
 
 def simulate(spark: SparkSession, options: CampaignOptions, run_seed: RunSeed) -> Campaign:
-    """Run the seeds with *run_seed*, store the verdicts, and group the failures by the promise that
+    """Run the seeds with *run_seed*, store the verdicts, and group the failures by the rule that
     they broke."""
     from pyspark.sql.functions import count as count_rows, min as minimum
 
