@@ -57,7 +57,8 @@ COUNTED_MAX: Final = (1 << 40) - 1
 are counted up one by one.  One a millisecond would take 34 years."""
 
 TOLD_MAX: Final = COUNTED_MAX // 2
-"""The same, where a register begins with what a peer tells: it has to count on from there."""
+"""The same, where a node begins with what a peer or a member tells: it has to count on from
+there."""
 
 OFFSET_MAX: Final = 1 << 60
 """The end of a log that a peer tells: an exbibyte.  Bytes are added to it afterwards."""

@@ -24,7 +24,7 @@ import attrs
 
 from octopi.errors import Status
 from octopi.identifiers import Claim, MemberId, Offset, PartitionId, SubscriptionId
-from octopi.limits import MEMBERS_PER_SUBSCRIPTION_MAX, RESET_WAIT_S
+from octopi.limits import MEMBERS_PER_SUBSCRIPTION_MAX, RESET_WAIT_S, TOLD_MAX
 from octopi.model import QUEUE_MODES, SubscriptionMode, SubscriptionOptions
 from octopi.subscriptions.assignment import GroupMember, target
 from octopi.subscriptions.effects import (
@@ -142,7 +142,9 @@ class Coordinator:
             effects.append(self._pending.append(key, entry, told))
         else:
             effects += self._pending.when_committed(key, told)
-        return effects + self._agree(member, dict(held)) + self._balance(now)
+        for log, claim in (there := dict(held)).items():
+            effects += self._learn(log, claim)
+        return effects + self._agree(member, there) + self._balance(now)
 
     def heard(self, session: Session, now: float) -> None:
         """The member behind *session* gave a sign of life."""
@@ -157,8 +159,11 @@ class Coordinator:
         effects: list[Effect] = []
         for log, claim in logs:
             state = self.logs.get(log)
-            if name is not None and state is not None and self._is_held(state, name, claim):
+            if name is None or state is None:
+                continue
+            if self._is_held(state, name, claim):
                 effects += self._free(log)
+            effects += self._learn(log, claim)
         return effects + self._balance(now) if effects else []
 
     def leave(self, session: Session, answer: Session, now: float) -> list[Effect]:
@@ -300,6 +305,20 @@ class Coordinator:
             if owner == member and held.get(log) != self.logs[log].claim:
                 effects += self._free(log) if log in self._release_by else self._assign(log, member)
         return effects
+
+    def _learn(self, log: PartitionId, claim: Claim) -> list[Effect]:
+        """A member was given *log* with *claim*.  If that is newer than what is known, all replicas
+        have lost the decision.  So count on from there: the log's leader, and members, refuse the
+        claims up to it."""
+        state = self.logs.get(log)
+        if self._is_queue or state is None or not state.claim < claim <= TOLD_MAX:
+            return []
+        if state.phase == AssignmentPhase.RESETTING:
+            return []  # it is given up, or done, in a moment
+        effects: list[Effect] = []
+        if state.member and self.members[state.member].session is not None:
+            effects.append(self._revoked(state.member, [(log, state.claim)]))
+        return effects + self._set(log, AssignmentEntry(AssignmentPhase.FREE, NO_MEMBER, claim))
 
     def _assign(self, log: PartitionId, member: MemberId) -> list[Effect]:
         one = self.members[member]
