@@ -53,7 +53,8 @@ class _Progress:
     confirmed: int = 0
     confirmed_claim: int = 0
     newest_claim: int = 0
-    """The greatest with which a member had a message."""
+    """The greatest with which a member had a message; but that of the last one where claims can be
+    lost, and come again."""
     reached: int = 0
     """Behind what was processed with that claim."""
     owners: dict[int, str] = attrs.field(factory=dict)
@@ -86,7 +87,8 @@ class GroupNotes:
         self._note(HANDED, host, held, message)
         self.newest_sid = held.sid
         progress = self._of(held.place)
-        progress.newest_claim = max(progress.newest_claim, held.claim)
+        if held.claim > progress.newest_claim or self._loses:
+            progress.newest_claim = held.claim
         name = f"{held.log} with claim {held.claim}"
         owner = progress.owners.setdefault(held.claim, held.member)
         if owner != held.member and not self._loses:

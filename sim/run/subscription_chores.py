@@ -9,6 +9,7 @@ from octopi.clients.consuming.start_position import Start
 from octopi.errors import (
     MemberFencedError,
     OctopiError,
+    OffsetInsideRecordError,
     OffsetOutOfRangeError,
     SubscriptionBusyError,
     UnknownSubscriptionError,
@@ -34,8 +35,10 @@ async def reset_marks(
             notes.topic, NAME, to=randomness.choice(places), partition=log.partition, force=True
         )
     except OctopiError as error:
-        # It may have been deleted, reset by somebody else, or have yet to be made.
-        if not (isinstance(error, _ORDINARY) or may_pass(error)):
+        # It may have been deleted, or be reset by another program, or have yet to be made; and a
+        # message that was lost after its acknowledgement begins nowhere any more.
+        is_lost = client_log.plan.may_lose and isinstance(error, OffsetInsideRecordError)
+        if not (is_lost or isinstance(error, _ORDINARY) or may_pass(error)):
             raise
     else:
         notes.was_reset(log.partition, int(done.after))

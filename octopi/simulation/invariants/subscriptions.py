@@ -124,6 +124,10 @@ class SubscriptionRules(SystemInvariants):
         """Subscriptions whose members note what they do."""
         self._lossy: set[PartitionId] = set()
         """Partitions that may have lost records: offsets were used twice there."""
+        self._resigned: set[tuple[PartitionId, int]] = set()
+        """Leaderships, by partition and epoch, that ended because the leader's disk failed."""
+        self._harmed_hosts: set[str] = set()
+        """Those whose disk was damaged: what they lost before anyone noted it, nobody can know."""
         self._is_harmed = False
         """Whether a disk was damaged, or a machine lost its power."""
         on = self.handlers.on
@@ -136,6 +140,7 @@ class SubscriptionRules(SystemInvariants):
         on(self._check_assigned, steps.S4Telling)
         on(self._check_attached, steps.S5Attaching)
         on(self._note_taken, steps.S8Taking)
+        on(self._note_resigned, steps.E19Resigning)
         on(self._note_preparing, steps.E23Preparing)
         on(self._check_prepared, steps.E23Prepared)
         on(self._see_recovery, steps.E7Counted, steps.E8Decided, steps.J5Admitted)
@@ -256,6 +261,9 @@ class SubscriptionRules(SystemInvariants):
         step = event.step
         if (known := self._known(step.partition, step.epoch)) is None:
             return
+        if event.host in self._harmed_hosts:
+            self._lossy.add(step.partition)
+            known.committed = {}
         for key, value in known.committed.items():
             if not known.open[key] and step.states.get(key) != value:
                 text = f"{event.host} begins to lead partition {step.partition} with {key} = "
@@ -297,6 +305,9 @@ class SubscriptionRules(SystemInvariants):
         if (known := self._known(step.partition, step.epoch)) is not None:
             known.taken[step.sid] = max(step.offset, known.taken.get(step.sid, 0))
 
+    def _note_resigned(self, event: StepEvent[steps.E19Resigning]) -> None:
+        self._resigned.add((event.step.partition, event.step.epoch))
+
     def _note_preparing(self, event: StepEvent[steps.E23Preparing]) -> None:
         partition = event.step.partition
         known = self._partitions[partition]
@@ -317,6 +328,8 @@ class SubscriptionRules(SystemInvariants):
         record = self.cluster.register_view.state.partitions.get(partition)
         if record is None or record.epoch != known.epoch or partition in self._lossy:
             return
+        if (partition, known.epoch) in self._resigned:
+            return  # its disk takes nothing, so no mark can be stored there
         if self.cluster.host_of(record.leader) != event.host:
             return
         for sid, mark in sorted(still):
@@ -417,7 +430,9 @@ class SubscriptionRules(SystemInvariants):
     # --- losses ----------------------------------------------------------------------------
 
     def _see_fault(self, event: Event) -> None:
-        self._is_harmed |= isinstance(event.facts["action"], Damage | Wipe | BitFlip | RollBack)
+        if isinstance(event.facts["action"], Damage | Wipe | BitFlip | RollBack):
+            self._is_harmed = True
+            self._harmed_hosts.add(event.host)
 
     def _see_recovery(self, event: Event) -> None:
         self._is_harmed |= event.what == LOSE_POWER
