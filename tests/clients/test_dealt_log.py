@@ -37,6 +37,7 @@ from octopi.identifiers import (
     TopicName,
 )
 from octopi.record import BatchBuilder
+from octopi.retry import reworded
 from octopi.wire import messages as m
 from tests.kit.world import VirtualClock
 
@@ -95,7 +96,14 @@ class Link:
         self._error = error
         self._ended.set()
 
+    def why_given_up(self, error: OctopiError, timeout_s: float | None) -> OctopiError | None:
+        if timeout_s is None:
+            return None
+        return reworded(error, f"no leader for {timeout_s:g} s; last: {error.args[0]}")
+
     async def before_again(self, error: OctopiError) -> None:
+        if isinstance(error, UnknownSubscriptionError):
+            raise error  # as if the coordinator didn't know it either
         await trio.sleep(0.1)
 
 
@@ -105,6 +113,9 @@ class Owner:
     def __init__(self) -> None:
         self.gaps: list[HistoryLostError] = []
         self.forks: list[HistoryForkedError] = []
+
+    async def restore_mark(self, partition: PartitionId) -> None:
+        raise AssertionError("the link does that")
 
     def take_news(self) -> None:
         pass

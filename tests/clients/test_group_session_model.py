@@ -559,7 +559,12 @@ def test_while_messages_wait_the_leader_is_asked_for_a_word() -> None:
             JoinRemedy.START_OVER,
             AttachRemedy.STOP,
         ),
-        (UnknownSubscriptionError("no"), JoinRemedy.STOP, AttachRemedy.STOP),
+        (UnknownSubscriptionError("no"), JoinRemedy.STOP, AttachRemedy.ATTACH_AGAIN),
+        (
+            refused(Status.LOG_CORRUPT, "damaged"),
+            JoinRemedy.JOIN_AGAIN,
+            AttachRemedy.ATTACH_AGAIN,
+        ),
         (ProtocolError("no"), JoinRemedy.STOP, AttachRemedy.STOP),
     ],
 )

@@ -430,7 +430,8 @@ def test_what_waits_to_be_sent_is_flushed() -> None:
         (NotLeaderError("not here"), QueueRemedy.ATTACH_AGAIN),
         (ConnectionLostError("broken"), QueueRemedy.ATTACH_AGAIN),
         (UnreachableError("away"), QueueRemedy.ATTACH_AGAIN),
-        (UnknownSubscriptionError("deleted"), QueueRemedy.STOP),
+        (UnknownSubscriptionError("lost or deleted"), QueueRemedy.ATTACH_AGAIN),
+        (refused(Status.LOG_CORRUPT, "damaged"), QueueRemedy.ATTACH_AGAIN),
         (ProtocolError("what?"), QueueRemedy.STOP),
     ],
 )

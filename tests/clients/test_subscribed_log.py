@@ -85,6 +85,9 @@ class Link:
         self._error = error
         self._ended.set()
 
+    def why_given_up(self, error: OctopiError, timeout_s: float | None) -> OctopiError | None:
+        return None
+
     async def before_again(self, error: OctopiError) -> None:
         await trio.sleep(0.01)
 

@@ -21,7 +21,7 @@ from octopi.clients.subscribing.subscription_options import (
     subscription_name,
 )
 from octopi.clients.topic_creation import create_topic
-from octopi.errors import InvalidOptionError
+from octopi.errors import InvalidOptionError, UnknownSubscriptionError
 from octopi.identifiers import (
     Claim,
     MemberId,
@@ -185,34 +185,54 @@ class SubscriptionAdministration:
     async def _open(self, definition: SubscriptionDefinition, info: TopicInfo) -> None:
         """Fix where the subscription begins in each log, make the topic for dead letters, and say
         so to the coordinator."""
-        topic = TopicName(definition.topic)
-        what = f"create subscription {definition.name}"
         for partition in definition.partitions:
-
-            def question(request: int, partition: PartitionId = partition) -> OpenMarks:
-                return OpenMarks(
-                    request,
-                    topic,
-                    partition,
-                    definition.topic_id,
-                    definition.sid,
-                    definition.name,
-                    definition.mode,
-                    definition.options,
-                    definition.start,
-                )
-
-            await self._ask(what, topic, partition, question, Done)
+            await self._open_mark(definition, partition, definition.start)
         if is_queue(definition.mode):
             await self._have_dead_letters(definition, info)
-        first = definition.partitions[0]
+        topic, first = TopicName(definition.topic), definition.partitions[0]
         await self._ask(
-            what,
+            f"create subscription {definition.name}",
             topic,
             first,
             lambda request: FinishSubscription(request, topic, first, definition.sid),
             Done,
         )
+
+    async def _open_mark(
+        self, definition: SubscriptionDefinition, partition: PartitionId, start: str
+    ) -> None:
+        topic = TopicName(definition.topic)
+
+        def question(request: int) -> OpenMarks:
+            return OpenMarks(
+                request,
+                topic,
+                partition,
+                definition.topic_id,
+                definition.sid,
+                definition.name,
+                definition.mode,
+                definition.options,
+                start,
+            )
+
+        what = f"open the mark of subscription {definition.name}"
+        await self._ask(what, topic, partition, question, Done)
+
+    async def restore_mark(
+        self, definition: SubscriptionDefinition, partition: PartitionId
+    ) -> None:
+        """Open the mark of one log again, at the log's start: all replicas of its partition have
+        lost it, with the records that it was about.
+
+        Raises:
+          UnknownSubscriptionError: if the subscription was deleted, or expired.
+        """
+        topic, name = definition.topic, definition.name
+        found = (await self._describe(topic, name)).definition
+        if found.sid != definition.sid or found.state == SubscriptionState.DELETING:
+            raise UnknownSubscriptionError(f"{topic}: the subscription {name} was deleted")
+        await self._open_mark(definition, partition, SubscriptionStart.EARLIEST)
 
     async def _have_dead_letters(self, definition: SubscriptionDefinition, info: TopicInfo) -> None:
         """Have the topic for the dead letters of a queue, beside its topic."""

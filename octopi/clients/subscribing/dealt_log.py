@@ -33,7 +33,6 @@ from octopi.errors import (
 from octopi.identifiers import NO_CLAIM, MemberId, Offset, PartitionId, SubscriptionId, TopicName
 from octopi.limits import DELAY_MS_MAX, TEXT_BYTES_MAX
 from octopi.record import Message, decode, record_end
-from octopi.retry import reworded
 from octopi.wire.messages import (
     Attach,
     Attached,
@@ -75,6 +74,9 @@ class QueueOwner(Protocol):
     def member(self) -> str:
         """What the coordinator calls this member."""
 
+    async def restore_mark(self, partition: PartitionId) -> None:
+        """See `SubscriptionAdministration.restore_mark`."""
+
     def take_news(self) -> None:
         """A log may have something to hand out, or an error."""
 
@@ -99,7 +101,7 @@ class DealtLog:
         self._reading = reading
         self._partition = partition
         self._owner = owner
-        self._link = LeaderSession(cluster, reading.topic, partition)
+        self._link = LeaderSession(cluster, reading.topic, partition, self._restore)
         self._session = QueueSession(
             reading.ack_timeout_s,
             reading.prefetch_count,
@@ -200,7 +202,6 @@ class DealtLog:
 
     async def _keep_attached(self) -> None:
         reading = self._reading
-        lost_at = self._clock.now()
 
         def question(request: int) -> Attach:
             credit = self._session.attaching()
@@ -219,20 +220,25 @@ class DealtLog:
             try:
                 await self._link.run(question, self._take, Detach)
             except OctopiError as error:
-                if self._session.is_attached:
-                    lost_at = self._clock.now()
                 self._session.disconnected()
                 self._tell()
-                timeout_s = reading.reconnect_timeout_s
                 if queue_remedy(error) is QueueRemedy.STOP:
                     self._error = error
-                elif timeout_s is not None and self._clock.now() - lost_at >= timeout_s:
-                    text = f"{reading.topic}/{self._partition}: no leader for {timeout_s:g} s"
-                    self._error = reworded(error, f"{text}; last: {error.args[0]}")
+                else:
+                    self._error = self._link.why_given_up(error, reading.reconnect_timeout_s)
+                if self._error is None:
+                    try:
+                        await self._link.before_again(error)
+                    except OctopiError as unrestored:
+                        self._error = unrestored
                 if self._error is not None:
                     self._tell()
                     return
-                await self._link.before_again(error)
+
+    async def _restore(self, partition: PartitionId) -> None:
+        await self._owner.restore_mark(partition)
+        fork = HistoryForkedError.of_range(self._reading.topic, partition, 0, 0)
+        self._owner.take_fork(fork)
 
     def _take(self, message: object) -> None:
         match message:

@@ -23,8 +23,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status, UnreachableError
+from octopi.errors import OctopiError, RefusedError, Status
 from octopi.identifiers import NO_CLAIM, Claim, MemberId, PartitionId
+from octopi.retry import may_pass_at_a_leader
 
 HeldClaim: TypeAlias = tuple[PartitionId, Claim]
 """A partition, and the claim with which a member has its log."""
@@ -83,12 +84,8 @@ def join_remedy(error: OctopiError) -> JoinRemedy:
     match error:
         case RefusedError(status=Status.UNKNOWN_MEMBER):
             return JoinRemedy.START_OVER
-        case RefusedError(meaning=meaning) if meaning.retryable or meaning.look_up:
-            return JoinRemedy.JOIN_AGAIN
-        case ConnectionLostError() | UnreachableError():
-            return JoinRemedy.JOIN_AGAIN
         case _:
-            return JoinRemedy.STOP
+            return JoinRemedy.JOIN_AGAIN if may_pass_at_a_leader(error) else JoinRemedy.STOP
 
 
 class GroupSession:

@@ -7,7 +7,7 @@ the connection breaks or another broker leads.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -23,10 +23,11 @@ from octopi.errors import (
     OctopiError,
     RefusedError,
     Status,
+    UnknownSubscriptionError,
     refused,
 )
 from octopi.identifiers import PartitionId, TopicName
-from octopi.retry import Backoff
+from octopi.retry import Backoff, may_pass, reworded
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.wire.messages import Detached, Done, Failure, FindOffset
@@ -35,13 +36,24 @@ from octopi.wire.messages import Detached, Done, Failure, FindOffset
 class LeaderSession:
     """Keeps one such request open; for one task."""
 
-    def __init__(self, cluster: ClusterHandle, topic: TopicName, partition: PartitionId) -> None:
+    def __init__(
+        self,
+        cluster: ClusterHandle,
+        topic: TopicName,
+        partition: PartitionId,
+        restore: Callable[[PartitionId], Awaitable[None]] | None = None,
+    ) -> None:
+        """*restore*: makes the mark of the log again if its replicas have lost it, or raises the
+        error why it can't; None: the log is of the coordinator, and needs no mark."""
         self._cluster = cluster
         self._clock = cluster.environment.clock
         self._topic = topic
         self._partition = partition
         self._route = LeaderRoute(cluster.lookup, topic, partition)
         self._backoff = Backoff(cluster.environment.randomness)
+        self._restore = restore
+        self._open_until = self._clock.now()
+        """When it was open last, or made."""
         self._is_told = False
         """Whether the last error said where to go on."""
         self._link: tuple[Connection, int] | None = None
@@ -122,11 +134,33 @@ class LeaderSession:
             connection.forget(request)
             if not is_over:
                 self.post(farewell)
+            if self.open_since is not None:
+                self._open_until = self._clock.now()
             self._link = self.open_since = None
         raise errors[0]
 
+    def why_given_up(self, error: OctopiError, timeout_s: float | None) -> OctopiError | None:
+        """The error to raise after *error*, if it hasn't been open for *timeout_s*; None: go on."""
+        if timeout_s is None or self._clock.now() - self._open_until < timeout_s:
+            return None
+        text = f"{self._topic}/{self._partition}: no leader for {timeout_s:g} s"
+        return reworded(error, f"{text}; last: {error.args[0]}")
+
     async def before_again(self, error: OctopiError) -> None:
-        """Wait as long as is good after *error*, which may pass."""
+        """Do, and wait, what is good after *error*, which may pass.
+
+        Raises:
+          UnknownSubscriptionError: if the log has no mark because the subscription is gone.
+          OctopiError: why it can't be made again.
+        """
+        if isinstance(error, UnknownSubscriptionError) and self._restore is not None:
+            try:
+                await self._restore(self._partition)
+            except OctopiError as why:
+                if not may_pass(why):
+                    raise
+            else:
+                return
         if isinstance(error, RefusedError) and self._route.redirected(error):
             return
         await self._clock.sleep_until(self._clock.now() + self._backoff.next_s())

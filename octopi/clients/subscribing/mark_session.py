@@ -31,9 +31,10 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status, UnreachableError
+from octopi.errors import OctopiError, RefusedError, Status
 from octopi.identifiers import Offset
 from octopi.position import NO_ANCHOR, Anchor
+from octopi.retry import may_pass_at_a_leader
 
 LostRange: TypeAlias = tuple[Offset, Offset]
 """Records of a log that are gone: from where to where (exclusive, bytes)."""
@@ -59,7 +60,8 @@ class AttachRemedy(Enum):
     """What to do after an attachment ended."""
 
     ATTACH_AGAIN = auto()
-    """Look up the log's leader, and attach there with the same claim."""
+    """Look up the log's leader, and attach there with the same claim.  If the leader knows no mark,
+    the log may have lost it: `octopi.clients.subscribing.leader_session` finds that out."""
     BEGIN_AGAIN = auto()
     """The leader's log has not what was marked: `MarkSession.begin_again`, and attach again."""
     LOST = auto()
@@ -75,12 +77,10 @@ def attach_remedy(error: OctopiError) -> AttachRemedy:
             return AttachRemedy.LOST
         case RefusedError(status=Status.HISTORY_FORKED):
             return AttachRemedy.BEGIN_AGAIN
-        case RefusedError(meaning=meaning) if meaning.retryable or meaning.look_up:
-            return AttachRemedy.ATTACH_AGAIN
-        case ConnectionLostError() | UnreachableError():
+        case RefusedError(status=Status.UNKNOWN_SUBSCRIPTION):
             return AttachRemedy.ATTACH_AGAIN
         case _:
-            return AttachRemedy.STOP
+            return AttachRemedy.ATTACH_AGAIN if may_pass_at_a_leader(error) else AttachRemedy.STOP
 
 
 class MarkSession:

@@ -7,9 +7,10 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
-from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status, UnreachableError
+from octopi.errors import OctopiError, RefusedError, Status
 from octopi.identifiers import Offset
 from octopi.limits import SETTLE_COUNT_MAX
+from octopi.retry import may_pass_at_a_leader
 
 _T = TypeVar("_T")
 
@@ -44,7 +45,7 @@ class QueueRemedy(Enum):
     """What to do after an attachment to a queue ended."""
 
     ATTACH_AGAIN = auto()
-    """Look up the log's leader, and attach there."""
+    """Look up the log's leader, and attach there; as for `AttachRemedy.ATTACH_AGAIN`."""
     STOP = auto()
     """Trying again can't help."""
 
@@ -53,14 +54,12 @@ def queue_remedy(error: OctopiError) -> QueueRemedy:
     """What to do after an attachment ended with *error*.  A queue's member has no claim of its own,
     so being fenced means only that the mark was reset."""
     match error:
-        case RefusedError(status=Status.MEMBER_FENCED | Status.UNKNOWN_MEMBER):
-            return QueueRemedy.ATTACH_AGAIN
-        case RefusedError(meaning=meaning) if meaning.retryable or meaning.look_up:
-            return QueueRemedy.ATTACH_AGAIN
-        case ConnectionLostError() | UnreachableError():
+        case RefusedError(
+            status=Status.MEMBER_FENCED | Status.UNKNOWN_MEMBER | Status.UNKNOWN_SUBSCRIPTION
+        ):
             return QueueRemedy.ATTACH_AGAIN
         case _:
-            return QueueRemedy.STOP
+            return QueueRemedy.ATTACH_AGAIN if may_pass_at_a_leader(error) else QueueRemedy.STOP
 
 
 class PendingAnswers:

@@ -9,12 +9,13 @@ from typing import TypeVar
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
+from octopi.clients.subscribing.administration import SubscriptionAdministration
 from octopi.clients.subscribing.dealt import DealtBatch, DealtMessage
 from octopi.clients.subscribing.dealt_log import DealtLog, QueueReading
 from octopi.clients.subscribing.group_session import GroupEffect, GroupSession
 from octopi.clients.subscribing.membership import Membership, MembershipOptions
 from octopi.errors import ClosedError, HistoryForkedError, HistoryLostError, OctopiError
-from octopi.identifiers import MemberId
+from octopi.identifiers import MemberId, PartitionId
 from octopi.model import SubscriptionDefinition
 
 _T = TypeVar("_T")
@@ -52,6 +53,7 @@ class QueueSubscription:
         membership: MembershipOptions,
         static_member: MemberId | None,
     ) -> None:
+        self._cluster = cluster
         self._nursery = nursery
         self._definition = definition
         self._membership = Membership(
@@ -205,6 +207,11 @@ class QueueSubscription:
     def take_gap(self, gap: HistoryLostError) -> None:
         """Messages were skipped that retention had removed."""
         self.gaps.append(gap)
+
+    async def restore_mark(self, partition: PartitionId) -> None:
+        """See `SubscriptionAdministration.restore_mark`."""
+        administration = SubscriptionAdministration(self._cluster.router)
+        await administration.restore_mark(self._definition, partition)
 
     def take_fork(self, fork: HistoryForkedError) -> None:
         """Messages that were settled are gone."""

@@ -32,15 +32,9 @@ from octopi.errors import (
     OctopiError,
     ProtocolError,
 )
-from octopi.identifiers import (
-    Claim,
-    MemberId,
-    Offset,
-    PartitionId,
-)
+from octopi.identifiers import Claim, MemberId, Offset, PartitionId
 from octopi.position import Anchor, Place
 from octopi.record import Message
-from octopi.retry import reworded
 from octopi.wire.messages import Attach, Attached, Detach, Mark, Marked
 
 
@@ -55,6 +49,9 @@ class LogOwner(Protocol):
 
     def take_fork(self, fork: HistoryForkedError) -> None:
         """Records that were marked are gone; reading goes on before them."""
+
+    async def restore_mark(self, partition: PartitionId) -> None:
+        """See `SubscriptionAdministration.restore_mark`."""
 
     def released(self, log: SubscribedLog) -> None:
         """The program has finished with the log."""
@@ -102,7 +99,7 @@ class SubscribedLog:
         self._reading = reading
         self._owner = owner
         self._marks = MarkSession(reading.session_timeout_s)
-        self._link = LeaderSession(cluster, reading.topic, partition)
+        self._link = LeaderSession(cluster, reading.topic, partition, self._restore)
         self._records = RestartableReading(cluster, reading, partition, self)
         self._messages: Iterator[Message] = iter(())
         self._in_hand: Offset | None = None
@@ -404,7 +401,6 @@ class SubscribedLog:
 
     async def _keep_attached(self) -> None:
         reading = self._reading
-        lost_at = self._clock.now()
 
         def question(request: int) -> Attach:
             self._marks.attaching(self._clock.now())
@@ -417,8 +413,6 @@ class SubscribedLog:
                 with trio.CancelScope() as self._attachment:
                     await self._link.run(question, self._take, Detach)
             except OctopiError as error:
-                if self._marks.is_attached:
-                    lost_at = self._clock.now()
                 self._marks.disconnected()
                 remedy = attach_remedy(error)
                 if remedy is AttachRemedy.BEGIN_AGAIN:
@@ -427,17 +421,19 @@ class SubscribedLog:
                     self.abandon()
                     self._owner.fenced(self)
                     return
-                timeout_s = reading.reconnect_timeout_s
-                if timeout_s is not None and self._clock.now() - lost_at >= timeout_s:
-                    text = f"{reading.topic}/{self.partition}: no leader for {timeout_s:g} s"
-                    error, remedy = (
-                        reworded(error, f"{text}; last: {error.args[0]}"),
-                        AttachRemedy.STOP,
-                    )
-                if remedy is AttachRemedy.STOP:
-                    self._fail(error)
+                why = self._link.why_given_up(error, reading.reconnect_timeout_s)
+                if why is not None or remedy is AttachRemedy.STOP:
+                    self._fail(why or error)
                     return
-                await self._link.before_again(error)
+                try:
+                    await self._link.before_again(error)
+                except OctopiError as unrestored:
+                    self._fail(unrestored)
+                    return
+
+    async def _restore(self, partition: PartitionId) -> None:
+        await self._owner.restore_mark(partition)
+        self._read_until = self._read_until or 0  # the loss is told
 
     def _take(self, message: object) -> None:
         match message:

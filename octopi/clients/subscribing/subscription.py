@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
+from octopi.clients.subscribing.administration import SubscriptionAdministration
 from octopi.clients.subscribing.group_session import (
     AbandonLog,
     BeginLog,
@@ -346,6 +347,11 @@ class Subscription:
     def take_fork(self, fork: HistoryForkedError) -> None:
         """Records that were marked are gone; reading goes on before them."""
         self.forks.append(fork)
+
+    async def restore_mark(self, partition: PartitionId) -> None:
+        """See `SubscriptionAdministration.restore_mark`."""
+        administration = SubscriptionAdministration(self._cluster.router)
+        await administration.restore_mark(self._definition, partition)
 
     def released(self, log: SubscribedLog) -> None:
         """The program has finished with the log."""

@@ -70,6 +70,9 @@ const OWN = new Map([
 // code -> whether trying again can help.
 export const CODES = new Map([...STATUSES.values(), ...OWN]);
 
+// Of a node whose disk or program fails: another one may do what was asked.
+export const NODE_FAULTS = new Set(["log_read_only", "log_corrupt", "internal"]);
+
 export class OctopiError extends Error {
   constructor(code, message, details = {}) {
     super(message);

@@ -5,7 +5,7 @@
 // late or twice does no harm, and a slow page costs the broker nothing.  What was received and
 // not taken yet, plus what may be on its way, fits the window, apart from the last record's end.
 
-import { OctopiError, refusal } from "./errors.js";
+import { NODE_FAULTS, OctopiError, refusal } from "./errors.js";
 import { placeOf, readerAddresses } from "./placement.js";
 import { isAnchor } from "./position.js";
 import { Trail } from "./trail.js";
@@ -17,7 +17,6 @@ const SILENCE_MS_FIRST = 1_000; // of a broker; then the register is asked wheth
 const SILENCE_MS_MAX = 60_000;
 const BEHIND_THE_END_MS_MAX = 60_000;
 
-const NODE_FAULTS = new Set(["log_read_only", "log_corrupt", "internal"]);
 const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]); // from a broker; the register has the last word
 
 export class LogFollower {

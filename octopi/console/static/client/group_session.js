@@ -22,6 +22,8 @@
 //   { do: "report", claims }             tell the coordinator, if it can be told now, that these are free
 // Claims go in and out as pairs [partition, claim].
 
+import { NODE_FAULTS } from "./errors.js";
+
 const NO_CLAIM = 0;
 
 // What to do after a join ended with *error*:
@@ -30,7 +32,7 @@ const NO_CLAIM = 0;
 //   stop       trying again can't help
 export function joinRemedy({ code, retryable }) {
   if (code === "unknown_member") return "start over";
-  return retryable ? "again" : "stop";
+  return retryable || NODE_FAULTS.has(code) ? "again" : "stop";
 }
 
 export class GroupSession {

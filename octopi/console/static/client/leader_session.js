@@ -17,10 +17,14 @@ export class LeaderSession {
   #cluster;
   #route;
   #backoff;
+  #restore;
   #link = null; // connection and number of the request, once it was sent
 
-  constructor(cluster, topic, partition) {
+  // *restore*: makes the mark of the log again if its replicas have lost it, or throws why it can't;
+  // none: the log is of the coordinator, and needs no mark.
+  constructor(cluster, topic, partition, restore = null) {
     this.#cluster = cluster;
+    this.#restore = restore;
     this.topic = topic;
     this.partition = partition;
     this.#route = new Route(cluster, topic, partition);
@@ -95,8 +99,17 @@ export class LeaderSession {
     }
   }
 
-  // Waits as long as is good after *error*, which may pass; returns how long (ms).
+  // Does, and waits, what is good after *error*, which may pass.  Throws if the log has no mark
+  // because the subscription is gone.
   async beforeAgain(error, signal, tell = () => {}) {
+    if (error.code === "unknown_subscription" && this.#restore) {
+      try {
+        await this.#restore(this.partition, signal);
+        return;
+      } catch (why) {
+        if (!why.retryable) throw why;
+      }
+    }
     const delay = this.#route.redirected(error) ? 0 : this.#backoff.nextMs();
     tell(delay);
     await sleep(delay, signal);

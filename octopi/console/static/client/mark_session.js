@@ -23,18 +23,22 @@
 // Times are milliseconds of a clock that never goes back.  It knows no connection and no timer.
 // octopi/clients/subscribing/mark_session.py is the same machine; a test compares them.
 
+import { NODE_FAULTS } from "./errors.js";
+
 const MARK_SENDING_MS = 100; // a mark waits so long for newer ones before it is sent
 const PROBES = 4; // questions in a session timeout, of which the half may stay unanswered
 
 // What to do after an attachment ended with *error*:
-//   again  look up the log's leader, and attach there with the same claim
+//   again  look up the log's leader, and attach there with the same claim; if the leader knows no
+//          mark, the log may have lost it: `LeaderSession` finds that out
 //   begin  the leader's log has not what was marked: `beginAgain`, and attach again
 //   lost   another member has the log, or its mark was reset
 //   stop   trying again can't help
 export function attachRemedy({ code, retryable }) {
   if (code === "member_fenced") return "lost";
   if (code === "history_forked") return "begin";
-  return retryable ? "again" : "stop";
+  if (code === "unknown_subscription") return "again";
+  return retryable || NODE_FAULTS.has(code) ? "again" : "stop";
 }
 
 export class MarkSession {

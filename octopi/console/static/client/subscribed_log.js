@@ -36,7 +36,7 @@ export class SubscribedLog {
   #ending = new AbortController();
 
   // *how*: topic, topicId, sid, window, isAuto, skipGaps, sessionTimeoutMs, releaseTimeoutMs.
-  // *owner*: onNews(), onGap(gap), onFork(fork), onReleased(log), onFenced(log),
+  // *owner*: restoreMark(partition, signal), onNews(), onGap(gap), onFork(fork), onReleased(log), onFenced(log),
   // onTrouble(who, error, delay).
   constructor(cluster, how, member, partition, claim, clock, owner) {
     this.#cluster = cluster;
@@ -45,7 +45,10 @@ export class SubscribedLog {
     this.#clock = clock;
     this.#owner = owner;
     this.#marks = new MarkSession(how.sessionTimeoutMs);
-    this.#link = new LeaderSession(cluster, how.topic, partition);
+    this.#link = new LeaderSession(cluster, how.topic, partition, async (_, signal) => {
+      await owner.restoreMark(partition, signal);
+      this.#readUntil ??= 0; // the loss is told
+    });
     this.partition = partition;
     this.claim = claim;
     this.history = 0; // how often all replicas lost messages that were handed out, and it began again

@@ -19,6 +19,7 @@ export class Subscription {
   #ending = new AbortController();
   #clock = new SteadyClock();
   #membership = null;
+  #definition = null;
   #how = null; // how logs are read
   #logs = new Map(); // partition -> SubscribedLog
   #turns = []; // logs, in the order in which they hand out messages
@@ -188,6 +189,7 @@ export class Subscription {
     const { signal } = this.#ending;
     signal.throwIfAborted();
     const definition = await haveSubscription(cluster, this.topic, this.#options, signal);
+    this.#definition = definition;
     const { session_timeout_ms: sessionTimeoutMs, release_timeout_ms: releaseTimeoutMs } = definition.options;
     const { window, mark, onGap, member, takeOver, joinTimeout } = this.#options;
     this.#how = {
@@ -279,6 +281,7 @@ export class Subscription {
   #begin(partition, claim) {
     if (this.#ending.signal.aborted) return;
     const log = new SubscribedLog(this.#cluster, this.#how, this.member, partition, claim, this.#clock, {
+      restoreMark: (lost, signal) => restoreMark(this.#cluster, this.#definition, lost, signal),
       onNews: () => this.#news.ring(),
       onGap: this.#hooks.onGap,
       onFork: this.#hooks.onFork,
@@ -374,11 +377,23 @@ async function haveSubscription(cluster, topic, wanted, signal) {
   const question = { type: "create_subscription", topic_id: info.topic_id, partitions, name, mode, options: optionsOnWire(wanted), start, create };
   const { definition } = await ask(partitions[0], question, "subscription_description");
   if (definition.state === "creating") {
-    const { sid, topic_id, mode: itsMode, options: itsOptions, start: itsStart } = definition;
-    for (const partition of definition.partitions) {
-      await ask(partition, { type: "open_marks", topic_id, sid, name, mode: itsMode, options: itsOptions, start: itsStart }, "done");
-    }
-    await ask(definition.partitions[0], { type: "finish_subscription", sid }, "done");
+    for (const partition of definition.partitions) await ask(partition, openMarks(definition, definition.start), "done");
+    await ask(definition.partitions[0], { type: "finish_subscription", sid: definition.sid }, "done");
   }
   return definition;
+}
+
+function openMarks({ sid, topic_id, name, mode, options }, start) {
+  return { type: "open_marks", topic_id, sid, name, mode, options, start };
+}
+
+// Opens the mark of one log again, at the log's start: all replicas of its partition have lost it,
+// with the records that it was about.
+async function restoreMark(cluster, definition, partition, signal) {
+  const { sid, topic, name, partitions } = definition;
+  const found = await cluster.askLeader(topic, partitions[0], { type: "describe_subscription", name }, "subscription_description", signal);
+  if (found.definition.sid !== sid || found.definition.state === "deleting") {
+    throw new OctopiError("unknown_subscription", `${topic}: the subscription ${name} was deleted`);
+  }
+  await cluster.askLeader(topic, partition, openMarks(definition, "earliest"), "done", signal);
 }
