@@ -1,6 +1,6 @@
 """Octopi: a WebSocket-native replicated log.
 
-This is the client library; everything public is here::
+The names in this module are the public client library::
 
     async with octopi.connect("ws://127.0.0.1:7000") as client:
         async with client.producer() as producer:

@@ -1,12 +1,13 @@
-"""The only door to the outside: clock, network, disk, chance and the trace of steps.
+"""The interfaces of a node to its environment: clock, network, disk, randomness, and the observer
+of steps.
 
-A node is built with an `Environment` and reaches nothing else.  In production its
-parts are those of `octopi.operating_system`; the simulator gives virtual ones.  This module
-only declares the doors.
+A node is built with an `Environment` and uses nothing else of the outside.  In production its parts
+are those of `octopi.operating_system`; the simulator gives virtual ones.  This module only declares
+the interfaces.
 
-Costs shaped them: an append to the page cache takes about 5 us and a thread hop 140 us,
-so `File.append`, `pread` and `truncate` are plain calls, while `File.sync` waits for the
-device (about 1 ms) and is async.
+Costs have decided which calls are async: an append to the page cache takes about 5 us and a change
+of threads 140 us, so `File.append`, `pread` and `truncate` are plain calls, while `File.sync` waits
+for the device (about 1 ms) and is async.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class Clock(Protocol):
     """Time as one node sees it."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back; its zero means nothing."""
+        """Seconds on a clock that never goes back, from an arbitrary zero."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC, for time stamps only: it may jump."""
+        """Milliseconds since 1970-01-01 UTC, for time stamps only, since this clock may jump."""
 
     async def sleep_until(self, deadline: float) -> None:
         """Return when `now` has reached *deadline*."""
@@ -38,8 +39,8 @@ class Clock(Protocol):
 
 
 Stopwatch = Callable[[], float]
-"""Seconds that work has taken, on a scale of its own: how long a task goes on without others
-having their turn.  It stands still in virtual time, where work takes none."""
+"""Seconds on a scale of its own, to measure how long a task works before others have their turn.
+In virtual time it stands still, since work takes no time there."""
 
 
 def standing_still() -> float:
@@ -48,59 +49,60 @@ def standing_still() -> float:
 
 
 class Turn(Protocol):
-    """Of one task: what bounds how long it works before others have their turn."""
+    """A turn of one task: bounds how long the task works before others have their turn."""
 
     is_over: bool
-    """Whether it has lasted long enough, when `look` was called last."""
+    """Whether the turn had lasted long enough when `look` was called last."""
     useless_count: int
-    """Useless frames that were read in it; the reader of frames counts them."""
+    """The number of useless frames that were read in the turn; the reader of frames counts
+    them."""
 
     def begin(self) -> bool:
-        """Begin to work, if that may be now; else `wait` first, which begins, too."""
+        """Begin to work, if the task may do so now.  If not, call `wait`, which begins, too."""
 
     async def wait(self) -> None:
         """Wait for the turn, and begin."""
 
     def look(self) -> None:
-        """Say in `is_over` whether the turn is over."""
+        """Set `is_over`."""
 
     def end(self) -> None:
-        """Nothing is done any more until the next `begin`; safe to call twice."""
+        """End the turn: the task does no work until the next `begin`.  Safe to call twice."""
 
     async def give_way(self) -> None:
         """End this turn, let all others have theirs, and begin the next one."""
 
 
 class Memory(Protocol):
-    """Memory that is shared."""
+    """Memory that several links share."""
 
     ample_bytes: int
-    """Anybody may take so much without asking."""
+    """How much each link may use without asking."""
 
 
 class Intake(Protocol):
-    """How much a link may read, and keep of it."""
+    """Bounds how much a link may read, and how much of that it may keep."""
 
     @property
     def pool(self) -> Memory:
-        """What it comes out of."""
+        """The memory that is shared with other links."""
 
     def room(self, wanted_bytes: int) -> int:
         """How many of *wanted_bytes* may be read now; 0: `wait` first."""
 
     async def wait(self, wanted_bytes: int, missing_bytes: int) -> None:
-        """Wait for room for some of *wanted_bytes*.  So many are missing of the message that has
-        begun to come, as far as that is known."""
+        """Wait for room for some of *wanted_bytes*.  *missing_bytes*: how many bytes are missing of
+        the message that has begun to arrive, as far as that is known."""
 
     def keep(self, size_bytes: int) -> None:
-        """So much is kept now of what was read."""
+        """The link keeps *size_bytes* now of the bytes that it has read."""
 
 
 class Link(Protocol):
     """A two-way stream of whole binary messages, in order, between two nodes.
 
-    One task sends and one receives.  A send that is cancelled leaves the link torn: the
-    only thing left to do with it is `aclose`.
+    One task sends and one receives.  After a cancelled send the link is unusable, and has to be
+    closed with `aclose`.
     """
 
     @property
@@ -119,44 +121,45 @@ class Link(Protocol):
         """
 
     def offer(self, data: bytes) -> bool:
-        """Send one message at once if that takes neither waiting nor another task's turn.
-        False: not all of it was sent, so hand the same one to `send` next.  Not to be called
+        """Send one message without waiting and without giving way to other tasks, if possible.
+        False: not all of it was sent, so pass the same message to `send` next.  Don't call it
         while a `send` is under way."""
 
     async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
-        """Wait for the next message, of at most *bytes_max*: of a longer one not much more
-        than that is ever kept, and after it nothing can be received.
+        """Wait for the next message, of at most *bytes_max*.  Of a longer message not much more
+        than that is ever kept, and no message can be received after it.
 
         Raises:
           ConnectionLostError: if the link is gone.
-          ProtocolError: if the peer sent what is no binary message of legal size.
+          ProtocolError: if the peer sent something else than a binary message of legal size.
         """
 
     async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
-        """Call *take* with each message that comes, until it says false: `receive` in a
-        loop, which a link may do better.  *take* never waits, and raises nothing.
-        Cancelled: no message is lost.
+        """Call *take* with each message that arrives, until it returns false.  This is `receive` in
+        a loop, which a link may do faster.  *take* doesn't wait, and raises nothing.  If it is
+        cancelled, no message is lost.
 
-        *turn*: bounds what is done before others have theirs.  A link that hands over one
-        message at a time, between two of which others have theirs, has no need of it.
+        *turn*: bounds how long the link works before other tasks have their turn.  A link that
+        gives way to other tasks after each message may ignore it.
 
         Raises:
           ConnectionLostError: if the link is gone.
-          ProtocolError: if the peer sent what is no binary message of legal size.
+          ProtocolError: if the peer sent something else than a binary message of legal size.
         """
 
     def settle(self, *, is_client: bool) -> bool:
         """The peer of an accepted link has said who it is: a client, or else a member of the
-        cluster.  Until then it is a stranger, and may be cut off for one that connects later.
-        False: the node has no place for another client; close the link."""
+        cluster.  Before that the peer is a stranger, and the link may be closed in favour of a
+        newer one.  False: the node has no slot for another client; close the link."""
 
     def meter(self, intake: Intake) -> None:
-        """Read from now on only what *intake* has room for, in `receive_all`.  A link that keeps
-        no parts of messages has no need of it."""
+        """From now on, read in `receive_all` only as much as *intake* has room for.  A link that
+        keeps no parts of messages may ignore this."""
 
     async def aclose(self, code: int = 1000, reason: str = "") -> None:
         """Close with a WebSocket close *code* (RFC 6455 section 7.4) and a *reason* of at
-        most 123 bytes.  Bounded by itself, safe to call twice and when cancelled."""
+        most 123 bytes.  It has a time limit of its own, and is safe to call twice and when
+        cancelled."""
 
 
 class Net(Protocol):
@@ -166,7 +169,7 @@ class Net(Protocol):
         """Open a link to the endpoint *path* of the node at *url* (``ws://host:port``).
 
         Raises:
-          UnreachableError: if that can't be done now.
+          UnreachableError: if that isn't possible now.
         """
 
     async def listen(
@@ -179,23 +182,24 @@ class Net(Protocol):
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Accept links for *paths* at *address* (``host:port``, port 0 picks one) until
-        cancelled.  Each has its task of *handler* in *handler_nursery*, which outlives the
-        listening, and is gone when that returns.  ``started`` gives the url that clients
-        use.
+        cancelled.  For each link, a task in *handler_nursery* runs *handler*, also after listening
+        has ended; the link is closed when the handler returns.  ``started`` gives the url for
+        clients.
 
         Raises:
-          UnreachableError: if the address can't be had (in use, not ours, not allowed).
+          UnreachableError: if it can't listen at the address (in use, not of this machine, not
+              allowed).
         """
 
 
 class NonBlockingStream(trio.abc.HalfCloseableStream):
-    """A stream that can also be used without a turn of the scheduler, which costs as much as all
-    else that happens to a small message."""
+    """A stream that can also be used without a turn of Trio's scheduler.  For a small message, that
+    turn costs as much as all other work."""
 
     @abstractmethod
     def send_nowait(self, parts: Sequence[bytes | memoryview]) -> int:
-        """Send as much of *parts*, one behind the other, as can be sent at once; return how many
-        bytes.  Not while a `send_all` is under way.
+        """Send *parts*, one behind the other, as far as possible without waiting; return how many
+        bytes were sent.  Don't call it while a `send_all` is under way.
 
         Raises:
           trio.BrokenResourceError: if the other side is gone.
@@ -204,7 +208,8 @@ class NonBlockingStream(trio.abc.HalfCloseableStream):
 
     @abstractmethod
     def receive_nowait(self, bytes_max: int) -> bytes | None:
-        """What has come, at most *bytes_max*; None if nothing has, empty at the end.
+        """The bytes that have arrived, at most *bytes_max*; None if there are none, empty at the
+        end.
 
         Raises:
           trio.BrokenResourceError: if the other side is gone.
@@ -213,12 +218,12 @@ class NonBlockingStream(trio.abc.HalfCloseableStream):
 
     @abstractmethod
     def cut(self) -> None:
-        """Close this side at once and without a word: its descriptor is free when this returns.
-        Tasks that wait for the stream hear that this side is closed."""
+        """Close this side at once, without a closing handshake: its descriptor is free when this
+        returns.  Tasks that wait for the stream get `trio.ClosedResourceError`."""
 
     @abstractmethod
     async def wait_readable(self) -> None:
-        """Wait until `receive_nowait` has something to say."""
+        """Wait until `receive_nowait` returns bytes or raises."""
 
     @abstractmethod
     async def wait_writable(self) -> None:
@@ -226,47 +231,48 @@ class NonBlockingStream(trio.abc.HalfCloseableStream):
 
 
 class StreamNet(Protocol):
-    """Makes and accepts streams of bytes: what `octopi.transport` builds links on."""
+    """Makes and accepts streams of bytes, on which `octopi.transport` builds links."""
 
     async def connect(self, host: str, port: int) -> trio.abc.HalfCloseableStream:
         """Open a stream.
 
         Raises:
-          OSError: if that can't be done.
+          OSError: if that isn't possible.
         """
 
     async def listen(self, host: str, port: int) -> Listening:
-        """Take an address; port 0 picks a free one.
+        """Listen at an address; port 0 picks a free port.
 
         Raises:
-          OSError: if it can't be had.
+          OSError: if that isn't possible.
         """
 
 
 @attrs.frozen
 class Listening:
-    """An address taken."""
+    """The listeners at an address."""
 
     listeners: list[trio.abc.Listener[trio.abc.HalfCloseableStream]]
     port: int
 
 
 class File(Protocol):
-    """An open file.  It survives the process once appended, the machine once synced."""
+    """An open file.  Appended data survives the process; synced data survives the machine's power
+    failure."""
 
     @property
     def path(self) -> str:
-        """Where it is, for people to read."""
+        """The path of the file, for people to read."""
 
     @property
     def size_bytes(self) -> int:
-        """Its length."""
+        """The length of the file."""
 
     def append(self, data: bytes | memoryview) -> None:
         """Write all of *data* at the end, into the page cache.
 
         Raises:
-          OSError: and then any prefix of *data* may be in the file.
+          OSError: if that fails; then any prefix of *data* may be in the file.
         """
 
     def pread(self, size_bytes: int, position_bytes: int) -> bytes:
@@ -281,11 +287,12 @@ class File(Protocol):
         Not interrupted by cancellation once begun.
 
         Raises:
-          OSError: and then it is unknown what the device holds; trying again proves nothing.
+          OSError: if that fails; then it is unknown what the device has, even if a second call
+              succeeds.
         """
 
     def close(self) -> None:
-        """Let go of the file; safe to call twice."""
+        """Close the file; safe to call twice."""
 
 
 @attrs.frozen
@@ -293,15 +300,15 @@ class DiskSpace:
     """How full a file system is."""
 
     free_bytes: int
-    """What this process may still write."""
+    """How much this process may still write."""
     total_bytes: int
 
 
 class DirectoryLock(Protocol):
-    """A held lock on a directory; ends with the process or by `release`."""
+    """A held lock on a directory; it ends with the process or by `release`."""
 
     def release(self) -> None:
-        """Let others have the directory; safe to call twice."""
+        """Release the lock; safe to call twice."""
 
 
 class Disk(Protocol):
@@ -311,33 +318,33 @@ class Disk(Protocol):
         """Open for reading and appending.
 
         Raises:
-          FileNotFoundError: if there is none and *create* is false.
-          OSError: for what else the system says.
+          FileNotFoundError: if there is no such file and *create* is false.
+          OSError: for any other error of the system.
         """
 
     def read_file(self, path: str) -> bytes:
         """The whole content of a small file.
 
         Raises:
-          FileNotFoundError: if there is none.
+          FileNotFoundError: if there is no such file.
         """
 
     async def replace_file(self, path: str, data: bytes) -> None:
-        """Put *data* in the place of the file at once and for good: written beside it,
-        synced, renamed, directory synced.  After a failure at any point the old or the new
-        content is there, whole."""
+        """Replace the content of the file by *data*, atomically and durably: write another file,
+        sync it, rename it, and sync the directory.  After a failure at any point, the file has its
+        whole old or its whole new content."""
 
     def make_directory(self, path: str) -> None:
-        """Make the directory and its parents where they are missing."""
+        """Make the directory and its parents, as far as they are missing."""
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in it, sorted; empty if there is no such directory."""
+        """The names in the directory, sorted; empty if there is no such directory."""
 
     def is_link(self, path: str) -> bool:
-        """Whether the last name of *path* is a symbolic link; False if nothing is there."""
+        """Whether the last name of *path* is a symbolic link; False if there is no such file."""
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a symbolic link and not what it points to."""
+        """Remove a file or a symbolic link; the target of a link stays."""
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
@@ -346,18 +353,17 @@ class Disk(Protocol):
         """Rename a file or directory, replacing *new* if it is a file."""
 
     async def sync_directory(self, path: str) -> None:
-        """Wait until names made, renamed and removed in it are on the device."""
+        """Wait until all changes of names in the directory are on the device."""
 
     def room(self, path: str) -> DiskSpace | None:
-        """How much room the file system has that *path* lies on; None: there is no bound, or
-        nobody knows."""
+        """The space of the file system with *path*; None: it is unbounded or unknown."""
 
     def page_cache_id(self) -> str:
-        """The same as long as the page cache lives: after it has changed, what was not synced
-        may be lost."""
+        """An id of the machine's page cache.  If it has changed, the machine has started again, and
+        data that was not synced may be lost."""
 
     def lock_directory(self, path: str) -> DirectoryLock:
-        """Hold *path* against other processes.
+        """Lock *path* against other processes.
 
         Raises:
           DirectoryInUseError: if another process holds it.
@@ -365,7 +371,7 @@ class Disk(Protocol):
 
 
 class Randomness(Protocol):
-    """Randomness, one source a node."""
+    """A source of randomness; each node has one."""
 
     def random(self) -> float:
         """A number in [0, 1), for jitter and choice."""
@@ -375,60 +381,60 @@ class Randomness(Protocol):
 
 
 class TraceEvent(Protocol):
-    """Something that a node came to; the protocols' steps are those of `octopi.tracing.steps`."""
+    """A moment that a node has reached, such as a step of `octopi.tracing.steps`."""
 
     @property
     def text(self) -> str:
-        """What it is, in words."""
+        """A description of the event."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What it says, by name."""
+        """The fields of the event, by name."""
 
     def values(self) -> tuple[Any, ...]:
-        """What it says, without the names, in the same order."""
+        """The values of the fields, in the same order."""
 
 
 Trace = Callable[[TraceEvent], None]
-"""Called with each step that the node comes to; never waits."""
+"""Called with each step that the node reaches; doesn't wait."""
 
 
 class Machine(Protocol):
     """A state machine that can check itself."""
 
     def check_invariants(self) -> None:
-        """Assert what it promises of its own state."""
+        """Assert the invariants of the machine's state."""
 
 
 Audit = Callable[[Machine], None]
-"""Called with a machine after each of its events; never waits."""
+"""Called with a machine after each of its events; doesn't wait."""
 
 
 class Sized(Protocol):
-    """Something that holds what has to stay bounded."""
+    """An object that holds things whose number or size must stay bounded."""
 
     def sizes(self) -> dict[str, int]:
-        """How much it holds of each thing, by name: for people and for bounds to look at."""
+        """How much it holds of each kind, by name: for people, and for checks of the bounds."""
 
 
 Watch = Callable[[Sized], None]
-"""Called once with each thing whose sizes are to stay within bounds."""
+"""Called once with each object whose sizes must stay within bounds."""
 
 
 @attrs.frozen
 class Environment:
-    """What a node may touch."""
+    """Everything of the outside that a node may use."""
 
     clock: Clock
     net: Net
     disk: Disk
     randomness: Randomness
     trace: Trace | None = None
-    """Observer of steps; None costs nothing."""
+    """The observer of steps.  None: steps are not observed, which costs nothing."""
     audit: Audit | None = None
-    """Called with a machine after each of its events, to check its invariants; None costs
-    nothing."""
+    """Called with a machine after each of its events, to check its invariants.  None: they are not
+    checked, which costs nothing."""
     watch: Watch | None = None
     """Called with each object that has sizes.  None: they are not observed."""
     stopwatch: Stopwatch = standing_still
-    """How long work takes."""
+    """Measures how long work takes."""

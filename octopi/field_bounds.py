@@ -1,6 +1,6 @@
-"""What the fields of messages and of stored records may hold.
+"""Bounds of the fields of messages and of stored structures.
 
-The bounds stand in the annotations of the classes (``Annotated[int, Within(0, 9)]``).  The codec
+The bounds are in the annotations of the classes (``Annotated[int, Within(0, 9)]``).  The codec
 of the wire reads them once, at import (`octopi.wire.codec`).
 """
 
@@ -16,14 +16,15 @@ _C = TypeVar("_C", bound=type)
 
 @attrs.frozen
 class AtMost:
-    """Upper bound of a field: bytes of a text (as UTF-8) or byte string, entries of a list."""
+    """The greatest size of a field: the bytes of a text (as UTF-8) or byte string, or the entries
+    of a list."""
 
     size: int
 
 
 @attrs.frozen
 class Within:
-    """Bounds of an integer field, both allowed."""
+    """The least and the greatest value of an integer field."""
 
     low: int
     high: int
@@ -31,29 +32,29 @@ class Within:
 
 @attrs.frozen
 class Grammar:
-    """Said of a text field: which texts it may hold."""
+    """Restricts the texts of a text field."""
 
     fault: Callable[[str], str]
-    """Says what is wrong with a text; empty: nothing."""
+    """Returns why a text is not allowed; empty: it is."""
 
 
 @attrs.frozen
 class MayBeNegative:
-    """Said of an integer field.  All others count, number or measure something."""
+    """Allows negative values in an integer field.  All other integer fields are 0 at least."""
 
 
 @attrs.frozen
 class MayBeMissing:
-    """Said of a field that is not written while it has its default; a message without it has
-    the default.  Such fields stand behind the others.  It is how a message gets a new field:
-    peers that don't know it never see it, unless they are sent a value."""
+    """Makes a field optional.  It is not written while it has its default, and decoding a message
+    without it gives the default.  Optional fields come behind all others in a class.  So a message
+    can get a new field: peers that don't know it don't see it while it has its default."""
 
 
 JUDGED: Final[set[type]] = set()
-"""Parts of messages whose method `fault` has to find nothing wrong."""
+"""The parts of messages that have a method `fault`, which checks them as a whole."""
 
 
 def judged(cls: _C) -> _C:
-    """Have the codec ask each *cls* what is wrong with it as a whole."""
+    """Have the codec call `fault` of each *cls*, and refuse those for which it isn't empty."""
     JUDGED.add(cls)
     return cls

@@ -1,8 +1,7 @@
-"""The names and numbers that identify things, each a type of its own.
+"""The names and numbers that identify things, each with a type of its own.
 
-A byte position is not a length, and a broker is not a partition: ``NewType`` lets
-the type checker hold us to that at no cost at run time.  This module knows no
-format, no clock and no file.
+An offset is not a length, and a broker's id is not a partition's: with ``NewType`` the type checker
+finds such mistakes, at no cost at run time.  This module knows no format, no clock and no file.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from octopi.errors import InvalidTopicError
 from octopi.limits import ID_CHARACTERS, NONCE_BYTES_MAX, TOPIC_NAME_BYTES_MAX
 
 BrokerId = NewType("BrokerId", int)
-"""A broker, for as long as its data directory lives (positive)."""
+"""A broker, for as long as its data directory exists (positive)."""
 
 ClusterId = NewType("ClusterId", str)
 """A cluster: 16 lower-case hexadecimal digits, drawn once by its first register."""
@@ -23,30 +22,30 @@ Incarnation = NewType("Incarnation", int)
 """One process of a broker; counted up durably at each start, from 1."""
 
 Epoch = NewType("Epoch", int)
-"""A generation of a partition's leadership; grows at each appointment, from 1."""
+"""The number of one leadership of a partition; grows with each appointment of a leader, from 1."""
 
 NO_EPOCH: Final = Epoch(0)
-"""Where there is none."""
+"""Stands for no epoch."""
 
 PartitionId = NewType("PartitionId", int)
-"""A partition: the group of brokers that carries a share of the topics (from 0)."""
+"""The number of a partition, the unit of replication and leadership (from 0)."""
 
 TopicName = NewType("TopicName", str)
 """A checked topic name; make one with `topic_name`."""
 
 TopicId = NewType("TopicId", str)
 """One creation of a topic: 16 hexadecimal digits.  A topic that was deleted and created
-again has another id, so a saved position can't silently point into other data."""
+again has another id, so a saved position can't be used for other data by mistake."""
 
 Offset = NewType("Offset", int)
-"""A byte position in a log (from 0).  Where a record starts, it is that record's id.
+"""A byte position in a log (from 0).  The offset at which a record starts is that record's id.
 Ends are exclusive."""
 
 ProducerId = NewType("ProducerId", bytes)
 """A producer: 16 random bytes."""
 
 ProducerEpoch = NewType("ProducerEpoch", int)
-"""Counts the incarnations of a producer id; a higher one fences off every lower one."""
+"""Counts the restarts of a producer id; a higher epoch fences all lower ones."""
 
 Sequence = NewType("Sequence", int)
 """A producer's count of its records in one log, per producer epoch, from 0, without gap."""
@@ -55,28 +54,29 @@ TimestampMs = NewType("TimestampMs", int)
 """Milliseconds since 1970-01-01 UTC."""
 
 SubscriptionName = NewType("SubscriptionName", str)
-"""A durable subscription of a topic, as its users call it."""
+"""The name of a durable subscription of a topic."""
 
 SubscriptionId = NewType("SubscriptionId", str)
 """One creation of a durable subscription: 16 hexadecimal digits.  A subscription that was deleted
 and created again under the same name has another id."""
 
 MemberId = NewType("MemberId", str)
-"""One consumer of a durable subscription: chosen by a static member, given to the others."""
+"""The id of one consumer of a durable subscription.  A static member chooses its id; the others are
+given theirs."""
 
 Claim = NewType("Claim", int)
-"""Says which assignment of a log to a member is newer; counts up with each assignment and each
-reset of a log of a subscription, from 1."""
+"""The number of an assignment of a log to a member; counts up with each assignment and each reset
+of a log of a subscription, from 1."""
 
 NO_CLAIM: Final = Claim(0)
-"""Where there was none yet."""
+"""Stands for no claim."""
 
 SUBSCRIPTIONS_LOG: Final = "~subscriptions"
 """Name and id of the internal log in which a partition keeps its durable subscriptions."""
 
 INTERNAL_LOGS: Final = (SUBSCRIPTIONS_LOG,)
-"""The internal logs of each partition: replicated with the logs of its topics, and no topics.
-No name and no id of a topic has a ``~``."""
+"""The internal logs of each partition, which are replicated with the logs of its topics.  A ``~``
+tells their names and ids from those of topics, which never have one."""
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _ID: Final = re.compile(rf"[0-9a-f]{{{ID_CHARACTERS}}}", re.ASCII)
@@ -87,8 +87,8 @@ _ADDRESS: Final = re.compile(r"wss?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]
 def topic_name(text: str) -> TopicName:
     """Check a topic's name.
 
-    A name is 1 to `TOPIC_NAME_BYTES_MAX` characters out of ``A-Z a-z 0-9 . _ -`` and is
-    neither ``.`` nor ``..``: it is used as the name of a folder and in URLs as it is.
+    A name has 1 to `TOPIC_NAME_BYTES_MAX` characters out of ``A-Z a-z 0-9 . _ -``, and is neither
+    ``.`` nor ``..``, because it is used, unchanged, as the name of a folder and in URLs.
 
     Raises:
       InvalidTopicError: if *text* is no such name.
@@ -108,11 +108,11 @@ def topic_name(text: str) -> TopicName:
     return TopicName(text)
 
 
-# --- what is wrong with a text that a peer sent; empty: nothing ---------------------------
+# --- checks of texts from peers ------------------------------------------------------------
 
 
 def topic_name_fault(text: str) -> str:
-    """Why *text* is no topic's name; empty if it is one."""
+    """Why *text* is no name of a topic; empty if it is one."""
     try:
         topic_name(text)
     except InvalidTopicError as error:
@@ -121,7 +121,7 @@ def topic_name_fault(text: str) -> str:
 
 
 def consumer_name_fault(text: str) -> str:
-    """Why *text* names no durable subscription and no member of one; empty if it can.
+    """Why *text* can't be the name of a durable subscription, or of a member; empty if it can.
 
     The rules are those of topic names.
     """
@@ -148,20 +148,20 @@ def id_fault(text: str) -> str:
 
 
 def is_internal(log: str) -> bool:
-    """Whether *log*, the name or the id of a log, is that of an internal log."""
+    """Whether *log*, a name or an id of a log, belongs to an internal log."""
     return log in INTERNAL_LOGS
 
 
 def log_id_fault(text: str) -> str:
-    """Why *text* is no id of a log, which is its topic's or that of an internal log; empty if it
-    is one."""
+    """Why *text* is no id of a log; empty if it is one.  The id of a log is that of its topic, or
+    that of an internal log."""
     return "" if is_internal(text) else id_fault(text)
 
 
 def log_name_fault(name: str, topic_id: str) -> str:
-    """Why no log has that *name* and that *topic_id*; empty if one may.
+    """Why no log can have this *name* together with this *topic_id*; empty if one can.
 
-    An internal log's name is its id; both of any other log are those of its topic.
+    The name of an internal log is its id.  Any other log has the name and the id of its topic.
     """
     if is_internal(name):
         return "" if topic_id == name else f"the id of {name} is {name}, not {topic_id!r}"
@@ -169,17 +169,17 @@ def log_name_fault(name: str, topic_id: str) -> str:
 
 
 def optional_id_fault(text: str) -> str:
-    """The same, where an empty text stands for no topic or no cluster."""
+    """Like `id_fault`, but *text* may be empty, for no topic or no cluster."""
     return id_fault(text) if text else ""
 
 
 def optional_log_id_fault(text: str) -> str:
-    """The same, where an empty text stands for no log."""
+    """Like `log_id_fault`, but *text* may be empty, for no log."""
     return log_id_fault(text) if text else ""
 
 
 def nonce_fault(text: str) -> str:
-    """Why *text* can't name one incarnation of a broker or register; empty if it can."""
+    """Why *text* can't be the nonce of an incarnation or a generation; empty if it can."""
     if _NONCE.fullmatch(text) is not None:
         return ""
     return f"it has to be 1 to {NONCE_BYTES_MAX} printable characters of ASCII without spaces"

@@ -1,11 +1,11 @@
 """Loggers of the library: events with fields, through the standard library's logging.
 
-A program that embeds Octopi decides by `logging` what becomes of them, as with any
-library, and hears nothing it didn't ask for below warnings; ``octopi-node`` renders them as
-columns or JSON.  The fields of an event are in the record's ``extra``.
+A program that embeds Octopi configures them with `logging`, as with any library; by default it gets
+only warnings and errors.  ``octopi-node`` renders events as columns or JSON.  The fields of an
+event are in the record's ``extra``.
 
-Lines that strangers cause by what they send are written by `EventLogger.sparing`, so that a
-crowd of them can't fill a disk or hide other lines.
+Events that strangers can cause are logged with `EventLogger.sparing`, so that many of them can't
+fill a disk or hide other lines.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ class MonotonicClock(Protocol):
 
 @attrs.define
 class _EventLines:
-    """Lines about one event of one node."""
+    """The lines about one event of one node."""
 
     due_at: float
     left_out_count: int = 0
 
 
 _KINDS: Final[WeakKeyDictionary[MonotonicClock, dict[str, _EventLines]]] = WeakKeyDictionary()
-"""By the node's clock: each node has one of its own, in a simulation, too."""
+"""The lines by clock, which stands for the node: also in a simulation each node has a clock of its
+own."""
 
 
 @attrs.frozen
@@ -49,25 +50,25 @@ class EventLogger:
     _logger: logging.Logger
 
     def info(self, event: str, **fields: object) -> None:
-        """Something went as it should."""
+        """Log an event of normal operation."""
         self._log(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Something is not as it should be, and is dealt with."""
+        """Log that something is wrong, and is handled."""
         self._log(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """Something is wrong that an operator has to know of."""
+        """Log that something is wrong that an operator has to know."""
         self._log(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: object) -> None:
-        """The exception that is handled right now is a fault of ours."""
+        """Log an event with the exception that is handled now, which is a bug of Octopi."""
         self._log(logging.ERROR, event, fields, exc_info=True)
 
     def sparing(self, clock: MonotonicClock) -> EventLogger:
-        """For what strangers cause: a logger of which each event is heard at most once in
-        `STRANGERS_LINE_INTERVAL_S` by *clock*, the node's.  The next line of an event has
-        ``left_out``, how many there would have been since the last one."""
+        """A logger for events that strangers can cause: it logs each event at most once in
+        `STRANGERS_LINE_INTERVAL_S` by *clock*, the node's.  The field ``left_out`` of the next line
+        says how many lines were left out since the last one."""
         return SparingLogger(self._logger, clock)
 
     def _log(
@@ -80,7 +81,7 @@ class EventLogger:
 
 @attrs.frozen
 class SparingLogger(EventLogger):
-    """Logs an event seldom, whatever its fields are."""
+    """Logs each event at most once in `STRANGERS_LINE_INTERVAL_S`, even if its fields differ."""
 
     _clock: MonotonicClock
 
@@ -107,5 +108,5 @@ def get_logger(name: str) -> EventLogger:
 
 
 def bind(**fields: object) -> None:
-    """Add *fields* to every event that this task, and tasks begun in it, log from here on."""
+    """Add *fields* to every event that this task, and tasks begun in it, log from now on."""
     _BOUND.set({**_BOUND.get({}), **fields})

@@ -1,6 +1,6 @@
 """The production `Environment`: this machine's clock, files, sockets and entropy.
 
-The only module of the library that touches them.  It decides nothing.
+This is the only module of the library that uses them.  It makes no decisions.
 """
 
 from __future__ import annotations
@@ -30,25 +30,24 @@ from octopi.limits import CONNECTIONS_MAX, CONNECTIONS_MIN, OWN_DESCRIPTORS
 _REPLACEMENT_SUFFIX = ".new"
 
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
-"""Where Linux keeps a random id of each boot of the machine.  A test that runs a node on a
-machine that loses power points this elsewhere; no option or variable can."""
+"""The file with Linux's random id of each boot of the machine.  Tests that simulate power failures
+replace it; no option or environment variable can."""
 
 _WRITE_BYTES = 64 * 1024
-"""For a longer write Linux's page cache looks for as large a piece of memory: half a megabyte
-at once took seven times the processor time of the same in pieces (6.18, ext4, a virtual
-machine)."""
+"""The greatest size of a write.  For a longer write Linux's page cache looks for an equally large
+piece of memory: half a megabyte at once took seven times the processor time of the same in pieces
+(6.18, ext4, a virtual machine)."""
 
 _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
-"""What a node stores is for its own user, whatever the process's umask leaves to others."""
+"""Only the node's own user may read what it stores, even if the process's umask allows more."""
 
 _LOOKED_AT_COUNT = 8
-"""Files that may lose their descriptors when another one needs one."""
+"""How many files are considered for closing their descriptors when a file needs one."""
 
 _KEPT_FREE_BYTES = 8 * 1024 * 1024
-"""What a node may keep of the memory that messages have left: enough for some deliveries of half a
-megabyte.  Each of them exists three times for a moment: as it was read, cut to whole records, and
-encoded."""
+"""How much freed memory of messages a node may keep: enough for some deliveries of half a megabyte.
+Each of them exists three times for a moment: as it was read, cut to whole records, and encoded."""
 
 
 class SystemClock:
@@ -68,9 +67,9 @@ class SystemClock:
 
 
 stopwatch = time.perf_counter
-"""`octopi.environment.Stopwatch`.  It goes on while the system lets other processes run: then,
-too, all other tasks of this one wait.  The processor time of a thread takes ten times as long to
-ask for."""
+"""`octopi.environment.Stopwatch`.  It also counts the time in which the system runs other
+processes, since the tasks of this process wait then, too.  To read the processor time of a thread
+would take ten times as long."""
 
 
 class SystemRandomness:
@@ -87,14 +86,14 @@ class SystemRandomness:
 
 
 class SystemStream(NonBlockingStream):
-    """A TCP connection.  What need not wait goes to the system directly, past Trio."""
+    """A TCP connection.  Calls that don't wait go to the system directly, not through Trio."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._socket = stream.socket
         try:
             name = stream.socket.getpeername()
-        except OSError:  # it is gone already
+        except OSError:  # the connection is gone already
             self._peer = "unknown"
         else:
             self._peer = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
@@ -180,7 +179,7 @@ class SystemStreams:
 
 
 class SystemFile:
-    """`octopi.environment.File` on a file descriptor, which it need not have all the time."""
+    """`octopi.environment.File` on a file descriptor, which may be closed while it isn't used."""
 
     __slots__ = ("_changes", "_descriptor", "_is_closed", "_open_files", "_path", "_size_bytes")
 
@@ -190,7 +189,7 @@ class SystemFile:
         self._open_files = open_files
         self._size_bytes = os.fstat(descriptor).st_size
         self._changes = 0
-        """Since it was last on the device."""
+        """The number of changes since the file was last synced."""
         self._is_closed = False
         open_files.used(self)
 
@@ -228,7 +227,7 @@ class SystemFile:
         self._size_bytes = size_bytes
 
     async def sync(self) -> None:
-        # A duplicate, so that `close` meanwhile can't give the number to another file.
+        # Use a duplicate: if this one is closed meanwhile, its number may go to another file.
         descriptor = os.dup(self._use())
         changes = self._changes
         try:
@@ -244,11 +243,11 @@ class SystemFile:
 
     @property
     def is_synced(self) -> bool:
-        """Whether all of it is on the device."""
+        """Whether the whole file is on the device."""
         return not self._changes
 
     def let_go(self) -> None:
-        """Do without the descriptor until the file is used again."""
+        """Close the descriptor, until the file is used again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -263,19 +262,19 @@ class SystemFile:
 
 
 class _OpenFiles:
-    """Bounds the descriptors that files have, so that there may be any number of logs.
+    """Bounds the number of open descriptors, so that there may be any number of logs.
 
-    A file that isn't synced keeps its own: the system tells a failed write-back to those that
-    have the file open, and may forget it when nobody has.
+    A file that isn't synced keeps its descriptor.  Linux reports a failed write-back to open
+    descriptors of the file, and may forget the failure if there are none.
     """
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         self._files: dict[SystemFile, None] = {}
-        """Those with a descriptor, the one used last at the end."""
+        """The files with a descriptor; the most recently used file is the last."""
 
     def used(self, file: SystemFile) -> None:
-        """*file* has a descriptor, and is used."""
+        """*file*, which has a descriptor, was just used."""
         self._files.pop(file, None)
         self._files[file] = None
         if len(self._files) > self._count_max:
@@ -287,7 +286,7 @@ class _OpenFiles:
                     self._files[oldest] = None
 
     def closed(self, file: SystemFile) -> None:
-        """*file* is used no more."""
+        """*file* was closed."""
         self._files.pop(file, None)
 
 
@@ -307,8 +306,8 @@ class SystemDisk:
     """`octopi.environment.Disk` on the file system."""
 
     def __init__(self, files_open_max: int | None = None) -> None:
-        """*files_open_max*: how many files may be open that are synced; None: half of what this
-        process may have, the other half is for connections."""
+        """*files_open_max*: how many synced files may be open; None: half of the process's limit,
+        since the other half is for connections."""
         if files_open_max is None:
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             files_open_max = sys.maxsize if limit == resource.RLIM_INFINITY else limit // 2
@@ -360,7 +359,7 @@ class SystemDisk:
             with open(BOOT_ID_FILE, encoding="ascii") as file:
                 return file.read().strip()
         except OSError:
-            return secrets.token_hex(16)  # not known: then it counts as lost each time
+            return secrets.token_hex(16)  # unknown: then the page cache counts as lost each time
 
     def lock_directory(self, path: str) -> SystemDirectoryLock:
         descriptor = os.open(f"{path}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
@@ -375,7 +374,7 @@ class SystemDisk:
 
 
 def allow_many_files() -> None:
-    """Raise this process's limit of open files as far as the system lets it."""
+    """Raise this process's limit of open files as far as the system allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -384,22 +383,22 @@ def allow_many_files() -> None:
 def keep_freed_memory() -> None:
     """Have the C library keep up to `_KEPT_FREE_BYTES` of free memory for the next messages.
 
-    Otherwise it may give what a message has left back to the system each time, depending on what
-    else happens to lie in memory.  Then the system maps and clears every page again for the next
-    message: that was a third of a broker's processor time for records of 1 KiB that are read
-    (18,000 pages for 60 MB, 2 us each on a virtual machine).
+    Otherwise it may give the memory of each message back to the system, depending on the layout of
+    the heap.  Then the system maps and clears every page again for the next message: that was a
+    third of a broker's processor time when records of 1 KiB were read (18,000 pages for 60 MB, 2 us
+    each on a virtual machine).
 
-    glibc goes by the largest block that it has mapped by itself and unmapped again: smaller blocks
-    come from its heap from then on, and what is free at the heap's end is unmapped from twice that
-    size on (mallopt(3), M_MMAP_THRESHOLD).  So one such block is allocated and freed here.  No
-    page of it but the first is touched.  Other C libraries do as they always do.
+    glibc adapts to the largest block that it has mapped separately and unmapped again: smaller
+    blocks come from its heap from then on, and free memory at the heap's end is unmapped only if it
+    is more than twice that size (mallopt(3), M_MMAP_THRESHOLD).  So one such block is allocated and
+    freed here; only its first page is touched.  With other C libraries this has no effect.
     """
     bytes(_KEPT_FREE_BYTES // 2)
 
 
 def connections_possible() -> int:
-    """How many connections a node may have with as many open files as this process may have: half
-    of them are for files of its logs (see `SystemDisk`), and some are for the process itself."""
+    """How many connections a node may have, by this process's limit of open files.  Half of that is
+    for files of its logs (see `SystemDisk`), and some are for the process itself."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return CONNECTIONS_MAX
@@ -407,17 +406,17 @@ def connections_possible() -> int:
 
 
 def wants_plain_websocket() -> bool:
-    """Whether this process shall leave all framing to trio-websocket: OCTOPI_PLAIN_WEBSOCKET=1."""
+    """Whether to use only trio-websocket for framing, which OCTOPI_PLAIN_WEBSOCKET=1 requests."""
     return os.environ.get("OCTOPI_PLAIN_WEBSOCKET", "0") not in {"", "0"}
 
 
 def host_name() -> str:
-    """This machine's name, for addresses that others shall use."""
+    """This machine's name, for addresses that are given to other machines."""
     return socket.gethostname()
 
 
 def open_private(path: str | Path, mode: str, buffering: int = -1) -> IO[bytes]:
-    """Like `open` in a binary *mode*; a file that is made is for this user alone."""
+    """Like `open` in a binary *mode*; only this user may use a file that it creates."""
     return open(path, mode, buffering, opener=_open_private)
 
 
@@ -426,7 +425,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def is_open_to_others(path: str) -> bool:
-    """Whether other users of the machine may look into the directory *path*."""
+    """Whether other users of the machine have any permission on the directory *path*."""
     try:
         return bool(os.stat(path).st_mode & 0o077)
     except OSError:
@@ -434,7 +433,7 @@ def is_open_to_others(path: str) -> bool:
 
 
 def _make_directories(path: str) -> None:
-    """Like ``os.makedirs``, which gives the directories above *path* to others, too."""
+    """Like ``os.makedirs``, but missing parents of *path* get the same mode, too."""
     try:
         os.mkdir(path, _DIRECTORY_MODE)
     except FileNotFoundError:
@@ -455,14 +454,14 @@ def _open(path: str, *, create: bool = False) -> int:
     except OSError as error:
         if create or error.errno not in {errno.EACCES, errno.EROFS, errno.EPERM}:
             raise
-        # A read-only file can still be read; appending to it will say what is wrong.
+        # A read-only file can still be read; appending to it will raise an error.
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _replace_file(path: str, data: bytes) -> None:
     beside = path + _REPLACEMENT_SUFFIX
     with open_private(beside, "wb") as file:
-        os.fchmod(file.fileno(), _FILE_MODE)  # it may be left from a time that knew no modes
+        os.fchmod(file.fileno(), _FILE_MODE)  # an old file may have another mode
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -1,7 +1,7 @@
-"""Trying again: how long to wait between attempts, which errors may pass, and when to give up.
+"""Retries: how long to wait between attempts, which errors may pass, and when to give up.
 
 The waits have full jitter below a bound that doubles, after M. Brooker, "Exponential Backoff And
-Jitter" (AWS Architecture Blog, 2015): clients that lost the same node at the same time come back
+Jitter" (AWS Architecture Blog, 2015): clients that lost the same node at the same time reconnect
 spread out, not all at once.
 """
 
@@ -17,7 +17,7 @@ from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
 _T = TypeVar("_T")
 
 _DOUBLINGS_MAX: Final = 16
-"""Beyond that the bound is `BACKOFF_S_MAX` anyway, and the power would overflow one day."""
+"""With more doublings the bound stays at `BACKOFF_S_MAX`, and the power could overflow."""
 
 
 def backoff_s(randomness: Randomness, failures: int) -> float:
@@ -37,7 +37,7 @@ def may_pass_at_a_leader(error: OctopiError) -> bool:
 
 
 class Backoff:
-    """The waits between the attempts at one thing."""
+    """The waits between the attempts of one operation."""
 
     def __init__(self, randomness: Randomness) -> None:
         self._randomness = randomness
@@ -51,7 +51,7 @@ class Backoff:
         return wait_s
 
     def reset(self) -> None:
-        """An attempt succeeded: begin with short waits the next time."""
+        """An attempt succeeded: the next waits are short again."""
         self.attempts = 0
 
 
@@ -63,7 +63,8 @@ def may_pass(error: OctopiError) -> bool:
 
 
 def reworded(error: OctopiError, text: str) -> OctopiError:
-    """An error like *error* that says *text* (each place that raises needs its own object)."""
+    """A new error of the class of *error*, with *text*.  Each place that raises needs an object of
+    its own."""
     if isinstance(error, RefusedError):
         return type(error)(text, error.status, error.address, error.epoch, error.offset)
     return type(error)(text)
@@ -75,8 +76,8 @@ async def retry(
     """Repeat *attempt* until it succeeds, and return its result.
 
     Raises:
-      OctopiError: what it raised, if that can't pass; else, after *timeout_s*, its last
-          error, with *what* was tried in its text.
+      OctopiError: the error of *attempt*, if it can't pass; otherwise, after *timeout_s*, the last
+          error, with *what* in its text.
     """
     clock = environment.clock
     backoff = Backoff(environment.randomness)

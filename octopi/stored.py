@@ -1,9 +1,9 @@
-"""What stands on disk of topics, partitions and the generations of a register.
+"""The disk format of topics, partitions and the generations of a register.
 
-Journal entries, checkpoints and state files hold these maps.  The keys and their order are the disk
-format; golden tests hold it (``tests/roles/test_stored_bytes.py``).  A new field of a class of
-`octopi.model` is stored only when it is written here.  It needs a default: readers take files
-without it.
+Journal entries, checkpoints and state files have these maps.  The keys and their order are the
+format, which golden tests check (``tests/roles/test_stored_bytes.py``).  A new field of a class of
+`octopi.model` is stored only if it is added here.  It needs a default, since older files don't have
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from octopi.model import PartitionRecord, RegisterGeneration, TopicOptions, Topi
 
 
 def options_fields(options: TopicOptions) -> dict[str, Any]:
-    """What is stored of *options*."""
+    """The map that is stored for *options*."""
     return {
         "retention_ms": options.retention_ms,
         "retention_bytes": options.retention_bytes,
@@ -53,5 +53,5 @@ def partition_fields(record: PartitionRecord) -> dict[str, Any]:
 
 
 def register_fields(life: RegisterGeneration) -> dict[str, Any]:
-    """What is stored of *life*."""
+    """The map that is stored for the generation *life*."""
     return {"generation": life.generation, "nonce": life.nonce, "seal": life.seal}
