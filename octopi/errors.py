@@ -43,8 +43,8 @@ import attrs
 
 @unique
 class Status(IntEnum):
-    """Why a node refused a request.  Clients in any language rely on the numbers and names: they
-    never change, and a number never changes its meaning.
+    """Why a node refused a request.  Clients in any language rely on the numbers and names, which
+    never change their meaning.
     """
 
     MALFORMED_MESSAGE = 1
@@ -582,10 +582,10 @@ class SupersededError(RefusedError):
 
 
 class HistoryForkedError(RefusedError):
-    """Records that were read are gone from the log, and others may stand in their place.
+    """Records that were read are gone from the log, and others may be in their place.
 
-    Every replica that held them lost them, for example to a power cut.  Records below `offset` are
-    unchanged.  Start again at `offset`, or consume with ``on_fork="resume"``.
+    Every replica that held them lost them, for example by a power failure.  Records below `offset`
+    are unchanged.  Start again at `offset`, or consume with ``on_fork="resume"``.
     """
 
     default_status = Status.HISTORY_FORKED
@@ -602,8 +602,8 @@ class HistoryForkedError(RefusedError):
         self.topic: str = ""
         self.partition: int | None = None
         self.read_until: int | None = None
-        """Up to where the consumer had read (bytes): it read [`offset`, `read_until`), and
-        those records are gone.  None where no consumer had read anything."""
+        """The offset up to which the consumer had read: it read [`offset`, `read_until`), and
+        those records are gone.  None: the error came from a node, which doesn't know this."""
 
     @classmethod
     def of_range(
@@ -642,7 +642,7 @@ class SubscriptionBusyError(RefusedError):
 
 
 class MemberFencedError(RefusedError):
-    """Another member has the log now, or its mark was reset: what this one marks counts no more."""
+    """Another member has the log now, or its mark was reset: marks of this member are ignored."""
 
     default_status = Status.MEMBER_FENCED
 

@@ -1,9 +1,8 @@
-"""Every bound and default, with its unit and its reason.
+"""All bounds and defaults, with their units and reasons.
 
-Units come last in a name: ``_bytes``, ``_s`` (seconds), ``_ms``, ``_count``.  What an
-operator may change is a default here and an option of the component that uses it;
-the rest is part of the formats and fixed.  Relations between bounds are asserted at
-the end of the file, at import.
+Units come last in a name: ``_bytes``, ``_s`` (seconds), ``_ms``, ``_count``.  For a value that an
+operator may change, this file has the default, and the component that uses it has an option.  All
+other values are fixed.  Relations between bounds are asserted at the end of the file, at import.
 """
 
 from __future__ import annotations
@@ -17,62 +16,64 @@ GIB: Final = 1024 * MIB
 # --- names ---------------------------------------------------------------------------
 
 TOPIC_NAME_BYTES_MAX: Final = 200
-"""A folder's name may have 255 bytes on every file system we run on; the rest is ours."""
+"""Linux file systems allow 255 bytes in the name of a folder; the rest is for suffixes."""
 
 ADDRESS_BYTES_MAX: Final = 300
-"""A host name has at most 253 characters; scheme, port and brackets come on top."""
+"""A host name has at most 253 characters; scheme, port and brackets are added."""
 
 ANCHOR_BYTES_MAX: Final = 240
 """Six pairs of numbers of 63 bits; see `octopi.position`."""
 
 TEXT_BYTES_MAX: Final = 1000
-"""The text of an error: read by people, so short."""
+"""The text of an error.  It is short, since people read it."""
 
 AGENT_BYTES_MAX: Final = 200
 """The name and version of a client program.  It is shown for each of its readings."""
 
 ID_CHARACTERS: Final = 16
-"""Of a cluster and of a topic: 64 bits in hexadecimal."""
+"""The id of a cluster or a topic: 64 bits in hexadecimal."""
 
 NONCE_BYTES_MAX: Final = 64
-"""Of one life of a broker or register; 16 hexadecimal digits in practice."""
+"""The nonce of an incarnation of a broker, or of a generation of a register; 16 hexadecimal digits
+in practice."""
 
 SEAL_BYTES_MAX: Final = 32
 """128 bits in hexadecimal: see `octopi.coordination.seals`."""
 
-# --- numbers that peers tell ---------------------------------------------------------
-# Nodes count on from what they are told, store it, and tell it to others.  A number that no
-# cluster comes near is refused where the message is decoded: it would be at the end of its 63
-# bits after one more step, or make a node reserve memory for what isn't there.
+# --- numbers from peers ----------------------------------------------------------------
+# Nodes count up numbers that peers send, store them, and send them to others.  Numbers far beyond
+# those of any real cluster are refused where the message is decoded: otherwise one more step could
+# exceed 63 bits, or a node would reserve memory for things that don't exist.
 
 BROKER_ID_MAX: Final = 1_000_000
 """The register gives ids from 1 on, and gives none a second time."""
 
 BROKERS_MAX: Final = 1_000
-"""Brokers that a register knows, removed ones not counted.  A partition's record lists its
-replicas in lists of this length, and orders list all brokers."""
+"""Brokers that a register knows, not counting removed ones.  The lists of replicas in a partition
+record have at most this length, and orders list all brokers."""
 
 COUNTED_MAX: Final = (1 << 40) - 1
-"""Epochs of a partition, versions of an in-sync set, starts of a broker and of a register: they
-are counted up one by one.  One a millisecond would take 34 years."""
+"""Epochs of a partition, versions of an in-sync set, incarnations of a broker and generations of a
+register, which are counted up one by one.  With one step each millisecond it would take 34 years to
+reach this."""
 
 TOLD_MAX: Final = COUNTED_MAX // 2
-"""The same, where a node begins with what a peer or a member tells: it has to count on from
-there."""
+"""The greatest such number from a peer, or claim from a member, with which a node begins, since it
+has to count up from there."""
 
 OFFSET_MAX: Final = 1 << 60
-"""The end of a log that a peer tells: an exbibyte.  Bytes are added to it afterwards."""
+"""The end of a log that a peer may report: an exbibyte.  Bytes are added to it afterwards."""
 
 # --- records -------------------------------------------------------------------------
 
 RECORD_BYTES_MAX: Final = 8 * MIB
-"""One record, header included.  A walk over a log never has to hold more than this."""
+"""One record, including its header.  Code that walks over a log never holds more than this."""
 
 BATCH_BYTES_MAX: Final = 16 * MIB
 """The records of one produce request or one delivery."""
 
 HEADER_COUNT_MAX: Final = 1000
-"""Headers of one message; they are for a few words of context, not for data."""
+"""Headers of one message.  They are meant for a few words of context, not for data."""
 
 HEADER_NAME_BYTES_MAX: Final = 1000
 
@@ -82,34 +83,34 @@ MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX + 64 * KIB
 """One WebSocket message: a full batch and the fields around it."""
 
 CBOR_DEPTH_MAX: Final = 8
-"""Our deepest message nests five containers."""
+"""Containers within each other; the deepest message has five."""
 
 RECORDS_PER_PRODUCE_MAX: Final = 10_000
-"""Records of one produce: a request is carried out in one turn, and a record takes one to three
-microseconds however small it is."""
+"""Records of one produce request.  A request is carried out in one turn, and even the smallest
+record takes one to three microseconds."""
 
 RECORDS_PER_REPLICATE_MAX: Final = 16_384
-"""Records of one message of a leader to a follower: `FETCH_BYTES_DEFAULT` of the smallest ones are
-12,788."""
+"""Records of one message of a leader to a follower.  `FETCH_BYTES_DEFAULT` has at most 12,788
+records, if they are the smallest."""
 
 LIST_COUNT_MAX: Final = 10_000
 """Entries of any list in a message; longer answers come in pages."""
 
 HELLO_BYTES_MAX: Final = 4 * KIB
-"""Bytes of a hello, the first message of a peer; a token fits in."""
+"""Bytes of a hello, the first message of a peer; it has room for a token."""
 
 JOIN_SECRET_BYTES: Final = 32
-"""A join secret of a cluster: as many as its proofs have."""
+"""Bytes of a join secret, and of the proofs made with it."""
 
 JOIN_NONCE_BYTES: Final = 32
-"""What each side adds to a proof, so that it is good for one connection."""
+"""Bytes that each side adds to a proof, so that the proof is valid for one connection only."""
 
 JOIN_SECRETS_MAX: Final = 4
-"""Join secrets that a node takes at once.  Two are enough to exchange one."""
+"""Join secrets that a node accepts at the same time.  Two are enough to replace one."""
 
 REQUESTS_IN_FLIGHT_MAX: Final = 64
-"""Requests a connection may have unanswered; beyond that its reader pauses.  Fetches that wait
-for records do not count: they have a bound of their own."""
+"""Unanswered requests of a connection; with more, its reader pauses.  Fetches that wait for records
+are not counted: they have a bound of their own."""
 
 WAITING_FETCHES_MAX: Final = 256
 """Fetches of one connection that wait for records; one more is refused.  Each is a task of the
@@ -119,16 +120,15 @@ READINGS_MAX: Final = 1_000
 """Readings of one connection."""
 
 CONNECTIONS_MAX: Final = 10_000
-"""Connections of one node; beyond that new ones are refused at once.  A process that may open fewer
-files has fewer: half of those are for the files of its logs."""
+"""Connections of one node; further ones are refused at once.  A process that may open fewer files
+has fewer connections: half of the files are for its logs."""
 
 CONNECTIONS_MIN: Final = 16
 """The least value of `CONNECTIONS_MAX`, even if the process may open fewer files."""
 
 OWN_DESCRIPTORS: Final = 32
-"""Files that a process may open and that are neither for connections that it accepts nor for logs:
-for its listeners, its own connections to other nodes, directories that are synced, and what Python
-opens."""
+"""Descriptors of a process that are neither for accepted connections nor for logs: those of its
+listeners, its connections to other nodes, directories that are synced, and files of Python."""
 
 RESERVED_PLACES_SHARE: Final = 8
 """One of this many connection slots of a node is reserved for peers that have not authenticated
@@ -138,16 +138,16 @@ RESERVED_PLACES_MAX: Final = 64
 """Reserved slots of a node, at most: enough for the peers that connect during one handshake."""
 
 OUTBOX_BYTES_MAX: Final = 4 * MIB
-"""What may wait for one connection's writer before readings pause.  A single reply
-may exceed it, so a connection holds at most this plus one message."""
+"""Bytes that may wait for one connection's writer before readings pause.  A single answer may
+exceed it, so a connection holds at most this plus one message."""
 
 MEMORY_BUDGET_BYTES: Final = 128 * MIB
-"""What the connections of a node may use together for messages that wait to be sent, messages
-that have not come completely, readings and waiting fetches, unless its operator says
-otherwise.  See `octopi.transport.memory_pool` for how it is shared."""
+"""Bytes that the connections of a node may use together for messages that wait to be sent, messages
+that have not arrived completely, readings and waiting fetches; an operator may change it.  See
+`octopi.transport.memory_pool` for how it is shared."""
 
 MEMORY_BUDGET_BYTES_MIN: Final = 96 * MIB
-"""With less, loans and allowances would leave nothing to share."""
+"""The least memory budget.  With less, loans and allowances would leave nothing to share."""
 
 MEMORY_ALLOWANCE_BYTES: Final = KIB // 2
 """Bytes that a connection may always hold in each direction: a few small messages.  Smaller amounts
@@ -162,16 +162,16 @@ GRANT_BYTES: Final = 64 * KIB
 Large enough that the cost per message does not matter."""
 
 WAITING_TASK_MEMORY_BYTES: Final = 6 * KIB
-"""Memory of a broker for a reading or a waiting fetch: 4.5 KiB of objects by measurement,
-mostly its task, and the overhead of the allocator.  The first one of a connection counts as a part
-of that."""
+"""Memory of a broker for a reading or a waiting fetch: 4.5 KiB of objects by measurement, mostly
+its task, and the overhead of the allocator.  The first one of a connection is part of the
+connection's own memory."""
 
 LIST_MEMORY_BYTES: Final = MIB
 """Memory that a request for a list waits for; most lists are shorter."""
 
 CONNECTIONS_PER_TOKEN_MAX: Final = 1_000
-"""Connections of one token to one node, unless its operator says otherwise: one that got lost
-can't take all of `CONNECTIONS_MAX`."""
+"""Connections of one token to one node, so that a stolen token can't take all of `CONNECTIONS_MAX`;
+an operator may change it."""
 
 QUOTA_RUNS_COUNT: Final = 256
 """Ranges of offsets, approximately, in which a broker remembers the stored bytes of a subject with
@@ -184,7 +184,7 @@ QUOTA_LOOK_INTERVAL_S: Final = 1.0
 """How often a broker checks whether a subject with a used-up quota has room again."""
 
 PATTERNS_PER_VERB_MAX: Final = 50
-"""Patterns of topics that a token grants a verb for; all of them are tried for each new topic."""
+"""Patterns of topics for which a token grants a verb; all of them are tried for each new topic."""
 
 DECISIONS_KEPT_COUNT: Final = 1_000
 """Authorization decisions that are cached per connection."""
@@ -193,10 +193,11 @@ TOKEN_REFRESH_SHARE: Final = 0.8
 """A client requests a fresh token after this share of the old token's lifetime."""
 
 WALL_CLOCK_CHECK_S: Final = 60.0
-"""How often at least the wall clock, which may jump, is read to see whether tokens have expired."""
+"""The longest time between two checks of the wall clock, which may jump, for expired tokens."""
 
 HANDSHAKE_TIMEOUT_S: Final = 5.0
-"""From accepting a connection to its hello: a slow-loris gets this long."""
+"""Time from accepting a connection to its hello.  A peer that sends slowly on purpose can hold a
+slot no longer than this."""
 
 HTTP_IDLE_S: Final = 60.0
 """An HTTP connection is closed after this long without a request: longer than the pauses of
@@ -209,63 +210,63 @@ CLOSE_TIMEOUT_S: Final = 2.0
 """Time limit of the WebSocket closing handshake; then the connection is aborted."""
 
 CONNECT_TIMEOUT_S: Final = 5.0
-"""Client side: TCP, upgrade and welcome together."""
+"""Time limit of a client for TCP, WebSocket upgrade and welcome together."""
 
 HEARTBEAT_INTERVAL_S: Final = 5.0
-"""Ordinary connections: a heartbeat is sent after this long without another message."""
+"""On connections of clients, a heartbeat is sent after this long without another message."""
 
 HEARTBEAT_TIMEOUT_S: Final = 20.0
-"""Ordinary connections: closed after this long without a message from the peer."""
+"""A connection of a client is closed after this long without a message from the peer."""
 
 MEMBERSHIP_HEARTBEAT_INTERVAL_S: Final = 0.25
-"""Broker to register and back, on their own connection, where silence means failure."""
+"""The same between broker and register, and between follower and leader."""
 
 MEMBERSHIP_HEARTBEAT_TIMEOUT_S: Final = 1.0
 """The register considers a broker dead after this long without a message."""
 
 STRANGERS_LINE_INTERVAL_S: Final = 1.0
-"""Of each kind of log line that unauthenticated peers cause, a node logs one in this time; the next
-one counts those that were left out."""
+"""For each event that unauthenticated peers can cause, a node logs one line in this time; the next
+line says how many were left out."""
 
 TURN_S: Final = 0.002
-"""Time for which a connection processes received messages before others have their turn, about.  A
-single request may take longer."""
+"""About how long a connection processes received messages before others have their turn.  A single
+request may take longer."""
 
 ROUND_S: Final = 0.004
-"""Time for which all connections of clients together, and likewise those of other nodes, work in
-one round of a node's event loop, about; then the rest of the node has its turn.  A multiple of
+"""About how long all connections of clients together, and likewise those of other nodes, work in
+one round of a node's event loop; then the rest of the node has its turn.  A multiple of
 `TURN_S`."""
 
 STRANGERS_ROUND_S: Final = 0.002
 """The same for connections in their handshake, and for HTTP requests."""
 
 FAIR_HEAD_START_S: Final = 0.005
-"""Work for which a connection that comes back after a pause goes before the others.  Longer pauses
-earn no more."""
+"""How much work of a connection that becomes active after a pause goes before that of the others.
+Longer pauses don't earn more."""
 
 USELESS_FRAMES_FREE: Final = 200
-"""Useless frames that a connection may send at once, such as heartbeats, pings and empty
-fragments; beyond that it has to pause, and is not read meanwhile."""
+"""Useless frames, such as heartbeats, pings and empty fragments, that a connection may send at
+once.  After more of them the node stops reading the connection for a while."""
 
 USELESS_FRAMES_PER_S: Final = 500
 """Further useless frames per second that each connection may send without a pause."""
 
 USELESS_FRAMES_PER_TURN: Final = 20
-"""A turn ends after this many useless frames, however short it was."""
+"""A turn ends after this many useless frames, even if it was short."""
 
 USELESS_FRAME_S: Final = 0.001
-"""Work that a useless frame counts as for its sender while connections wait for one another; so
+"""The time that a useless frame counts as when the node decides which connection is next, so that
 connections with requests go first."""
 
 USELESS_FRAMES_PER_S_ALL: Final = 10_000
-"""Useless frames per second that a node reads of all pausing connections together, at most: about a
-tenth of its time."""
+"""The greatest number of useless frames per second that a node reads of all pausing connections
+together: about a tenth of its time."""
 
 DENIAL_FRAMES: Final = 20
-"""Useless frames that a forbidden message counts as: checking it takes time."""
+"""A forbidden message counts as this many useless frames, since checking it takes time."""
 
 PING_FRAMES: Final = 4
-"""Useless frames that a ping counts as: it has to be answered."""
+"""A ping counts as this many useless frames, since it has to be answered."""
 
 FRAGMENT_BYTES_MIN: Final = 64
 """A smaller fragment of a message counts as a useless frame."""
@@ -279,35 +280,36 @@ FETCH_WAIT_S_MAX: Final = 30.0
 FETCH_BYTES_DEFAULT: Final = 512 * KIB
 
 REPLICA_LAG_S_MAX: Final = 1.0
-"""The leader proposes to remove an in-sync follower from the in-sync set if for this long it has
-not reached the log end that the leader had.  Produce requests wait for it until then."""
+"""The leader proposes to remove a follower from the in-sync set if the follower has not reached,
+for this long, the log end that the leader had.  Produce requests wait for it until then."""
 
 FOLLOW_WINDOW_BYTES: Final = 8 * MIB
-"""Bytes of one log's records that are sent to a follower but not acknowledged, at most."""
+"""The greatest size of the records of one log that a follower was sent and has not acknowledged."""
 
 FOLLOW_WINDOW_MESSAGES: Final = 2
-"""Messages with such records, full ones not counted, at most.  So small messages grow while they
-wait, and a follower that needs a turn for each can keep up."""
+"""The greatest number of messages with such records, not counting full messages.  So small messages
+grow while they wait, and a follower that needs a turn for each can keep up."""
 
 CATCH_UP_SLOWDOWN_MAX: Final = 0.15
-"""The share of their rate that producers may lose while followers catch up.  Somewhat less than the
-promised fifth, because it is measured by samples."""
+"""The share of their rate that producers may lose while followers catch up.  It is somewhat less
+than the promised fifth, because it is measured by samples."""
 
 CATCH_UP_GAIN: Final = 0.2
-"""The share of the bytes sent to a follower that has to reduce its lag, whatever producers lose:
-the leader sends at least 1.25 bytes for each byte that producers append.  So a follower that can
-receive that much is in sync before producers have appended four times what it missed."""
+"""The share of the bytes sent to a follower that has to reduce its lag, even if producers lose more
+than they may: the leader sends at least 1.25 bytes for each byte that producers append.  So a
+follower that can receive that much is in sync before producers have appended four times as much as
+it missed."""
 
 REPLICA_TICK_S: Final = 0.1
 """How often a replica checks its in-sync set, and repeats proposals that the register has not
 answered."""
 
 NOTES_SYNC_S: Final = 1.0
-"""What is noted of a replica's logs is on the device so long after it was noted, at the latest;
-marks that moved without a flush are noted as often."""
+"""The longest time until an entry in a replica's file of ends is on the device.  Highwater marks
+that moved without a flush are entered as often."""
 
 ACCEPT_WAIT_S: Final = 0.25
-"""How long the register waits for further replicas to accept an epoch when one could lead."""
+"""How long the register waits for further replicas to accept an epoch once one could lead."""
 
 ACCEPTANCES_WAIT_S: Final = 3.0
 """How long `partitions recover` waits for running replicas to report what they hold."""
@@ -319,14 +321,15 @@ HAND_OVER_ALL_S: Final = 5.0
 """How long a stopping broker waits for others to lead its partitions."""
 
 HAND_OVERS_MAX: Final = 16
-"""Partitions of one broker whose leaders change at the same time, at most.  A partition accepts no
-records until its replicas have flushed, so with more of them each would wait longer."""
+"""The greatest number of partitions of one broker whose leaders change at the same time.  A
+partition accepts no records until its replicas have flushed, so with more of them each would wait
+longer."""
 
 FINISH_S: Final = 1.0
-"""A register that was asked to stop finishes changes of leaders that are under way within this."""
+"""How long a register that was asked to stop waits for changes of leaders that are under way."""
 
 PREPARE_S: Final = 1.0
-"""What has to be done before a leadership changes hands is given up after this."""
+"""Time limit of a leader's preparations for a hand-over; then the hand-over goes on without."""
 
 MOVE_TIMEOUT_S: Final = 3600.0
 """How long a joining replica may take to catch up before its move is given up."""
@@ -335,121 +338,125 @@ REBALANCE_INTERVAL_S: Final = 5.0
 """Pause between two steps of rebalancing; longer than a broker's restart usually takes."""
 
 DISK_ROOM_BYTES_MIN: Final = 1024 * 1024
-"""A disk that does not take a file of so many bytes is full."""
+"""A disk is full if a file of this size can't be written."""
 
 DISK_LOOK_INTERVAL_S: Final = 0.5
-"""How often a broker looks whether its full disk has space again."""
+"""How often a broker checks whether its full disk has space again."""
 
 DISK_LINE_INTERVAL_S: Final = 10.0
-"""A broker's log says at most so often that its disk is full or fails."""
+"""The least time between two log lines of a broker that say that its disk is full or fails."""
 
 STATUS_INTERVAL_S: Final = 5.0
-"""How often a broker tells the register how much room its disk has, where nothing else is new."""
+"""How often a broker reports the free space of its disk to the register, if nothing else
+changes."""
 
 ORDER_RETRY_S: Final = 0.5
-"""What a broker could not carry out the register orders again after this, and then after twice
-as long each time, up to `ORDER_RETRY_S_MAX`."""
+"""The register repeats the parts of an order that a broker could not carry out after this, then
+after twice as long each time, up to `ORDER_RETRY_S_MAX`."""
 
 ORDER_RETRY_S_MAX: Final = 4.0
 
 UNDONE_REASON_BYTES_MAX: Final = 300
-"""A broker's reason for not carrying out a part of an order is cut to this: an answer may have as
-many as an order has parts."""
+"""The length to which a broker cuts its reason for not carrying out a part of an order.  An answer
+may have a reason for each part."""
 
 LINK_GRACE_S: Final = 0.5
-"""A broker whose connection to the register broke, and whose address answers, has so long to
-make a new one before the register takes it for gone."""
+"""How long a broker whose connection to the register broke, and whose address answers, has to
+make a new connection before the register considers it gone."""
 
 LINK_TRIES: Final = 3
-"""A broker that lost its register tries so often without waiting for a random time."""
+"""How often a broker that lost its register tries to connect before it waits for random times."""
 
 REMINDER_S: Final = 1.0
-"""A replica that has not accepted an announced epoch hears of it again after this, and then after
-twice as long each time, up to `REMINDER_S_MAX`."""
+"""The register announces an epoch again to a replica that has not accepted it after this, then
+after twice as long each time, up to `REMINDER_S_MAX`."""
 
 REMINDER_S_MAX: Final = 8.0
 
 RELIEF_PAUSE_S: Final = 1.0
-"""A leader that takes no records is replaced at once; the next one of that partition, if it takes
-none either, after this, and then after twice as long each time, up to `RELIEF_PAUSE_S_MAX`."""
+"""A leader that accepts no records is replaced at once.  If its successor accepts none either, that
+one is replaced after this, then the next ones after twice as long each time, up to
+`RELIEF_PAUSE_S_MAX`."""
 
 RELIEF_PAUSE_S_MAX: Final = 30.0
 
 RECONNECT_GRACE_S: Final = 3.0
-"""A restarted register gives brokers so long to come back before it replaces leaders."""
+"""How long a restarted register waits for brokers to come back before it replaces leaders."""
 
 # --- storage -------------------------------------------------------------------------
 
 SEGMENT_BYTES_MAX: Final = 256 * MIB
-"""A segment is closed beyond this; retention and verification work by segment."""
+"""A segment that has reached this size is closed; retention and verification work by segment."""
 
 INTERNAL_SEGMENT_BYTES_MAX: Final = 1 * MIB
-"""The same for internal logs, from which whole segments are removed behind a snapshot."""
+"""The same for internal logs; the segments before a snapshot are removed as a whole."""
 
 INTERNAL_KEY_BYTES_MAX: Final = 1 * KIB
 INTERNAL_VALUE_BYTES_MAX: Final = 1 * MIB
-"""Key and value of one entry of an internal log."""
+"""The key and the value of one entry of an internal log."""
 
 SNAPSHOT_BYTES_MIN: Final = 1 * MIB
 SNAPSHOT_FACTOR: Final = 4
-"""A snapshot of an internal log is due when the log is longer, from the last snapshot's begin on,
-than `SNAPSHOT_BYTES_MIN` and than `SNAPSHOT_FACTOR` times its live entries."""
+"""A snapshot of an internal log is due when the log, from the beginning of the last snapshot on, is
+longer than `SNAPSHOT_BYTES_MIN` and than `SNAPSHOT_FACTOR` times its live entries."""
 
 SNAPSHOT_PIECE_BYTES: Final = 64 * KIB
 """A leader that makes a snapshot appends about this much at a time, or one entry that is larger."""
 
 SEGMENT_AGE_S_MAX: Final = 7 * 24 * 3600.0
-"""A segment is closed when its first record is so old, so that retention by age ends."""
+"""A segment is closed when its first record has this age, so that retention by age can remove
+it."""
 
 INDEX_INTERVAL_BYTES: Final = 64 * KIB
-"""Distance of index entries: what a look-up by offset has to walk at most, more or less."""
+"""The distance of index entries, which is about the most that a look-up by offset has to walk."""
 
 DELETION_RETRY_S: Final = 5.0
 """How long a broker waits before it tries again to delete files that it could not delete."""
 
 RETIRED_KEEP_S: Final = 24 * 3600.0
-"""How long a broker keeps a replica that it gave up."""
+"""How long a broker keeps a retired replica."""
 
 RETIRED_COUNT_INTERVAL_S: Final = 600.0
-"""How often a broker notes for how long it has kept a retired replica; or more often, if that is
-to be kept for a short time."""
+"""How often a broker stores for how long it has kept a retired replica; more often if that is to be
+kept for a short time only."""
 
 RETIRED_FILES_PER_TURN: Final = 100
 """Files of retired replicas that a broker removes at a time, every `DELETION_RETRY_S`."""
 
 WALKS_PER_NODE_MAX: Final = 4
-"""Look-ups by time or count that a broker does at a time, one of each connection; others wait."""
+"""Look-ups by time or count that a broker makes at a time, one for each connection; others wait."""
 
 SLICE_BYTES: Final = 128 * KIB
-"""What a look-up, or the rebuilding of an index, reads before other tasks have their turn: with
+"""How much a look-up, or the rebuilding of an index, reads before other tasks have their turn: with
 the smallest records two to four milliseconds of work.  A single record may be longer."""
 
 FLUSH_MESSAGES: Final = 50_000
 FLUSH_BYTES: Final = 64 * MIB
 FLUSH_INTERVAL_S: Final = 1.0
-"""Flush after so many messages, bytes or seconds, whichever comes first: what a power
-failure can take from a single replica."""
+"""A log is flushed after this many messages, bytes or seconds, when the first of these is reached.
+A single replica can lose that much in a power failure."""
 
 CHECKPOINT_BYTES: Final = 64 * MIB
-"""Bounds what the recovery of a log has to scan, to about a second's work."""
+"""The distance of a log's checkpoints.  It bounds how much recovery has to scan: about a second's
+work."""
 
 RETENTION_CHECK_INTERVAL_S: Final = 60.0
 
 PRODUCERS_PER_LOG_MAX: Final = 10_000
-"""Producers remembered per log for the detection of duplicates; the one that has been
-silent longest is forgotten first (and is told so if it comes back)."""
+"""Producers that a log remembers to detect duplicates.  The producer that has been silent longest
+is forgotten first; it is refused with ``unknown_producer`` if it comes back."""
 
 RECENT_BATCHES_COUNT: Final = REQUESTS_IN_FLIGHT_MAX
-"""Receipts remembered per producer and log: as many as it can have unanswered."""
+"""Receipts that a log remembers for each producer: as many as the producer can have unanswered."""
 
 REQUEST_IDS_PER_LOG_MAX: Final = 4_096
-"""Request ids of version 1 records remembered per log, the newest ones: as many as 64 connections
+"""Request ids of version 1 records that a log remembers, the newest ones: as many as 64 connections
 can have unanswered with one record each."""
 
 # --- register ------------------------------------------------------------------------
 
 REPLICA_COUNT_DEFAULT: Final = 3
-"""Replicas of a new partition; fewer while there are fewer brokers."""
+"""Replicas of a new partition; fewer if there are fewer brokers."""
 
 PARTITION_COUNT_DEFAULT: Final = 8
 """Partitions of a new cluster."""
@@ -457,28 +464,30 @@ PARTITION_COUNT_DEFAULT: Final = 8
 PARTITIONS_PER_TOPIC_MAX: Final = 1_000
 
 REPLACED_TOPICS_MAX: Final = 100
-"""Deleted topics of its name that a topic remembers."""
+"""Deleted topics of the same name that a topic remembers."""
 
 UNSERVED_TOPICS_MAX: Final = 1_000
-"""Topics that a broker holds and the register doesn't serve: of each broker, and in one answer."""
+"""Topics that a broker holds and the register doesn't serve: those that are remembered of each
+broker, and those in one answer."""
 
 TOPIC_COUNT_MAX: Final = 1_000_000
 """Topics of one cluster; the register holds about 1 KiB of memory for each."""
 
 GATHER_S: Final = 2.0
-"""A register that starts listens at most so long before it decides anything: brokers tell it
-what existed.  It waits until all have come that its journal knows; with an empty disk it knows
-none, and waits as long as it may."""
+"""The longest time for which a starting register listens to brokers before it decides anything:
+brokers report what existed.  It waits until all brokers in its journal have joined; with an empty
+disk it knows none, and waits for the whole time."""
 
 LIVES_IN_DOUBT_MAX: Final = 64
-"""Starts in a row of a broker that never heard whether the register let it in.  Beyond that the
-oldest are forgotten; at worst the broker is then taken for one that lost its data."""
+"""Successive incarnations of a broker that a broker remembers if none of them heard whether the
+register admitted it.  Older ones are forgotten; at worst the register then treats the broker as one
+that lost its data."""
 
 EVENTS_KEPT_COUNT: Final = 1_000
-"""Decisions and observations that the register remembers for people to look at."""
+"""Decisions and observations that the register keeps for people to look at."""
 
 JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
-"""The register's journal is folded into a snapshot after so many entries."""
+"""The register replaces its journal by a snapshot after this many entries."""
 
 # --- durable subscriptions -----------------------------------------------------------
 
@@ -487,21 +496,23 @@ SUBSCRIPTIONS_PER_PARTITION_MAX: Final = 10_000
 partition keeps: about 1 KiB of memory each."""
 
 SUBSCRIPTION_SESSIONS_MAX: Final = 2_000
-"""Logs and groups of durable subscriptions that one connection is attached to or has joined."""
+"""Logs of durable subscriptions to which one connection is attached, and groups that it has
+joined."""
 
 MEMBERS_PER_SUBSCRIPTION_MAX: Final = 1_000
 
 SESSION_TIMEOUT_MS_MIN: Final = 1_000
-"""Of a member of a subscription; a third of it is between its signs of life."""
+"""The session timeout of a member of a subscription.  A member sends a heartbeat three times in
+it."""
 
 SESSION_TIMEOUT_MS_MAX: Final = 300_000
 
 MARK_BYTES_PER_S: Final = 64 * KIB
-"""What the marks of a subscription in one log may add to the partition's log in a second, where
-nobody asks for confirmations."""
+"""How much the marks of a subscription in one log may add to the partition's internal log in a
+second, if no member asks for confirmations."""
 
 MARKS_COUNT: Final = 1_000
-"""A mark is stored after so many messages were marked, if it was not stored before."""
+"""A mark is stored after this many messages were marked, if it was not stored before."""
 
 DEAL_COUNT_MAX: Final = 1_000
 """Messages of a queue that are dealt together."""
@@ -510,17 +521,17 @@ SETTLE_COUNT_MAX: Final = 1_000
 """Deliveries that a member answers together."""
 
 DELAY_MS_MAX: Final = 12 * 3600 * 1000
-"""A message that is given back waits for at most so long."""
+"""The longest delay after which a message that was given back is dealt again."""
 
 ATTEMPTS_MAX: Final = 100
-"""Deliveries of a message of a queue that gives messages up."""
+"""The greatest number of deliveries after which a queue may give a message up."""
 
 LETTERS_PENDING_MAX: Final = 32
 """Messages of a queue and log that are about to become dead letters; the next ones wait.  Fewer
 than the receipts that the log of the dead-letter topic remembers."""
 
 LETTER_REASON_BYTES_MAX: Final = 200
-"""Of the reason why a message became a dead letter; the rest is cut off."""
+"""Bytes of the reason why a message became a dead letter; the rest is cut off."""
 
 QUEUE_WINDOW_MAX: Final = 10_000
 """Messages behind its mark that a queue remembers: about 300 bytes of memory each."""
@@ -529,88 +540,90 @@ QUEUE_PARTITIONS_MAX: Final = 64
 """Partitions of the topic of a queue: each of its members attaches to all of them."""
 
 SKIPPED_RANGES_MAX: Final = 16
-"""Lost ranges of a log that a subscription remembers; beyond that the oldest are forgotten."""
+"""Lost ranges of a log that a subscription remembers; of more, the oldest are forgotten."""
 
 RESET_WAIT_S: Final = 60.0
-"""A reset that nobody finishes is given up after this, and the log is assigned again."""
+"""An unfinished reset is given up after this, and the log is assigned again."""
 
 # --- pages ---------------------------------------------------------------------------
 
 LOOK_INTERVAL_S: Final = 0.5
-"""A node asks its cluster for what pages show at most so often."""
+"""The least time between two requests of a node for the state of its cluster, which pages show."""
 
 LOOK_SHARE_MAX: Final = 0.2
-"""And spends at most this share of the time on it."""
+"""The greatest share of its time that a node spends on these requests."""
 
 PAGE_BYTES_MAX: Final = 512 * KIB
-"""A page of JSON ends when it has so much; a single entry may be longer."""
+"""A page of JSON ends when it has this size; a single entry may be longer."""
 
 PAGE_SLICE_COUNT: Final = 50
 """Entries that are made for a page before other tasks have their turn: one or two milliseconds."""
 
 PAGES_AT_A_TIME_MAX: Final = 64
-"""Pages about the cluster that a node makes and sends at a time; beyond that it answers 503."""
+"""Pages about the cluster that a node makes and sends at a time; it answers further requests with
+status 503."""
 
 LOOK_TIMEOUT_S: Final = 2.0
-"""A broker that doesn't answer a look within this is shown as silent."""
+"""A broker that doesn't answer such a request within this is shown as silent."""
 
 # --- clients -------------------------------------------------------------------------
 
 LINGER_S: Final = 0.005
-"""A batch waits so long for company.  Nothing waits while a connection is idle and the
+"""How long a batch waits for more messages.  It doesn't wait while the connection is idle and the
 caller waits for the receipt."""
 
 CLIENT_BATCH_BYTES: Final = 128 * KIB
-"""Where throughput stops growing with the batch, by measurement."""
+"""The size of a full batch.  By measurement, larger batches don't increase the throughput."""
 
 BATCHES_IN_FLIGHT: Final = 8
-"""Batches of one log on their way at a time."""
+"""Unanswered batches of one log."""
 
 PRODUCER_BUFFER_BYTES: Final = 32 * MIB
-"""Messages a producer holds before `submit` waits."""
+"""The size of the messages that a producer holds before `submit` waits."""
 
 DELIVERY_TIMEOUT_S: Final = 60.0
-"""How long a message may try; after that its sender learns that it failed, or that the
+"""How long delivery of a message is tried; then its sender learns that it failed, or that the
 outcome is unknown."""
 
 REQUEST_TIMEOUT_S: Final = 15.0
-"""One request, one answer; after that the connection is given up."""
+"""How long a client waits for the answer to a request; then it closes the connection."""
 
 LEADER_SILENCE_S: Final = 0.4
-"""A client has waited for a broker's answer for so long: the client asks the register whether it
-still is the right one.  A healthy broker answers much sooner.  Together with the time in which
-a hung one is replaced (a second to notice, a moment to choose) it stays below 1.5 s."""
+"""When a broker has not answered for this long, the client asks the register whether it still is
+the right one.  A healthy broker answers much sooner.  Together with the time in which a hanging
+broker is replaced (a second to notice, a moment to choose) this stays below 1.5 s."""
 
 READER_SILENCE_S: Final = 0.7
-"""A broker that has delivered delivers nothing more for so long: a consumer has it give a sign
-of life.  With the time that this may take, longer than the register needs to notice that it
-hangs: the first question to the register finds it."""
+"""When a broker has delivered no more records for this long, the consumer probes it.  Together with
+the time limit of the probe, this is longer than the register needs to notice that the broker hangs.
+So the first question to the register gets the new leader."""
 
 SILENCE_GROWTH: Final = 1.4
-"""A client asks again when the silence has grown by this factor: few questions, and whoever
-waits adds less than half to the time in which nobody knew better.  What hung is replaced
-1.05 s later at most, and the fourth question follows at 0.4 * 1.4 ** 3 = 1.1 s."""
+"""A client asks the register again when the silence has grown by this factor.  So it asks few
+questions, and learns of a change with a delay of less than half the length of the silence.  A
+hanging broker is replaced after 1.05 s at most, and the fourth question follows at 0.4 * 1.4 ** 3 =
+1.1 s."""
 
 QUESTION_INTERVAL_S: Final = 0.1
-"""When the register answers that no broker leads, a client asks again so soon, and then half as
-often each time; half as old an answer is good enough for all that it waits for."""
+"""When the register answers that no broker leads, a client asks again after this time, then after
+twice as long each time.  For all requests that wait, an answer counts as new for half of this."""
 
 CONSUMER_WINDOW_BYTES: Final = 4 * MIB
-"""Records on their way to a consumer or waiting in it, per partition."""
+"""The size of the records of a partition that are on their way to a consumer or wait in it."""
 
 RECONNECT_TIMEOUT_S: Final = 60.0
-"""How long a consumer looks for a broker before it reports that there is none."""
+"""How long a consumer looks for a broker before it raises an error."""
 
 DRAIN_TIMEOUT_S: Final = 60.0
-"""How long a client asks for a broker to be drained: a hand-over of each of its partitions."""
+"""How long a client tries to drain a broker, which hands over each of its partitions."""
 
 REDIRECTS_IN_A_ROW_MAX: Final = 2
-"""Redirects that a client follows before it asks the register again: one for what it missed, one
-for what happens meanwhile."""
+"""Redirects that a client follows before it asks the register again: one for the change that it
+missed, and one for a change that happens meanwhile."""
 
 BACKOFF_S_FIRST: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
-"""Retries wait a random time below a bound that doubles from first to max."""
+"""Retries wait a random time below a bound that doubles from the first to the greatest value."""
 
 # --- relations -----------------------------------------------------------------------
 

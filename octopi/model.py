@@ -1,8 +1,10 @@
-"""What a cluster decides and keeps: topics, partitions, the generations of its register.
+"""The structures that a cluster decides and stores: topics, partitions, generations of the
+register, and durable subscriptions.
 
-These types are decided by the register, written into its journal, told to brokers, and kept by
-them in their checkpoints.  The wire encodes them as parts of messages (`octopi.wire`); what stands
-on disk is said by `octopi.stored`.  This module knows no format.
+The register decides topics and partitions, writes them to its journal and sends them to brokers,
+which store them in their checkpoints.  Coordinators decide subscriptions.  The wire encodes these
+structures as parts of messages (`octopi.wire`); `octopi.stored` has their disk format.  This module
+knows no format.
 """
 
 from __future__ import annotations
@@ -50,38 +52,38 @@ TopicText = Annotated[str, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(topic_name_faul
 Id = Annotated[str, AtMost(ID_CHARACTERS), Grammar(id_fault)]
 Nonce = Annotated[str, AtMost(NONCE_BYTES_MAX), Grammar(nonce_fault)]
 Seal = Annotated[str, AtMost(SEAL_BYTES_MAX), MayBeMissing()]
-"""Proof that this cluster's register said so (`octopi.coordination.seals`); empty: none."""
+"""The register's seal (`octopi.coordination.seals`); empty: there is none."""
 PartitionNumber = Annotated[PartitionId, Within(0, LIST_COUNT_MAX - 1)]
 BrokerNumber = Annotated[BrokerId, Within(1, BROKER_ID_MAX)]
 BrokerNumbers = Annotated[list[BrokerNumber], AtMost(BROKERS_MAX)]
 Counted = Annotated[int, Within(1, COUNTED_MAX)]
 EpochNumber = Annotated[Epoch, Within(1, COUNTED_MAX)]
 EpochOrNone = Annotated[Epoch, Within(0, COUNTED_MAX)]
-"""0 where there was none yet."""
+"""0: there was none yet."""
 IncarnationNumber = Annotated[Incarnation, Within(1, COUNTED_MAX)]
 CountedOrNone = Annotated[int, Within(0, COUNTED_MAX)]
-"""0 where there was none yet."""
+"""0: there was none yet."""
 Place = Annotated[int, Within(0, OFFSET_MAX)]
 """An offset in a log."""
 
 
 @attrs.frozen
 class TopicOptions:
-    """How a topic is kept.  None: the broker's default."""
+    """The options of a topic.  None: the broker's default."""
 
     retention_ms: int | None = None
-    """Segments whose newest record is older are removed."""
+    """Segments whose newest record is older than this are removed."""
     retention_bytes: int | None = None
-    """The oldest segments are removed while a log is longer."""
+    """The oldest segments are removed while a log is longer than this."""
     segment_bytes: int | None = None
-    """A segment is closed beyond this."""
+    """A segment that has reached this size is closed."""
     flush_before_ack: bool = False
     """Whether a produce is answered only after its records are on the device."""
     min_insync: int = 1
     """Nothing is committed while fewer replicas than this are in sync."""
 
     def fault(self) -> str:
-        """Why no topic can be kept so; empty: one can."""
+        """Why no topic can have these options; empty if one can."""
         for name, value, least in (
             ("retention_ms", self.retention_ms, 1),
             ("retention_bytes", self.retention_bytes, 1),
@@ -96,22 +98,23 @@ class TopicOptions:
 @judged
 @attrs.frozen
 class TopicRecord:
-    """What was decided about a topic."""
+    """The register's decision about a topic."""
 
     topic: TopicText
     topic_id: Id
     partitions: Annotated[list[PartitionNumber], AtMost(PARTITIONS_PER_TOPIC_MAX)]
-    """The partitions that hold its logs; a key picks one by its place in this list."""
+    """The partitions that have its logs; a key chooses one by its index in this list."""
     options: TopicOptions
     seal: Seal = attrs.field(default="", eq=False)
     replaces: Annotated[list[Id], AtMost(REPLACED_TOPICS_MAX), MayBeMissing()] = attrs.field(
         factory=list
     )
-    """Topics of the same name that had been deleted when this one was made, and that some broker
-    still held: proof of that for a register that lost its disk.  The newest of them."""
+    """The newest topics of the same name that had been deleted when this topic was created, while
+    some broker still held them.  They prove to a register that lost its disk that this topic is the
+    newer one."""
 
     def fault(self) -> str:
-        """Why no register decides this; empty: one may."""
+        """Why no register can decide this; empty if one can."""
         if not self.partitions or len(set(self.partitions)) < len(self.partitions):
             return f"its partitions are {self.partitions}"
         return self.options.fault()
@@ -120,7 +123,7 @@ class TopicRecord:
 @judged
 @attrs.frozen
 class PartitionRecord:
-    """What was decided about a partition; a greater (epoch, version) replaces a smaller."""
+    """The register's decision about a partition; a greater (epoch, version) replaces a smaller."""
 
     partition: PartitionNumber
     epoch: EpochNumber
@@ -128,19 +131,20 @@ class PartitionRecord:
     """Counts the changes of `in_sync` within an epoch."""
     leader: BrokerNumber
     leader_incarnation: IncarnationNumber
-    """The incarnation of the leader that was appointed; another one of it does not lead."""
+    """The incarnation of the leader that was appointed; its other incarnations don't lead."""
     replicas: BrokerNumbers
     in_sync: BrokerNumbers
     lost: BrokerNumbers = attrs.field(factory=list)
-    """Brokers that were in sync in this epoch until they lost some of what they held: while
-    nobody is in sync, what was committed is with them, if anywhere."""
+    """Brokers that were in sync in this epoch until they lost some of their records.  While no
+    replica is in sync, only they may have all committed records."""
     recovered_epoch: EpochOrNone = NO_EPOCH
-    """The newest epoch whose leader was chosen although acknowledged records may be lost: a
-    replica that agreed with no leader since cuts what it knows as committed; 0: none."""
+    """The newest epoch whose leader was chosen although acknowledged records may be lost; 0: there
+    was none.  A replica that has agreed with no leader since then cuts its log even below its
+    highwater mark."""
     seal: Seal = attrs.field(default="", eq=False)
 
     def fault(self) -> str:
-        """Why no register decides this; empty: one may."""
+        """Why no register can decide this; empty if one can."""
         replicas = set(self.replicas)
         if self.recovered_epoch > self.epoch:
             return f"it is of epoch {self.epoch}, and recovered in epoch {self.recovered_epoch}"
@@ -155,60 +159,61 @@ class PartitionRecord:
 
 @attrs.frozen
 class RegisterGeneration:
-    """One start of a register.  Brokers that joined it join none with a smaller generation any
-    more, nor another one with the same."""
+    """One start of a register.  A broker that has joined it no longer joins a register with a
+    smaller generation, nor another register with the same generation."""
 
     generation: Counted
-    """One more than that of the life before; of a register that lost its disk, one more than
-    that of any which brokers told it of."""
+    """One more than the generation before; in a register that lost its disk, one more than the
+    greatest generation that brokers reported."""
     nonce: Nonce
-    """Random: two registers can count to the same generation."""
+    """Random, since two registers can count to the same generation."""
     seal: Seal = attrs.field(default="", eq=False)
 
 
 @attrs.frozen
 class ReplicaReport:
-    """How a broker stands with a partition it is a replica of, when it joins."""
+    """A broker's report on one of its replicas, when the broker joins."""
 
     partition: PartitionNumber
     promised: EpochOrNone
-    """The highest epoch that it accepted or acted in."""
+    """The highest epoch that the replica has accepted or acted in."""
     intact: bool
-    """Whether it still holds all that it ever acknowledged."""
+    """Whether the replica still has everything that it ever acknowledged."""
 
 
 @unique
 class SubscriptionMode(StrEnum):
-    """How the members of a durable subscription share its messages.  The names stand on disk."""
+    """How the members of a durable subscription share its messages.  The names are stored on
+    disk."""
 
     EXCLUSIVE = "exclusive"
     """There is one member, and it has all logs."""
     FAILOVER = "failover"
     """Each log has one member; the logs are spread over the members."""
     SHARED = "shared"
-    """Each message is given to one member."""
+    """Messages are dealt one by one, each to one member."""
     KEY_SHARED = "key_shared"
     """The same, and the messages of one key stay in order."""
 
 
 QUEUE_MODES: Final = frozenset({SubscriptionMode.SHARED, SubscriptionMode.KEY_SHARED})
-"""Those whose messages are dealt one by one."""
+"""The modes of queues, whose messages are dealt one by one."""
 
 
 @unique
 class SubscriptionState(StrEnum):
-    """Where a durable subscription is in its life.  The names stand on disk."""
+    """The state of a durable subscription.  The names are stored on disk."""
 
     CREATING = "creating"
-    """It is decided, and not every log has its mark yet."""
+    """Its creation is decided, but not every log has its mark yet."""
     READY = "ready"
     DELETING = "deleting"
-    """It takes no members any more, and some log may still have its mark."""
+    """Its deletion is decided: it has no members, but some logs may still have its mark."""
 
 
 @unique
 class SubscriptionStart(StrEnum):
-    """Where a durable subscription begins in each log that there is when it is created."""
+    """Where a durable subscription begins in each log that exists when it is created."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -235,26 +240,29 @@ StartText = Annotated[str, AtMost(_WORD_BYTES_MAX), _one_of(SubscriptionStart)]
 
 @attrs.frozen
 class SubscriptionOptions:
-    """How a durable subscription is kept."""
+    """The options of a durable subscription."""
 
     session_timeout_ms: int = 10_000
-    """A member that was silent for so long is one no more; 1 s to 5 min."""
+    """A member that was silent for this long is no longer a member; 1 s to 5 min."""
     release_timeout_ms: int = 10_000
-    """A member that is to release a log has so long to finish; 0 to 5 min."""
+    """How long a member that has to release a log may still work on it; 0 to 5 min."""
     expires_ms: int | None = 7 * 24 * 3600 * 1000
-    """A subscription that had no member for so long is deleted; at least a minute.  None: never."""
+    """A subscription that had no member for this long is deleted; at least a minute.  None:
+    never."""
     mark_interval_ms: int = 250
-    """A mark is stored so long after it came, at the latest; 10 ms to 1 min."""
+    """The longest time until a received mark is stored; 10 ms to 1 min."""
     attempts: int | None = 5
-    """A message of a queue becomes a dead letter after so many deliveries; 1 to 100.  None: it is
-    dealt again and again."""
+    """A message of a queue becomes a dead letter after this many deliveries; 1 to 100.  None: it is
+    dealt again without end."""
     ack_timeout_ms: int = 30_000
-    """A delivery of a queue that is not answered for so long is dealt again; 1 s to 12 h."""
+    """A message of a queue whose delivery is not answered for this long is dealt again; 1 s to
+    12 h."""
     window: int = 1_000
-    """So many messages behind its mark may a queue have dealt or settled; 1 to 10,000."""
+    """How many messages behind its mark a queue may have dealt or settled; 1 to 10,000."""
 
     def fault(self, mode: str | None = None) -> str:
-        """Why no subscription, or none of that *mode*, can be kept so; empty: one can."""
+        """Why no subscription can have these options, in *mode* or, if None, in any mode; empty if
+        one can."""
         longest = SESSION_TIMEOUT_MS_MAX
         for name, value, least, most in (
             ("session_timeout_ms", self.session_timeout_ms, SESSION_TIMEOUT_MS_MIN, longest),
@@ -279,33 +287,33 @@ class SubscriptionOptions:
 
 @attrs.frozen
 class SubscriptionDefinition:
-    """What was decided about a durable subscription."""
+    """A coordinator's decision about a durable subscription."""
 
     sid: Annotated[SubscriptionId, Grammar(id_fault), AtMost(ID_CHARACTERS)]
     name: Annotated[SubscriptionName, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(consumer_name_fault)]
     topic: TopicText
     topic_id: Id
     partitions: Annotated[list[PartitionNumber], AtMost(PARTITIONS_PER_TOPIC_MAX)]
-    """Those of the topic, in its order.  The leader of the first one is the coordinator."""
+    """The partitions of the topic, in its order.  The leader of the first is the coordinator."""
     mode: ModeText
     options: SubscriptionOptions
     start: StartText
     state: StateText
     created_ms: TimestampMs
     used_ms: TimestampMs
-    """When it had a member last, to a quarter of ``expires_ms``."""
+    """When it last had a member; it is stored with a precision of a quarter of ``expires_ms``."""
 
 
 @unique
 class Verb(StrEnum):
-    """What can be granted.  The names stand in tokens, so they are for ever."""
+    """What can be granted.  The names are part of tokens, so they never change."""
 
     CREATE = "create"
     """Create topics."""
     PUBLISH = "publish"
-    """Append to them."""
+    """Append to topics."""
     SUBSCRIBE = "subscribe"
-    """Read them."""
+    """Read topics."""
     CONSUME = "consume"
     """Be a member of durable subscriptions: create them, have their messages, move their marks."""
     ADMIN = "admin"

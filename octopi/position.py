@@ -1,4 +1,4 @@
-"""A reader's place in a topic, and its form as text, the same in every language::
+"""The position of a consumer in a topic, and its form as text, which is the same in all languages::
 
     position = "v1:" topic "@" topic-id ":" [ place *( "," place ) ]
     place    = partition "=" offset [ "~" anchor ]
@@ -8,19 +8,19 @@
 For example ``v1:orders@5f0c2a1b5f0c2a1b:0=1234~7-1200.6-800,3=99~6-0``.  Numbers are decimal,
 without leading zeros, and fit 63 bits.
 
-Offsets are equal on every replica, so a position is good at any of them, in another process and
-in another language.  The topic id keeps it from pointing into the data of a topic that was
-deleted and created again.  The *anchor* keeps it from pointing into another history of the same
-log: if all replicas lose what was read, other records can take its place, at the same offsets.
-The anchor of a place names the epoch of the record that ends there, and where the records of that
-epoch begin; then the same of some epochs before it (`DISTANCES`).  A broker that finds another
-epoch before the place answers ``history_forked``, with an offset up to which both agree.  It needs
-the starts for that: where records of an epoch began that it never had is written nowhere else.  A
-place without an anchor is not checked: offset 0 has nothing before it, and an offset that a person
-typed says nothing of it.
+Offsets are equal on all replicas, so a position is valid at each of them, in another process and in
+another language.  The topic id shows whether the topic was deleted and created again.  The *anchor*
+shows whether the log has another history: if all replicas lose records that were read, other
+records can take their place, at the same offsets.  The anchor of a place names the epoch of the
+record that ends there, and the offset at which the records of that epoch begin; then the same of
+some epochs before it (`DISTANCES`).  A broker that has another epoch before the place answers
+``history_forked``, with an offset up to which both agree.  To find that offset it needs the starts:
+if it never had records of an epoch, it doesn't know where that epoch began.  A place without an
+anchor is not checked: there is no record before offset 0, and a person who typed an offset didn't
+give an anchor.
 
-Clients keep anchors as they come and never look into them.  The second form, an end and 8 bytes
-of a digest, is that of logs without epochs.
+Clients store anchors unchanged, and don't interpret them.  The second form of an anchor, an end and
+8 bytes of a digest, is used for logs without epochs.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ from octopi.errors import InvalidOptionError
 from octopi.identifiers import Epoch, Offset, PartitionId, TopicId, TopicName
 
 Anchor = NewType("Anchor", str)
-"""What stands before a place, as text; empty: not known."""
+"""The anchor of a place, as text; empty: not known."""
 
 NO_ANCHOR: Final = Anchor("")
 
 BegunEpoch: TypeAlias = tuple[Epoch, Offset]
-"""An epoch of a log, and where its records begin (bytes)."""
+"""An epoch of a log, and the offset at which its records begin."""
 
 DISTANCES: Final = (0, 1, 2, 4, 8, 16)
-"""Which epochs an anchor names, counted back from that of the record that ends at the place; only
-epochs with records count.  The first ones are next to each other, which makes an answer exact if
-the log has one of these; the others bound the size of an anchor, and how much is read again."""
+"""The epochs that an anchor names, counted back from the epoch of the record that ends at the
+place; only epochs with records count.  The first ones are consecutive, so the answer is exact if
+the log has one of them.  The larger distances keep anchors small, and bound how much is read
+again."""
 
 _INTEGER_MAX: Final = 2**63 - 1
-"""The wire has no greater ones."""
+"""The greatest integer of the wire."""
 
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,18})"
 _BEGUN: Final = rf"[1-9][0-9]{{0,18}}-{_NUMBER}"
@@ -64,7 +65,7 @@ _POSITION: Final = re.compile(
 
 
 def anchor_of(epochs: Iterable[BegunEpoch]) -> Anchor:
-    """The anchor that names *epochs*, the newest first; none: not known."""
+    """The anchor that names *epochs*, the newest first; `NO_ANCHOR` if there are none."""
     return Anchor(".".join(f"{epoch}-{start}" for epoch, start in epochs))
 
 
@@ -72,7 +73,7 @@ def epochs_of(anchor: Anchor) -> list[BegunEpoch]:
     """The inverse of `anchor_of`.
 
     Raises:
-      InvalidOptionError: if *anchor* names no epochs, or others than those before one place.
+      InvalidOptionError: if *anchor* names no epochs, or epochs that can't be those before a place.
     """
     if not anchor:
         return []
@@ -88,7 +89,7 @@ def epochs_of(anchor: Anchor) -> list[BegunEpoch]:
 
 
 def checked_anchor(text: str) -> Anchor:
-    """*text*, if it can be an anchor, or empty.
+    """*text*, if it is empty or can be an anchor.
 
     Raises:
       InvalidOptionError: if it can't.
@@ -99,7 +100,7 @@ def checked_anchor(text: str) -> Anchor:
 
 
 def _numbers(anchor: str) -> list[int]:
-    """The decimal numbers in it."""
+    """The decimal numbers in *anchor*."""
     decimal = anchor if "-" in anchor else anchor.partition(".")[0]
     return [int(one) for one in re.split(r"[-.]", decimal)]
 
@@ -109,9 +110,9 @@ class Place:
     """A place in one log."""
 
     offset: Offset
-    """Of the next record (bytes)."""
+    """The offset of the next record."""
     anchor: Anchor = NO_ANCHOR
-    """What stands before it."""
+    """The anchor of that offset."""
 
     def __str__(self) -> str:
         return f"{self.offset}~{self.anchor}" if self.anchor else str(self.offset)
@@ -121,7 +122,7 @@ class Place:
         """The inverse of ``str(place)``.
 
         Raises:
-          InvalidOptionError: if *text* is no place.
+          InvalidOptionError: if *text* is malformed.
         """
         offset, mark, anchor = text.partition("~")
         if re.fullmatch(_NUMBER, offset) is None or bool(mark) is not bool(anchor):
@@ -145,17 +146,17 @@ def _checked(places: Mapping[PartitionId, Place | int]) -> Mapping[PartitionId, 
 
 @attrs.frozen(hash=False)
 class Position:
-    """Where to go on reading a topic."""
+    """The position of a consumer in a topic, at which another consumer can continue."""
 
     topic: TopicName
     topic_id: TopicId
     places: Mapping[PartitionId, Place] = attrs.field(converter=_checked)
-    """Partition -> place of the next record; an offset stands for a place without an anchor.  A
-    partition that isn't named: from its start."""
+    """Partition -> the place of the next record; an offset stands for a place without an anchor.  A
+    partition that isn't named is read from its start."""
 
     @property
     def offsets(self) -> Mapping[PartitionId, Offset]:
-        """Partition -> offset of the next record (bytes)."""
+        """Partition -> the offset of the next record."""
         return {partition: place.offset for partition, place in self.places.items()}
 
     def __str__(self) -> str:

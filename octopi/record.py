@@ -1,8 +1,8 @@
 """The record: one message as it is stored and sent.
 
-The same bytes lie on disk, cross the wire and reach consumers; the program that
-builds a record builds its final form, and no other encodes it again.  All numbers are
-unsigned and in network byte order.
+A record has the same bytes on disk, on the wire and at consumers: the producer encodes it in its
+final form, and no other program encodes it again.  All numbers are unsigned and in network byte
+order.
 
 ==========  =====  ====================================================================
 field       bytes  meaning
@@ -10,31 +10,30 @@ field       bytes  meaning
 length      4      bytes that follow this field: 1 + 4 + 32 + n
 version     1      1 or 2
 checksum    4      CRC-32 (IEEE 802.3, as `zlib.crc32`); see below
-request_id  32     who sent it, as which of its requests
+request_id  32     identifies the sender, and which of its requests this is
 payload     n      see below
 ==========  =====  ====================================================================
 
-**Version 1**: the payload is opaque, ``request_id`` is
-``sha256("host:port:seqnum")``, and the checksum covers *the payload only*, so that the
-checksum a producer computed over its message reaches the disk.  A change of the request
-id therefore goes unnoticed.  32 zero bytes mean that the record has none: it is never
-taken for a repetition of another.
+**Version 1**: the payload is opaque, ``request_id`` is ``sha256("host:port:seqnum")``, and the
+checksum covers *the payload only*, so that it is the checksum that a producer computed over its
+message.  A change of the request id is therefore not detected.  A request id of 32 zero bytes means
+that the record has none, and is never recognised as a repetition of another.
 
-**Version 2** (what our clients write): the checksum covers request id and payload.
+**Version 2**, which Octopi's clients write: the checksum covers request id and payload.
 
 ==================  =====  ============================================================
 request_id          bytes
 ==================  =====  ============================================================
-producer_id         16     random, one a producer
-producer_epoch      4      counts the lives of that producer id
-reserved            4      zero; anything else is refused
+producer_id         16     random, one for each producer
+producer_epoch      4      counts the restarts of that producer id
+reserved            4      zero; other values are refused
 sequence            8      counts its records in one log, per producer epoch, from 0
 ==================  =====  ============================================================
 
 ==================  =====  ============================================================
 payload             bytes
 ==================  =====  ============================================================
-timestamp_ms        8      since 1970-01-01 UTC, as the producer's clock had it
+timestamp_ms        8      since 1970-01-01 UTC, by the producer's clock
 key_length          4      ``0xFFFFFFFF``: no key
 headers_length      4      bytes of the header block
 headers             h      per header: name_length 2, name (UTF-8), value_length 4, value
@@ -42,13 +41,13 @@ key                 k
 value               rest
 ==================  =====  ============================================================
 
-Neither checksum covers ``length`` and ``version``: a changed length moves the end of
-what the checksum covers, and the versions differ in two bits.
+Neither checksum covers ``length`` and ``version``.  But a changed length moves the end of the bytes
+that the checksum covers, so it is detected, and the versions differ in two bits.
 
-A reader that follows a log walks from length to length.  What was written in part ends
-in a torn tail, an incomplete last record.
+A reader of a log walks from length to length.  After an interrupted write the log ends in a torn
+tail, an incomplete last record.
 
-This module computes; it knows no file, no socket and no clock.
+This module only computes; it knows no file, no socket and no clock.
 """
 
 from __future__ import annotations
@@ -90,10 +89,10 @@ HEADER_BYTES: Final = 41
 """length, version, checksum, request id."""
 REQUEST_ID_BYTES: Final = 32
 NO_REQUEST: Final = bytes(REQUEST_ID_BYTES)
-"""The request id of version 1 records whose producer doesn't have them recognised."""
+"""The request id of version 1 records whose repetitions are not recognised."""
 PRODUCER_ID_BYTES: Final = 16
 FIXED_PAYLOAD_BYTES: Final = 16
-"""Version 2: timestamp and the two lengths."""
+"""In version 2: the time stamp and the two lengths."""
 STRUCTURED_BYTES_MIN: Final = HEADER_BYTES + FIXED_PAYLOAD_BYTES
 
 _FRAME: Final = struct.Struct(">IBI")
@@ -106,13 +105,13 @@ _BODY: Final = struct.Struct(">20sIQQII")
 _SCANNED: Final = struct.Struct(">IBI20sIQQQ")
 """`_FRAME` and `_BODY` in one, with key_length and headers_length as one number."""
 _DECODED: Final = struct.Struct(">IBI32sQQ")
-"""The same with the request id in one piece."""
+"""The same, with the request id in one piece and without its parts."""
 _PRODUCER: Final = struct.Struct(">16sI")
 _NO_KEY: Final = 0xFFFFFFFF
 _VALUE_ONLY: Final = _NO_KEY << 32
-"""key_length and headers_length of a record with neither."""
+"""key_length and headers_length of a record with neither key nor headers."""
 _RESERVED: Final = slice(PRODUCER_ID_BYTES + 4, PRODUCER_ID_BYTES + 8)
-"""Of a request id."""
+"""The reserved bytes of a request id."""
 _RESERVED_ZERO: Final = bytes(4)
 _UINT32_MAX: Final = 0xFFFFFFFF
 _UINT64_MAX: Final = 0xFFFFFFFFFFFFFFFF
@@ -125,14 +124,14 @@ _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message(NamedTuple):
-    """A message as read from a log (a tuple, because millions are made a second)."""
+    """A message as read from a log.  It is a tuple, because a consumer makes millions a second."""
 
     topic: TopicName
     partition: PartitionId
     offset: Offset
     """Where its record starts: the message's id in its log."""
     next_offset: Offset
-    """Where the next record starts; resume here to not see this one again."""
+    """Where the next record starts; start here to read on behind this message."""
     timestamp_ms: TimestampMs | None
     """When it was produced, by its producer's clock; None in version 1 records."""
     key: bytes | None
@@ -170,15 +169,15 @@ class RecordStart(NamedTuple):
     """A record's start, noted so that look-ups need not walk from the beginning."""
 
     position: int
-    """In the scanned buffer (bytes)."""
+    """The position in the scanned buffer (bytes)."""
     timestamp_before_ms: int
-    """The largest time stamp among all records scanned before it; -1 if none has one."""
+    """The largest time stamp among all records that were scanned before it; -1 if none has one."""
     count_before: int
-    """How many records were scanned before it."""
+    """The number of records that were scanned before it."""
 
 
 class Request(NamedTuple):
-    """A version 1 record, by what it is known and where it starts in the scanned buffer (bytes)."""
+    """The request id of a version 1 record, and its position in the scanned buffer (bytes)."""
 
     request_id: bytes
     position: int
@@ -186,22 +185,22 @@ class Request(NamedTuple):
 
 @attrs.frozen
 class Scan:
-    """What a scan of a buffer found, up to its end or the first fault."""
+    """The result of a scan of a buffer, up to its end or the first fault."""
 
     valid_bytes: int
-    """Length of the prefix that consists of whole, valid records."""
+    """The length of the prefix that consists of whole, valid records."""
     count: int
-    """Records in that prefix."""
+    """The number of records in that prefix."""
     runs: list[Run]
     """The version 2 records of the prefix, by producer, in order."""
     marks: list[RecordStart]
-    """Record starts, at the beginning and then one about every `INDEX_INTERVAL_BYTES`."""
+    """Record starts: the first record, then one about every `INDEX_INTERVAL_BYTES`."""
     timestamp_max_ms: int
     """The largest time stamp in the prefix; -1 if no record has one."""
     fault: RecordError | None
-    """Why the scan ended before the end of the buffer."""
+    """Why the scan ended before the end of the buffer; None if there is no fault."""
     requests: list[Request] = attrs.Factory(list)
-    """The version 1 records of the prefix, in order, without those that have `NO_REQUEST`."""
+    """The version 1 records of the prefix, in order, except those with `NO_REQUEST`."""
 
 
 def request_id_v1(host: str, port: int, sequence: int) -> bytes:
@@ -222,7 +221,7 @@ def encode_opaque(request_id: bytes, payload: bytes) -> bytes:
     """A version 1 record.
 
     Raises:
-      MalformedRecordError: if the request id has not 32 bytes or the payload is too large.
+      MalformedRecordError: if the request id doesn't have 32 bytes, or the payload is too large.
     """
     if len(request_id) != REQUEST_ID_BYTES:
         raise MalformedRecordError(
@@ -236,9 +235,9 @@ def encode_opaque(request_id: bytes, payload: bytes) -> bytes:
 class BatchBuilder:
     """Collects messages and encodes them as consecutive version 2 records.
 
-    Sequences are given at the end, in `encode`, so that a message can be dropped from a
-    batch that was never sent without leaving a gap.  `add` costs a size computation and a
-    list append; everything else is one tight loop in `encode`.
+    Sequences are assigned at the end, in `encode`, so a batch that was never sent can be dropped
+    without leaving a gap.  `add` costs a size computation and a list append; all other work is one
+    tight loop in `encode`.
     """
 
     __slots__ = ("_messages", "size_bytes")
@@ -246,7 +245,7 @@ class BatchBuilder:
     def __init__(self) -> None:
         self._messages: list[tuple[bytes, bytes | None, bytes, int]] = []
         self.size_bytes = 0
-        """What `encode` will return (bytes)."""
+        """The size of the result of `encode` (bytes)."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -261,7 +260,7 @@ class BatchBuilder:
         """Add a message; return its record's position in the batch (bytes).
 
         Raises:
-          MalformedRecordError: if the message doesn't fit the format.
+          MalformedRecordError: if the message doesn't fit the format; it isn't added.
         """
         block = encode_headers(headers) if headers else b""
         size = record_size_bytes(value, key, block)
@@ -284,11 +283,11 @@ class BatchBuilder:
         count_max: int = sys.maxsize,
     ) -> int:
         """Add messages without keys, from ``values[begin]`` on, until the batch has
-        *size_bytes_max* or more, or *count_max* messages; return how many.  `check_values` must
-        have passed all of them.
+        *size_bytes_max* or more, or *count_max* messages; return the number of added messages.
+        `check_values` must have accepted all values.
 
         Raises:
-          MalformedRecordError: if headers or time stamp don't fit the format; none was added.
+          MalformedRecordError: if headers or time stamp don't fit the format; none is added.
         """
         block = encode_headers(headers) if headers else b""
         if not 0 <= timestamp_ms <= _UINT64_MAX:
@@ -306,7 +305,7 @@ class BatchBuilder:
     def encode(
         self, producer_id: ProducerId, epoch: ProducerEpoch, first_sequence: Sequence
     ) -> bytes:
-        """The batch: as many records as messages were added, sequences counting up.
+        """The records of all messages, with consecutive sequences.
 
         Raises:
           MalformedRecordError: if a part of the request ids doesn't fit its field.
@@ -341,7 +340,7 @@ def check_values(values: list[bytes], headers: Mapping[str, bytes] = NO_HEADERS)
     """Check that each of *values* fits a record with *headers* and no key.
 
     Raises:
-      MalformedRecordError: if one doesn't.
+      MalformedRecordError: if a value doesn't.
     """
     block_bytes = len(encode_headers(headers)) if headers else 0
     _check_size(STRUCTURED_BYTES_MIN + block_bytes + max(map(len, values), default=0))
@@ -350,11 +349,11 @@ def check_values(values: list[bytes], headers: Mapping[str, bytes] = NO_HEADERS)
 def scan(buffer: bytes | memoryview, count_max: int = sys.maxsize) -> Scan:
     """Check every record of *buffer*, which begins with a record.
 
-    If these are more than *count_max*, the scan may end soon behind so many: then its `count` says
-    that there are more, and `valid_bytes` how far it came.
+    If there are more than *count_max* records, the scan may end shortly after that number: then
+    `count` is greater than *count_max*, and `valid_bytes` says how far the scan came.
 
-    Lengths, versions, checksums and the layout of version 2 payloads are checked, so what
-    it accepts can be decoded.  It never raises: the first fault ends it and is returned.
+    Lengths, versions, checksums and the layout of version 2 payloads are checked, so accepted
+    records can be decoded.  It never raises: the first fault ends the scan and is returned.
     """
     view = memoryview(buffer)
     end = len(view)
@@ -366,7 +365,7 @@ def scan(buffer: bytes | memoryview, count_max: int = sys.maxsize) -> Scan:
     fault: RecordError | None = None
     timestamp_max = -1
     position = count = next_mark = stop = 0
-    # The current run, kept in locals because this loop is the broker's cost per record.
+    # The current run is in local variables, because this loop is the broker's cost per record.
     run_producer, run_start, run_first, run_next = b"", 0, 0, 0
     try:
         while position < end:
@@ -386,7 +385,7 @@ def scan(buffer: bytes | memoryview, count_max: int = sys.maxsize) -> Scan:
                         start = position + STRUCTURED_BYTES_MIN
                         decode_headers(bytes(view[start : start + headers_length]))
             else:
-                stop = check_record(view, position)  # version 1, or it says what is wrong
+                stop = check_record(view, position)  # version 1, or it raises the fault
                 producer, sequence, timestamp = b"", -1, -1
                 request_id = bytes(view[position + _CHECKSUM_END : position + HEADER_BYTES])
                 if request_id != NO_REQUEST:
@@ -415,11 +414,11 @@ def scan(buffer: bytes | memoryview, count_max: int = sys.maxsize) -> Scan:
 
 
 def check_record(buffer: bytes | memoryview, position: int = 0) -> int:
-    """Check the record at *position*; return where it ends.
+    """Check the record at *position*; return the position of its end.
 
     Raises:
       IncompleteRecordError: if the buffer ends before the record does.
-      MalformedRecordError: if its length, version or layout is none that we write.
+      MalformedRecordError: if no encoder writes such a length, version or layout.
       ChecksumError: if its bytes changed.
     """
     view = memoryview(buffer)
@@ -443,11 +442,11 @@ def check_record(buffer: bytes | memoryview, position: int = 0) -> int:
 
 
 def record_end(buffer: bytes | memoryview, position: int) -> int:
-    """Where the record at *position* ends (maybe beyond the buffer), by its length alone.
+    """The end of the record at *position*, by its length alone; it may be beyond the buffer.
 
     Raises:
-      IncompleteRecordError: if not even length, version and checksum are there.
-      MalformedRecordError: if length or version are none that we write.
+      IncompleteRecordError: if the buffer ends within length, version and checksum.
+      MalformedRecordError: if no encoder writes such a length or version.
     """
     if len(buffer) - position < _FRAME.size:
         raise IncompleteRecordError(f"{len(buffer) - position} bytes where a record should start")
@@ -463,11 +462,11 @@ def record_end(buffer: bytes | memoryview, position: int) -> int:
 
 
 def whole_records_end(buffer: bytes | memoryview, limit_bytes: int | None = None) -> int:
-    """The length of the longest prefix of whole records of at most *limit_bytes* bytes, but
-    at least of the first record if that is whole.  Walks lengths only.
+    """The length of the longest prefix of whole records that has at most *limit_bytes* bytes.  But
+    the first record, if it is whole, is always included.  Only lengths and versions are looked at.
 
     Raises:
-      MalformedRecordError: if a length or version is none that we write.
+      MalformedRecordError: if no encoder writes such a length or version.
     """
     end = len(buffer)
     limit = end if limit_bytes is None else min(end, limit_bytes)
@@ -502,13 +501,12 @@ def record_key(buffer: bytes | memoryview, position: int) -> bytes | None:
 def decode(
     buffer: bytes, base_offset: Offset, topic: TopicName, partition: PartitionId
 ) -> list[Message]:
-    """The messages of *buffer*, which holds whole records from *base_offset* on.
-
-    Checks what `scan` checks.
+    """The messages of *buffer*, which has whole records from *base_offset* on.  They are checked as
+    by `scan`.
 
     Raises:
-      IncompleteRecordError, MalformedRecordError, ChecksumError: at the first record that
-          is not valid; the text names its offset.
+      IncompleteRecordError, MalformedRecordError, ChecksumError: for the first record that is not
+          valid; the text names its offset.
     """
     view = memoryview(buffer)
     messages: list[Message] = []
@@ -542,7 +540,7 @@ def decode(
                         key = buffer[at : at + key_length]
                         at += key_length
             else:
-                stop = check_record(view, position)  # version 1, or it says what is wrong
+                stop = check_record(view, position)  # version 1, or it raises the fault
                 at = position + HEADER_BYTES
                 timestamp, key, headers = None, None, NO_HEADERS
                 request_id = buffer[position + _CHECKSUM_END : at]
@@ -558,7 +556,7 @@ def decode(
                 headers,
                 request_id,
             )
-            append(new(Message, fields))  # half the cost of calling Message
+            append(new(Message, fields))  # at half the cost of calling Message
             position, offset = stop, next_offset
     except RecordError as error:
         raise type(error)(f"record at offset {base_offset + position}: {error}") from None
@@ -585,7 +583,7 @@ def _check_layout(length: int, reserved: int, key_length: int, headers_length: i
 
 
 def _producer(producer_id: bytes, epoch: int, first_sequence: int, last_sequence: int) -> bytes:
-    """The producer part of request ids whose sequences lie between first and last."""
+    """The producer id and epoch in request ids with sequences from first to last, checked."""
     if len(producer_id) != PRODUCER_ID_BYTES:
         raise MalformedRecordError(
             f"a producer id has {PRODUCER_ID_BYTES} bytes, this one has {len(producer_id)}"

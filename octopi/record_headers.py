@@ -1,11 +1,11 @@
 """The headers of a version 2 record: names and values, one behind the other.
 
 ==========  =====  ======================================================================
-field       bytes  of each header
+field       bytes  meaning
 ==========  =====  ======================================================================
-length      2      of the name
-name        n      UTF-8, each name once
-length      4      of the value
+length      2      the length of the name
+name        n      UTF-8; each name is used once
+length      4      the length of the value
 value       m
 ==========  =====  ======================================================================
 """
