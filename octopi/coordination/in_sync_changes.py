@@ -26,7 +26,7 @@ def alter(
     if request.epoch != record.epoch:
         return f"the epoch is {record.epoch}"
     if (request.leader, request.leader_incarnation) != (record.leader, record.leader_incarnation):
-        return f"broker {record.leader}, life {record.leader_incarnation}, leads"
+        return f"broker {record.leader}, incarnation {record.leader_incarnation}, leads"
     if request.version != record.version:
         return f"the version is {record.version}"
     before, after = set(record.in_sync), set(request.in_sync)

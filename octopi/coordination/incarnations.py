@@ -54,8 +54,9 @@ def lost_data(state: ClusterState, broker: BrokerId, join: Join) -> bool:
     copy from which another incarnation has continued.
 
     Raises:
-      RefusedError: BROKER_FENCED, if the id was given to another data directory, if what was here
-          had come further, or it can't be told apart from this life.
+      RefusedError: BROKER_FENCED, if the id was given to another data directory, or if this one may
+          be older than the one that joined last: its incarnation is smaller, or the same while
+          *broker* has replicas.
     """
     known = state.brokers.get(broker)
     if known is None:

@@ -45,7 +45,7 @@ class RivalRegisters:
         if is_proven(state, join):
             self._left.add(broker)
         told = (
-            f"broker {broker} at {join.address} has obeyed a register of generation "
+            f"broker {broker} at {join.address} has followed a register of generation "
             f"{life.generation} that was started after this one, of generation "
             f"{state.life.generation}, or beside it"
         )

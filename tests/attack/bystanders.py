@@ -124,7 +124,7 @@ async def _produce(
 
 
 async def brokers_left(here: Here, directory: Path, token: str | None = None) -> int:
-    """How often the register has taken a broker for gone, in all its life."""
+    """How often the register has considered a broker gone since it was started."""
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, directory)
         async with cluster.connection(here.register.url, token=token) as connection:

@@ -10,7 +10,7 @@ SECRET = "5eed" * 8
 SEALS = Seals(SECRET)
 
 REGISTER = RegisterGeneration(1, "first")
-"""The first life of a register that formed a cluster in a test."""
+"""The first generation of a register that formed a cluster in a test."""
 
 
 def join(

@@ -152,7 +152,7 @@ def test_the_old_leader_leads_on_with_all_that_are_in_sync_and_there(goal: Elect
     restarted = attrs.evolve(everywhere, leader_incarnation=10)
     decided = change(accept(1)).decide(restarted, [1, 2], {}, goal=goal)
     assert decided is not None
-    assert decided.in_sync == [1], "another life of it commits nothing in their name"
+    assert decided.in_sync == [1], "another incarnation of it commits nothing in their name"
 
 
 def test_who_is_away_anyway_is_replaced() -> None:

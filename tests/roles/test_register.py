@@ -159,7 +159,7 @@ async def test_a_life_that_joins_again_replaces_its_connection_that_only_the_reg
 
 
 def played_join(connection: Connection, cluster: str, broker: int | None) -> m.Join:
-    """The question of a broker whose life has the nonce ``first``."""
+    """The request of a broker whose incarnation has the nonce ``first``."""
     request, address = connection.next_request(), "ws://127.0.0.1:1"
     return m.Join(request, cluster, broker, 1, "first", [], None, address)
 

@@ -35,12 +35,12 @@ class Register:
 
     url: str = ""
     answer: Callable[[m.Join], m.RegisterGeneration | None] = lambda _: LIFE
-    """The life to let the broker in with; None: the connection ends instead."""
+    """The generation to admit the broker with; None: the connection ends instead."""
     standings: dict[int, list[m.ReplicaReport]] = attrs.field(factory=dict)
-    """By incarnation; messages of a life that is over may still come."""
+    """By incarnation; messages of an incarnation that has ended may still come."""
     joins: list[m.Join] = attrs.field(factory=list)
     confirmed: list[m.RegisterGeneration] = attrs.field(factory=list)
-    """The lives whose orders were carried out."""
+    """The generations whose orders were carried out."""
     refuses: Callable[[m.Join], bool] = lambda _: False
     """Whether to say that a question is malformed."""
     orders: Callable[[Connection], Awaitable[None]] | None = None
@@ -165,7 +165,7 @@ async def test_a_life_names_those_before_it_that_the_register_may_know(tmp_path:
     async with played_register() as (nursery, register):
 
         async def live(life: m.RegisterGeneration | None) -> m.Join:
-            """A life that is let in, or doesn't hear whether it is; its last question."""
+            """An incarnation that is admitted, or doesn't hear whether it is; its last request."""
             before, confirmed = len(register.joins), len(register.confirmed)
             register.answer = lambda _: life
             async with broker(nursery, register, tmp_path):

@@ -265,7 +265,7 @@ async def test_random_bytes_open_nothing_and_end_nothing(
         assert outcomes != [None]
 
 
-# --- who is obeyed -----------------------------------------------------------------------
+# --- which nodes are believed ------------------------------------------------------------
 
 
 @each_endpoint

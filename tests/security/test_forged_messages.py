@@ -99,8 +99,8 @@ class Attack:
                 await link.receive()
 
     async def check(self) -> None:
-        """See that all lives go on, everything is there, and more is taken; also from the next
-        life of each node."""
+        """See that all processes go on, everything is there, and more is taken; also after a
+        restart of each node."""
         await self._produce_and_read()
         self._require_same_lives()
         for name in SERVERS:

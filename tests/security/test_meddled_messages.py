@@ -47,7 +47,7 @@ class Scene:
         self.nodes = cluster._simulated.nodes
         self.produced: list[bytes] = []
         self.endings: list[Exception] = []
-        """What lives of the victim ended with by themselves."""
+        """The errors with which processes of the victim ended by themselves."""
         self.leader = self.victim = self.third = ""
 
     async def begin(self) -> None:
@@ -152,7 +152,7 @@ def test_what_a_follower_says_may_be_changed_on_its_way(
         here = Scene(cluster, meddler)
         await here.begin()
         await here.meddle()
-        # After that its next lives may be refused at their first word.
+        # After that its next incarnations may be refused at their first message.
         assert {one.status for end in here.endings[:1] for one in refusals_of(end)} <= FENCED
         await here.restart(here.victim)
         await here.check(*SERVERS)
@@ -167,7 +167,7 @@ def test_what_a_follower_says_may_be_changed_on_its_way(
 def test_what_a_follower_hears_may_be_changed_on_its_way(
     endpoint: Endpoint, complaints: Callable[[], list[str]]
 ) -> None:
-    # Which life of the register it is, and what the broker has to show it, no broker can check.
+    # A broker can't check the register's generation, nor the credential that it gets.
     meddler = Meddler(Random(1), "in", endpoint.path, frozenset({"register", "credential"}))
 
     async def scene(cluster: octopi.testing.Cluster) -> None:

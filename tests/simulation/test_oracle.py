@@ -304,7 +304,7 @@ def test_an_in_sync_set_of_brokers_that_have_not_promised_its_epoch_is_found() -
 
 
 def joined(incarnation: int, *, accepted: bool = True) -> Callable[[Scenario], Awaitable[None]]:
-    """The register lets the first life of broker 3, or another, be in sync."""
+    """The register lets the first incarnation of broker 3, or another, be in sync."""
 
     async def scene(scenario: Scenario) -> None:
         asked = AlterInSync(7, 1, 1, 1, 0, [1, 2, 3], incarnation)

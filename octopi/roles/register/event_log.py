@@ -57,9 +57,9 @@ class EventLog:
         """The register decided *entry*, on top of the state *before*."""
         match entry:
             case RegisterStarted(life):
-                self._note("register_started", f"the register's life {life.generation} begins")
+                self._note("register_started", f"the register's generation {life.generation} began")
             case BrokerRegistered(broker, incarnation, _, address):
-                text = f"broker {broker} joined, life {incarnation}, at {address}"
+                text = f"broker {broker} joined, incarnation {incarnation}, at {address}"
                 self._note("broker_joined", text, broker=broker)
             case BrokerRemoved(broker):
                 self._note("broker_removed", f"broker {broker} was removed", broker=broker)

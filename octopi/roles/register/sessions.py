@@ -87,8 +87,8 @@ class MembershipSession:
         member = self._member
         if (broker, incarnation) != (member.broker, member.incarnation):
             raise ProtocolError(
-                f"broker {member.broker}, life {member.incarnation}, speaks for broker {broker}, "
-                f"life {incarnation}"
+                f"broker {member.broker}, incarnation {member.incarnation}, sent a message in the "
+                f"name of broker {broker}, incarnation {incarnation}"
             )
 
     def token_refreshed(self) -> None:
