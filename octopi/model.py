@@ -91,7 +91,7 @@ class TopicOptions:
             ("min_insync", self.min_insync, 1),
         ):
             if value is not None and value < least:
-                return f"{name} is at least {least}, not {value}"
+                return f"{name} must be at least {least}, not {value}"
         return ""
 
 
@@ -116,7 +116,7 @@ class TopicRecord:
     def fault(self) -> str:
         """Why no register can decide this; empty if one can."""
         if not self.partitions or len(set(self.partitions)) < len(self.partitions):
-            return f"its partitions are {self.partitions}"
+            return f"its partitions are none, or not all different: {self.partitions}"
         return self.options.fault()
 
 
@@ -147,13 +147,13 @@ class PartitionRecord:
         """Why no register can decide this; empty if one can."""
         replicas = set(self.replicas)
         if self.recovered_epoch > self.epoch:
-            return f"it is of epoch {self.epoch}, and recovered in epoch {self.recovered_epoch}"
+            return f"its epoch {self.epoch} is before its recovered epoch {self.recovered_epoch}"
         if not replicas or len(replicas) < len(self.replicas):
-            return f"its replicas are {self.replicas}"
+            return f"its replicas are none, or not all different: {self.replicas}"
         if self.leader not in replicas:
-            return f"its leader {self.leader} is none of its replicas {self.replicas}"
+            return f"its leader {self.leader} is not among its replicas {self.replicas}"
         if not replicas.issuperset(self.in_sync) or not replicas.issuperset(self.lost):
-            return f"of its replicas {self.replicas}, {self.in_sync} are in sync"
+            return f"brokers that are in sync or lost are not among its replicas {self.replicas}"
         return ""
 
 
@@ -274,7 +274,7 @@ class SubscriptionOptions:
             ("window", self.window, 1, QUEUE_WINDOW_MAX),
         ):
             if value is not None and not least <= value <= most:
-                return f"{name} is from {least} to {most}, not {value}"
+                return f"{name} must be from {least} to {most}, not {value}"
         if mode is None or mode in QUEUE_MODES:
             return ""
         usual = SubscriptionOptions()

@@ -162,7 +162,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise InvalidOptionError(f"subscribePattern {pattern!r} is no pattern: {error}") from None
+        raise InvalidOptionError(
+            f"subscribePattern {pattern!r} is no regular expression: {error}"
+        ) from None
     if streaming and "endingoffsets" in values:
         raise InvalidOptionError("endingOffsets is for batch reads: a stream has no end")
     if "startingtimestamp" in values and "startingoffsets" in values:
@@ -211,7 +213,7 @@ def _known(given: Mapping[str, str], names: set[str]) -> dict[str, str]:
     values = {name.lower(): value for name, value in given.items()}
     for name in values:
         if name in _KAFKA:
-            raise InvalidOptionError(f"there is no option {name}: here it is {_KAFKA[name]}")
+            raise InvalidOptionError(f"there is no option {name}: use {_KAFKA[name]} instead")
         if name not in names:
             raise InvalidOptionError(f"there is no option {name}; there are {sorted(names)}")
     return values

@@ -135,9 +135,9 @@ def _say_what_is_left_out(options: ReadOptions, bounds: Mapping[SourceLog, Bound
             continue
         if here.start == here.end:
             raise StorageError(
-                f"of {log} in {options.path} nothing is known to be committed, and "
-                f"{here.uncommitted_bytes} bytes of records are there: a broker that runs notes "
-                "what is committed within a second; else read the cluster, or another replica"
+                f"of {log} in {options.path} nothing is known to be committed, although it has "
+                f"{here.uncommitted_bytes} bytes of records: start its broker, which notes within "
+                "a second what is committed, or read the cluster or another replica"
             )
         _log.warning(
             "records that are not known to be committed are left out",

@@ -75,13 +75,13 @@ def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> 
     if "value" not in names:
         raise InvalidOptionError(f"rows need a column value (binary or string); there are {names}")
     if "topic" not in names and not options.topic:
-        raise InvalidOptionError("rows have no column topic: name one, .option('topic', 'orders')")
+        raise InvalidOptionError("rows have no column topic: name one with .option('topic', NAME)")
     for name, kind in columns:
         if name in _UNUSED:
             continue
         if name not in _TYPES:
             raise InvalidOptionError(
-                f"there is no use for column {name}: select {', '.join(_TYPES)} (all but value "
+                f"the sink doesn't use column {name}: select {', '.join(_TYPES)} (all but value "
                 "are optional)"
             )
         if kind not in _TYPES[name]:
@@ -126,8 +126,8 @@ class OctopiStreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
             raise InvalidOptionError(
-                "this version of Spark doesn't tell which query and batch it writes: exactly once "
-                "can't be had with it"
+                "this version of Spark doesn't say which query and batch it writes, so rows can't "
+                "be written exactly once"
             )
         name = f"query {query} partition {context.partitionId()}"
         return TaskWriter(self._options, name, int(batch)).write(iterator)

@@ -56,8 +56,8 @@ def find_folders(disk: SystemDisk, path: str) -> list[LogFolder]:
         return [folder]
     if "logs" not in names:
         raise InvalidOptionError(
-            f"path {path} is neither a broker's data directory nor the folder of a log, as seen "
-            "from this machine; every executor has to see it, too"
+            f"path {path} is neither a broker's data directory nor the folder of a log on this "
+            "machine; the driver and every executor must be able to read it"
         )
     root = f"{path}/logs"
     found = [
@@ -142,7 +142,7 @@ class StoredLogs(SourceLogs):
         if not segments:
             if folder.highwater and not self._disk.list_directory(folder.directory):
                 raise StorageError(
-                    f"{folder.directory} is gone, and had been committed up to offset "
+                    f"{folder.directory} is missing or empty, but was committed up to offset "
                     f"{folder.highwater}: read another replica, or the cluster"
                 )
             return Bounds(folder.highwater, folder.highwater)
@@ -259,7 +259,7 @@ def _pieces(segment: RecordFile, position: int, stop: int) -> Iterator[Piece]:
         frames = find_records(data)
         if not len(frames):
             if size_bytes >= RECORD_BYTES_MAX:
-                raise segment.damaged(position, "a record reaches beyond what is committed")
+                raise segment.damaged(position, "a record ends behind the committed records")
             size_bytes = RECORD_BYTES_MAX
             continue
         yield Piece(Offset(segment.base + position), frames)

@@ -189,7 +189,7 @@ def test_what_cannot_be_written_is_said_before_anything_is(
     row = spark.range(1).selectExpr("'v' as value")
     assert "name one" in failure(row, cluster)
     assert "need a column value" in failure(spark.range(1), cluster, topic="t")
-    assert "no use for column id" in failure(
+    assert "doesn't use column id" in failure(
         spark.range(1).selectExpr("id", "'v' as value"), cluster, topic="t"
     )
     assert "column key is int" in failure(

@@ -56,7 +56,7 @@ DEFINITION = SubscriptionDefinition(
 )
 def test_an_option_out_of_its_bounds_is_named(name: str, value: int) -> None:
     options = attrs.evolve(SubscriptionOptions(), **{name: value})
-    assert options.fault().startswith(f"{name} is from ")
+    assert options.fault().startswith(f"{name} must be from ")
 
 
 def test_a_subscription_may_live_for_ever() -> None:

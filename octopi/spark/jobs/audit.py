@@ -211,7 +211,7 @@ def _find(directories: Sequence[Path]) -> tuple[dict[SourceLog, list[_Replica]],
             files = tuple(_files(disk, folder))
             if not files:
                 if folder.highwater:
-                    what = f"it has no files, and had been committed up to {folder.highwater}"
+                    what = f"it has no files, but was committed up to {folder.highwater}"
                     faults.append(AuditFault(str(folder.log), 0, "short", folder.directory, what))
                 continue
             replica = _Replica(number, folder.directory, folder.highwater, files)
@@ -224,7 +224,7 @@ def _find(directories: Sequence[Path]) -> tuple[dict[SourceLog, list[_Replica]],
                         AuditFault(name, base + size_bytes, "gap", replica.path(base), what)
                     )
             if replica.end < folder.highwater:
-                what = f"it ends there, and had been committed up to {folder.highwater}"
+                what = f"it ends there, but was committed up to {folder.highwater}"
                 faults.append(
                     AuditFault(name, replica.end, "short", replica.path(replica.end), what)
                 )
@@ -280,7 +280,7 @@ class _Reading:
                     size_bytes = RECORD_BYTES_MAX
                     continue
                 if not whole:
-                    raise RecordError("a record reaches beyond what is committed")
+                    raise RecordError("a record ends behind the committed records")
             except RecordError as error:
                 position = self._behind_damage(position, data, error)
                 continue
@@ -432,7 +432,7 @@ def _compare(log: SourceLog, group: list[_Replica], start: int, end: int) -> Ite
         at = int(differs[0]) if len(differs) else common
         for one in counts[content]:
             other = counts[right][0].directory
-            what = f"from there on it is not what {other} holds"
+            what = f"from there on it differs from {other}"
             yield AuditFault(str(log), start + at, "difference", one.path(start + at), what)
 
 
@@ -461,9 +461,7 @@ def _duplicates(log: SourceLog, replica: _Replica, runs: list[_RequestRun]) -> I
                 first = max(run.first, furthest.first)
                 offset = _offset_of(replica, later, first)
                 where = _offset_of(replica, earlier, first)
-                what = (
-                    f"the request {run.producer.hex()} {first} is there already, at offset {where}"
-                )
+                what = f"the request {run.producer.hex()} {first} is also at offset {where}"
                 yield AuditFault(str(log), offset, "duplicate", replica.path(offset), what)
             if furthest is None or run.first + run.count > furthest.first + furthest.count:
                 furthest = run
