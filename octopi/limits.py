@@ -329,7 +329,7 @@ FINISH_S: Final = 1.0
 """How long a register that was asked to stop waits for changes of leaders that are under way."""
 
 PREPARE_S: Final = 1.0
-"""Time limit of a leader's preparations for a hand-over; then the hand-over goes on without."""
+"""Time limit of a leader's preparations for a hand-over; then the hand-over begins without them."""
 
 MOVE_TIMEOUT_S: Final = 3600.0
 """How long a joining replica may take to catch up before its move is given up."""
@@ -479,9 +479,9 @@ brokers report what existed.  It waits until all brokers in its journal have joi
 disk it knows none, and waits for the whole time."""
 
 LIVES_IN_DOUBT_MAX: Final = 64
-"""Successive incarnations of a broker that a broker remembers if none of them heard whether the
-register admitted it.  Older ones are forgotten; at worst the register then treats the broker as one
-that lost its data."""
+"""Successive incarnations that a broker remembers if none of them heard whether the register
+admitted it.  Older ones are forgotten; at worst the register then treats the broker as one that
+lost its data."""
 
 EVENTS_KEPT_COUNT: Final = 1_000
 """Decisions and observations that the register keeps for people to look at."""

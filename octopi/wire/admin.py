@@ -97,8 +97,8 @@ class RecoverPartition:
 @answer("partition_recovery", TO_CLIENT)
 @attrs.frozen
 class PartitionRecovery:
-    """Answer to `RecoverPartition`: the state of the partition; `replicas` and the fields behind it
-    tell the state before an accepted loss."""
+    """Answer to `RecoverPartition`: the state of the partition.  If a loss was accepted, `replicas`
+    and the fields behind it have the state before."""
 
     request: int
     partition: PartitionId
