@@ -611,6 +611,9 @@ twice as long each time.  For all requests that wait, an answer counts as new fo
 CONSUMER_WINDOW_BYTES: Final = 4 * MIB
 """The size of the records of a partition that are on their way to a consumer or wait in it."""
 
+POSITION_REPORT_INTERVAL_S: Final = 1.0
+"""How often a consumer tells its broker at most how far its program is."""
+
 RECONNECT_TIMEOUT_S: Final = 60.0
 """How long a consumer looks for a broker before it raises an error."""
 

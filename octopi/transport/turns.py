@@ -22,9 +22,9 @@ from octopi.environment import Clock, Stopwatch
 from octopi.errors import STATUS_MEANINGS, Status
 from octopi.limits import DENIAL_FRAMES, ROUND_S, TURN_S, USELESS_FRAMES_PER_TURN
 from octopi.transport.fair_queue import FairQueue, MemberUsage, Ticket, UselessFramePauses
-from octopi.wire.messages import Authenticate, Credit, Heartbeat, Unsubscribe
+from octopi.wire.messages import Authenticate, Credit, Heartbeat, ReportPosition, Unsubscribe
 
-_OF_NO_USE: Final = frozenset({Heartbeat, Authenticate, Credit, Unsubscribe})
+_OF_NO_USE: Final = frozenset({Heartbeat, Authenticate, Credit, ReportPosition, Unsubscribe})
 """Messages that no client needs to send often."""
 
 

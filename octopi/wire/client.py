@@ -83,6 +83,25 @@ class ReadingInfo:
     """The offset of the next record to deliver."""
     credit: int
     highwater: Offset
+    dealt: Annotated[Offset | None, MayBeMissing()] = None
+    """The program has dealt with what lies below, as it reported (`ReportPosition`); never below
+    the log's start.  None: it has reported nothing."""
+
+    @property
+    def sent_lag_bytes(self) -> int:
+        """Committed and not yet sent to the consumer."""
+        return max(0, self.highwater - self.position)
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """Committed and not yet dealt with by the program; None: it has reported nothing."""
+        return None if self.dealt is None else max(0, self.highwater - self.dealt)
+
+    @property
+    def least_lag_bytes(self) -> int:
+        """The lag that is certain: `lag_bytes` where that is known, else `sent_lag_bytes`."""
+        lag = self.lag_bytes
+        return self.sent_lag_bytes if lag is None else lag
 
 
 @attrs.frozen
@@ -385,6 +404,19 @@ class Credit:
 
     request: int
     until: int
+
+
+@notice("report_position", CLIENT_TO_LEADER, needs=ANY_TOKEN)
+@attrs.frozen
+class ReportPosition:
+    """Say how far the program is that a reading delivers to, for those who look at it: once a
+    second at most, and only when that has changed.  No answer.  Ignored where there is no such
+    reading, where the reading was not sent so much, and where it goes back."""
+
+    request: int
+    offset: Offset
+    """The program has dealt with what lies below: it is the offset of the message that it works
+    on, or of the next one that it waits for."""
 
 
 @notice("unsubscribe", CLIENT_TO_LEADER, needs=ANY_TOKEN)

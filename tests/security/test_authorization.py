@@ -67,6 +67,7 @@ NEEDED: dict[type, Verb | None] = {
     m.DescribeReadings: None,
     m.DescribeTopic: None,
     m.ListTopics: None,
+    m.ReportPosition: None,
     m.Unsubscribe: None,
 }
 """What each message needs; None: any verb (on its topic, if it names one)."""

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, lockstep_stream_pair
 
-from octopi.identifiers import PartitionId
+from octopi.identifiers import Offset, PartitionId
 from octopi.limits import (
     HEARTBEAT_TIMEOUT_S,
     PING_FRAMES,
@@ -26,6 +26,7 @@ SECONDS = 4
 FLOODS = {
     "heartbeats": (b"", masked(encode(m.Heartbeat())), 1),
     "credits of no reading": (b"", masked(encode(m.Credit(1, 1))), 1),
+    "positions in no reading": (b"", masked(encode(m.ReportPosition(1, Offset(1)))), 1),
     "tokens": (b"", masked(encode(m.Authenticate(1, "no token"))), 1),
     "pings": (b"", frame_of(0, opcode=PING), PING_FRAMES),
     "empty fragments": (

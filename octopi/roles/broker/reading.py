@@ -7,11 +7,13 @@ to read, the broker's fan-out sends what comes, and the task waits until that ca
 
 from __future__ import annotations
 
+import math
+
 import trio
 
 from octopi.errors import ConnectionLostError, NeedsTimeError, NotLeaderError, OctopiError
 from octopi.identifiers import Offset
-from octopi.limits import FETCH_BYTES_DEFAULT
+from octopi.limits import FETCH_BYTES_DEFAULT, POSITION_REPORT_INTERVAL_S
 from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.readers import Readers
@@ -48,6 +50,10 @@ class Reading:
         self._credit = message.credit
         self._granted_at = self.position
         """The position when the credit was moved last."""
+        self._dealt: Offset | None = None
+        """The subscriber said that it has dealt with what lies below; None: it said nothing."""
+        self._reported_at = -math.inf
+        """When it said so last, of the times that were not too soon."""
         self._idle = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
 
@@ -85,6 +91,18 @@ class Reading:
         was_sent_more = self.position > self._granted_at
         self._granted_at = self.position
         return was_sent_more
+
+    def dealt_with(self, offset: Offset, now: float) -> bool:
+        """The subscriber has dealt with what lies below *offset*; ignored if that goes back, or if
+        it was not sent so much.  False: that was no news, or it reports too often."""
+        known = -1 if self._dealt is None else self._dealt
+        if not known < offset <= self.position:
+            return False
+        self._dealt = offset
+        is_due = now - self._reported_at >= POSITION_REPORT_INTERVAL_S / 2  # it may be late
+        if is_due:
+            self._reported_at = now
+        return is_due
 
     def wake(self) -> None:
         """Look again at the highwater mark, the credit and whether the log is served."""
@@ -124,16 +142,19 @@ class Reading:
 
     def describe(self) -> m.ReadingInfo:
         """Who reads what, and how far."""
-        greeting = self._connection.greeting
+        log, greeting = self._log, self._connection.greeting
+        # What retention removed can't be dealt with any more.
+        dealt = None if self._dealt is None else max(self._dealt, log.start)
         return m.ReadingInfo(
             self._connection.peer,
             greeting.agent,
             self.request,
-            self._log.topic.topic,
-            self._log.partition,
+            log.topic.topic,
+            log.partition,
             self.position,
             self._credit,
-            self._log.highwater,
+            log.highwater,
+            dealt,
         )
 
     def take(self, delivery: EncodedDelivery, now: float) -> bool:

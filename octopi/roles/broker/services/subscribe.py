@@ -22,6 +22,7 @@ class SubscribeService(Service):
             {
                 m.Subscribe: self._subscribe,
                 m.Credit: self._grant,
+                m.ReportPosition: self._take_position,
                 m.Unsubscribe: self._unsubscribe,
             }
         )
@@ -44,8 +45,17 @@ class SubscribeService(Service):
 
     def _grant(self, message: m.Credit) -> None:
         reading = self._readings.get(message.request)
-        useful = reading is not None and reading.grant(message.until)
-        if useful and self._connection.turn is not None:
+        if reading is not None and reading.grant(message.until):
+            self._was_of_use()
+
+    def _take_position(self, message: m.ReportPosition) -> None:
+        reading = self._readings.get(message.request)
+        now = self._context.environment.clock.now()
+        if reading is not None and reading.dealt_with(message.offset, now):
+            self._was_of_use()
+
+    def _was_of_use(self) -> None:
+        if self._connection.turn is not None:
             self._connection.turn.was_of_use()
 
     def _unsubscribe(self, message: m.Unsubscribe) -> None:
