@@ -30,6 +30,9 @@ TEXT_BYTES_MAX: Final = 1000
 AGENT_BYTES_MAX: Final = 200
 """The name and version of a client program.  It is shown for each of its readings."""
 
+CONNECTION_NAME_BYTES_MAX: Final = 200
+"""What a program calls its connections.  It is shown for each of its readings."""
+
 ID_CHARACTERS: Final = 16
 """The id of a cluster or a topic: 64 bits in hexadecimal."""
 

@@ -21,7 +21,7 @@ from octopi.clients.consuming.opening import open_consumer
 from octopi.clients.consuming.start_position import OffsetSpec, Start, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
-from octopi.clients.options import not_negative, within
+from octopi.clients.options import check_connection_name, not_negative, within
 from octopi.clients.producing.producer import Producer, ProducerOptions
 from octopi.clients.stored_records import StoredRecords
 from octopi.clients.subscribing.administration import Creation
@@ -397,6 +397,7 @@ class Client:
 def connect(
     servers: str | Sequence[str] = DEFAULT_SERVER,
     *,
+    name: str = "",
     token: Token = None,
     tls_ca: str | None = None,
     request_timeout_s: float = REQUEST_TIMEOUT_S,
@@ -411,14 +412,17 @@ def connect(
     Connections are made when they are needed, so entering the block doesn't wait.  An exception of
     the block is raised as it is, not wrapped in a group.
 
-    *token*: for nodes that require one; a function is called for each connection, and again before
-    its token expires.  *tls_ca*: a file with the certificate authority to trust for ``wss://``;
-    None: the system's.  *environment*: replaces network, clock and randomness of the system; it has
-    its own authority.  *secrets*: the join secrets of the cluster, for an operator's client; nodes
-    keep connection slots for operators when they have none left for other clients.
+    *name*: what the program calls its connections, at most 200 bytes without control characters;
+    shown to people wherever connections are, such as in the console.  *token*: for nodes that
+    require one; a function is called for each connection, and again before its token expires.
+    *tls_ca*: a file with the certificate authority to trust for ``wss://``; None: the system's.
+    *environment*: replaces network, clock and randomness of the system; it has its own authority.
+    *secrets*: the join secrets of the cluster, for an operator's client; nodes keep connection
+    slots for operators when they have none left for other clients.
 
     Raises:
-      InvalidOptionError: if a server is no address of a node, or *tls_ca* no authority.
+      InvalidOptionError: if a server is no address of a node, *tls_ca* no authority, or *name* no
+          name.
     """
     addresses = [servers] if isinstance(servers, str) else list(servers)
     if not addresses:
@@ -426,9 +430,10 @@ def connect(
     for address in addresses:
         server_address(address)
     within("request_timeout_s", request_timeout_s, 0.001, 86_400)
+    check_connection_name(name)
     tls = None if tls_ca is None else tls_of_client(tls_ca)
     credentials = Credentials(token, secrets)
-    return _connected(addresses, credentials, tls, request_timeout_s, environment)
+    return _connected(addresses, credentials, tls, request_timeout_s, environment, name)
 
 
 @asynccontextmanager
@@ -438,11 +443,12 @@ async def _connected(
     tls: Tls | None,
     request_timeout_s: float,
     environment: Environment | None,
+    name: str,
 ) -> AsyncIterator[Client]:
     async with background_tasks() as nursery:
         if environment is None:
             environment = _system_environment(nursery, tls)
-        connections = Connections(environment, nursery, AGENT, credentials)
+        connections = Connections(environment, nursery, AGENT, credentials, name)
         try:
             yield Client(ClusterHandle.of(environment, connections, servers, request_timeout_s))
             await connections.close()

@@ -40,12 +40,20 @@ class Connections:
     """Opens, shares and closes connections; *nursery* owns their tasks."""
 
     def __init__(
-        self, environment: Environment, nursery: trio.Nursery, agent: str, credentials: Credentials
+        self,
+        environment: Environment,
+        nursery: trio.Nursery,
+        agent: str,
+        credentials: Credentials,
+        name: str = "",
     ) -> None:
+        """*name*: what nodes show people for these connections; see
+        `octopi.clients.options.check_connection_name`."""
         self._environment = environment
         self._nursery = nursery
         self._agent = agent
         self._credentials = credentials
+        self._name = name
         self._by_address: dict[str, _Opening] = {}
         self._is_secure = False
         """Whether the client has used TLS with any node.  From then on it sends no token over a
@@ -109,11 +117,11 @@ class Connections:
 
     async def _open(self, address: str) -> Connection:
         token, secrets = await self._token_for(address), self._credentials.secrets
-        here, agent = self._environment, self._agent
+        here, agent, name = self._environment, self._agent, self._name
         if secrets is None:
-            return await open_connection(here, address, CLIENT, agent, token=token)
+            return await open_connection(here, address, CLIENT, agent, token=token, name=name)
         shown = NodeCredentials(secrets, lambda: token)
-        return await open_node_connection(here, address, CLIENT, agent, shown)
+        return await open_node_connection(here, address, CLIENT, agent, shown, name=name)
 
     async def _token_for(self, address: str) -> str | None:
         self._is_secure = self._is_secure or is_secure(address)

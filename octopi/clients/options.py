@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from octopi.errors import InvalidOptionError
+from octopi.limits import CONNECTION_NAME_BYTES_MAX
+from octopi.printable import controls_fault
 
 _INTEGER_MAX: Final = 2**63 - 1
 """The greatest integer of the wire."""
@@ -40,4 +42,19 @@ def one_of(name: str, value: str, *allowed: str) -> None:
     if value not in allowed:
         raise InvalidOptionError(
             f"{name} is {value!r}; it must be {', '.join(allowed[:-1])} or {allowed[-1]}"
+        )
+
+
+def check_connection_name(name: str) -> None:
+    """Check what a program wants to call its connections.
+
+    Raises:
+      InvalidOptionError: if it is too long, or has a character that can't be shown.
+    """
+    if fault := controls_fault(name):
+        raise InvalidOptionError(f"name is {name[:80]!r}: {fault}, and names are shown to people")
+    if (length := len(name.encode())) > CONNECTION_NAME_BYTES_MAX:
+        raise InvalidOptionError(
+            f"name is {name[:40]!r}... and has {length} bytes; the name of a connection has at "
+            f"most {CONNECTION_NAME_BYTES_MAX}"
         )

@@ -20,7 +20,7 @@ import jwt
 from jwt.exceptions import MissingCryptographyError
 
 from octopi.errors import InvalidOptionError, RefusedError, Status
-from octopi.limits import AGENT_BYTES_MAX, HELLO_BYTES_MAX
+from octopi.limits import AGENT_BYTES_MAX, CONNECTION_NAME_BYTES_MAX, HELLO_BYTES_MAX
 from octopi.security.grants import Grants, grants
 from octopi.security.quotas import CLAIM as QUOTA_CLAIM, NO_QUOTA, Quota, quota_of
 
@@ -119,7 +119,7 @@ class KeyRing:
             quota_of(bounds)
             claims[QUOTA_CLAIM] = bounds
         token = jwt.encode(claims, key.key, algorithm=key.algorithm, headers={"kid": key.name})
-        if len(token) > HELLO_BYTES_MAX - AGENT_BYTES_MAX - 100:
+        if len(token) > HELLO_BYTES_MAX - AGENT_BYTES_MAX - CONNECTION_NAME_BYTES_MAX - 100:
             raise InvalidOptionError("the token is too long for a hello: grant fewer patterns")
         return token
 

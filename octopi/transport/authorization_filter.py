@@ -16,6 +16,7 @@ from octopi.security.authenticator import AuthenticatedPeer
 from octopi.transport.close_codes import close_code
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure
+from octopi.transport.peer_names import peer_shown
 from octopi.transport.sessions import Session
 from octopi.wire.messages import Authenticate, Authenticated
 
@@ -73,7 +74,7 @@ class AuthorizationFilter:
                 await self._refreshed.wait()
 
     async def _end(self) -> None:
-        _log.sparing(self._clock).info("token_expired", peer=self._connection.peer)
+        _log.sparing(self._clock).info("token_expired", peer=peer_shown(self._connection))
         try:
             self._connection.post(failure(None, Status.EXPIRED, _EXPIRED))
         except ConnectionLostError:

@@ -40,6 +40,7 @@ from octopi.transport.failures import failure, failure_of, refusal
 from octopi.transport.memory_budget import ConnectionMemory
 from octopi.transport.memory_pool import UNFINISHED
 from octopi.transport.message_sender import MessageSender
+from octopi.transport.peer_names import peer_shown
 from octopi.transport.pending_requests import Numbered, PendingRequests
 from octopi.transport.requests import answer_to
 from octopi.transport.turns import ConnectionTurn
@@ -334,11 +335,11 @@ class Connection(MessageSender):
                     return
                 self._keep_time()
         except ProtocolError as error:
-            _log.sparing(self._clock).info("peer_refused", peer=self.peer, error=str(error))
+            _log.sparing(self._clock).info("peer_refused", peer=peer_shown(self), error=str(error))
             await self._refuse(error)
         except Exception:
             # A bug in the handler of messages: this peer is told, other connections go on.
-            _log.sparing(self._clock).exception("message_handler_failed", peer=self.peer)
+            _log.sparing(self._clock).exception("message_handler_failed", peer=peer_shown(self))
             await self._refuse(ProtocolError("the node failed internally", Status.INTERNAL))
 
     async def _read_all(self, take: Callable[[bytes], bool]) -> None:
@@ -490,7 +491,7 @@ class Connection(MessageSender):
             try:
                 on_answer(self._end)
             except Exception:
-                _log.sparing(self._clock).exception("answer_handler_failed", peer=self.peer)
+                _log.sparing(self._clock).exception("answer_handler_failed", peer=peer_shown(self))
         self._unanswered.clear()
         self.outbox.close(str(self._end))
         self.memory.close()

@@ -89,8 +89,10 @@ async def open_connection(
     agent: str,
     *,
     token: str | None = None,
+    name: str = "",
 ) -> Connection:
-    """Connect to *endpoint* of the node at *url*, within `CONNECT_TIMEOUT_S`.
+    """Connect to *endpoint* of the node at *url*, within `CONNECT_TIMEOUT_S`.  *name*: what the
+    node shows people for the connection (`Hello.name`).
 
     The connection works once `Connection.run` does.
 
@@ -103,7 +105,7 @@ async def open_connection(
     """
 
     async def ask_in(link: Link) -> Welcome:
-        await link.send(encode(Hello(PROTOCOL_VERSION, agent, token)))
+        await link.send(encode(Hello(PROTOCOL_VERSION, agent, token, name=name)))
         return await _hear_welcome(link)
 
     return await _open(environment, url, endpoint, ask_in)
@@ -115,6 +117,8 @@ async def open_node_connection(
     endpoint: Endpoint,
     agent: str,
     credentials: NodeCredentials,
+    *,
+    name: str = "",
 ) -> Connection:
     """`open_connection` as a node, or at the endpoint of clients as an operator: the node at *url*
     proves that it belongs to the cluster, then this side proves the same.
@@ -130,7 +134,7 @@ async def open_node_connection(
     nonce = environment.randomness.token_bytes(JOIN_NONCE_BYTES)
 
     async def ask_in(link: Link) -> Welcome:
-        await link.send(encode(Hello(PROTOCOL_VERSION, agent, nonce=nonce)))
+        await link.send(encode(Hello(PROTOCOL_VERSION, agent, nonce=nonce, name=name)))
         answer = decode(await link.receive(), frozenset({Challenge, Welcome, Failure}))
         if isinstance(answer, Failure):
             raise refusal(answer)

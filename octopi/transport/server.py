@@ -22,6 +22,7 @@ from octopi.transport.authorization_filter import AuthorizationFilter
 from octopi.transport.close_codes import GOING_AWAY
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import accept_connection
+from octopi.transport.peer_names import peer_shown
 from octopi.transport.server_statistics import ServerStatistics
 from octopi.transport.sessions import Session
 from octopi.transport.turns import ConnectionTurns
@@ -156,4 +157,4 @@ async def _run_session(
             nursery.cancel_scope.cancel()
     except* Exception:
         # A bug in a session's tasks ends this connection, and no other.
-        _log.sparing(clock).exception("session_failed", peer=connection.peer)
+        _log.sparing(clock).exception("session_failed", peer=peer_shown(connection))

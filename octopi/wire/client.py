@@ -19,6 +19,7 @@ from octopi.wire.common import (
     Anchor,
     BrokerInfo,
     Brokers,
+    ConnectionName,
     PartitionInfo,
     Partitions,
     Records,
@@ -86,6 +87,7 @@ class ReadingInfo:
     dealt: Annotated[Offset | None, MayBeMissing()] = None
     """The program has dealt with what lies below, as it reported (`ReportPosition`); never below
     the log's start.  None: it has reported nothing."""
+    name: ConnectionName = ""
 
     @property
     def sent_lag_bytes(self) -> int:

@@ -25,6 +25,7 @@ from octopi.limits import (
     ANCHOR_BYTES_MAX,
     BATCH_BYTES_MAX,
     BROKERS_MAX,
+    CONNECTION_NAME_BYTES_MAX,
     HELLO_BYTES_MAX,
     ID_CHARACTERS,
     JOIN_NONCE_BYTES,
@@ -52,6 +53,10 @@ PROTOCOL_VERSION: Final = 1
 SUBPROTOCOL: Final = "octopi.v1.cbor"
 Text = Annotated[str, AtMost(TEXT_BYTES_MAX)]
 Agent = Annotated[str, AtMost(AGENT_BYTES_MAX), Grammar(controls_fault)]
+ConnectionName = Annotated[
+    str, AtMost(CONNECTION_NAME_BYTES_MAX), Grammar(controls_fault), MayBeMissing()
+]
+"""What a program calls its connections, for people who look at the cluster; empty: nothing."""
 Address = Annotated[str, AtMost(ADDRESS_BYTES_MAX)]
 """``ws://host:port`` or ``wss://host:port``; empty if unknown."""
 Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
@@ -149,6 +154,7 @@ class Hello:
     """Given at endpoints for nodes alone, and by an operator's client: bytes that were never used
     before (`octopi.security.join_secret`).  Then the answer is `Challenge`, and the token is not
     sent before `Proof`."""
+    name: ConnectionName = ""
 
 
 @connection("challenge")

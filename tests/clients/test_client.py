@@ -170,6 +170,23 @@ def test_what_is_no_address_is_refused_before_anything_is_done(servers: str | li
         octopi.connect(servers)
 
 
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("a" * 201, "201 bytes; the name of a connection has at most 200"),
+        ("\u00e9" * 101, "202 bytes; the name of a connection has at most 200"),
+        ("bill\ning", "it has a control character"),
+        ("bill\x00ing", "it has a control character"),
+        ("\u202egnillib", "it has a control character"),
+        ("\ud800", "it has a control character"),
+    ],
+)
+def test_a_connections_name_is_checked_by_the_client(name: str, fault: str) -> None:
+    with pytest.raises(octopi.InvalidOptionError, match=fault):
+        octopi.connect("ws://a:1", name=name)
+    octopi.connect("ws://a:1", name="\u00e9" * 100)  # it fits
+
+
 async def test_the_blocks_own_exception_comes_out_as_it_was_raised(
     autojump_clock: MockClock,
 ) -> None:

@@ -39,7 +39,9 @@ EVERY_CLASS = frozenset(m.TYPE_NAMES)
 WELCOME = m.Welcome(1, "broker", "test", 5000, 20000, MESSAGE_BYTES_MAX)
 
 
-async def open_at(serve: Callable[[Link], Awaitable[None]], token: str | None = None) -> m.Welcome:
+async def open_at(
+    serve: Callable[[Link], Awaitable[None]], token: str | None = None, name: str = ""
+) -> m.Welcome:
     """Open a connection to what *serve* does with a link; returns its greeting."""
     net = MemoryNet()
     async with trio.open_nursery() as nursery:
@@ -54,7 +56,7 @@ async def open_at(serve: Callable[[Link], Awaitable[None]], token: str | None = 
         error: OctopiError | None = None
         try:
             connection = await open_connection(
-                environment_of(net), url, CLIENT, "test", token=token
+                environment_of(net), url, CLIENT, "test", token=token, name=name
             )
         except OctopiError as caught:
             error = caught
@@ -84,6 +86,17 @@ async def test_the_connecting_side_says_hello_first(autojump_clock: MockClock) -
 
     assert await open_at(serve, token="secret") == WELCOME
     assert decode(heard[0], EVERY_CLASS) == m.Hello(1, "test", "secret")
+
+
+async def test_a_connection_says_its_name(autojump_clock: MockClock) -> None:
+    heard: list[bytes] = []
+
+    async def serve(link: Link) -> None:
+        heard.append(await link.receive())
+        await link.send(encode(WELCOME))
+
+    await open_at(serve, name="billing")
+    assert decode(heard[0], EVERY_CLASS) == m.Hello(1, "test", name="billing")
 
 
 async def test_a_node_that_does_not_answer_is_unreachable(autojump_clock: MockClock) -> None:

@@ -135,3 +135,14 @@ async def test_a_crowd_of_strangers_is_one_line_a_second_of_each_kind(
     [first, second] = [one for one in caplog.records if one.getMessage() == kind]
     assert not hasattr(first, "left_out")
     assert vars(second)["left_out"] == CROWD - 1
+
+
+async def test_a_line_about_a_connection_has_its_name(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    named = encode(m.Hello(1, "a program", name="billing"))
+    async with serving(streams=MemoryStreams()) as server:
+        await _said(server, UPGRADE, framed(named), framed(b"\xa0"))
+    [line] = [one for one in caplog.records if one.getMessage() == "peer_refused"]
+    assert vars(line)["peer"].endswith(" (billing)")

@@ -417,6 +417,18 @@ def test_a_program_s_name_is_bounded() -> None:
     assert str(refused(cbor2.dumps(fields))).startswith("hello.agent: it has 201 bytes")
 
 
+@pytest.mark.parametrize("character", ["\n", "\x1b", "\u202e"])
+def test_a_connections_name_with_a_control_character_is_refused(character: str) -> None:
+    fields = {"type": "hello", "version": 1, "agent": "a", "token": None, "name": f"a{character}b"}
+    assert str(refused(cbor2.dumps(fields))) == "hello.name: it has a control character"
+    with pytest.raises(ValueError, match=r"^hello\.name: it has a control character$"):
+        encode(m.Hello(version=1, agent="a", name=f"a{character}b"))
+
+
+def test_a_connection_without_a_name_says_nothing_of_it() -> None:
+    assert "name" not in cbor2.loads(encode(m.Hello(version=1, agent="a")))
+
+
 def test_a_list_of_entries_encoded_earlier_has_the_same_bytes() -> None:
     brokers = [m.BrokerInfo(one, f"ws://host-{one}:1", 1, True, 0) for one in range(1, 30)]
     before = EncodedList(m.BrokerInfo)

@@ -28,6 +28,7 @@ EXAMPLES = {
     "ANCHOR_BYTES_MAX": "fetch.anchor",
     "BATCH_BYTES_MAX": "produce.records",
     "BROKERS_MAX": "alter_in_sync.in_sync",
+    "CONNECTION_NAME_BYTES_MAX": "hello.name",
     "DEAL_COUNT_MAX": "deal.offsets",
     "DELAY_MS_MAX": "settle.released[0].delay_ms",
     "EVENTS_KEPT_COUNT": "event_list.events",

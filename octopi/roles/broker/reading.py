@@ -21,6 +21,7 @@ from octopi.roles.broker.redirects import redirect
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.tail_broadcast import EncodedDelivery
 from octopi.transport.connection import Connection
+from octopi.transport.peer_names import connection_name
 from octopi.transport.turns import allowed, measured
 from octopi.wire import messages as m
 
@@ -155,6 +156,7 @@ class Reading:
             self._credit,
             log.highwater,
             dealt,
+            connection_name(greeting),
         )
 
     def take(self, delivery: EncodedDelivery, now: float) -> bool:
