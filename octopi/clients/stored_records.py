@@ -61,7 +61,7 @@ class StoredRecords:
         `HistoryForkedError`.  *window_bytes*: the size of the records held or on their way.
         *skip_gaps*: continue behind records that retention has removed.
         """
-        reader = RecordReader()
+        reader = RecordReader(start.offset)
         subscriber = LogSubscriber(
             self._cluster,
             ConsumerSession(topic, partition, topic_id, start, window_bytes, end=end),
@@ -111,7 +111,9 @@ class StoredRecords:
 class RecordReader:
     """Hands out the records that a `LogSubscriber` reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: Offset) -> None:
+        self._dealt = self._handed = start
+        """The offsets behind the records of earlier calls of `chunks`, and of the last one."""
         self._ready: deque[tuple[LogSubscriber, Chunk]] = deque()
         self._arrived = trio.lowlevel.ParkingLot()
         self._error: OctopiError | None = None
@@ -126,6 +128,7 @@ class RecordReader:
           OctopiError: the reason why the rest can't be read, once everything before it was
               returned.
         """
+        self._dealt = self._handed
         await trio.lowlevel.checkpoint()
         while not self._ready and self._error is None and not self._is_finished:
             await self._arrived.park()
@@ -135,12 +138,17 @@ class RecordReader:
         self._ready.clear()
         for subscriber, chunk in taken:
             subscriber.took(chunk)
+            self._handed = Offset(chunk.offset + len(chunk.records))
         return [chunk for _, chunk in taken]
 
     def take_chunk(self, subscriber: LogSubscriber, chunk: Chunk) -> None:
         """Records arrived."""
         self._ready.append((subscriber, chunk))
         self._arrived.unpark_all()
+
+    def dealt(self, subscriber: LogSubscriber) -> Offset:
+        """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
+        return self._dealt
 
     def take_gap(self, gap: HistoryLostError) -> None:
         """Records were skipped that retention had removed."""

@@ -93,11 +93,14 @@ class World:
 
     @asynccontextmanager
     async def client(
-        self, *, request_timeout_s: float = REQUEST_TIMEOUT_S
+        self, *, name: str = "", request_timeout_s: float = REQUEST_TIMEOUT_S
     ) -> AsyncIterator[octopi.Client]:
         """A client of its own."""
         async with octopi.connect(
-            REGISTER, request_timeout_s=request_timeout_s, environment=self.environment()
+            REGISTER,
+            name=name,
+            request_timeout_s=request_timeout_s,
+            environment=self.environment(),
         ) as client:
             yield client
 

@@ -55,6 +55,11 @@ class Consumer:
         self._subscribers: list[LogSubscriber] = []
         self._running_count = 0
         self._offsets: dict[PartitionId, Offset] = {}
+        """The offsets behind the messages that the program has dealt with: it asked for more."""
+        self._first: Message | None = None
+        self._last: Message | None = None
+        """The first and the last message that the last call handed out, which the program works on;
+        None: it has asked for more since."""
         self._anchors: dict[PartitionId, Anchor] = {}
         """The anchors of the places behind the last message (or batch) that was handed out."""
         self._ready: deque[tuple[LogSubscriber, Chunk] | _Fork | OctopiError] = deque()
@@ -85,16 +90,22 @@ class Consumer:
         return Position(self._topic, self._topic_id, places)
 
     def _place(self, session: ConsumerSession) -> Place:
-        offset = self._offsets[session.partition]
+        offset = self._offset(session.partition)
         anchor = self._anchors.get(session.partition)
         return Place(offset, session.start_anchor if anchor is None else anchor)
+
+    def _offset(self, partition: PartitionId) -> Offset:
+        """The offset behind the messages that were handed out."""
+        if self._last is not None and self._last.partition == partition:
+            return self._last.next_offset
+        return self._offsets[partition]
 
     @property
     def lag_bytes(self) -> int:
         """How far the position is behind the newest highwater marks that brokers have sent; the sum
         over all logs."""
         return sum(
-            max(0, one.session.highwater - self._offsets[one.session.partition])
+            max(0, one.session.highwater - self._offset(one.session.partition))
             for one in self._subscribers
         )
 
@@ -109,7 +120,7 @@ class Consumer:
                 raise StopAsyncIteration
             self._messages = iter(batch)
             message = next(self._messages, None)
-        self._offsets[message.partition] = message.next_offset
+        self._first = self._last = message
         return message
 
     def batches(self) -> AsyncIterator[list[Message]]:
@@ -126,7 +137,7 @@ class Consumer:
         while batch is not None and not batch:
             batch = await self._next_batch()
         if batch:
-            self._offsets[batch[-1].partition] = batch[-1].next_offset
+            self._first, self._last = batch[0], batch[-1]
         return batch
 
     def close(self) -> None:
@@ -138,6 +149,9 @@ class Consumer:
 
     async def _next_batch(self) -> list[Message] | None:
         """The messages of the next chunk; None at the end."""
+        if (last := self._last) is not None:
+            self._offsets[last.partition] = last.next_offset
+            self._first = self._last = None
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._ready:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -189,6 +203,14 @@ class Consumer:
         """Records arrived."""
         self._ready.append((subscriber, chunk))
         self._arrived.unpark_all()
+
+    def dealt(self, subscriber: LogSubscriber) -> Offset:
+        """See `octopi.clients.consuming.log_subscriber.SubscriberListener`.  The messages that the
+        last call handed out don't count before the next call."""
+        partition = subscriber.session.partition
+        if self._first is not None and self._first.partition == partition:
+            return self._first.offset
+        return self._offsets[partition]
 
     def take_gap(self, gap: HistoryLostError) -> None:
         """Records were skipped that retention had removed."""

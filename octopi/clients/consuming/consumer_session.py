@@ -130,6 +130,11 @@ class ConsumerSession:
         return self._trail.place
 
     @property
+    def taken(self) -> Offset:
+        """The program took the records below this offset, if nothing was skipped meanwhile."""
+        return Offset(max(0, self.wanted - self.waiting_bytes))
+
+    @property
     def is_finished(self) -> bool:
         """Whether all records before the end have arrived, and a broker agreed with the start."""
         return self._is_checked and self._end is not None and self.wanted >= self._end

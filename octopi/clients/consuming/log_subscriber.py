@@ -17,6 +17,7 @@ import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession, Remedy, remedy
+from octopi.clients.consuming.position_reports import PositionReports
 from octopi.clients.leader_check import LeaderVerdict, judge_reader
 from octopi.clients.leader_lookup import partition_of, reader_addresses
 from octopi.clients.leader_route import LeaderRoute
@@ -43,6 +44,7 @@ from octopi.wire.messages import (
     Failure,
     FindOffset,
     PartitionInfo,
+    ReportPosition,
     Subscribe,
     Subscribed,
     TopicInfo,
@@ -78,6 +80,9 @@ class SubscriberListener(Protocol):
     def take_end(self, why: OctopiError | None) -> None:
         """Called once, last: everything arrived, or reading failed because of *why*."""
 
+    def dealt(self, subscriber: LogSubscriber) -> Offset:
+        """The program has dealt with the messages below this offset."""
+
 
 class LogSubscriber:
     """Reads one log for a consumer."""
@@ -102,6 +107,9 @@ class LogSubscriber:
         """Connection and request number of the reading."""
         self._lost_at: float | None = None
         """Since when there is no reading."""
+        self._reports = PositionReports()
+        self._woken = trio.Event()
+        """Set when the reading has ended, or a report has become due."""
         self._has_lost_history = False
         """A broker said that it doesn't have the next record, and that wasn't checked yet."""
         self._is_deleted = False
@@ -129,6 +137,9 @@ class LogSubscriber:
             connection, request = self._link
             with contextlib.suppress(ConnectionLostError):
                 connection.post(Credit(request, credit))
+        if self._reports.is_idle:
+            self._reports.taken()
+            self._woken.set()
 
     async def run(self) -> None:
         """Read the log until everything arrived or a retry can't help."""
@@ -200,6 +211,7 @@ class LogSubscriber:
         request = connection.next_request()
         accepted, ended = trio.Event(), trio.Event()
         errors: list[OctopiError] = []
+        self._reports.begin()
 
         def take(message: object) -> None:
             try:
@@ -212,6 +224,7 @@ class LogSubscriber:
                 connection.forget(request)
                 accepted.set()
                 ended.set()
+                self._woken.set()
 
         place = session.resume()
         message = Subscribe(
@@ -231,7 +244,7 @@ class LogSubscriber:
                 raise ConnectionLostError(text)
             suspicion = ReadingSuspicion(self._clock, connection, partial(self._probe, connection))
             async with self._unless_replaced(suspicion):
-                await ended.wait()
+                await self._report_until(ended, connection, request)
         finally:
             self._link = None
             connection.forget(request)
@@ -239,6 +252,22 @@ class LogSubscriber:
                 connection.post(Unsubscribe(request))
         if errors:
             raise errors[0]
+
+    async def _report_until(self, ended: trio.Event, connection: Connection, request: int) -> None:
+        """Tell the broker how far the program is, when a report is due, until *ended* is set."""
+        while not ended.is_set():
+            now = self._clock.now()
+            if not self._reports.is_idle and self._reports.due_at <= now:
+                dealt = self._listener.dealt(self)
+                offset = self._reports.next(dealt, self.session.taken, now)
+                if offset is not None:
+                    connection.post(ReportPosition(request, offset))
+            self._woken = trio.Event()
+            if self._reports.is_idle:
+                await self._woken.wait()
+            else:
+                with self._clock.timeout(self._reports.due_at - now):
+                    await self._woken.wait()
 
     def _unless_replaced(self, suspicion: Suspicion) -> AbstractAsyncContextManager[None]:
         session = self.session

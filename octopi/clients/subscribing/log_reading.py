@@ -51,6 +51,10 @@ class ReadingListener(Protocol):
     def take_end(self, why: OctopiError) -> None:
         """Called once, last: no more can be read."""
 
+    @property
+    def dealt(self) -> Offset:
+        """The program has dealt with the messages below this offset."""
+
 
 class RestartableReading:
     """Reads one log.  What arrived and was not opened is dropped when it is begun again."""
@@ -153,6 +157,10 @@ class RestartableReading:
         if subscriber is self._subscriber and not self.is_over:
             self._chunks.append(chunk)
             self._listener.take_records()
+
+    def dealt(self, subscriber: LogSubscriber) -> Offset:
+        """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
+        return self._listener.dealt
 
     def take_gap(self, gap: HistoryLostError) -> None:
         """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""

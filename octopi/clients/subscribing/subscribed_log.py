@@ -358,6 +358,11 @@ class SubscribedLog:
         """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
         self._fail(why)
 
+    @property
+    def dealt(self) -> Offset:
+        """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
+        return self._marks.marked
+
     def take_lost(self, fork: HistoryForkedError) -> None:
         """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
         if fork.offset is None or fork.offset < (done := self._done):
