@@ -48,8 +48,8 @@ Covers = Callable[[str], bool]
 """Whether who asks may know of a topic."""
 
 _Ranked = tuple[int, int, int, ReadingInfo]
-"""Lag, the place in the snapshot (negative: of two that lag as much the first is the greater),
-broker, and the reading."""
+"""Least lag, the place in the snapshot (negative: of two that lag as much the first is the
+greater), broker, and the reading."""
 
 
 async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
@@ -214,7 +214,7 @@ async def consumers_page(seen: CachedSnapshot, query: Mapping[str, str], covers:
         if not may:
             continue
         count += 1
-        ranked = (max(0, one.highwater - one.position), -place, broker, one)
+        ranked = (one.least_lag_bytes, -place, broker, one)
         if after is not None and ranked[:2] >= after:
             continue
         if len(best) <= count_max:  # one more than asked for tells that there is more
@@ -239,18 +239,21 @@ def _rank_of(text: str) -> tuple[int, int] | None:
 
 
 def _consumer(ranked: _Ranked) -> Json:
-    lag, _, broker, one = ranked
+    _, _, broker, one = ranked
     return {
         "broker": broker,
         "consumer": one.peer,
+        "name": one.name,
         "agent": one.agent,
         "reading": one.request,
         "topic": one.topic,
         "partition": one.partition,
         "position": one.position,
+        "dealt": one.dealt,
         "credit": one.credit,
         "highwater": one.highwater,
-        "lag_bytes": lag,
+        "sent_lag_bytes": one.sent_lag_bytes,
+        "lag_bytes": one.lag_bytes,
     }
 
 

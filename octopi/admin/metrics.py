@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import nlargest
+from operator import attrgetter
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -44,6 +45,7 @@ SUBJECTS_COUNT: Final = 10
 """Subjects whose memory is shown: those that hold most."""
 
 _LOG: Final = ["topic", "partition"]
+_CONSUMER: Final = [*_LOG, "consumer", "reading", "agent"]
 
 
 class Metrics:
@@ -280,22 +282,28 @@ class _Broker(Collector):
         )
         each = GaugeMetricFamily(
             "octopi_consumer_lag_bytes",
-            "Committed and not yet sent to the consumer.",
-            labels=[*_LOG, "consumer", "reading", "agent"],
+            "Committed and not yet dealt with by the consumer's program.",
+            labels=_CONSUMER,
         )
-        lags = [(max(0, one.highwater - one.position), one) for one in readings]
+        sent = GaugeMetricFamily(
+            "octopi_consumer_sent_lag_bytes",
+            "Committed and not yet sent to the consumer.",
+            labels=_CONSUMER,
+        )
         by_log: dict[tuple[str, int], list[int]] = {}
-        for lag, one in lags:
-            by_log.setdefault((one.topic, one.partition), []).append(lag)
+        for one in readings:
+            by_log.setdefault((one.topic, one.partition), []).append(one.least_lag_bytes)
         for (topic, partition), found in nlargest(
             self._logs_max, by_log.items(), key=lambda pair: max(pair[1])
         ):
             count.add_metric([topic, str(partition)], len(found))
             most.add_metric([topic, str(partition)], max(found))
-        for lag, one in nlargest(CONSUMERS_COUNT_MAX, lags, key=lambda pair: pair[0]):
+        for one in nlargest(CONSUMERS_COUNT_MAX, readings, key=attrgetter("least_lag_bytes")):
             labels = [one.topic, str(one.partition), one.peer, str(one.request), one.agent]
-            each.add_metric(labels, lag)
-        yield from (count, most, each)
+            sent.add_metric(labels, one.sent_lag_bytes)
+            if one.lag_bytes is not None:
+                each.add_metric(labels, one.lag_bytes)
+        yield from (count, most, each, sent)
 
 
 class _Register(Collector):

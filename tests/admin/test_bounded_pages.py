@@ -32,7 +32,13 @@ from octopi.identifiers import (
     SubscriptionName,
     TimestampMs,
 )
-from octopi.limits import AGENT_BYTES_MAX, PAGE_BYTES_MAX, PAGE_SLICE_COUNT, PAGES_AT_A_TIME_MAX
+from octopi.limits import (
+    AGENT_BYTES_MAX,
+    CONNECTION_NAME_BYTES_MAX,
+    PAGE_BYTES_MAX,
+    PAGE_SLICE_COUNT,
+    PAGES_AT_A_TIME_MAX,
+)
 from octopi.model import (
     SubscriptionDefinition,
     SubscriptionMode,
@@ -56,7 +62,15 @@ TURNS_MIN = 20
 def reading(number: int) -> m.ReadingInfo:
     agent = "é" * (AGENT_BYTES_MAX // 2)  # six bytes each in JSON
     return m.ReadingInfo(
-        f"10.0.0.1:{number}", agent, number, "orders", PartitionId(0), 0, 0, Offset(number)
+        f"10.0.0.1:{number}",
+        agent,
+        number,
+        "orders",
+        PartitionId(0),
+        0,
+        0,
+        Offset(number),
+        name="é" * (CONNECTION_NAME_BYTES_MAX // 2),
     )
 
 
@@ -207,6 +221,17 @@ async def test_consumers_come_in_pages_those_that_are_farthest_behind_first() ->
     assert pages == 3
     assert told(await consumers_page(seen, {"topic": "other"}, anything))["consumers"] == []
     assert told(await consumers_page(seen, {}, nothing))["count"] == 0
+
+
+async def test_a_consumer_that_reports_nothing_ranks_by_what_was_not_sent() -> None:
+    seen = snapshot(readings=3)  # lags of 0, 1 and 2 bytes; nothing was sent, or reported
+    (_, first), *others = seen.readings
+    dealt = attrs.evolve(first, position=100, dealt=Offset(60), highwater=Offset(100))
+    seen.readings[:] = [(1, dealt), *others]
+    found = told(await consumers_page(seen, {}, anything))["consumers"]
+    assert [one["reading"] for one in found] == [0, 2, 1]
+    assert [one["lag_bytes"] for one in found] == [40, None, None]
+    assert [one["sent_lag_bytes"] for one in found] == [0, 2, 1]
 
 
 @pytest.mark.parametrize("after", ["x", "-", "1-x", "9" * 30, "-1", "\x00", "1-" + "9" * 5000])

@@ -103,16 +103,19 @@ async def test_consumers_are_shown_with_their_lag(tmp_path: Path) -> None:
     async with serving_nodes(tmp_path) as nodes:
         receipt = await written(nodes, count=3)
         async with (
-            octopi.connect(nodes.register) as client,
+            octopi.connect(nodes.register, name="billing") as client,
             client.consumer("orders", start="earliest", window_bytes=1) as consumer,
         ):
             first = await anext(consumer)
             path = "/api/v1/consumers?topic=orders"
             [seen] = await until(nodes.brokers[0], path, "consumers", 1)
             assert seen["topic"] == "orders"
+            assert seen["name"] == "billing"
             assert seen["agent"].startswith("octopi-python/")
             assert first.offset < seen["position"] < receipt.next_offset
-            assert seen["lag_bytes"] == receipt.next_offset - seen["position"]
+            assert seen["sent_lag_bytes"] == receipt.next_offset - seen["position"]
+            assert seen["dealt"] == first.offset  # it works on that one
+            assert seen["lag_bytes"] == receipt.next_offset - first.offset
             assert (await ask(nodes.register, "/api/v1/consumers?topic=other")).json[
                 "consumers"
             ] == []
@@ -120,6 +123,16 @@ async def test_consumers_are_shown_with_their_lag(tmp_path: Path) -> None:
             label = str(receipt.partition)
             assert found["octopi_readings", label, "orders"] == 1
             assert found["octopi_consumer_lag_bytes_max", label, "orders"] == seen["lag_bytes"]
+            of_consumer = {
+                name: (labels, value)
+                for (name, *labels), value in found.items()
+                if name in {"octopi_consumer_lag_bytes", "octopi_consumer_sent_lag_bytes"}
+            }
+            assert {name: value for name, (_, value) in of_consumer.items()} == {
+                "octopi_consumer_lag_bytes": seen["lag_bytes"],
+                "octopi_consumer_sent_lag_bytes": seen["sent_lag_bytes"],
+            }
+            assert all("billing" not in labels for labels, _ in of_consumer.values())
         await until(nodes.brokers[0], path, "consumers", 0)
 
 

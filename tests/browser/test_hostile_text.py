@@ -264,7 +264,7 @@ async def pages_full_of(text: str, pages: dict[str, bytes]) -> None:
         1,
         look,
         [m.TopicInfo(text, text, [place], m.TopicOptions())],
-        [(1, m.ReadingInfo(text, text, 1, text, PartitionId(0), 0, 9, Offset(9)))],
+        [(1, m.ReadingInfo(text, text, 1, text, PartitionId(0), 0, 9, Offset(9), name=text))],
         True,
         m.EventList(
             0,

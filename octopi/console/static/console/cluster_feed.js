@@ -193,7 +193,7 @@ export class ClusterFeed {
     const lags = new Map();
     for (const one of consumers) {
       const name = consumerName(one);
-      lags.set(name, [...(this.lags.get(name) ?? []), one.lag_bytes].slice(-LAGS_COUNT));
+      lags.set(name, [...(this.lags.get(name) ?? []), leastLag(one)].slice(-LAGS_COUNT));
     }
     this.lags = lags;
     this.consumers = consumers;
@@ -215,4 +215,9 @@ export class ClusterFeed {
 
 export function consumerName({ broker, consumer, topic, partition }) {
   return `${broker} ${consumer} ${topic}/${partition}`;
+}
+
+// The lag of a consumer that is certain: of programs that report nothing, only what was not sent.
+export function leastLag({ lag_bytes: lag, sent_lag_bytes: sent }) {
+  return lag ?? sent;
 }

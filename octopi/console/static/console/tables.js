@@ -1,7 +1,7 @@
 // Topics with their partitions, consumers with their lag, and what the register saw.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { consumerName } from "./cluster_feed.js";
+import { consumerName, leastLag } from "./cluster_feed.js";
 import { MARKS, markOf } from "./topology.js";
 import { clock, count, plural, rate, size } from "./words.js";
 
@@ -71,23 +71,24 @@ function partition({ partition, epoch, leader, replicas, in_sync: inSync, log_st
 const CONSUMERS_SHOWN_MAX = 200;
 
 export function consumers(feed) {
-  const all = [...feed.consumers].sort((one, other) => other.lag_bytes - one.lag_bytes);
-  const most = Math.max(1, ...all.map((one) => one.lag_bytes));
+  const all = [...feed.consumers].sort((one, other) => leastLag(other) - leastLag(one));
+  const most = Math.max(1, ...all.map(leastLag));
   return html`
     <section class="card" aria-labelledby="consumers-title" id="consumers">
       <h2 id="consumers-title">Consumers <small>${count(feed.consumersCount)}${feed.consumersTruncated ? "+" : ""}</small></h2>
       <div class="scroll" tabindex="0" role="group" aria-label="Table of consumers">
         <table>
-          <thead><tr><th>Consumer</th><th>Log</th><th class="number roomy">Position</th><th class="number">Lag</th><th>Trend</th></tr></thead>
+          <thead><tr><th>Consumer</th><th>Log</th><th class="number roomy">Position</th><th class="number" title="Committed and not yet sent to it">To send</th><th class="number" title="Committed and not yet dealt with by its program">Lag</th><th>Trend</th></tr></thead>
           <tbody>
             ${all.slice(0, CONSUMERS_SHOWN_MAX).map(
               (one) => html`
                 <tr>
-                  <td class="who">${one.agent} <span class="faint">${one.consumer}</span> <span class="faint">at broker ${one.broker}</span></td>
+                  <td class="who">${one.name ? html`<b>${one.name}</b> ` : nothing}${one.agent} <span class="faint">${one.consumer}</span> <span class="faint">at broker ${one.broker}</span></td>
                   <td class="name">${one.topic}/${one.partition}</td>
                   <td class="number roomy">${count(one.position)}</td>
-                  <td class="number"><meter min="0" max=${most} .value=${one.lag_bytes} aria-hidden="true"></meter> ${size(one.lag_bytes)}</td>
-                  <td>${trend(feed.lags.get(consumerName(one)))}</td>
+                  <td class="number">${size(one.sent_lag_bytes)}</td>
+                  <td class="number"><meter min="0" max=${most} .value=${leastLag(one)} aria-hidden="true"></meter> ${one.lag_bytes === null ? html`<span class="faint">unknown</span>` : size(one.lag_bytes)}</td>
+                  <td>${trend(feed.lags.get(consumerName(one)), one.lag_bytes !== null)}</td>
                 </tr>
               `,
             )}
@@ -100,9 +101,10 @@ export function consumers(feed) {
   `;
 }
 
-function trend(lags) {
+// *isDealt*: of what the program has dealt with; else only of what it was sent.
+function trend(lags, isDealt) {
   const change = lags.at(-1) - lags[0];
-  if (lags.at(-1) === 0) return html`<span class="good">up to date</span>`;
+  if (lags.at(-1) === 0) return isDealt ? html`<span class="good">up to date</span>` : "all was sent";
   if (change === 0) return "→ steady";
   return change > 0 ? html`<span class="warning">↗ ${size(change)} more</span>` : html`<span class="good">↘ ${size(-change)} less</span>`;
 }
