@@ -10,6 +10,8 @@ export type State = "connecting" | "open" | "reconnecting" | "closed";
 export type From = "earliest" | "latest" | number | { last: number } | Date | string;
 
 export interface ConnectOptions {
+  /** What people see these connections called, in the console and in log lines; at most 200 bytes. */
+  name?: string;
   /** Asked for before each connection, and again before it expires. */
   token?: string | (() => string | Promise<string>);
   /** Aborted: the client is closed. */

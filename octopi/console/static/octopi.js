@@ -22,6 +22,9 @@ const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
 const WINDOW_BYTES = 1024 * 1024;
 const TOPICS_PER_PAGE = 1_000;
+const NAME_BYTES_MAX = 200;
+// C0, DEL, C1, the bidirectional controls, ends of lines and paragraphs, and half a surrogate pair.
+const CONTROLS = /[\u{0}-\u{1f}\u{7f}-\u{9f}\u{61c}\u{200e}\u{200f}\u{202a}-\u{202e}\u{2066}-\u{2069}\u{2028}\u{2029}\u{d800}-\u{dfff}]/u;
 
 export class Octopi extends EventTarget {
   #cluster;
@@ -49,10 +52,10 @@ export class Octopi extends EventTarget {
     return octopi;
   }
 
-  constructor(urls, { token, signal, minDelay = MIN_DELAY_MS, maxDelay = MAX_DELAY_MS, window = WINDOW_BYTES } = {}) {
+  constructor(urls, { token, name = "", signal, minDelay = MIN_DELAY_MS, maxDelay = MAX_DELAY_MS, window = WINDOW_BYTES } = {}) {
     super();
     const servers = (Array.isArray(urls) ? urls : [urls]).map(serverUrl);
-    this.#cluster = new Cluster(servers, { token, minDelay, maxDelay });
+    this.#cluster = new Cluster(servers, { token, name: connectionName(name), minDelay, maxDelay });
     this.#window = window;
     signal?.addEventListener("abort", () => this.close(), { once: true, signal: this.#ending.signal });
   }
@@ -225,4 +228,12 @@ function serverUrl(text) {
   const scheme = { "ws:": "ws:", "wss:": "wss:", "http:": "ws:", "https:": "wss:" }[url.protocol];
   if (!scheme) throw new OctopiError("invalid_option", `${text} is no address of a node: write ws://host:port`);
   return `${scheme}//${url.host}`;
+}
+
+// The name that people see beside what this client reads.  Throws if it can't be shown to them.
+function connectionName(name) {
+  if (typeof name !== "string" || CONTROLS.test(name)) throw new OctopiError("invalid_option", `name is ${JSON.stringify(name)}; it must be a text without control characters`);
+  const length = new TextEncoder().encode(name).length;
+  if (length > NAME_BYTES_MAX) throw new OctopiError("invalid_option", `name has ${length} bytes; the name of a connection has at most ${NAME_BYTES_MAX}`);
+  return name;
 }

@@ -18,9 +18,10 @@ export class Cluster {
   #closed = null;
 
   // *servers*: registers, tried in turn.
-  constructor(servers, { token, minDelay, maxDelay }) {
+  constructor(servers, { token, name, minDelay, maxDelay }) {
     this.servers = [...servers];
     this.token = token;
+    this.name = name;
     this.minDelay = minDelay;
     this.maxDelay = maxDelay;
   }
@@ -45,7 +46,7 @@ export class Cluster {
   async #open(address) {
     const token = await this.#currentToken();
     const canRenew = typeof this.token === "function";
-    const connection = await openConnection(address, token, canRenew);
+    const connection = await openConnection(address, token, { name: this.name, canRenew });
     if (this.#closed) connection.close();
     if (canRenew) this.#keepFresh(connection);
     return connection;

@@ -15,16 +15,17 @@ const NORMAL_CLOSURE = 1000;
 const ABNORMAL_CLOSURE = 1006;
 
 // A connection to the node at *url* (ws:// or wss://, host and port).
-// *canRenew*: whether an expired token ends only this connection, for the next has a new one.
+// *name*: what people see it called; *canRenew*: whether an expired token ends only this connection,
+// for the next has a new one.
 // Throws an OctopiError: unreachable, protocol, or why the node doesn't want us.
-export async function openConnection(url, token, canRenew) {
+export async function openConnection(url, token, { name, canRenew }) {
   try {
-    return await openOnce(url, token, canRenew);
+    return await openOnce(url, token, name, canRenew);
   } catch (error) {
     if (error.closeCode !== ABNORMAL_CLOSURE || !url.startsWith("wss:") || !globalThis.location) throw error;
   }
   await visit(url);
-  return openOnce(url, token, canRenew);
+  return openOnce(url, token, name, canRenew);
 }
 
 // Nodes that verify each other ask whoever connects for a certificate, and take none for an
@@ -35,7 +36,7 @@ async function visit(url) {
   await fetch(address, { mode: "no-cors", signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) }).catch(() => {});
 }
 
-async function openOnce(url, token, canRenew) {
+async function openOnce(url, token, name, canRenew) {
   const socket = openSocket(url);
   const connection = new Connection(url, socket, canRenew);
   const timer = setTimeout(
@@ -43,7 +44,7 @@ async function openOnce(url, token, canRenew) {
     CONNECT_TIMEOUT_MS,
   );
   try {
-    await connection.welcomed(token);
+    await connection.welcomed(token, name);
   } finally {
     clearTimeout(timer);
   }
@@ -81,10 +82,11 @@ class Connection {
 
   // --- opening ----------------------------------------------------------------------------
 
-  async welcomed(token) {
+  async welcomed(token, name) {
     const socket = this.#socket;
     const answered = new Promise((resolve, reject) => (this.#settleWelcome = { resolve, reject }));
-    socket.onopen = () => this.post({ type: "hello", version: PROTOCOL_VERSION, agent: AGENT, token: token ?? null });
+    const hello = { type: "hello", version: PROTOCOL_VERSION, agent: AGENT, token: token ?? null, name: name || undefined };
+    socket.onopen = () => this.post(hello);
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code, reason }) => this.#closed(code, reason);
     socket.onerror = () => {}; // says nothing; the close event that follows does

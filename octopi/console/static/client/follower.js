@@ -8,6 +8,7 @@
 import { NODE_FAULTS, OctopiError, refusal } from "./errors.js";
 import { placeOf, readerAddresses } from "./placement.js";
 import { isAnchor } from "./position.js";
+import { PositionReports } from "./position_reports.js";
 import { Trail } from "./trail.js";
 import { isAway, Route } from "./route.js";
 import { sleep, unlessAborted } from "./waiting.js";
@@ -20,8 +21,8 @@ const BEHIND_THE_END_MS_MAX = 60_000;
 const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]); // from a broker; the register has the last word
 
 export class LogFollower {
-  // *start*: { offset, anchor }.
-  constructor(cluster, { topic, topicId, partition, start, window, skipGaps, resumeForks }, { onRecords, onGap, onFork, onTrouble }) {
+  // *start*: { offset, anchor }.  *dealt* returns the offset below which the page has dealt with all.
+  constructor(cluster, { topic, topicId, partition, start, window, skipGaps, resumeForks }, { onRecords, onGap, onFork, onTrouble, dealt }) {
     this.cluster = cluster;
     this.topic = topic;
     this.topicId = topicId;
@@ -39,6 +40,7 @@ export class LogFollower {
     this.highwater = start.offset; // the newest one heard of
     this.waitingBytes = 0; // came, and weren't taken yet
     this.credit = start.offset;
+    this.reports = new PositionReports(() => ({ dealt: dealt(), taken: Math.max(0, this.wanted - this.waitingBytes) }));
     this.link = null; // connection and request number of the reading
     this.backoff = cluster.newBackoff();
     this.wrong = null; // the topic's description that led nowhere
@@ -76,6 +78,7 @@ export class LogFollower {
       const { connection, request } = this.link;
       if (!connection.endReason) connection.post({ type: "credit", request, until: credit });
     }
+    this.reports.took();
   }
 
   #creditNow() {
@@ -141,6 +144,7 @@ export class LogFollower {
             }
             if (message.type === "subscribed") {
               this.link = { connection, request };
+              this.reports.begin((offset) => connection.endReason || connection.post({ type: "report_position", request, offset }));
               clearTimeout(timer);
               timer = setTimeout(look, silence);
             }
@@ -152,6 +156,7 @@ export class LogFollower {
       clearTimeout(timer);
       timer = undefined;
       this.link = null;
+      this.reports.end();
       connection.forget(request);
       if (!connection.endReason) connection.post({ type: "unsubscribe", request });
     }

@@ -17,6 +17,7 @@ export class Reading {
   #ready = []; // { follower, records: iterator over messages, left: bytes } in their order
   #followers = [];
   #offsets = new Map(); // partition -> offset of the next message to hand out
+  #inHand = null; // the first message that was handed out last, until the page asks for more
   #anchors = new Map(); // partition -> what stands before it, once a message was handed out
   #topicId = "";
   #failure = null;
@@ -69,6 +70,7 @@ export class Reading {
 
   next() {
     return this.#inTurn(async () => {
+      this.#inHand = null;
       while (await this.#hasReady()) {
         const message = this.#takeMessage();
         if (message) return { done: false, value: message };
@@ -103,6 +105,7 @@ export class Reading {
 
   // Null at the end.
   async #nextBatch() {
+    this.#inHand = null;
     if (!(await this.#hasReady())) return null;
     const batch = [];
     const chunk = this.#ready[0];
@@ -142,6 +145,7 @@ export class Reading {
       }
       this.#offsets.set(message.partition, message.nextOffset);
       this.#anchors.set(message.partition, anchor);
+      this.#inHand ??= message;
       follower.took(message.nextOffset - message.offset);
       return message;
     } catch (error) {
@@ -170,6 +174,7 @@ export class Reading {
         onGap: this.#hooks.onGap,
         onFork: this.#hooks.onFork,
         onTrouble: this.#hooks.onTrouble,
+        dealt: () => (this.#inHand?.partition === one ? this.#inHand.offset : this.#offsets.get(one)),
       });
       this.#followers.push(follower);
       follower

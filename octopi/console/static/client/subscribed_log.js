@@ -324,6 +324,7 @@ export class SubscribedLog {
       onGap: this.#owner.onGap,
       onFork: () => {}, // an error follows
       onTrouble: this.#owner.onTrouble,
+      dealt: () => this.#marks.marked,
     });
     this.#reading = reading;
     this.#follower = follower;
