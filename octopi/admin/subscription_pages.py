@@ -145,6 +145,7 @@ def _member(one: SubscriptionMember) -> Json:
     return {
         "member": one.member,
         "static": one.static,
+        "name": one.name,
         "agent": one.agent,
         "subject": one.subject,
         "logs_count": one.log_count,

@@ -43,12 +43,13 @@ def print_status(status: SubscriptionStatus) -> None:
     )
     say()
     print_table(
-        ["MEMBER", "STATIC", *(() if is_queue else ("LOGS",)), "AGENT", "SUBJECT"],
+        ["MEMBER", "STATIC", *(() if is_queue else ("LOGS",)), "NAME", "AGENT", "SUBJECT"],
         [
             [
                 one.member,
                 "yes" if one.static else "no",
                 *(() if is_queue else (one.log_count,)),
+                one.name,
                 one.agent,
                 one.subject,
             ]

@@ -243,8 +243,8 @@ class Coordinator:
         for owner in self._owners().values():
             counts[owner] += 1
         members = (
-            MemberFacts(name, one.entry.static, one.entry.agent, one.entry.subject, counts[name])
-            for name, one in sorted(self.members.items())
+            MemberFacts(name, known.static, known.agent, known.subject, counts[name], known.name)
+            for name, known in sorted((name, one.entry) for name, one in self.members.items())
         )
         logs = (
             AssignmentFacts(log, state.phase, state.member, state.claim)

@@ -75,6 +75,7 @@ class MemberFacts:
     agent: str
     subject: str
     log_count: int
+    name: str
 
 
 @attrs.frozen

@@ -41,6 +41,7 @@ from octopi.identifiers import (
 from octopi.limits import (
     AGENT_BYTES_MAX,
     ANCHOR_BYTES_MAX,
+    CONNECTION_NAME_BYTES_MAX,
     COUNTED_MAX,
     LETTER_REASON_BYTES_MAX,
     LETTERS_PENDING_MAX,
@@ -96,6 +97,8 @@ class MemberEntry:
     """The name and version of its program."""
     subject: Annotated[str, AtMost(TOPIC_NAME_BYTES_MAX)] = ""
     """That of its token; empty: it had none."""
+    name: Annotated[str, AtMost(CONNECTION_NAME_BYTES_MAX)] = ""
+    """What its program calls its connections; empty: nothing."""
 
 
 @unique

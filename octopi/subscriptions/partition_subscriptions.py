@@ -197,6 +197,7 @@ class PartitionSubscriptions:
         take_over: bool = False,
         agent: str = "",
         subject: str = "",
+        name: str = "",
         now: float,
     ) -> list[Effect]:
         """Be a member.  *member*: the name of a static one, else empty at first and then the id
@@ -208,7 +209,7 @@ class PartitionSubscriptions:
         UNKNOWN_TOPIC.  Refused: these, NOT_READY (it is being created), SUBSCRIPTION_BUSY,
         TOO_MANY, INVALID_OPTION.
         """
-        entry = MemberEntry(static, agent, subject)
+        entry = MemberEntry(static, agent, subject, name)
         return self._coordinated.join(session, sid, member, entry, held, now, take_over=take_over)
 
     def holding(

@@ -38,7 +38,7 @@ from octopi.model import (
     SubscriptionOptions,
     Verb,
 )
-from octopi.wire.common import Agent, Anchor, Text
+from octopi.wire.common import Agent, Anchor, ConnectionName, Text
 from octopi.wire.declarations import (
     ANY_TOKEN,
     CLIENT_TO_LEADER,
@@ -80,6 +80,7 @@ class SubscriptionMember:
     """That of its token; empty: it had none."""
     log_count: int
     """How many logs it has."""
+    name: ConnectionName = ""
 
 
 @attrs.frozen

@@ -344,7 +344,7 @@ class HostileWatch(SubscriptionWatch):
             created_ms=at,
             used_ms=at,
         )
-        members = [m.SubscriptionMember(text, True, text, text, 1)]
+        members = [m.SubscriptionMember(text, True, text, text, 1, text)]
         return SeenSubscription(definition, members, logs)
 
 

@@ -141,6 +141,17 @@ async def test_a_connections_name_is_shown_with_what_it_reads(autojump_clock: Mo
             assert info.agent.startswith("octopi-python/")
 
 
+async def test_a_member_of_a_subscription_is_shown_with_its_connections_name(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client(name="host-7") as client:
+        await fill(client, "orders", [b"x"])
+        async with client.subscription("orders", "billing") as orders:
+            await anext(orders)
+            seen = await client.admin.describe_subscription("orders", "billing")
+            assert [(one.name, one.static) for one in seen.members] == [("host-7", False)]
+
+
 # --- the machine -----------------------------------------------------------------------
 
 

@@ -60,7 +60,7 @@ ASSIGNMENTS = st.builds(
     st.integers(0, 1 << 39).map(Claim),
     st.none() | OFFSETS,
 )
-MEMBERS = st.builds(MemberEntry, st.booleans(), st.text(max_size=20), st.text(max_size=20))
+MEMBERS = st.builds(MemberEntry, st.booleans(), *[st.text(max_size=20)] * 3)
 
 
 @given(MARKS, ASSIGNMENTS, MEMBERS)

@@ -162,7 +162,7 @@ function members({ members }) {
             (one) => html`
               <tr>
                 <td class="name">${one.member}${one.static ? html` <span class="faint">static</span>` : nothing}</td>
-                <td>${one.agent}</td>
+                <td>${one.name ? html`<b>${one.name}</b> ` : nothing}${one.agent}</td>
                 <td>${one.subject || html`<span class="faint">none</span>`}</td>
                 <td class="number">${count(one.logs_count)}</td>
               </tr>

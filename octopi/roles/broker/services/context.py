@@ -25,6 +25,7 @@ from octopi.roles.broker.redirects import redirect
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.transport.connection import Connection
+from octopi.transport.peer_names import connection_name
 
 NOT_SERVED = "this broker doesn't serve the partition any more"
 
@@ -47,6 +48,17 @@ class ClientContext:
         self.readers = readers
         self.connection = connection
         self.tasks = tasks
+
+    @property
+    def subject(self) -> str:
+        """The subject of the client's token; empty: it has no token."""
+        entry = self.connection.entry
+        return "" if entry is None else entry.identity.subject
+
+    @property
+    def name(self) -> str:
+        """What the client calls its connection; empty: nothing."""
+        return connection_name(self.connection.greeting)
 
     def served(self, topic: str, partition: PartitionId) -> LocalLog:
         """The log, if this broker may serve it.

@@ -181,8 +181,6 @@ class SubscriptionService(Service):
         )
 
     def _join(self, message: m.JoinGroup) -> None:
-        entry = self._connection.entry
-        subject = "" if entry is None else entry.identity.subject
         self._ask_by_id(
             message,
             lambda one, session, now: one.join_group(
@@ -193,7 +191,8 @@ class SubscriptionService(Service):
                 held=[(log.partition, log.claim) for log in message.held],
                 take_over=message.take_over,
                 agent=self._connection.greeting.agent,
-                subject=subject,
+                subject=self._context.subject,
+                name=self._context.name,
                 now=now,
             ),
             lasts=True,

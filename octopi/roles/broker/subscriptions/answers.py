@@ -56,7 +56,9 @@ def attached(request: int, told: e.TellAttached) -> m.Attached:
 def description(request: int, told: e.TellDescription) -> m.SubscriptionDescription:
     """Of one subscription."""
     members = [
-        m.SubscriptionMember(one.member, one.static, one.agent, one.subject, one.log_count)
+        m.SubscriptionMember(
+            one.member, one.static, one.agent, one.subject, one.log_count, one.name
+        )
         for one in told.members
     ]
     assignments = [
