@@ -16,7 +16,7 @@ from octopi.version import __version__
 
 if TYPE_CHECKING:
     from octopi.clients.admin import Admin
-    from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
+    from octopi.clients.answers import BrokerLog, BrokerReading, ClusterInfo, FetchResult
     from octopi.clients.client import Client, connect
     from octopi.clients.consuming.consumer import Consumer
     from octopi.clients.consuming.consumer_session import Chunk
@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         LostRange,
         PartitionInfo,
         PartitionRecovery,
+        ReadingInfo,
         ReplicaHolding,
         ReplicaTroubleAt,
         SubscriptionMember,
@@ -117,6 +118,7 @@ _MODULES = {
     "BrokerId": "octopi.identifiers",
     "BrokerInfo": "octopi.wire.messages",
     "BrokerLog": "octopi.clients.answers",
+    "BrokerReading": "octopi.clients.answers",
     "ChecksumError": "octopi.errors",
     "Chunk": "octopi.clients.consuming.consumer_session",
     "Claim": "octopi.identifiers",
@@ -161,6 +163,7 @@ _MODULES = {
     "Producer": "octopi.clients.producing.producer",
     "ProtocolError": "octopi.errors",
     "QueueSubscription": "octopi.clients.subscribing.queue_subscription",
+    "ReadingInfo": "octopi.wire.messages",
     "Receipt": "octopi.clients.producing.receipts",
     "RecordError": "octopi.errors",
     "RecordReader": "octopi.clients.stored_records",
@@ -205,6 +208,7 @@ __all__ = [
     "BrokerId",
     "BrokerInfo",
     "BrokerLog",
+    "BrokerReading",
     "ChecksumError",
     "Chunk",
     "Claim",
@@ -249,6 +253,7 @@ __all__ = [
     "Producer",
     "ProtocolError",
     "QueueSubscription",
+    "ReadingInfo",
     "Receipt",
     "RecordError",
     "RecordReader",

@@ -240,6 +240,11 @@ def _rank_of(text: str) -> tuple[int, int] | None:
 
 def _consumer(ranked: _Ranked) -> Json:
     _, _, broker, one = ranked
+    return consumer_entry(broker, one)
+
+
+def consumer_entry(broker: int, one: ReadingInfo) -> Json:
+    """A reading that *broker* serves."""
     return {
         "broker": broker,
         "consumer": one.peer,

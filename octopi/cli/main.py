@@ -27,6 +27,7 @@ _COMMANDS: Final = {
         "topics",
         "subscriptions",
         "dead-letters",
+        "consumers",
         "brokers",
         "partitions",
         "status",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Literal
 
-from octopi.clients.answers import BrokerLog, ClusterInfo
+from octopi.clients.answers import BrokerLog, BrokerReading, ClusterInfo
 from octopi.clients.consuming.start_position import Start
 from octopi.clients.options import not_negative
 from octopi.clients.routing import RequestRouter
@@ -33,12 +33,14 @@ from octopi.wire.messages import (
     DeleteTopicById,
     DescribeCluster,
     DescribeLogs,
+    DescribeReadings,
     Done,
     DrainBroker,
     ListTopics,
     LogList,
     MoveReplica,
     PartitionRecovery,
+    ReadingList,
     RecoverPartition,
     RemoveBroker,
     TopicInfo,
@@ -102,6 +104,29 @@ class Admin:
             logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
             if not page.more or not page.logs:
                 return logs
+
+    async def describe_readings(self, topic: str | None = None) -> list[BrokerReading]:
+        """The open readings of *topic* (None: of all topics): one for each log that a consumer
+        reads.  Those that are farthest behind come first.
+
+        The live brokers are asked one after the other.  A broker describes at most 2,000 readings.
+
+        Raises:
+          UnknownTopicError: if there is no such topic.
+        """
+        name = "" if topic is None else (await self._router.describe_topic(topic_name(topic))).topic
+        found: list[BrokerReading] = []
+        for broker in (await self.describe_cluster()).brokers:
+            if broker.live:
+                answer = await self._router.ask_broker(
+                    f"describe the readings of broker {broker.broker}",
+                    broker.address,
+                    lambda request: DescribeReadings(request, name),
+                    ReadingList,
+                )
+                some = answer.readings
+                found += [BrokerReading(broker.broker, broker.address, one) for one in some]
+        return sorted(found, key=lambda one: one.reading.least_lag_bytes, reverse=True)
 
     async def create_subscription(
         self,

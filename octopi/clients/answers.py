@@ -7,7 +7,7 @@ import attrs
 from octopi.identifiers import BrokerId, Offset, PartitionId, TopicId
 from octopi.position import NO_ANCHOR, Anchor
 from octopi.record import Message
-from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, UnservedTopic
+from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, ReadingInfo, UnservedTopic
 
 
 @attrs.frozen
@@ -39,6 +39,15 @@ class BrokerLog:
     broker: int
     address: str
     log: LogInfo
+
+
+@attrs.frozen
+class BrokerReading:
+    """An open reading, as the broker that serves it describes it."""
+
+    broker: int
+    address: str
+    reading: ReadingInfo
 
 
 @attrs.frozen

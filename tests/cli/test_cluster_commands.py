@@ -2,12 +2,16 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 from click.testing import Result
 
+import octopi
 from harness.processes import NodeProcesses
+from octopi.cli.failures import ExitCode
+from tests.browser.clusters import in_a_thread
 from tests.cli.conftest import Program, RunningCluster
 
 pytestmark = pytest.mark.process
@@ -88,6 +92,40 @@ def test_nothing_is_deleted_without_a_yes(topics: Topics) -> None:
     assert "confirm with --yes" in refused.stderr
     assert "dear" in topics("list").stdout
     topics("delete", "dear", "--yes")
+
+
+@asynccontextmanager
+async def reading(url: str, name: str, topic: str) -> AsyncIterator[None]:
+    """For the block, a consumer of that name works on the first of ten messages."""
+    async with octopi.connect(url, name=name) as client:
+        async with client.producer() as producer:
+            await producer.submit_many(topic, [b"x" * 1_000] * 10)
+        async with client.consumer(topic, start="earliest") as consumer:
+            await anext(consumer)
+            yield
+
+
+def test_the_programs_that_read_are_listed_with_their_names_and_their_lag(
+    program: Program, cluster: RunningCluster
+) -> None:
+    def consumers(*arguments: str) -> Result:
+        return program("consumers", *arguments, "--server", cluster.url)
+
+    with in_a_thread(reading(cluster.url, "bill\u202fing", "lagging")):
+        dealt = None
+        while dealt is None:  # it has yet to be reported
+            [one] = json.loads(consumers("lagging", "--json").stdout)
+            dealt = one["dealt"]
+        assert (one["name"], one["topic"]) == ("bill\u202fing", "lagging")
+        assert one["lag_bytes"] == one["highwater"] - dealt > 10_000
+        heading, line = consumers("lagging").stdout.splitlines()
+        words = ["NAME", "PROGRAM", "ADDRESS", "BROKER", "TOPIC", "PARTITION", "TO", "SEND", "LAG"]
+        assert heading.split() == words
+        assert line.startswith("bill\\u202fing  octopi-python/")
+        assert line.endswith("kB")
+    refused = consumers("nothing")
+    assert (refused.exit_code, refused.stdout) == (ExitCode.REFUSED, "")
+    assert "nothing" in refused.stderr
 
 
 def test_the_status_of_a_healthy_cluster_is_0(program: Program, cluster: RunningCluster) -> None:

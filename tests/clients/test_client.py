@@ -92,6 +92,27 @@ async def test_the_cluster_and_its_logs_are_described(autojump_clock: MockClock)
         assert described == ["bills", "orders", *[SUBSCRIPTIONS_LOG] * 2]
 
 
+async def test_open_readings_are_described_those_that_are_farthest_behind_first(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client(name="here") as client:
+        for topic, value in (("orders", b"x"), ("bills", b"x" * 100)):
+            async with client.producer() as producer:
+                await producer.send(topic, value)
+        async with (
+            client.consumer("orders", start="earliest"),
+            client.consumer("bills", start="earliest"),
+        ):
+            await trio.sleep(1)
+            found = await client.admin.describe_readings()
+            assert [one.reading.topic for one in found] == ["bills", "orders"]
+            assert {(one.address, one.reading.name) for one in found} == {(BROKER, "here")}
+            [mine] = await client.admin.describe_readings("orders")
+            assert mine.reading.lag_bytes == mine.reading.highwater > 0
+        with pytest.raises(octopi.UnknownTopicError):
+            await client.admin.describe_readings("nothing")
+
+
 async def test_fetch_reads_once_and_waits_if_asked_to(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         async with client.producer() as producer:
