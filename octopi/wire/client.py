@@ -85,23 +85,24 @@ class ReadingInfo:
     credit: int
     highwater: Offset
     dealt: Annotated[Offset | None, MayBeMissing()] = None
-    """The program has dealt with what lies below, as it reported (`ReportPosition`); never below
-    the log's start.  None: it has reported nothing."""
+    """The program has dealt with the messages below this offset, as it reported
+    (`ReportPosition`); not less than the log's start.  None: it has reported nothing."""
     name: ConnectionName = ""
 
     @property
     def sent_lag_bytes(self) -> int:
-        """Committed and not yet sent to the consumer."""
+        """The bytes that are committed and were not sent to the consumer yet."""
         return max(0, self.highwater - self.position)
 
     @property
     def lag_bytes(self) -> int | None:
-        """Committed and not yet dealt with by the program; None: it has reported nothing."""
+        """The bytes that are committed and that the program has not dealt with; None: it has
+        reported nothing."""
         return None if self.dealt is None else max(0, self.highwater - self.dealt)
 
     @property
     def least_lag_bytes(self) -> int:
-        """The lag that is certain: `lag_bytes` where that is known, else `sent_lag_bytes`."""
+        """`lag_bytes` if that is known, else `sent_lag_bytes`, which is never more."""
         lag = self.lag_bytes
         return self.sent_lag_bytes if lag is None else lag
 
@@ -411,14 +412,15 @@ class Credit:
 @notice("report_position", CLIENT_TO_LEADER, needs=ANY_TOKEN)
 @attrs.frozen
 class ReportPosition:
-    """Say how far the program is that a reading delivers to, for those who look at it: once a
-    second at most, and only when that has changed.  No answer.  Ignored where there is no such
-    reading, where the reading was not sent so much, and where it goes back."""
+    """Report how far the program of a reading is, so that people can see its lag.  A client sends
+    it at most once a second, and only when the position has changed.  No answer.  The broker
+    ignores a position in a reading that is not open, a position beyond what it sent, and one that
+    is not greater than the last."""
 
     request: int
     offset: Offset
-    """The program has dealt with what lies below: it is the offset of the message that it works
-    on, or of the next one that it waits for."""
+    """The program has dealt with the messages below this offset.  The message that it works on is
+    not among them."""
 
 
 @notice("unsubscribe", CLIENT_TO_LEADER, needs=ANY_TOKEN)

@@ -52,9 +52,10 @@ class Reading:
         self._granted_at = self.position
         """The position when the credit was moved last."""
         self._dealt: Offset | None = None
-        """The subscriber said that it has dealt with what lies below; None: it said nothing."""
+        """The subscriber reported that its program has dealt with the messages below; None: it has
+        reported nothing."""
         self._reported_at = -math.inf
-        """When it said so last, of the times that were not too soon."""
+        """The time of the last report that did not come too soon."""
         self._idle = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
 
@@ -94,8 +95,9 @@ class Reading:
         return was_sent_more
 
     def dealt_with(self, offset: Offset, now: float) -> bool:
-        """The subscriber has dealt with what lies below *offset*; ignored if that goes back, or if
-        it was not sent so much.  False: that was no news, or it reports too often."""
+        """The subscriber reports that its program has dealt with the messages below *offset*.
+        That is ignored if it goes back, or if so much was not sent.  False: it is no news, or the
+        reports come too often."""
         known = -1 if self._dealt is None else self._dealt
         if not known < offset <= self.position:
             return False
