@@ -13,6 +13,8 @@ const { Cluster } = await import(`${modules}/client/cluster.js`);
 const { Route } = await import(`${modules}/client/route.js`);
 const { GroupSession, joinRemedy } = await import(`${modules}/client/group_session.js`);
 const { attachRemedy, MarkSession } = await import(`${modules}/client/mark_session.js`);
+const { queueRemedy } = await import(`${modules}/client/queue_answers.js`);
+const { QueueSession } = await import(`${modules}/client/queue_session.js`);
 const { optionsOnWire, subscriptionOptions } = await import(`${modules}/client/subscription.js`);
 const { crc32, encodeRecords, prepare, readRecords } = await import(`${modules}/client/record.js`);
 
@@ -126,7 +128,46 @@ const DEEDS = {
     }
     return seen;
   },
-  remedies: () => Object.fromEntries([...CODES.keys()].map((code) => [code, [joinRemedy(new OctopiError(code, "")), attachRemedy(new OctopiError(code, ""))]])),
+  queueSession: ({ prefetch, isOrdered, steps }) => {
+    const session = new QueueSession(1_000, prefetch, 1_000, isOrdered);
+    const hands = []; // what the page has taken, answered or not
+    let now = 100_000;
+    const seen = [];
+    for (const [step, ...rest] of steps) {
+      let effects = [];
+      const chosen = (places) => (hands.length ? places.map((place) => hands[place % hands.length]) : []);
+      if (step === "pass") now += rest[0];
+      else if (step === "attaching") effects = [session.attaching()];
+      else if (step === "attach") {
+        effects = [session.attaching()];
+        session.attached();
+      } else if (step === "disconnected") session.disconnected();
+      else if (step === "dealt") {
+        if (session.isAttached) session.dealt(...rest.slice(0, 3), now, rest[3]);
+      } else if (step === "take") hands.push(...[session.take(now)].filter((one) => one));
+      else if (step === "takeAll") hands.push(...session.takeAll(now));
+      else if (step === "acknowledge") effects = session.acknowledge(chosen(rest[0]), now);
+      else if (step === "release") effects = session.release(chosen(rest[0]), rest[1], now);
+      else if (step === "reject") for (const one of chosen([rest[0]])) effects = session.reject(one, rest[1], now);
+      else if (step === "extend") for (const one of chosen([rest[0]])) effects = session.extend(one, now);
+      else if (step === "confirm") effects = session.confirm(now).flat();
+      else if (step === "settled") effects = session.settled(...rest, now);
+      else effects = session[step](now);
+      seen.push([
+        effects,
+        [session.isAttached, session.openCount, session.isResuming, session.staleCount, session.isConfirmed(1), session.isConfirmed(3), session.dueAt()],
+        hands.map((one) => [one.offset, one.attempt, one.isVoid, one.isAnswered, session.deadline(one)]),
+      ]);
+    }
+    return seen;
+  },
+  remedies: () =>
+    Object.fromEntries(
+      [...CODES.keys()].map((code) => {
+        const error = new OctopiError(code, "");
+        return [code, [joinRemedy(error), attachRemedy(error), queueRemedy(error)]];
+      }),
+    ),
   subscriptionOptions: (given) => optionsOnWire(subscriptionOptions(given, 1)),
   statuses: () => statusTable(),
   codes: () => Object.fromEntries(CODES),

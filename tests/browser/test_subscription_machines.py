@@ -1,12 +1,13 @@
-"""octopi.js decides about claims and marks as the Python client does, step by step."""
+"""octopi.js decides about claims, marks and queues as the Python client does, step by step."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from octopi.clients.subscribing.group_session import (
     AbandonLog,
@@ -24,6 +25,13 @@ from octopi.clients.subscribing.mark_session import (
     SendMark,
     attach_remedy,
 )
+from octopi.clients.subscribing.queue_answers import (
+    QueueEffect,
+    QueueRemedy,
+    SendSettle,
+    queue_remedy,
+)
+from octopi.clients.subscribing.queue_session import QueueSession
 from octopi.errors import STATUS_MEANINGS, refused
 from octopi.identifiers import Claim, MemberId, Offset, PartitionId
 from octopi.model import SubscriptionOptions
@@ -139,6 +147,170 @@ def test_marks_are_sent_and_believed_alike(node: NodePeer, tail: list[list[Any]]
     assert node.ask("markSession", steps) == expected
 
 
+# --- queues ------------------------------------------------------------------------------
+
+KEYS = st.sampled_from([None, "a", "b"])
+PLACES = st.integers(0, 20)
+SOME_PLACES = st.lists(PLACES, max_size=3)
+
+
+def deal_step(messages: Iterable[tuple[int, int, int, str | None]]) -> list[Any]:
+    """Messages that the leader deals: offset, attempt, size in bytes and key of each."""
+    by_offset = {offset: (offset, *others) for offset, *others in messages}
+    return ["dealt", *([list(column) for column in zip(*by_offset.values(), strict=True)])]
+
+
+DEAL_STEP = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(1, 4), st.sampled_from([10, 100, 400]), KEYS),
+    min_size=1,
+    max_size=6,
+).map(deal_step)
+SINGLE_STEP = st.one_of(
+    DEAL_STEP,
+    DEAL_STEP,
+    st.sampled_from([["take"], ["take"], ["take"], ["takeAll"], ["tick"], ["tick"], ["confirm"]]),
+    st.sampled_from([["take"], ["flush"], ["attach"], ["disconnected"], ["attaching"]]),
+    st.tuples(st.just("acknowledge"), SOME_PLACES).map(list),
+    st.tuples(st.just("release"), SOME_PLACES, st.sampled_from([0, 500])).map(list),
+    st.tuples(st.just("reject"), PLACES, st.sampled_from(["", "no such order"])).map(list),
+    st.tuples(st.just("extend"), PLACES).map(list),
+    st.tuples(st.just("settled"), st.integers(0, 4), st.lists(st.integers(0, 12), max_size=3)).map(
+        list
+    ),
+    st.tuples(st.just("pass"), st.sampled_from([7, 35, 105, 175, 350, 700, 1_050])).map(list),
+)
+IDLE = [["pass", 350], ["tick"]] * 4
+"""The page does nothing for an ack timeout, though its timers run."""
+FROZEN = [["pass", 1_050], ["take"]]
+"""Nothing runs for an ack timeout."""
+QUEUE_STEPS = st.lists(
+    st.one_of(
+        *([SINGLE_STEP.map(lambda step: [step])] * 10), st.sampled_from([IDLE, FROZEN, IDLE[:4]])
+    ),
+    min_size=10,
+    max_size=40,
+).map(lambda groups: [step for group in groups for step in group])
+FIRST_DEAL = deal_step([(place, 1, 100, "ab"[place % 2]) for place in range(6)])
+DEALT_AGAIN = deal_step([(2, 2, 100, "a")])
+MANY_DEALT = deal_step([(place, 1, 1, None) for place in range(2_500)])
+
+
+def told_to_leader(effect: QueueEffect) -> dict[str, Any]:
+    """The effect as octopi.js has it."""
+    if not isinstance(effect, SendSettle):
+        return {"do": "credit", "messages": effect.messages, "bytes": effect.size_bytes}
+    lists = {
+        name: [list(one) for one in getattr(effect, name)]
+        for name in ("acknowledged", "released", "rejected", "extended")
+    }
+    return {"do": "settle", **lists, "confirm": effect.confirm}
+
+
+def queue_walk(prefetch: int, *, is_ordered: bool, steps: list[list[Any]]) -> list[Any]:
+    """What the Python session decides at each step."""
+    session = QueueSession(1.0, prefetch, 1_000, is_ordered=is_ordered)
+    hands: list[Any] = []
+    now_ms = 100_000
+    seen: list[Any] = []
+    for step, *rest in steps:
+        now = now_ms / 1000
+        number: list[int] = []
+        sent: list[QueueEffect] = []
+        match step:
+            case "pass":
+                now_ms += rest[0]
+            case "attaching":
+                sent = [session.attaching()]
+            case "attach":
+                sent = [session.attaching()]
+                session.attached()
+            case "disconnected":
+                session.disconnected()
+            case "dealt":
+                if session.is_attached:
+                    keys = [None if one is None else one.encode() for one in rest[3]]
+                    offsets, attempts, sizes, _ = rest
+                    session.dealt(offsets, attempts, sizes, now, keys)
+            case "take":
+                hands += [one for one in [session.take(now)] if one is not None]
+            case "takeAll":
+                hands += session.take_all(now)
+            case "acknowledge" | "release":
+                chosen = [hands[one % len(hands)] for one in rest[0]] if hands else []
+                sent = getattr(session, step)(chosen, *rest[1:], now)
+            case "reject" | "extend":
+                if hands:
+                    chosen = hands[rest[0] % len(hands)]
+                    sent = getattr(session, step)(chosen, *rest[1:], now)
+            case "confirm":
+                asked, sent = session.confirm(now)
+                number = [asked]
+            case "settled":
+                sent = session.settled(rest[0], rest[1], now)
+            case _:
+                sent = getattr(session, step)(now)
+        session.check_invariants()
+        due_at = session.due_at()
+        seen.append(
+            [
+                [*number, *map(told_to_leader, sent)],
+                [
+                    session.is_attached,
+                    session.open_count,
+                    session.is_resuming,
+                    session.stale_count,
+                    session.is_confirmed(1),
+                    session.is_confirmed(3),
+                    None if due_at in {None, float("-inf")} else pytest.approx(due_at * 1000),
+                ],
+                [
+                    [
+                        one.offset,
+                        one.attempt,
+                        one.is_void,
+                        one.is_answered,
+                        pytest.approx(session.deadline(one) * 1000),
+                    ]
+                    for one in hands
+                ],
+            ]
+        )
+    return seen
+
+
+@settings(max_examples=500, deadline=None)
+@example(100, True, [*[["take"]] * 3, ["acknowledge", [0]], DEALT_AGAIN, ["take"], ["take"]])
+@given(st.sampled_from([1, 2, 5, 100]), st.booleans(), QUEUE_STEPS)
+def test_messages_of_queues_are_taken_and_answered_alike(
+    node: NodePeer, prefetch: int, is_ordered: bool, tail: list[list[Any]]
+) -> None:
+    steps = [["attach"], FIRST_DEAL, *tail]
+    expected = queue_walk(prefetch, is_ordered=is_ordered, steps=steps)
+    asked = {"prefetch": prefetch, "isOrdered": is_ordered, "steps": steps}
+    assert node.ask("queueSession", asked) == expected
+
+
+def test_more_answers_than_one_message_takes_are_split_alike(node: NodePeer) -> None:
+    places = list(range(2_500))
+    steps = [
+        ["attach"],
+        MANY_DEALT,
+        ["takeAll"],
+        ["acknowledge", places[:3]],
+        ["reject", 3, "no"],
+        ["release", places[4:2_200], 0],
+        ["extend", 2_300],
+        ["confirm"],
+        ["acknowledge", places],
+        ["flush"],
+        ["disconnected"],
+    ]
+    expected = queue_walk(5_000, is_ordered=False, steps=steps)
+    assert [len(effects) for effects, *_ in expected].count(0) < 8, "it was split somewhere"
+    asked = {"prefetch": 5_000, "isOrdered": False, "steps": steps}
+    assert node.ask("queueSession", asked) == expected
+
+
 def test_what_ends_a_session_has_the_same_remedy(node: NodePeer) -> None:
     found = node.ask("remedies")
     joins = {
@@ -152,15 +324,20 @@ def test_what_ends_a_session_has_the_same_remedy(node: NodePeer) -> None:
         AttachRemedy.LOST: "lost",
         AttachRemedy.STOP: "stop",
     }
+    queues = {QueueRemedy.ATTACH_AGAIN: "again", QueueRemedy.STOP: "stop"}
     for status, meaning in STATUS_MEANINGS.items():
         if meaning.look_up:
             continue  # a broker's is not_ready for octopi.js, and the register's is final
         error = refused(status, "")
-        expected = [joins[join_remedy(error)], attaches[attach_remedy(error)]]
+        expected = [
+            joins[join_remedy(error)],
+            attaches[attach_remedy(error)],
+            queues[queue_remedy(error)],
+        ]
         assert found[status.name.lower()] == expected, status
     for code in ("unreachable", "connection_lost"):
-        assert found[code] == ["again", "again"]
-    assert found["protocol"] == ["stop", "stop"]
+        assert found[code] == ["again"] * 3
+    assert found["protocol"] == ["stop"] * 3
 
 
 def test_options_have_the_same_defaults(node: NodePeer) -> None:
