@@ -15,7 +15,7 @@ const { GroupSession, joinRemedy } = await import(`${modules}/client/group_sessi
 const { attachRemedy, MarkSession } = await import(`${modules}/client/mark_session.js`);
 const { queueRemedy } = await import(`${modules}/client/queue_answers.js`);
 const { QueueSession } = await import(`${modules}/client/queue_session.js`);
-const { optionsOnWire, subscriptionOptions } = await import(`${modules}/client/subscription.js`);
+const { optionsOnWire, subscriptionOptions } = await import(`${modules}/client/subscription_options.js`);
 const { crc32, encodeRecords, prepare, readRecords } = await import(`${modules}/client/record.js`);
 
 const toHex = (bytes) => Buffer.from(bytes).toString("hex");

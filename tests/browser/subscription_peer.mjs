@@ -78,12 +78,29 @@ class Member {
   }
 }
 
+// Of a queue: it answers each message by itself.
+class QueueMember {
+  constructor(subscription) {
+    this.subscription = subscription;
+    this.taken = [];
+  }
+
+  async take(count) {
+    while (count-- > 0) this.taken.push((await this.subscription.next()).value);
+  }
+
+  async leave() {
+    await this.subscription.close();
+  }
+}
+
 const DEEDS = {
   join: async ({ as, topic, name, token, options }, Octopi, url) => {
     if (!clients.has(token)) clients.set(token, await Octopi.connect(url, { token }));
     const subscription = clients.get(token).subscription(topic, { name, joinTimeout: 500, ...options });
     await subscription.ready;
-    members.set(as, new Member(subscription));
+    const isQueue = options.mode === "shared" || options.mode === "key_shared";
+    members.set(as, isQueue ? new QueueMember(subscription) : new Member(subscription));
   },
   take: async ({ as, count }) => {
     const member = members.get(as);
@@ -94,6 +111,12 @@ const DEEDS = {
   commit: ({ as }) => members.get(as).subscription.commit(),
   claims: ({ as }) => Object.fromEntries(members.get(as).subscription.claims),
   mark: ({ as, message }) => members.get(as).subscription.mark(members.get(as).taken[message]),
+  acknowledge: ({ as, message }) => members.get(as).taken[message].acknowledge(),
+  release: ({ as, message, delay }) => members.get(as).taken[message].release(delay),
+  reject: ({ as, message, reason }) => members.get(as).taken[message].reject(reason),
+  extend: ({ as, message }) => members.get(as).taken[message].extend(),
+  attempt: ({ as, message }) => members.get(as).taken[message].attempt,
+  "deadline in": ({ as, message }) => Math.round((members.get(as).taken[message].deadline - Date.now()) / 60_000),
   leave: ({ as }) => members.get(as).leave(),
   fail: ({ as }) => members.get(as).fail(),
   close: async () => {

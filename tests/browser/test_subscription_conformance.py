@@ -18,6 +18,7 @@ import trio
 
 import octopi
 from octopi.errors import OctopiError
+from octopi.model import QUEUE_MODES
 from octopi.operating_system import SystemClock
 from octopi.security.authenticator import Authenticator
 from octopi.security.grants import Verb
@@ -115,6 +116,8 @@ class Scenario:
                 )
             case "take" | "commit" | "mark" | "claims" | "leave" | "fail":
                 return self._client.do(step)
+            case "acknowledge" | "release" | "reject" | "extend" | "attempt" | "deadline in":
+                return self._client.do(step)
         return self._administer(step)
 
     def _administer(self, step: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -137,8 +140,14 @@ async def _administer(client: octopi.Client, topic: str, step: dict[str, Any]) -
             )
         case "publish":
             async with client.producer() as producer:
-                for value in step["values"]:
-                    await producer.send(topic, value.encode(), partition=step.get("partition", 0))
+                keys = step.get("keys") or [None] * len(step["values"])
+                for value, key in zip(step["values"], keys, strict=True):
+                    await producer.send(
+                        topic,
+                        value.encode(),
+                        key=None if key is None else key.encode(),
+                        partition=step.get("partition", 0),
+                    )
         case "create":
             await client.admin.create_subscription(topic, "billing")
         case "reset":
@@ -162,6 +171,17 @@ async def _administer(client: octopi.Client, topic: str, step: dict[str, Any]) -
                 if found.log_start > 0:
                     return None
                 await trio.sleep(0.05)
+        case "tell the dead letters":
+            async with client.consumer(f"{topic}.billing.dead", start="earliest") as consumer:
+                letters = [await anext(consumer) for _ in step["sees"]]
+            return [
+                {
+                    "value": one.value.decode(),
+                    "attempts": int(one.headers["octopi-attempts"]),
+                    "reason": one.headers["octopi-reason"].decode(),
+                }
+                for one in letters
+            ]
         case "tell the oldest":
             async with client.consumer(topic, start="earliest") as consumer:
                 return (await anext(consumer)).value.decode()
@@ -179,7 +199,10 @@ def _members(url: str, topic: str, name: str) -> set[str]:
                 status = await client.admin.describe_subscription(topic, name)
             except OctopiError:
                 return set()
-            return {one.member for one in status.members if one.log_count}
+            is_queue = (
+                status.definition.mode in QUEUE_MODES
+            )  # its members have no logs of their own
+            return {one.member for one in status.members if one.log_count or is_queue}
 
     return trio.run(ask)
 

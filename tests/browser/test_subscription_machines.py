@@ -343,6 +343,9 @@ def test_what_ends_a_session_has_the_same_remedy(node: NodePeer) -> None:
 def test_options_have_the_same_defaults(node: NodePeer) -> None:
     found = node.ask("subscriptionOptions", {"name": "billing"})
     assert found == attrs.asdict(SubscriptionOptions())
+    queue = {"name": "billing", "mode": "shared", "attempts": None, "ackTimeout": 1_000}
+    found = node.ask("subscriptionOptions", {**queue, "windowMessages": 7})
+    assert found == attrs.asdict(SubscriptionOptions(attempts=None, ack_timeout_ms=1_000, window=7))
 
 
 @pytest.mark.parametrize(
@@ -369,6 +372,20 @@ def test_options_have_the_same_defaults(node: NodePeer) -> None:
         ({"name": "a", "expires": "never"}, "expires"),
         ({"name": "a", "joinTimeout": None}, "joinTimeout"),
         ({"name": "a", "window": 0}, "window"),
+        ({"name": "a", "mode": "shared", "attempts": 0}, "attempts"),
+        ({"name": "a", "mode": "shared", "ackTimeout": "30s"}, "ackTimeout"),
+        ({"name": "a", "mode": "shared", "prefetch": 0}, "prefetch"),
+        ({"name": "a", "mode": "shared", "prefetch": 10_001}, "prefetch"),
+        ({"name": "a", "mode": "shared", "windowMessages": 1.5}, "windowMessages"),
+        ({"name": "a", "mode": "shared", "takeOver": False}, "takeOver"),
+        ({"name": "a", "mode": "key_shared", "mark": "auto"}, "mark"),
+        ({"name": "a", "mode": "shared", "onGap": "skip"}, "onGap"),
+        ({"name": "a", "mode": "shared", "releaseTimeout": 1_000}, "releaseTimeout"),
+        ({"name": "a", "mode": "shared", "window": 1_000}, "window"),
+        ({"name": "a", "attempts": 5}, "attempts"),
+        ({"name": "a", "mode": "failover", "ackTimeout": 5_000}, "ackTimeout"),
+        ({"name": "a", "prefetch": 5}, "prefetch"),
+        ({"name": "a", "windowMessages": 5}, "windowMessages"),
     ],
 )
 def test_an_option_that_cannot_be_is_named(

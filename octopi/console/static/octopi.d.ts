@@ -69,6 +69,36 @@ export interface SubscriptionOptions {
   signal?: AbortSignal;
 }
 
+/** Of a queue: in the modes "shared" and "key_shared" messages are dealt to the members one by one. */
+export interface QueueOptions {
+  /** Of the subscription: 1 to 200 ASCII letters, digits, ".", "_" and "-". */
+  name: string;
+  /** "key_shared": messages of the same key come in their order, and to one member. */
+  mode: "shared" | "key_shared";
+  /** A name for this member. */
+  member?: string;
+  /** Whether it is made if it is missing (default), has to be new, or has to be there. */
+  create?: "create_or_attach" | "create" | "attach";
+  /** Where a new one begins in each log: "earliest" (default) or "latest". */
+  start?: "earliest" | "latest";
+  /** A message that was dealt so often becomes a dead letter (5; 1 to 100); null: never. */
+  attempts?: number | null;
+  /** ms; a message that is not answered for so long is dealt again (30,000; 1,000 to 43,200,000). */
+  ackTimeout?: number;
+  /** Messages of each log that may be open at this member (100; 1 to 10,000), in at most 1 MiB. */
+  prefetch?: number;
+  /** So many messages behind its mark may a log have dealt or settled (1,000; 1 to 10,000). */
+  windowMessages?: number;
+  /** ms; a member that is silent for so long is one no more (10,000; 1,000 to 300,000). */
+  sessionTimeout?: number;
+  /** ms without use until it is deleted (7 days); null: never. */
+  expires?: number | null;
+  /** ms to wait for a broker (30,000). */
+  joinTimeout?: number;
+  /** Aborted: iterating throws its reason, and what is open goes back to the queue. */
+  signal?: AbortSignal;
+}
+
 export interface PublishOptions {
   /** Messages of a key keep their order: they share a partition. */
   key?: string | BufferSource | null;
@@ -205,6 +235,58 @@ export declare class Subscription implements AsyncIterableIterator<Message> {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** A message of a queue, dealt to this member.  The first answer counts, and none of them waits. */
+export declare class DealtMessage extends Message {
+  /** How often it was dealt, this time included: 1 the first time. */
+  readonly attempt: number;
+  /** When the ack timeout ends: ms since 1970, by this machine's clock. */
+  readonly deadline: number;
+  /** Whether it was acknowledged, released or rejected. */
+  readonly isAnswered: boolean;
+  /** It is processed. */
+  acknowledge(): void;
+  /** Deal it again, to any member, at once or after so many ms (up to 12 hours). */
+  release(delayMs?: number): void;
+  /** It can't be processed: make it a dead letter, which carries the reason (up to 1,000 bytes). */
+  reject(reason?: string | Error): void;
+  /** It takes longer: the ack timeout begins anew. */
+  extend(): void;
+}
+
+/** Messages of one log.  What was answered by itself stays so. */
+export declare class DealtBatch extends Array<DealtMessage> {
+  /** All are processed. */
+  acknowledge(): void;
+  /** Deal all of them again, at once or after so many ms (up to 12 hours). */
+  release(delayMs?: number): void;
+}
+
+/** A member of a durable subscription in the mode "shared" or "key_shared".  Several loops may iterate. */
+export declare class QueueSubscription implements AsyncIterableIterator<DealtMessage> {
+  readonly topic: string;
+  readonly name: string;
+  /** Resolves when it is a member; rejects with why it can't be. */
+  readonly ready: Promise<void>;
+  /** What the others call it; empty before `ready`. */
+  readonly member: string;
+  /** Answers that did not count, since they came too late, and those of which that is unknown: these
+   *  messages come again. */
+  readonly staleCount: number;
+  [Symbol.asyncIterator](): this;
+  /** The next message; those before stay open until they are answered. */
+  next(): Promise<IteratorResult<DealtMessage>>;
+  return(): Promise<IteratorResult<DealtMessage>>;
+  /** The messages in lists, each of one log. */
+  batches(): AsyncIterableIterator<DealtBatch>;
+  /** Resolves when all answers up to now are committed, with how many of them since the last `commit`
+   *  did not count, or may not. */
+  commit(): Promise<number>;
+  /** Leaves the group.  What was answered is committed, for 5 seconds at most; what is open goes back
+   *  to the queue. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
 export declare class OctopiError extends Error {
   /** A stable name; docs/browser.md has the table. */
   readonly code: string;
@@ -223,6 +305,7 @@ export declare class Octopi extends EventTarget {
   static connect(urls?: string | string[], options?: ConnectOptions): Promise<Octopi>;
   readonly state: State;
   subscribe(topic: string, options?: SubscribeOptions): Reading;
+  subscription(topic: string, options: QueueOptions): QueueSubscription;
   subscription(topic: string, options: SubscriptionOptions): Subscription;
   publish(topic: string, value: string | BufferSource, options?: PublishOptions): Promise<Receipt>;
   topics(): Promise<TopicInfo[]>;

@@ -9,14 +9,17 @@
 // docs/browser.md explains it, octopi.d.ts has the types.
 
 import { Cluster } from "./client/cluster.js";
+import { DealtBatch, DealtMessage } from "./client/dealt.js";
 import { OctopiError } from "./client/errors.js";
 import { LogPublisher } from "./client/publisher.js";
+import { QueueSubscription } from "./client/queue_subscription.js";
 import { crc32, Message, prepare } from "./client/record.js";
 import { Reading } from "./client/reading.js";
-import { Subscription, subscriptionOptions } from "./client/subscription.js";
+import { Subscription } from "./client/subscription.js";
+import { isQueue, subscriptionOptions } from "./client/subscription_options.js";
 import { unlessAborted } from "./client/waiting.js";
 
-export { Message, OctopiError, Reading, Subscription };
+export { DealtBatch, DealtMessage, Message, OctopiError, QueueSubscription, Reading, Subscription };
 
 const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
@@ -120,10 +123,13 @@ export class Octopi extends EventTarget {
   }
 
   // A member of the durable subscription *name* of a topic: `for await` gives its messages from where
-  // its members stopped.  docs/browser.md has the options.
+  // its members stopped, or in the modes of queues those that are dealt to it.  docs/browser.md has
+  // the options.
   subscription(topic, options = {}) {
     this.#checkOpen();
-    const subscription = new Subscription(this.#cluster, topic, subscriptionOptions(options, this.#window), {
+    const wanted = subscriptionOptions(options, this.#window);
+    const Member = isQueue(wanted.mode) ? QueueSubscription : Subscription;
+    const subscription = new Member(this.#cluster, topic, wanted, {
       onGap: (gap) => this.dispatchEvent(new CustomEvent("gap", { detail: gap })),
       onFork: (fork) => this.dispatchEvent(new CustomEvent("fork", { detail: fork })),
       onFenced: (loss) => this.dispatchEvent(new CustomEvent("fenced", { detail: loss })),

@@ -1,6 +1,8 @@
 // What a member of a queue sends to the leader of a log, and what it does when its attachment ended.
 // octopi/clients/subscribing/queue_answers.py is the same; a test compares them.
 
+import { NODE_FAULTS } from "./errors.js";
+
 export const SETTLE_COUNT_MAX = 1_000; // answers in one message
 
 // What to do after an attachment to a queue ended with *error*:
@@ -8,8 +10,8 @@ export const SETTLE_COUNT_MAX = 1_000; // answers in one message
 //   stop   trying again can't help
 // A queue's member has no claim of its own, so being fenced means only that the mark was reset.
 export function queueRemedy({ code, retryable }) {
-  if (code === "member_fenced" || code === "unknown_member") return "again";
-  return retryable ? "again" : "stop";
+  if (code === "member_fenced" || code === "unknown_member" || code === "unknown_subscription") return "again";
+  return retryable || NODE_FAULTS.has(code) ? "again" : "stop";
 }
 
 // Answers that are not sent yet.  Each entry is a list that begins with an offset and its attempt.

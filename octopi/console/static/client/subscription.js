@@ -3,10 +3,9 @@
 import { OctopiError } from "./errors.js";
 import { Membership } from "./membership.js";
 import { SubscribedLog } from "./subscribed_log.js";
+import { haveSubscription, restoreMark } from "./subscription_creation.js";
 import { Bell, SteadyClock, sleep, unlessAborted } from "./waiting.js";
 
-const USUAL = { mark_interval_ms: 250, attempts: 5, ack_timeout_ms: 30_000, window: 1_000 }; // of all subscriptions here; see octopi/model.py
-const NAME_LENGTH_MAX = 200;
 const CLOSING_MS = 5_000; // `close` waits so long for the commit of marks
 const CAME_FROM = Symbol("log"); // of a message: the log, with its claim, by which it came
 const HISTORY = Symbol("history"); // of a message: how often its log had begun again
@@ -313,87 +312,4 @@ export class Subscription {
     this.#logs.delete(log.partition);
     this.#turns.splice(this.#turns.indexOf(log), 1);
   }
-}
-
-// What `Octopi.subscription` was given, with the defaults.  Throws `invalid_option`.
-export function subscriptionOptions(given, window) {
-  const options = { ...DEFAULTS, window, ...Object.fromEntries(Object.entries(given).filter(([, one]) => one !== undefined)) };
-  for (const [option, wrong] of Object.entries(FAULTS)) {
-    const fault = wrong(options[option]);
-    if (fault) throw new OctopiError("invalid_option", `${option} is ${JSON.stringify(options[option])}; ${fault}`);
-  }
-  return options;
-}
-
-const DEFAULTS = {
-  mode: "exclusive",
-  member: "",
-  takeOver: false,
-  create: "create_or_attach",
-  start: "earliest",
-  mark: "auto",
-  onGap: "throw",
-  sessionTimeout: 10_000,
-  releaseTimeout: 10_000,
-  expires: 7 * 24 * 3600 * 1000,
-  joinTimeout: 30_000,
-};
-
-const oneOf = (...words) => (value) => (words.includes(value) ? "" : `it must be ${words.join(" or ")}`);
-const duration = (value) => (Number.isSafeInteger(value) && value >= 0 ? "" : "it must be a number of milliseconds");
-const consumerName = (value) => {
-  const isName = typeof value === "string" && value.length <= NAME_LENGTH_MAX && /^[A-Za-z0-9._-]+$/.test(value) && value !== "." && value !== "..";
-  return isName ? "" : `a name has 1 to ${NAME_LENGTH_MAX} letters, digits, '.', '_' and '-' (ASCII), and is neither '.' nor '..'`;
-};
-
-const FAULTS = {
-  name: consumerName,
-  member: (value) => (value === "" ? "" : consumerName(value)),
-  mode: oneOf("exclusive", "failover"),
-  create: oneOf("create", "attach", "create_or_attach"),
-  start: oneOf("earliest", "latest"),
-  mark: oneOf("auto", "manual"),
-  onGap: oneOf("throw", "skip"),
-  takeOver: oneOf(true, false),
-  sessionTimeout: duration,
-  releaseTimeout: duration,
-  expires: (value) => (value === null ? "" : duration(value)),
-  joinTimeout: duration,
-  window: (value) => (Number.isSafeInteger(value) && value >= 1 ? "" : "it must be a number of bytes"),
-};
-
-// `SubscriptionOptions` of octopi/model.py.
-export function optionsOnWire({ sessionTimeout, releaseTimeout, expires }) {
-  return { session_timeout_ms: sessionTimeout, release_timeout_ms: releaseTimeout, expires_ms: expires, ...USUAL };
-}
-
-// The definition of a subscription, which is made if that is wanted and it isn't there, with a mark
-// in each log.  What one client leaves unfinished, another one finishes.
-async function haveSubscription(cluster, topic, wanted, signal) {
-  const { name, mode, start, create } = wanted;
-  const info = await cluster.retry(() => cluster.topic(topic), signal);
-  const partitions = info.partitions.map((one) => one.partition);
-  const ask = (partition, question, expected) => cluster.askLeader(info.topic, partition, question, expected, signal);
-  const question = { type: "create_subscription", topic_id: info.topic_id, partitions, name, mode, options: optionsOnWire(wanted), start, create };
-  const { definition } = await ask(partitions[0], question, "subscription_description");
-  if (definition.state === "creating") {
-    for (const partition of definition.partitions) await ask(partition, openMarks(definition, definition.start), "done");
-    await ask(definition.partitions[0], { type: "finish_subscription", sid: definition.sid }, "done");
-  }
-  return definition;
-}
-
-function openMarks({ sid, topic_id, name, mode, options }, start) {
-  return { type: "open_marks", topic_id, sid, name, mode, options, start };
-}
-
-// Opens the mark of one log again, at the log's start: all replicas of its partition have lost it,
-// with the records that it was about.
-async function restoreMark(cluster, definition, partition, signal) {
-  const { sid, topic, name, partitions } = definition;
-  const found = await cluster.askLeader(topic, partitions[0], { type: "describe_subscription", name }, "subscription_description", signal);
-  if (found.definition.sid !== sid || found.definition.state === "deleting") {
-    throw new OctopiError("unknown_subscription", `${topic}: the subscription ${name} was deleted`);
-  }
-  await cluster.askLeader(topic, partition, openMarks(definition, "earliest"), "done", signal);
 }
