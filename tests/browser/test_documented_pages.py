@@ -23,7 +23,7 @@ SCRIPTS = [
 
 
 def test_the_readme_has_a_short_one_and_the_documents_have_others() -> None:
-    assert len(SCRIPTS) == 4
+    assert len(SCRIPTS) == 5
     assert len(SCRIPTS[0].splitlines()) <= 15
 
 
@@ -45,3 +45,9 @@ def test_the_scripts_run(tmp_path: Path, page: Page) -> None:
         "goes on with raincoat",
     ]
     assert "shown 2" in said
+    assert sorted(line for line in said if line.startswith("read ")) == [
+        "read scan 1 at attempt 1",
+        "read scan 2 at attempt 2",
+        "read scan 3 at attempt 1",
+    ]
+    assert "answers that came too late: 0" in said
