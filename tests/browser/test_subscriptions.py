@@ -70,10 +70,77 @@ def test_nothing_is_passed_over_through_cut_sockets_and_a_killed_leader(
         assert page.evaluate("losses") == []
 
 
+# Keeps the numbers that came, those that are acknowledged and committed, and those of them that
+# came again.  Each third message is released at first.
+WORK_OFF = """(options) => {
+    window.got = [];
+    window.committed = new Set();
+    window.again = [];
+    window.done = (async () => {
+        window.octopi = await Octopi.connect();
+        const numbers = octopi.subscription("numbers", { name: "sum", prefetch: 20, ...options });
+        let answered = [];
+        for await (const message of numbers) {
+            const number = Number(message.text());
+            got.push(number);
+            if (committed.has(number)) again.push(number);
+            if (number % 3 === 0 && message.attempt === 1) {
+                message.release();
+                continue;
+            }
+            message.acknowledge();
+            answered.push(number);
+            if (answered.length < 20) continue;
+            if ((await numbers.commit()) === 0) answered.forEach((one) => committed.add(one));
+            answered = []; // else nobody knows which of them are
+        }
+    })();
+    done.catch((error) => (window.failure = error.code ?? String(error)));
+}"""
+
+
+async def all_processed(url: str) -> None:
+    """Wait until all messages are settled."""
+    async with octopi.connect(url) as client:
+        with trio.fail_after(60):
+            while True:  # nothing announces it
+                status = await client.admin.describe_subscription("numbers", "sum")
+                if not status.lag_bytes:
+                    return
+                await trio.sleep(0.1)
+
+
+@pytest.mark.parametrize("mode", ["shared", "key_shared"])
+def test_each_message_of_a_queue_is_worked_off_through_cut_sockets_and_a_killed_leader(
+    tmp_path: Path, page: Page, mode: str
+) -> None:
+    with node_processes(tmp_path) as nodes:
+        register, brokers = start_cluster(nodes)
+        page.add_init_script(CUTTABLE)
+        trio.run(produce, register.url, "numbers", 0, 100)
+        open_client_page(page, register.url)
+        page.evaluate(WORK_OFF, {"mode": mode, "ackTimeout": 10_000, "attempts": None})
+        wait_for(page, 100)
+        for cut in range(3):
+            trio.run(produce, register.url, "numbers", 100 + cut * 100, 100)
+            page.wait_for_function("() => sockets.size > 1")  # it is there again after the last cut
+            page.evaluate("for (const one of sockets) one.close()")
+            if cut == 1:
+                brokers[trio.run(leader_of, register.url, "numbers")].kill9()
+        trio.run(all_processed, register.url)
+        page.evaluate("() => octopi.close()")
+        page.evaluate("() => done")
+        assert set(page.evaluate("got")) == set(range(400))
+        assert page.evaluate("committed.size") >= 100
+        assert page.evaluate("again") == []
+
+
 @contextmanager
-def node_member(url: str) -> Iterator[tuple[subprocess.Popen[str], Callable[[], Any]]]:
+def node_member(
+    url: str, script_name: str = "frozen_member.mjs"
+) -> Iterator[tuple[subprocess.Popen[str], Callable[[], Any]]]:
     """octopi.js in Node as the member of ``numbers``, and the next line that it says."""
-    script = Path(__file__).with_name("frozen_member.mjs")
+    script = Path(__file__).with_name(script_name)
     with subprocess.Popen(
         [*node_command(), str(script), STATIC.as_uri(), url],
         stdin=subprocess.PIPE,
@@ -124,6 +191,35 @@ def test_a_frozen_member_is_fenced_and_says_so(tmp_path: Path) -> None:
             told = [say(), say()]
             assert ["fenced", 1] in told
             assert ["commit", "member_fenced"] in told
+
+
+async def work_off(url: str, count: int) -> list[bytes]:
+    """Be another member of the queue, which acknowledges so many messages."""
+    async with (
+        octopi.connect(url) as client,
+        client.subscription("numbers", "sum", mode="shared", ack_timeout_s=1.0) as numbers,
+    ):
+        values = []
+        for _ in range(count):
+            async with await anext(numbers) as message:
+                values.append(message.value)
+        return values
+
+
+def test_a_frozen_member_of_a_queue_hands_out_nothing_that_others_have(tmp_path: Path) -> None:
+    with node_processes(tmp_path) as nodes:
+        url = prepare(nodes)
+        with node_member(url, "frozen_queue_member.mjs") as (process, say):
+            assert say() == ["got", "0"]
+            process.send_signal(signal.SIGSTOP)
+            trio.run(produce, url, "numbers", 10, 5)  # they are dealt to it, and lie in its socket
+            assert sorted(trio.run(work_off, url, 15)) == sorted(b"%d" % one for one in range(15))
+            process.send_signal(signal.SIGCONT)
+            assert process.stdin is not None
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            assert say() == ["stale", 1]
+            assert say() == ["got", "the next one"]
 
 
 def test_a_hidden_tab_whose_timers_do_not_run_stays_a_member(tmp_path: Path, page: Page) -> None:
