@@ -326,6 +326,10 @@ class ReplicaManager(Decisions):
         replica = self._replicas.get(partition)
         if replica is None:
             if broker not in decided.replicas:
+                if partition in self.store.ends:  # the disk refused to let it begin
+                    self._retiring[partition] = None
+                    async with self._retirement:
+                        await self._retire(partition)
                 return
             replica = await self._begin_replica(partition, is_new=True)
             replica.submit(replica.machine.joined)
