@@ -4,7 +4,7 @@ the log has lost what was read."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import attrs
@@ -51,10 +51,6 @@ class ReadingListener(Protocol):
     def take_end(self, why: OctopiError) -> None:
         """Called once, last: no more can be read."""
 
-    @property
-    def dealt(self) -> Offset:
-        """The program has dealt with the messages below this offset."""
-
 
 class RestartableReading:
     """Reads one log.  What arrived and was not opened is dropped when it is begun again."""
@@ -65,11 +61,15 @@ class RestartableReading:
         options: LogReading,
         partition: PartitionId,
         listener: ReadingListener,
+        *,
+        dealt: Callable[[], Offset],
     ) -> None:
+        """*dealt* returns the offset below which the program has dealt with all messages."""
         self._cluster = cluster
         self._options = options
         self._partition = partition
         self._listener = listener
+        self._dealt = dealt
         self._session: ConsumerSession | None = None
         """Of the newest reading; None: there was none yet."""
         self._subscriber: LogSubscriber | None = None
@@ -160,7 +160,7 @@ class RestartableReading:
 
     def dealt(self, subscriber: LogSubscriber) -> Offset:
         """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
-        return self._listener.dealt
+        return self._dealt()
 
     def take_gap(self, gap: HistoryLostError) -> None:
         """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""

@@ -100,7 +100,9 @@ class SubscribedLog:
         self._owner = owner
         self._marks = MarkSession(reading.session_timeout_s)
         self._link = LeaderSession(cluster, reading.topic, partition, self._restore)
-        self._records = RestartableReading(cluster, reading, partition, self)
+        self._records = RestartableReading(
+            cluster, reading, partition, self, dealt=lambda: self._marks.marked
+        )
         self._messages: Iterator[Message] = iter(())
         self._in_hand: Offset | None = None
         """Behind the last message that was handed out, and is not marked."""
@@ -357,11 +359,6 @@ class SubscribedLog:
     def take_end(self, why: OctopiError) -> None:
         """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
         self._fail(why)
-
-    @property
-    def dealt(self) -> Offset:
-        """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
-        return self._marks.marked
 
     def take_lost(self, fork: HistoryForkedError) -> None:
         """See `octopi.clients.subscribing.log_reading.ReadingListener`."""
