@@ -25,6 +25,7 @@ def connected(settings: ClientSettings) -> AbstractAsyncContextManager[octopi.Cl
     secrets = secret_of_operator(settings.join_secret) if settings.join_secret else None
     return octopi.connect(
         settings.server,
+        name=settings.name,
         token=token,
         secrets=secrets,
         tls_ca=settings.tls_ca or None,

@@ -62,6 +62,11 @@ class ClientSettings:
         "seconds for which produce and consume retry while no broker can be reached",
         least=0.001,
     )
+    name: str = _setting(
+        "",
+        "OCTOPI_NAME",
+        "name of the connections, shown by `octopi-node consumers` and the console",
+    )
     token_file: str = _setting("", "OCTOPI_TOKEN_FILE", "file with the token to authenticate with")
     tls_ca: str = _setting(
         "",

@@ -23,7 +23,7 @@ from octopi.cli.search import FaultSearch, FindSearch
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_SHOWN: Final = ("token_file", "tls_ca", "join_secret")
+_SHOWN: Final = ("token_file", "tls_ca", "join_secret", "name")
 """Settings of what a command shows to nodes, and trusts."""
 
 _FLAG_FORM: Final = "serve"
@@ -42,6 +42,7 @@ class Invocation:
     token_file: str | None = None
     tls_ca: str | None = None
     join_secret: str | None = None
+    name: str | None = None
     find_search: FindSearch = _no_search
     """Given by the program."""
 
@@ -125,11 +126,11 @@ def access_options(function: _F) -> _F:
     return function
 
 
-def _shown_option(key: str) -> Callable[[_F], _F]:
+def _shown_option(key: str, metavar: str = "FILE") -> Callable[[_F], _F]:
     return click.option(
         f"--{key.replace('_', '-')}",
         key,
-        metavar="FILE",
+        metavar=metavar,
         expose_value=False,
         callback=_remember,
         help=help_text(ClientSettings, key),
@@ -190,6 +191,11 @@ def retry_option(function: _F) -> _F:
         metavar="SECONDS",
         help=help_text(ClientSettings, "retry_s"),
     )(function)
+
+
+def name_option(function: _F) -> _F:
+    """Add ``--name``, for commands that may run for long."""
+    return _shown_option("name", "NAME")(function)
 
 
 def json_option(function: _F) -> _F:

@@ -325,6 +325,17 @@ def test_a_reader_that_has_stopped_reading_can_be_interrupted(topic: str) -> Non
         assert process.wait(20) == 130
 
 
+def test_what_reads_with_a_name_is_listed_under_it(program: Program, numbers: str) -> None:
+    with subprocess.Popen(
+        command("consume", numbers, "--name", "nightly export"), stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), 100) == b"1\n2\n3\n4\n5\n"
+        [seen] = json.loads(program("consumers", numbers, "--json").stdout)
+        assert seen["name"] == "nightly export"
+        process.kill()
+
+
 # --- what can be wrong -------------------------------------------------------------------
 
 
@@ -349,6 +360,15 @@ def test_a_server_that_is_not_there_is_reported_in_time(
     assert "ws://127.0.0.1:9" in result.stderr
     assert "another address with --server" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["produce", "consume"])
+def test_a_name_that_can_not_be_shown_is_wrong_use(
+    program: Program, server: str, verb: str
+) -> None:
+    refused = program(verb, "orders", "--name", "a" * 201)
+    assert refused.exit_code == 2
+    assert "the name of a connection has at most 200" in refused.stderr
 
 
 def test_an_invalid_address_is_a_usage_error(program: Program) -> None:

@@ -16,6 +16,7 @@ from octopi.cli.invocation import (
     Invocation,
     client_options,
     json_option,
+    name_option,
     pass_invocation,
     retry_option,
 )
@@ -108,6 +109,7 @@ _Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
     help="Print bytes unchanged on a terminal, too, control characters included.",
 )
 @json_option
+@name_option
 @retry_option
 @client_options
 @pass_invocation

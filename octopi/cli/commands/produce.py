@@ -16,7 +16,13 @@ import click
 
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
-from octopi.cli.invocation import Invocation, client_options, pass_invocation, retry_option
+from octopi.cli.invocation import (
+    Invocation,
+    client_options,
+    name_option,
+    pass_invocation,
+    retry_option,
+)
 from octopi.cli.output import say
 from octopi.cli.rate_meter import RateMeter
 from octopi.cli.rendering import counted
@@ -66,6 +72,7 @@ class _Acknowledged:
     metavar="SECONDS",
     help="Time that a batch waits for more messages before it is sent.",
 )
+@name_option
 @retry_option
 @client_options
 @pass_invocation
