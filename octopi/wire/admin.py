@@ -83,8 +83,8 @@ class LostRange:
 class RecoverPartition:
     """Report what the replicas of a partition without a leader hold.  With `accept_loss`, have the
     best of the answering replicas lead, although acknowledged records may be lost.  Refused while
-    an in-sync replica runs, or while the partition will get a leader without this.  Answer:
-    `PartitionRecovery`."""
+    an in-sync replica runs, or while the partition will get a leader without this.
+    Answer: `PartitionRecovery`."""
 
     request: int
     partition: PartitionId
