@@ -58,7 +58,7 @@ def test_a_message_is_shown_as_it_is_produced(tmp_path: Path, page: Page) -> Non
             trio.run(fill, register.url, "orders", (None, b"news %d" % number))
             page.wait_for_selector(f"{ROWS}:has-text('news {number}')")
         assert "before" not in text_of(page, ROWS)
-        page.wait_for_selector("#consumers td:has-text('octopi-js')")
+        page.wait_for_selector("#consumers td:has-text('octopi-js'):has-text('console')")
 
 
 def test_a_dead_leader_and_its_successor_are_seen(tmp_path: Path, page: Page) -> None:

@@ -17,7 +17,7 @@ function showState(state) {
   document.getElementById("state").className = `health ${state === "open" ? "well" : "ill"}`;
 }
 
-const octopi = await Octopi.connect();
+const octopi = await Octopi.connect(undefined, { name: "example" });
 showState(octopi.state);
 octopi.addEventListener("state", ({ detail }) => {
   showState(detail.state);

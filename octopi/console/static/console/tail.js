@@ -97,7 +97,7 @@ export class Tail {
     this.state = "connecting";
     this.onChange();
     if (!this.client || this.client.state === "closed") {
-      this.client = await Octopi.connect(undefined, { token: this.token });
+      this.client = await Octopi.connect(undefined, { name: "console", token: this.token });
       this.client.addEventListener("state", ({ detail }) => {
         this.state = detail.state === "open" ? "live" : detail.state;
         this.onChange();
