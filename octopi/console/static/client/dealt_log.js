@@ -37,8 +37,8 @@ export class DealtLog {
   #ending = new AbortController();
 
   // *how*: topic, sid, ackTimeoutMs, prefetchCount, prefetchBytes, isOrdered.  *member*() is what the
-  // coordinator calls this member.  *owner*: restoreMark(partition, signal), onNews(), onGap(gap), onFork(fork),
-  // onTrouble(who, error, delay).
+  // coordinator calls this member.  *owner*: restoreMark(partition, signal), onNews(), onGap(gap),
+  // onFork(fork), onTrouble(who, error, delay).
   constructor(cluster, how, member, partition, clock, owner) {
     this.#cluster = cluster;
     this.#how = how;

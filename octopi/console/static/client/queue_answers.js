@@ -6,7 +6,8 @@ import { NODE_FAULTS } from "./errors.js";
 export const SETTLE_COUNT_MAX = 1_000; // answers in one message
 
 // What to do after an attachment to a queue ended with *error*:
-//   again  look up the log's leader, and attach there
+//   again  look up the log's leader, and attach there; if the leader knows no mark, the log may have
+//          lost it: `LeaderSession` finds that out
 //   stop   trying again can't help
 // A queue's member has no claim of its own, so being fenced means only that the mark was reset.
 export function queueRemedy({ code, retryable }) {
