@@ -24,6 +24,7 @@ from octopi.errors import HistoryLostError, InvalidOptionError, OctopiError, Ref
 from octopi.model import QUEUE_MODES
 from tests.browser.clusters import in_a_thread
 from tests.browser.pages import open_client_page
+from tests.browser.python_queue_member import Command, PythonQueueMember, python_options
 from tests.browser.tools import STATIC, node_command
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 30.0
 """For an answer that has to come."""
-
-Command = dict[str, Any]
 
 
 class Refused(Exception):  # no fault of the test
@@ -133,19 +132,6 @@ class _TestFailure(Exception):
     pass
 
 
-def _python_options(command: Command) -> dict[str, Any]:
-    """What a member is to have, as the Python client names it."""
-    options = {
-        {"takeOver": "take_over", "onGap": "on_gap", "ackTimeout": "ack_timeout_s"}.get(
-            name, name
-        ): value
-        for name, value in command["options"].items()
-    }
-    if "ack_timeout_s" in options:
-        options["ack_timeout_s"] /= 1000
-    return options
-
-
 class _PythonMember:
     """A program: a loop over messages, in which each step is ordered from outside."""
 
@@ -167,7 +153,7 @@ class _PythonMember:
         task_status: trio.TaskStatus[OctopiError | None],
     ) -> None:
         """Be a member; started with why it can't."""
-        options = _python_options(command)
+        options = python_options(command)
         try:
             async with (
                 octopi.connect(url, token=command["token"], request_timeout_s=2) as client,
@@ -193,71 +179,6 @@ class _PythonMember:
         self.ended.set()
 
 
-class _PythonQueueMember:
-    """A program that answers each message of a queue by itself, in the order it is told to."""
-
-    def __init__(self) -> None:
-        self.subscription: octopi.QueueSubscription
-        self.taken: list[octopi.DealtMessage] = []
-        self.leaving = trio.Event()
-        self.ended = trio.Event()
-        self.error: OctopiError | None = None
-
-    async def run(
-        self,
-        url: str,
-        command: Command,
-        *,
-        task_status: trio.TaskStatus[OctopiError | None],
-    ) -> None:
-        """Be a member; started with why it can't."""
-        options = _python_options(command)
-        try:
-            async with (
-                octopi.connect(url, token=command["token"], request_timeout_s=2) as client,
-                client.subscription(command["topic"], command["name"], **options) as member,
-            ):
-                self.subscription = member
-                task_status.started(None)
-                await self.leaving.wait()
-        except OctopiError as error:
-            self.error = error
-            if not hasattr(self, "subscription"):
-                task_status.started(error)
-        self.ended.set()
-
-    async def do(self, command: Command) -> Any:  # noqa: ANN401
-        """Carry out one command."""
-        match command["do"]:
-            case "take":
-                taken = [await anext(self.subscription) for _ in range(command["count"])]
-                self.taken += taken
-                return [one.value.decode() for one in taken]
-            case "commit":
-                return await self.subscription.commit()
-            case "leave":
-                self.leaving.set()
-                await self.ended.wait()
-                if self.error is not None:
-                    raise self.error
-                return None
-        message = self.taken[command["message"]]
-        match command["do"]:
-            case "acknowledge":
-                message.acknowledge()
-            case "release":
-                message.release(delay_s=command.get("delay", 0) / 1000)
-            case "reject":
-                message.reject(command["reason"])
-            case "extend":
-                message.extend()
-            case "attempt":
-                return message.attempt
-            case "deadline in":
-                return round((message.deadline - trio.current_time()) / 60)
-        return None
-
-
 class _PythonMembers:
     """All members, each with a client of its own."""
 
@@ -266,7 +187,7 @@ class _PythonMembers:
         self._url = url
         self._nursery = nursery
         self._members: dict[str, _PythonMember] = {}
-        self._queue_members: dict[str, _PythonQueueMember] = {}
+        self._queue_members: dict[str, PythonQueueMember] = {}
 
     async def do(self, command: Command) -> Any:  # noqa: ANN401
         member = self._members.get(command["as"])
@@ -304,7 +225,7 @@ class _PythonMembers:
 
     async def _join(self, command: Command) -> None:
         if command["options"].get("mode") in QUEUE_MODES:
-            queue_member = _PythonQueueMember()
+            queue_member = PythonQueueMember()
             error = await self._nursery.start(queue_member.run, self._url, command)
             self._queue_members[command["as"]] = queue_member
         else:

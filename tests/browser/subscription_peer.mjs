@@ -89,9 +89,26 @@ class QueueMember {
     while (count-- > 0) this.taken.push((await this.subscription.next()).value);
   }
 
+  async takeLists(count, release) {
+    for await (const batch of this.subscription.batches()) {
+      this.taken.push(...batch);
+      if (release === undefined) batch.acknowledge();
+      else batch.release(release);
+      count -= batch.length;
+      if (count <= 0) break;
+    }
+  }
+
   async leave() {
     await this.subscription.close();
   }
+}
+
+// The texts of the messages that *member* takes in *work*.
+async function taken(member, work) {
+  const before = member.taken.length;
+  await work(member);
+  return member.taken.slice(before).map((one) => one.text());
 }
 
 const DEEDS = {
@@ -102,12 +119,8 @@ const DEEDS = {
     const isQueue = options.mode === "shared" || options.mode === "key_shared";
     members.set(as, isQueue ? new QueueMember(subscription) : new Member(subscription));
   },
-  take: async ({ as, count }) => {
-    const member = members.get(as);
-    const before = member.taken.length;
-    await member.take(count);
-    return member.taken.slice(before).map((one) => one.text());
-  },
+  take: ({ as, count }) => taken(members.get(as), (member) => member.take(count)),
+  "take lists": ({ as, count, release }) => taken(members.get(as), (member) => member.takeLists(count, release)),
   commit: ({ as }) => members.get(as).subscription.commit(),
   claims: ({ as }) => Object.fromEntries(members.get(as).subscription.claims),
   mark: ({ as, message }) => members.get(as).subscription.mark(members.get(as).taken[message]),

@@ -118,6 +118,8 @@ class Scenario:
                 return self._client.do(step)
             case "acknowledge" | "release" | "reject" | "extend" | "attempt" | "deadline in":
                 return self._client.do(step)
+            case "take lists":
+                return sorted(self._client.do(step))
         return self._administer(step)
 
     def _administer(self, step: dict[str, Any]) -> Any:  # noqa: ANN401
