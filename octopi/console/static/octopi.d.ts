@@ -314,4 +314,5 @@ export declare class Octopi extends EventTarget {
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
   addEventListener<K extends keyof OctopiEvents>(type: K, listener: (event: OctopiEvents[K]) => void, options?: AddEventListenerOptions | boolean): void;
+  addEventListener(type: string, listener: EventListenerOrEventListenerObject | null, options?: AddEventListenerOptions | boolean): void;
 }
