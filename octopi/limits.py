@@ -545,6 +545,11 @@ QUEUE_PARTITIONS_MAX: Final = 64
 SKIPPED_RANGES_MAX: Final = 16
 """Lost ranges of a log that a subscription remembers; of more, the oldest are forgotten."""
 
+CLAIM_STEP_MAX: Final = 100_000
+"""How far the claim of a member may be ahead of the newest that the log's leader knows.  Claims are
+counted up one by one, so one that is further ahead was not given by the coordinator, but for a log
+that was assigned each second for a day while no member came to its leader."""
+
 RESET_WAIT_S: Final = 60.0
 """An unfinished reset is given up after this, and the log is assigned again."""
 

@@ -336,6 +336,7 @@ class CoordinatedSubscriptions:
         now: float,
         *,
         force: bool,
+        newest: Claim,
     ) -> list[Effect]:
         """Begin to set the mark of a log."""
         if (group := self._coordinators.get(sid)) is None:
@@ -343,7 +344,8 @@ class CoordinatedSubscriptions:
         if offset > OFFSET_MAX:
             reason = f"there is no offset {offset}"
             return [TellRefused(session, Status.OFFSET_OUT_OF_RANGE, reason)]
-        return self._planned(sid, group.reset(session, log, offset, now, force=force))
+        begun = group.reset(session, log, offset, now, force=force, newest=newest)
+        return self._planned(sid, begun)
 
     def reset_done(
         self, session: Session, sid: SubscriptionId, log: PartitionId, claim: Claim, now: float

@@ -23,8 +23,14 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from octopi.errors import Status
-from octopi.identifiers import Claim, MemberId, Offset, PartitionId, SubscriptionId
-from octopi.limits import MEMBERS_PER_SUBSCRIPTION_MAX, RESET_WAIT_S, TOLD_MAX
+from octopi.identifiers import NO_CLAIM, Claim, MemberId, Offset, PartitionId, SubscriptionId
+from octopi.limits import (
+    CLAIM_STEP_MAX,
+    COUNTED_MAX,
+    MEMBERS_PER_SUBSCRIPTION_MAX,
+    RESET_WAIT_S,
+    TOLD_MAX,
+)
 from octopi.model import QUEUE_MODES, SubscriptionMode, SubscriptionOptions
 from octopi.subscriptions.assignment import GroupMember, target
 from octopi.subscriptions.effects import (
@@ -202,10 +208,22 @@ class Coordinator:
     # --- resetting ---------------------------------------------------------------------
 
     def reset(
-        self, session: Session, log: PartitionId, offset: Offset, now: float, *, force: bool
+        self,
+        session: Session,
+        log: PartitionId,
+        offset: Offset,
+        now: float,
+        *,
+        force: bool,
+        newest: Claim = NO_CLAIM,
     ) -> list[Effect]:
         """Begin to set the mark of *log* to *offset*: with the claim that *session* is told, its
-        leader is to be asked for that, and then `reset_done` called."""
+        leader is to be asked for that, and then `reset_done` called.
+
+        *newest*: the newest claim that the log's leader knows, as `describe_marks` says.  It can be
+        greater than all that were given here if a member attached with a claim of its own making,
+        or if an operator accepted the loss of what was stored here.  Counting goes on from the
+        greater one, so the log's leader takes this reset, and the members after it."""
         state = self.logs.get(log)
         if state is None:
             reason = f"the subscription has no log in partition {log}"
@@ -216,11 +234,14 @@ class Coordinator:
         if self._is_queue and self.members and not force:
             reason = f"it has {len(self.members)} members: stop them, or use `--force`"
             return [TellRefused(session, Status.SUBSCRIPTION_BUSY, reason)]
+        if newest > COUNTED_MAX - CLAIM_STEP_MAX:
+            reason = f"no claim comes far behind {newest}: delete the subscription"
+            return [TellRefused(session, Status.INVALID_OPTION, reason)]
         effects: list[Effect] = []
         owner = self.members.get(state.member)
         if owner is not None and owner.session is not None:
             effects.append(self._revoked(state.member, [(log, state.claim)]))
-        claim = Claim(state.claim + 1)
+        claim = Claim(max(state.claim, newest) + 1)
         begun = AssignmentEntry(AssignmentPhase.RESETTING, NO_MEMBER, claim, offset)
         effects += self._set(log, begun, TellResetBegun(session, log, claim))
         self._reset_by[log] = now + RESET_WAIT_S
@@ -309,9 +330,12 @@ class Coordinator:
     def _learn(self, log: PartitionId, claim: Claim) -> list[Effect]:
         """A member was given *log* with *claim*.  If that is newer than what is known, all replicas
         have lost the decision.  So count on from there: the log's leader, and members, refuse the
-        claims up to it."""
+        claims up to it.  A claim that is too far ahead is none: the log's leader would refuse those
+        behind it."""
         state = self.logs.get(log)
-        if self._is_queue or state is None or not state.claim < claim <= TOLD_MAX:
+        if self._is_queue or state is None:
+            return []
+        if not state.claim < claim <= min(state.claim + CLAIM_STEP_MAX, TOLD_MAX):
             return []
         if state.phase == AssignmentPhase.RESETTING:
             return []  # it is given up, or done, in a moment

@@ -17,7 +17,13 @@ import attrs
 
 from octopi.errors import Status
 from octopi.identifiers import Claim, MemberId, Offset, SubscriptionId, TopicId
-from octopi.limits import COUNTED_MAX, MARK_BYTES_PER_S, MARKS_COUNT, SKIPPED_RANGES_MAX
+from octopi.limits import (
+    CLAIM_STEP_MAX,
+    COUNTED_MAX,
+    MARK_BYTES_PER_S,
+    MARKS_COUNT,
+    SKIPPED_RANGES_MAX,
+)
 from octopi.position import NO_ANCHOR, Anchor
 from octopi.security.token_bucket import TokenBucket
 from octopi.subscriptions.effects import (
@@ -111,10 +117,21 @@ class LogMark:
         """*member* with *claim* wants to read from the mark, and to mark.  Only queues ask for
         *credit*.
 
-        It is told when claim and mark are committed.  An older claim is refused.
+        It is told when claim and mark are committed.  An older claim is refused, and so is one
+        that is too far ahead: it would fence all members to come.  The leader can't know which
+        claims the coordinator gave, since that may be another broker; a claim within
+        `CLAIM_STEP_MAX` that was not given fences the real members until a reset
+        (`octopi.subscriptions.coordinator.Coordinator.reset`).
         """
         if not 1 <= claim <= COUNTED_MAX:
             return [TellRefused(session, Status.INVALID_OPTION, f"{claim} is no claim")]
+        if claim > self.entry.claim + CLAIM_STEP_MAX:
+            reason = (
+                f"the newest claim of this log is {self.entry.claim}, so the coordinator can't "
+            )
+            reason += f"have given {claim}; if it did, `octopi-node subscriptions reset --force` "
+            reason += f"with {self.entry.name} --topic {self.entry.topic} gets the log going again"
+            return [TellRefused(session, Status.INVALID_OPTION, reason)]
         if claim < self.entry.claim:
             return [TellRefused(session, Status.MEMBER_FENCED, _FENCED)]
         effects = self._end_holder(Status.MEMBER_FENCED, _FENCED)

@@ -24,6 +24,7 @@ import attrs
 
 from octopi.errors import Status
 from octopi.identifiers import (
+    NO_CLAIM,
     Claim,
     MemberId,
     Offset,
@@ -173,12 +174,15 @@ class PartitionSubscriptions:
         now: float,
         *,
         force: bool = False,
+        newest: Claim = NO_CLAIM,
     ) -> list[Effect]:
         """Begin to set the mark in *log*.  Answered with `TellResetBegun`: with its claim,
         `set_mark` is called at the leader of *log*, then `finish_reset` here.  Nobody reads
-        the log meanwhile, for a minute at most.  Refused: SUBSCRIPTION_BUSY (a member has the log,
-        and not *force*), UNKNOWN_SUBSCRIPTION, UNKNOWN_PARTITION."""
-        return self._coordinated.reset(session, sid, log, offset, now, force=force)
+        the log meanwhile, for a minute at most.  *newest*: the newest claim that the leader of
+        *log* knows, if it refused the reset with an older one.  Refused: SUBSCRIPTION_BUSY (a
+        member has the log, and not *force*), UNKNOWN_SUBSCRIPTION, UNKNOWN_PARTITION,
+        INVALID_OPTION (*newest* leaves no claims to count on to)."""
+        return self._coordinated.reset(session, sid, log, offset, now, force=force, newest=newest)
 
     def finish_reset(
         self, session: Session, sid: SubscriptionId, log: PartitionId, claim: Claim, now: float

@@ -17,6 +17,7 @@ import attrs
 
 from octopi.field_bounds import AtMost, MayBeMissing, Within
 from octopi.identifiers import (
+    NO_CLAIM,
     Claim,
     MemberId,
     Offset,
@@ -212,6 +213,8 @@ class ResetSubscription:
     offset: Place
     force: bool
     """Also if a member has the log; it is fenced."""
+    newest: ClaimNumber = NO_CLAIM
+    """The newest claim that the log's leader knows, if it refused the reset with an older one."""
 
 
 @answer("reset_begun", TO_CLIENT)

@@ -75,8 +75,8 @@ MUTANTS: Final = (
         "reset-keeps-the-claim",
         "octopi.subscriptions.coordinator",
         """
--        claim = Claim(state.claim + 1)
-+        claim = max(state.claim, Claim(1))
+-        claim = Claim(max(state.claim, newest) + 1)
++        claim = max(state.claim, newest, Claim(1))
          begun = AssignmentEntry(AssignmentPhase.RESETTING, NO_MEMBER, claim, offset)
 """,
         "a member that had the log undoes what a reset did to its mark",

@@ -99,7 +99,7 @@ FAULTS = [
         coordinator,
         coordinated,
         "Coordinator",
-        "        claim = Claim(state.claim + 1)\n        begun",
+        "        claim = Claim(max(state.claim, newest) + 1)\n        begun",
         "        claim = state.claim\n        begun",
     ),
     PlantedFault(

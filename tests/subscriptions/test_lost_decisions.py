@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from octopi.identifiers import Claim, PartitionId
-from octopi.limits import TOLD_MAX
+from octopi.limits import CLAIM_STEP_MAX, TOLD_MAX
 from octopi.subscriptions import effects as e
 from tests.subscriptions.leader import RecordingLeader
 
@@ -42,7 +42,7 @@ def test_the_member_that_got_the_log_meanwhile_is_told_to_release_it() -> None:
     assert [*leader.logs(first), *leader.logs(second)] in ([(0, 8), (0, 1)], [(0, 1), (0, 8)])
 
 
-@pytest.mark.parametrize("claim", [TOLD_MAX + 1, 1, 0])
+@pytest.mark.parametrize("claim", [TOLD_MAX + 1, 3 + CLAIM_STEP_MAX, 1, 0])
 def test_a_claim_that_can_not_be_or_is_older_changes_nothing(claim: int) -> None:
     leader = RecordingLeader()
     sid = leader.ready()

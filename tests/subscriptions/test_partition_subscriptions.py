@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import attrs
@@ -17,6 +18,8 @@ from octopi.identifiers import (
     SubscriptionName,
 )
 from octopi.limits import (
+    CLAIM_STEP_MAX,
+    COUNTED_MAX,
     MARK_BYTES_PER_S,
     MARKS_COUNT,
     MEMBERS_PER_SUBSCRIPTION_MAX,
@@ -559,6 +562,50 @@ def test_a_reset_that_nobody_finishes_is_given_up() -> None:
     assert leader.logs(joined) == []
     leader.pass_time(2)
     assert leader.logs(joined) == [(0, 2)]
+
+
+def test_a_claim_far_ahead_of_all_that_were_given_is_refused() -> None:
+    leader = RecordingLeader()
+    sid = leader.ready()
+    first = leader.attach(sid, 5)
+    for claim in (6 + CLAIM_STEP_MAX, COUNTED_MAX):
+        assert leader.refusal(leader.attach(sid, claim)) is Status.INVALID_OPTION
+    leader.mark(first, 50, confirm=1)
+    assert leader.last(first, e.TellMarked).acknowledge == 1
+    assert leader.last(leader.attach(sid, 5 + CLAIM_STEP_MAX), e.TellAttached).mark == 50
+
+
+def test_a_reset_counts_on_from_a_claim_that_was_not_given() -> None:
+    leader = RecordingLeader()
+    sid = leader.ready()
+    joined, made_up = leader.join(sid), Claim(CLAIM_STEP_MAX)
+    leader.attach(sid, made_up)
+    assert leader.refusal(leader.attach(sid, 1)) is Status.MEMBER_FENCED
+    reset = partial(leader.machine.reset_subscription, force=True)
+    leader.perform(reset(1001, sid, PartitionId(0), Offset(10), leader.now))
+    claim = leader.last(1001, e.TellResetBegun).claim
+    leader.perform(leader.machine.set_mark(1002, sid, claim, Offset(10), leader.now))
+    assert leader.refusal(1002) is Status.MEMBER_FENCED
+    newest = leader.marked(sid).claim
+    leader.perform(reset(1003, sid, PartitionId(0), Offset(10), leader.now, newest=newest))
+    claim = leader.last(1003, e.TellResetBegun).claim
+    assert claim == made_up + 1
+    leader.perform(leader.machine.set_mark(1004, sid, claim, Offset(10), leader.now))
+    leader.perform(leader.machine.finish_reset(1005, sid, PartitionId(0), claim, leader.now))
+    assert leader.logs(joined)[-1] == (0, claim + 1)
+    assert leader.last(leader.attach(sid, claim + 1), e.TellAttached).mark == 10
+
+
+def test_a_reset_does_not_count_on_from_a_claim_near_the_end_of_all_numbers() -> None:
+    leader = RecordingLeader()
+    sid = leader.ready()
+    reset = leader.machine.reset_subscription
+    newest = Claim(COUNTED_MAX - CLAIM_STEP_MAX + 1)
+    leader.perform(reset(1001, sid, PartitionId(0), Offset(10), leader.now, newest=newest))
+    assert leader.refusal(1001) is Status.INVALID_OPTION
+    newest = Claim(newest - 1)
+    leader.perform(reset(1002, sid, PartitionId(0), Offset(10), leader.now, newest=newest))
+    assert leader.last(1002, e.TellResetBegun).claim == newest + 1
 
 
 @pytest.mark.parametrize(

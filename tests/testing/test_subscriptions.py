@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import pytest
 
 import octopi
 import octopi.testing
+from octopi.identifiers import Claim, MemberId, PartitionId, TopicName
+from octopi.limits import CLAIM_STEP_MAX
+from octopi.wire.messages import Attach, Attached
 
 COUNT = 30
 
@@ -94,6 +98,39 @@ def test_a_member_that_was_told_that_it_was_replaced_leaves_without_being_told_a
                     await orders.commit()
 
     octopi.testing.run(scene, brokers=1, partitions=1)
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_reset_gets_a_log_going_again_that_a_made_up_claim_has_fenced(partitions: int) -> None:
+    async def scene(cluster: octopi.testing.Cluster) -> None:
+        async with cluster.client() as client, cluster.client() as other:
+            await client.create_topic("orders", partitions)
+            async with client.producer() as producer:
+                await producer.send("orders", b"1", partition=partitions - 1)
+            async with client.subscription("orders", "billing", mode="failover") as orders:
+                assert (await anext(orders)).value == b"1"
+                await orders.commit()
+                await attach(other, PartitionId(partitions - 1), CLAIM_STEP_MAX)
+                reset = partial(client.admin.reset_subscription, "orders", "billing", "earliest")
+                with pytest.raises(octopi.SubscriptionBusyError):
+                    await reset()
+                await reset(force=True)
+                assert (await anext(orders)).value == b"1"
+
+    octopi.testing.run(scene, brokers=1, partitions=partitions)
+
+
+async def attach(client: octopi.Client, partition: PartitionId, claim: int) -> None:
+    """Attach to a log of "billing" with a claim that the coordinator didn't give."""
+    status = await client.admin.describe_subscription("orders", "billing")
+    sid, topic = status.definition.sid, TopicName("orders")
+    await client._router.ask_leader(
+        "attach",
+        topic,
+        partition,
+        lambda request: Attach(request, topic, partition, sid, MemberId("any"), Claim(claim)),
+        Attached,
+    )
 
 
 def lose_power_everywhere(cluster: octopi.testing.Cluster) -> None:

@@ -21,8 +21,9 @@ from octopi.clients.subscribing.subscription_options import (
     subscription_name,
 )
 from octopi.clients.topic_creation import create_topic
-from octopi.errors import InvalidOptionError, UnknownSubscriptionError
+from octopi.errors import InvalidOptionError, MemberFencedError, UnknownSubscriptionError
 from octopi.identifiers import (
+    NO_CLAIM,
     Claim,
     MemberId,
     Offset,
@@ -347,14 +348,33 @@ class SubscriptionAdministration:
         self, definition: SubscriptionDefinition, log: PartitionId, offset: Offset, force: bool
     ) -> None:
         """First the coordinator takes the log from its member, then the log's leader sets the mark,
-        then the coordinator assigns the log again."""
+        then the coordinator assigns the log again.
+
+        The log's leader may know a newer claim than the coordinator gave.  Then that one has to
+        count on from there."""
+        try:
+            await self._reset_from(definition, log, offset, force, NO_CLAIM)
+        except MemberFencedError:
+            newest = (await self._marks(definition, log)).claim
+            await self._reset_from(definition, log, offset, force, newest)
+
+    async def _reset_from(
+        self,
+        definition: SubscriptionDefinition,
+        log: PartitionId,
+        offset: Offset,
+        force: bool,
+        newest: Claim,
+    ) -> None:
         topic, first = TopicName(definition.topic), definition.partitions[0]
         sid, what = definition.sid, f"reset subscription {definition.name}"
         begun = await self._ask(
             what,
             topic,
             first,
-            lambda request: ResetSubscription(request, topic, first, sid, log, offset, force),
+            lambda request: ResetSubscription(
+                request, topic, first, sid, log, offset, force, newest
+            ),
             ResetBegun,
         )
         await self._ask(

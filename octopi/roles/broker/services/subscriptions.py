@@ -164,11 +164,12 @@ class SubscriptionService(Service):
         )
 
     def _reset(self, message: m.ResetSubscription) -> None:
-        offset = Offset(message.offset)
+        asked = message.sid, message.log, Offset(message.offset)
+        force, newest = message.force, message.newest
         self._ask_by_id(
             message,
             lambda one, session, now: one.reset_subscription(
-                session, message.sid, message.log, offset, now, force=message.force
+                session, *asked, now, force=force, newest=newest
             ),
         )
 
