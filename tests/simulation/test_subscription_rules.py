@@ -8,7 +8,10 @@ from typing import Any, cast
 import pytest
 
 from octopi.identifiers import PartitionId
-from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.cluster import WIPE, SimulatedCluster
+from octopi.simulation.faults.actions import BitFlip, RollBack, Wipe
+from octopi.simulation.faults.damage import Damage
+from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.invariants.subscriptions import (
     CONFIRMED,
     HANDED,
@@ -60,6 +63,14 @@ class Judged:
         handler = self.rules.handlers.of(event)
         assert handler is not None
         handler(event)
+
+    def fail(self, action: Damage | Wipe | BitFlip | RollBack) -> None:
+        """The disk of the leader is harmed."""
+        self._take(Event(0, 0.0, "broker-1", 1, FAULT, {"action": action}))
+
+    def replace_disk(self) -> None:
+        """The leader gets an empty one."""
+        self._take(Event(0, 0.0, "broker-1", 1, WIPE, {}))
 
     def load(self, states: dict[str, Any]) -> None:
         self.come(steps.S13Loaded, states=states)
@@ -250,6 +261,51 @@ def test_a_mark_that_is_left_behind_by_an_orderly_change_of_leaders_is_found(
         judged.mark(20, 1)
     judged.prepare(steps.E23Prepared)
     assert judged.broken == ([] if is_stored else ["mark-left-behind"])
+
+
+@pytest.mark.parametrize("is_appending_again", [False, True])
+def test_a_leader_whose_disk_takes_no_records_may_leave_a_mark_behind(
+    judged: Judged, is_appending_again: bool
+) -> None:
+    state = judged.rules.cluster.register_view.state
+    state.partitions[PartitionId(0)] = cast(Any, SimpleNamespace(leader=1, epoch=1))
+    judged.come(steps.E19Resigning)
+    if is_appending_again:
+        judged.come(steps.P2Appended)
+    judged.come(steps.S8Taking, sid=SID, offset=20)
+    judged.prepare(steps.E23Preparing)
+    judged.prepare(steps.E23Prepared)
+    assert judged.broken == (["mark-left-behind"] if is_appending_again else [])
+
+
+@pytest.mark.parametrize(
+    "action", [Damage("older", "ends"), Damage("flip", "log"), BitFlip(), RollBack()]
+)
+def test_a_leader_does_not_know_what_its_disk_lost_unnoticed(
+    judged: Judged, action: Damage | BitFlip | RollBack
+) -> None:
+    judged.fail(action)
+    judged.epoch = 2
+    judged.load({})
+    judged.mark(10, 1)
+    judged.mark(0, 2)  # its messages are gone, too, and others stand in their place
+    assert judged.broken == []
+
+
+def test_a_leader_with_a_new_disk_is_judged_again(judged: Judged) -> None:
+    judged.fail(RollBack())
+    judged.replace_disk()
+    judged.epoch = 2
+    judged.load({})
+    assert judged.broken == ["state-forgotten"]
+
+
+@pytest.mark.parametrize("action", [Damage("cut", "log"), Damage("missing", "ends"), Wipe()])
+def test_a_leader_that_can_notice_a_damage_is_judged(judged: Judged, action: Damage | Wipe) -> None:
+    judged.fail(action)
+    judged.epoch = 2
+    judged.load({})
+    assert judged.broken == ["state-forgotten"]
 
 
 def test_a_leader_may_begin_with_what_its_predecessor_appended_last(judged: Judged) -> None:

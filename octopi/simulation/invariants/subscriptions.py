@@ -21,8 +21,8 @@ mark-left-behind        another broker is to lead, in good order, and a mark isn
                         a member sent before
 ======================= ================================================================
 
-Where a decision notes that acknowledged records may be lost, all that was known about that
-partition counts no more.
+Where a decision notes that acknowledged records may be lost, or where a broker leads whose disk was
+changed in a way that it can't notice, all that was known about that partition counts no more.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 import attrs
 
 from octopi.identifiers import PartitionId
-from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.cluster import WIPE, SimulatedCluster
 from octopi.simulation.faults.actions import BitFlip, RollBack, Wipe
 from octopi.simulation.faults.damage import Damage
 from octopi.simulation.faults.injector import FAULT
@@ -124,10 +124,11 @@ class SubscriptionRules(SystemInvariants):
         """Subscriptions whose members note what they do."""
         self._lossy: set[PartitionId] = set()
         """Partitions that may have lost records: offsets were used twice there."""
-        self._resigned: set[tuple[PartitionId, int]] = set()
-        """Leaderships, by partition and epoch, that ended because the leader's disk failed."""
-        self._harmed_hosts: set[str] = set()
-        """Those whose disk was damaged: what they lost before anyone noted it, nobody can know."""
+        self._resigned: dict[tuple[str, PartitionId], int] = {}
+        """Host and partition -> the epoch in which it leads, and its disk takes no records."""
+        self._spoiled: set[str] = set()
+        """Hosts whose disk holds what they never wrote there, and that can't notice it: they lead
+        with what they find."""
         self._is_harmed = False
         """Whether a disk was damaged, or a machine lost its power."""
         on = self.handlers.on
@@ -141,11 +142,13 @@ class SubscriptionRules(SystemInvariants):
         on(self._check_attached, steps.S5Attaching)
         on(self._note_taken, steps.S8Taking)
         on(self._note_resigned, steps.E19Resigning)
+        on(self._note_append, steps.P2Appended)
         on(self._note_preparing, steps.E23Preparing)
         on(self._check_prepared, steps.E23Prepared)
         on(self._see_recovery, steps.E7Counted, steps.E8Decided, steps.J5Admitted)
         self.handlers.on_word(self._see_recovery, LOSE_POWER)
         self.handlers.on_word(self._see_fault, FAULT)
+        self.handlers.on_word(self._note_empty_disk, WIPE)
         self.handlers.on_word(self._check_handed, HANDED)
         self.handlers.on_word(self._note_processed, PROCESSED)
         self.handlers.on_word(self._check_confirmed, CONFIRMED)
@@ -261,9 +264,9 @@ class SubscriptionRules(SystemInvariants):
         step = event.step
         if (known := self._known(step.partition, step.epoch)) is None:
             return
-        if event.host in self._harmed_hosts:
-            self._lossy.add(step.partition)
-            known.committed = {}
+        if event.host in self._spoiled:
+            self._forget(step.partition)
+            known = self._partitions[step.partition]
         for key, value in known.committed.items():
             if not known.open[key] and step.states.get(key) != value:
                 text = f"{event.host} begins to lead partition {step.partition} with {key} = "
@@ -306,7 +309,10 @@ class SubscriptionRules(SystemInvariants):
             known.taken[step.sid] = max(step.offset, known.taken.get(step.sid, 0))
 
     def _note_resigned(self, event: StepEvent[steps.E19Resigning]) -> None:
-        self._resigned.add((event.step.partition, event.step.epoch))
+        self._resigned[event.host, event.step.partition] = event.step.epoch
+
+    def _note_append(self, event: StepEvent[steps.P2Appended]) -> None:
+        self._resigned.pop((event.host, event.step.partition), None)
 
     def _note_preparing(self, event: StepEvent[steps.E23Preparing]) -> None:
         partition = event.step.partition
@@ -328,10 +334,10 @@ class SubscriptionRules(SystemInvariants):
         record = self.cluster.register_view.state.partitions.get(partition)
         if record is None or record.epoch != known.epoch or partition in self._lossy:
             return
-        if (partition, known.epoch) in self._resigned:
-            return  # its disk takes nothing, so no mark can be stored there
         if self.cluster.host_of(record.leader) != event.host:
             return
+        if self._resigned.get((event.host, partition)) == known.epoch:
+            return  # its disk takes no mark either
         for sid, mark in sorted(still):
             text = f"{event.host} has prepared another leader of partition {partition}, and the "
             text += f"mark {mark} of {sid}, which a member sent before, is not stored"
@@ -430,20 +436,28 @@ class SubscriptionRules(SystemInvariants):
     # --- losses ----------------------------------------------------------------------------
 
     def _see_fault(self, event: Event) -> None:
-        if isinstance(event.facts["action"], Damage | Wipe | BitFlip | RollBack):
-            self._is_harmed = True
-            self._harmed_hosts.add(event.host)
+        action = event.facts["action"]
+        self._is_harmed |= isinstance(action, Damage | Wipe | BitFlip | RollBack)
+        is_unnoticed = isinstance(action, Damage) and not action.is_noticed
+        if isinstance(action, BitFlip | RollBack) or is_unnoticed:
+            self._spoiled.add(event.host)
+
+    def _note_empty_disk(self, event: Event) -> None:
+        self._spoiled.discard(event.host)
 
     def _see_recovery(self, event: Event) -> None:
         self._is_harmed |= event.what == LOSE_POWER
         for record in self._recoveries.found(event):
-            partition = record.partition
-            self._lossy.add(partition)
-            self._partitions[partition] = _KnownPartition()
-            for place in [one for one in self._told if one[1] == partition]:
-                del self._told[place]
-            self._claims.clear()  # that partition may be where they are kept
-            self._members.clear()
+            self._forget(record.partition)
+
+    def _forget(self, partition: PartitionId) -> None:
+        """Records may be lost, in the logs of that partition and in what it knew."""
+        self._lossy.add(partition)
+        self._partitions[partition] = _KnownPartition()
+        for place in [one for one in self._told if one[1] == partition]:
+            del self._told[place]
+        self._claims.clear()  # that partition may be where they are kept
+        self._members.clear()
 
 
 def _parts(key: str) -> tuple[str, str, str]:
