@@ -67,6 +67,8 @@ class PythonQueueMember:
                 return self._took(await self._take_lists(command))
             case "commit":
                 return await self.subscription.commit()
+            case "gaps":
+                return len(self.subscription.gaps)
             case "leave":
                 self.leaving.set()
                 await self.ended.wait()

@@ -4,6 +4,7 @@
 const PATIENCE_MS = 25_000; // for an answer that has to come
 const clients = new Map(); // token -> Octopi
 const members = new Map(); // name -> Member
+let gaps = 0; // that were told
 
 // A page's program: a loop over messages, in which each step is ordered from outside.
 class Member {
@@ -113,7 +114,10 @@ async function taken(member, work) {
 
 const DEEDS = {
   join: async ({ as, topic, name, token, options }, Octopi, url) => {
-    if (!clients.has(token)) clients.set(token, await Octopi.connect(url, { token }));
+    if (!clients.has(token)) {
+      clients.set(token, await Octopi.connect(url, { token }));
+      clients.get(token).addEventListener("gap", () => gaps++);
+    }
     const subscription = clients.get(token).subscription(topic, { name, joinTimeout: 500, ...options });
     await subscription.ready;
     const isQueue = options.mode === "shared" || options.mode === "key_shared";
@@ -129,6 +133,7 @@ const DEEDS = {
   reject: ({ as, message, reason }) => members.get(as).taken[message].reject(reason),
   extend: ({ as, message }) => members.get(as).taken[message].extend(),
   attempt: ({ as, message }) => members.get(as).taken[message].attempt,
+  gaps: () => gaps,
   "deadline in": ({ as, message }) => Math.round((members.get(as).taken[message].deadline - Date.now()) / 60_000),
   leave: ({ as }) => members.get(as).leave(),
   fail: ({ as }) => members.get(as).fail(),

@@ -114,7 +114,7 @@ class Scenario:
                     for name in step["as"]
                     for text in self._client.do({"do": "take", "as": name, "count": 1})
                 )
-            case "take" | "commit" | "mark" | "claims" | "leave" | "fail":
+            case "take" | "commit" | "mark" | "claims" | "gaps" | "leave" | "fail":
                 return self._client.do(step)
             case "acknowledge" | "release" | "reject" | "extend" | "attempt" | "deadline in":
                 return self._client.do(step)
@@ -151,7 +151,8 @@ async def _administer(client: octopi.Client, topic: str, step: dict[str, Any]) -
                         partition=step.get("partition", 0),
                     )
         case "create":
-            await client.admin.create_subscription(topic, "billing")
+            mode = step.get("mode", "exclusive")
+            await client.admin.create_subscription(topic, "billing", mode=mode)
         case "reset":
             force = step.get("force", False)
             await client.admin.reset_subscription(topic, "billing", step["to"], force=force)
