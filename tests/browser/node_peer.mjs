@@ -13,6 +13,7 @@ const { Cluster } = await import(`${modules}/client/cluster.js`);
 const { Route } = await import(`${modules}/client/route.js`);
 const { GroupSession, joinRemedy } = await import(`${modules}/client/group_session.js`);
 const { attachRemedy, MarkSession } = await import(`${modules}/client/mark_session.js`);
+const { DealtLog } = await import(`${modules}/client/dealt_log.js`);
 const { queueRemedy } = await import(`${modules}/client/queue_answers.js`);
 const { QueueSession } = await import(`${modules}/client/queue_session.js`);
 const { optionsOnWire, subscriptionOptions } = await import(`${modules}/client/subscription_options.js`);
@@ -160,6 +161,86 @@ const DEEDS = {
       ]);
     }
     return seen;
+  },
+  // One log of a queue, whose leader the test plays.
+  dealtLog: async ({ isOrdered = false, deleted = false, steps }) => {
+    const [asked, posted, told, seen, taken] = [[], [], [], [], []];
+    let hear = null; // takes what the leader says
+    let now = 0;
+    const until = async (holds) => {
+      for (let waits = 5_000; !holds(); waits--) {
+        if (!waits) throw new Error("it never came to that");
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+    };
+    const cluster = new Cluster(["ws://register"], { minDelay: 1, maxDelay: 2 });
+    cluster.topic = async () => ({ partitions: [{ partition: 3, epoch: 1, leader: 1, leader_address: "ws://broker", readers: [] }] });
+    const connection = {
+      nextRequest: () => 7,
+      watch: () => () => {},
+      forget: () => (hear = null),
+      ask: (message, onAnswer) => {
+        asked.push(message);
+        hear = onAnswer;
+      },
+      post: (message) => posted.push(message),
+    };
+    cluster.connection = async () => connection;
+    const how = { topic: "orders", sid: "0".repeat(16), ackTimeoutMs: 30_000, prefetchCount: 10, prefetchBytes: 1_000_000, isOrdered };
+    const log = new DealtLog(cluster, how, () => "w1", 3, { now: () => now }, {
+      restoreMark: async () => {
+        if (deleted) throw new OctopiError("unknown_subscription", "it was deleted");
+        told.push("restored");
+      },
+      onNews: () => {},
+      onGap: (gap) => told.push(["gap", gap]),
+      onFork: (fork) => told.push(["fork", fork]),
+      onTrouble: () => {},
+    });
+    const keep = (message) => {
+      if (message) taken.push(message);
+      return message && [message.text(), message.offset, message.attempt, message.partition];
+    };
+    const deeds = {
+      pass: (ms) => (now += ms),
+      attached: async (facts = {}) => {
+        await until(() => hear);
+        hear({ type: "attached", request: 7, mark: 0, claim: 0, log_start: 0, lost_from: null, lost_to: null, anchor: "", ...facts });
+      },
+      deal: (offsets, attempts, hex) => hear({ type: "deal", request: 7, offsets, attempts, records: fromHex(hex) }),
+      hear: (message) => hear({ request: 7, ...message }),
+      end: async (status) => {
+        const { length } = asked;
+        hear({ type: "detached", request: 7, status, reason: "" });
+        await until(() => log.error || (hear && asked.length > length));
+      },
+      ended: () => until(() => log.error),
+      again: (count = 2) => until(() => hear && asked.length >= count),
+      take: () => keep(log.nextMessage()),
+      answer: (place, deed, ...rest) => taken[place][deed](...rest),
+      answered: (place) => taken[place].isAnswered,
+      batch: (...rest) => {
+        const batch = log.nextBatch();
+        if (!batch) return null;
+        batch[0].reject("no");
+        batch[rest.length ? "release" : "acknowledge"](...rest);
+        return [batch.length, batch.map(({ offset }) => offset).constructor === Array];
+      },
+      commit: () => log.commit().then(() => told.push("committed")) && null,
+      posted: () => posted.splice(0),
+      stale: () => log.staleCount,
+      close: () => log.close(),
+    };
+    for (const [step, ...rest] of steps) {
+      try {
+        seen.push((await deeds[step](...rest)) ?? null);
+      } catch (error) {
+        seen.push(error.code ?? String(error));
+      }
+    }
+    log.close();
+    await until(() => !hear);
+    return { seen, told, asked, posted, error: log.error?.code ?? null };
   },
   remedies: () =>
     Object.fromEntries(
