@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from octopi.environment import Environment, Randomness
-from octopi.errors import Blame, ConnectionLostError, OctopiError, RefusedError, UnreachableError
+from octopi.errors import ConnectionLostError, OctopiError, RefusedError, UnreachableError
 from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
 
 _T = TypeVar("_T")
@@ -24,16 +24,6 @@ def backoff_s(randomness: Randomness, failures: int) -> float:
     """A random wait (seconds) before the next attempt, after *failures* earlier waits."""
     bound_s = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2.0 ** min(failures, _DOUBLINGS_MAX))
     return bound_s * randomness.random()
-
-
-def may_pass_at_a_leader(error: OctopiError) -> bool:
-    """Whether the same request can succeed later, at the same leader or at the next one.  One whose
-    disk or program fails does not lead for long."""
-    match error:
-        case RefusedError(meaning=meaning):
-            return meaning.retryable or meaning.look_up or meaning.fault is Blame.NODE
-        case _:
-            return isinstance(error, ConnectionLostError | UnreachableError)
 
 
 class Backoff:

@@ -23,9 +23,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from octopi.clients.subscribing.leader_errors import may_pass_at_a_leader
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.identifiers import NO_CLAIM, Claim, MemberId, PartitionId
-from octopi.retry import may_pass_at_a_leader
 
 HeldClaim: TypeAlias = tuple[PartitionId, Claim]
 """A partition, and the claim with which a member has its log."""

@@ -31,10 +31,10 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from octopi.clients.subscribing.leader_errors import may_pass_at_a_leader
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.identifiers import Offset
 from octopi.position import NO_ANCHOR, Anchor
-from octopi.retry import may_pass_at_a_leader
 
 LostRange: TypeAlias = tuple[Offset, Offset]
 """Records of a log that are gone: from where to where (exclusive, bytes)."""

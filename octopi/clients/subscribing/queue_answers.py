@@ -7,10 +7,10 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
+from octopi.clients.subscribing.leader_errors import may_pass_at_a_leader
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.identifiers import Offset
 from octopi.limits import SETTLE_COUNT_MAX
-from octopi.retry import may_pass_at_a_leader
 
 _T = TypeVar("_T")
 
