@@ -48,14 +48,17 @@ def last_epoch(logs: Mapping[TopicId, LogState]) -> Epoch:
 
 
 def follow_topics(logs: Mapping[TopicId, LogState]) -> list[TopicId]:
-    """Set the `LogState.flush_before_ack` of internal logs: true if the logs of all topics have it,
-    else false.  Return the internal logs for which that has changed.
+    """Set the `LogState.flush_before_ack` of internal logs: true if the log of any topic has it, or
+    if there is no topic, else false.  Return the internal logs for which that has changed.
+
+    A mark survives what the messages survive that it is about.  Which topic an entry is about is
+    not known here, so where one topic asks for the device, all entries wait for it.  Where none
+    does, a mark would wait for the device while its messages don't.
 
     A replica counts as intact after a power failure if all of its logs are flushed before they are
-    acknowledged.  If internal logs never were, a replica that lost no message would not be intact
-    after a power failure; if they always were, a mark would wait for the device, while the messages
-    that it is about don't."""
-    flush = all(log.flush_before_ack for name, log in logs.items() if not is_internal(name))
+    acknowledged (`are_intact`): the internal ones are where those of all topics are."""
+    topics = [log for name, log in logs.items() if not is_internal(name)]
+    flush = not topics or any(log.flush_before_ack for log in topics)
     changed = [
         name for name, log in logs.items() if is_internal(name) and log.flush_before_ack != flush
     ]

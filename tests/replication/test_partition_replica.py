@@ -176,13 +176,16 @@ def test_an_internal_log_leaves_a_replica_as_intact_as_its_topics_do() -> None:
     assert after_power_loss({INTERNAL: log(), FLUSHED: flushed}).report.intact
     machine = after_power_loss({INTERNAL: log(), FLUSHED: flushed, TOPIC: log()})
     assert not machine.report.intact
+    assert machine.logs[INTERNAL].flush_before_ack
+    machine = after_power_loss({INTERNAL: log(), TOPIC: log()})
+    assert not machine.report.intact
     assert not machine.logs[INTERNAL].flush_before_ack
     unsound = log()
     unsound.sound = False
     assert not after_power_loss({INTERNAL: unsound}).report.intact
 
 
-def test_an_internal_log_is_flushed_before_it_is_acknowledged_where_all_topics_are() -> None:
+def test_an_internal_log_is_flushed_before_it_is_acknowledged_where_a_topic_is() -> None:
     """As long as it isn't, a power loss must not leave the replica intact."""
     for record in (attrs.evolve(RECORD, in_sync=[1, 2]), attrs.evolve(RECORD, leader=2)):
         machine = PartitionReplica(0, 1, 1, ReplicaState(), {TOPIC: log(), INTERNAL: log()})
@@ -196,9 +199,11 @@ def test_an_internal_log_is_flushed_before_it_is_acknowledged_where_all_topics_a
         effects = machine.remove_log(TOPIC)
         assert internal.flush_before_ack
         assert OnLog(INTERNAL, FlushLog()) in effects, "what was acknowledged before, too"
+        machine.add_log(TOPIC, log())
+        assert not internal.flush_before_ack
         machine.add_log(FLUSHED, LogState.empty(flush_before_ack=True))
         assert internal.flush_before_ack
-        machine.add_log(TOPIC, log())
+        machine.remove_log(FLUSHED)
         assert not internal.flush_before_ack
         machine.check_invariants()
 

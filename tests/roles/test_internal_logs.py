@@ -326,13 +326,17 @@ async def test_nothing_is_committed_while_too_few_replicas_are_in_sync() -> None
 # --- a failure of power ------------------------------------------------------------------
 
 
-async def test_an_internal_log_is_flushed_before_it_counts_exactly_where_all_topics_are() -> None:
+async def test_an_internal_log_is_flushed_before_it_counts_where_a_topic_is_or_none_is_there() -> (
+    None
+):
     async with broker(MemoryDisk()) as here:
         await here.lead()
         assert here.log.state.flush_before_ack, "there is no topic"
+        await here.manager.install_topics([CACHED])
+        assert not here.log.state.flush_before_ack
         await here.manager.install_topics([FLUSHED])
         assert here.log.state.flush_before_ack
-        await here.manager.install_topics([CACHED])
+        await here.manager.remove_topics([m.RemovedTopic(FLUSHED.topic, FLUSHED.topic_id)])
         assert not here.log.state.flush_before_ack
         await here.manager.remove_topics([m.RemovedTopic(CACHED.topic, CACHED.topic_id)])
         assert here.log.state.flush_before_ack
