@@ -469,6 +469,10 @@ PARTITIONS_PER_TOPIC_MAX: Final = 1_000
 REPLACED_TOPICS_MAX: Final = 100
 """Deleted topics of the same name that a topic remembers."""
 
+REMOVED_TOPICS_MAX: Final = 10_000
+"""Deleted topics that a broker remembers, so that what a partition keeps about them goes when the
+broker begins to lead it; of more, the oldest are forgotten."""
+
 UNSERVED_TOPICS_MAX: Final = 1_000
 """Topics that a broker holds and the register doesn't serve: those that are remembered of each
 broker, and those in one answer."""

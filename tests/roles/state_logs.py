@@ -28,6 +28,7 @@ class SharedStates:
     def __init__(self) -> None:
         self.entries: dict[PartitionId, Entries] = {}
         self.required: dict[PartitionId, int] = {}
+        self._changed = trio.Event()
         self.is_held = False
         """Whether what is appended waits for `release`."""
         self.is_refusing = False
@@ -75,3 +76,11 @@ class SharedStates:
 
     def require_in_sync(self, partition: PartitionId, count: int) -> None:
         self.required[partition] = count
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def requires(self, partition: PartitionId, count: int) -> None:
+        """Wait until so many replicas have to be in sync."""
+        with trio.fail_after(10):
+            while self.required.get(partition) != count:
+                await self._changed.wait()

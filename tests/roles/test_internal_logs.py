@@ -25,6 +25,7 @@ from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.record import scan
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.replication.internal_log import DamagedEntryError, Value, encode, encode_records
+from octopi.roles.broker import log_store
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.local_log import LocalLog
@@ -450,3 +451,15 @@ async def test_internal_logs_are_listed_among_logs_and_not_among_topics(
         listed = {one.log.topic for one in await client.admin.describe_logs()}
         assert listed == {"orders", SUBSCRIPTIONS_LOG}
         assert [one.topic for one in await client.topics()] == ["orders"]
+
+
+async def test_a_store_remembers_the_newest_topics_that_were_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_store, "REMOVED_TOPICS_MAX", 2)
+    async with broker(MemoryDisk()) as here:
+        removed = [TopicId(f"{number:016x}") for number in range(3)]
+        for topic_id in removed:
+            await here.manager.remove_topics([m.RemovedTopic("orders", topic_id)])
+        known = [here.manager.store.is_removed(one) for one in removed]
+        assert known == [False, True, True]

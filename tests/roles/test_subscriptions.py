@@ -677,7 +677,7 @@ async def test_what_is_kept_of_a_topic_needs_as_many_replicas_in_sync_as_its_rec
 ) -> None:
     async with running(tmp_path, monkeypatch) as bench:
         await bench.create()
-        assert bench.states.required == {}  # one replica is enough for this topic
+        assert bench.states.required == {bench.partition: 1}
         async with bench.cluster.connection(bench.cluster.register.url) as register:
             wanted = m.CreateTopic(
                 register.next_request(),
@@ -691,6 +691,10 @@ async def test_what_is_kept_of_a_topic_needs_as_many_replicas_in_sync_as_its_rec
         there = attrs.evolve(bench, topic=strict)
         await there.ask(there.creation("b"), m.SubscriptionDescription)
         assert bench.states.required == {bench.partition: 2}
+        async with bench.cluster.connection(bench.cluster.register.url) as register:
+            deletion = m.DeleteTopic(register.next_request(), "strict")
+            await register.request(deletion, m.Done, 10)
+        await bench.states.requires(bench.partition, 1)
 
 
 async def test_an_id_gives_no_token_what_the_name_does_not(

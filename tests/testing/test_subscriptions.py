@@ -11,6 +11,8 @@ import octopi
 import octopi.testing
 from octopi.identifiers import Claim, MemberId, PartitionId, TopicName
 from octopi.limits import CLAIM_STEP_MAX
+from octopi.roles.broker.subscriptions import broker_subscriptions
+from octopi.roles.broker.subscriptions.led_partition import LedPartition
 from octopi.wire.messages import Attach, Attached
 
 COUNT = 30
@@ -98,6 +100,39 @@ def test_a_member_that_was_told_that_it_was_replaced_leaves_without_being_told_a
                     await cluster.sleep(1)
                 with pytest.raises(octopi.MemberFencedError, match="took over"):
                     await orders.commit()
+
+    octopi.testing.run(scene, brokers=1, partitions=1)
+
+
+def test_a_topic_that_is_deleted_while_its_partition_has_no_leader_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    led: list[LedPartition] = []
+
+    class ListedPartition(LedPartition):
+        async def begin(self) -> None:
+            led.append(self)
+            await super().begin()
+
+    monkeypatch.setattr(broker_subscriptions, "LedPartition", ListedPartition)
+
+    async def scene(cluster: octopi.testing.Cluster) -> None:
+        async with cluster.client() as client:
+            for topic in ("orders", "mails"):
+                await client.create_topic(topic, 1)
+                async with client.subscription(topic, "billing"):
+                    pass
+            assert len(led[-1].machine.all_marks()) == 2
+            (host,) = cluster.brokers
+            cluster.kill(host)
+            await cluster.sleep(5)
+            await client.delete_topic("orders")
+            cluster.restart(host)
+            await cluster.sleep(10)
+            names = [one.name for one in await client.admin.subscriptions("mails")]
+            assert names == ["billing"]
+            assert [one.entry.topic for one in led[-1].machine.all_marks()] == ["mails"]
+            assert [one.topic for one, _ in led[-1].machine.member_counts()] == ["mails"]
 
     octopi.testing.run(scene, brokers=1, partitions=1)
 

@@ -13,6 +13,7 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import INTERNAL_LOGS, Offset, PartitionId, TopicId, is_internal
+from octopi.limits import REMOVED_TOPICS_MAX
 from octopi.logger import get_logger
 from octopi.replication.internal_log import internal_log
 from octopi.roles.broker.flusher import Flusher
@@ -55,6 +56,7 @@ class LogStore:
         """Replicas that were given up, and are kept for a while."""
         self.logs, self.ends = self.opening.logs, self.opening.ends
         self._deletion = self.opening.deletion
+        self._removed: dict[str, None] = {}
 
     # --- making and deleting -------------------------------------------------------------
 
@@ -98,10 +100,18 @@ class LogStore:
     def doom(self, topic_ids: Collection[str]) -> Iterator[LocalLog]:
         """Have the logs of those creations of topics deleted by the next `delete`; each is given
         when it is no log of this store any more, and its replica has to let it go."""
+        self._removed |= dict.fromkeys(topic_ids)
+        while len(self._removed) > REMOVED_TOPICS_MAX:
+            del self._removed[next(iter(self._removed))]
         for key, log in list(self.logs.items()):
             if log.topic_id in topic_ids:
                 self._deletion.doom(self.logs.pop(key))
                 yield log
+
+    def is_removed(self, topic_id: TopicId) -> bool:
+        """Whether that creation of a topic was deleted, as the register has said to this
+        incarnation of the broker.  False: not as far as is known here."""
+        return topic_id in self._removed
 
     async def doom_unused(self, topics: list[RemovedTopic]) -> None:
         """The same for what lies here of *topics* and is no log, or is only noted as one.

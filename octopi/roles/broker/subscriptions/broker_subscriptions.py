@@ -51,6 +51,10 @@ class ReplicaLeadership:
         except RefusedError:
             return None
 
+    def is_removed(self, topic_id: TopicId) -> bool:
+        """See `Leadership`."""
+        return self._manager.store.is_removed(topic_id)
+
     def produce(self, log: LocalLog, records: bytes, done: Answer) -> None:
         """See `Leadership`."""
         self._replica.produce(log, records, done)

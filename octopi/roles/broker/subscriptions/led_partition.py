@@ -106,9 +106,13 @@ class LedPartition:
         self._owners: dict[Session, SessionOwner] = {}
         self._work: deque[Effect | _Committed] = deque()
         self._is_working = False
-        self._topics: set[TopicId] = set()
-        """Those with subscriptions or marks here whose logs were there."""
+        self._topics: dict[TopicId, int] = {}
+        """Those with subscriptions or marks here whose logs were there, with the ``min_insync`` of
+        each."""
+        self._without_log: set[TopicId] = set()
+        """Those with subscriptions or marks here whose logs were not there yet."""
         self._min_insync = 1
+        """The greatest of `_topics`."""
         self._appended_count = self._committed_count = 0
         """Entries of this leadership."""
         self._committed = trio.lowlevel.ParkingLot()
@@ -121,6 +125,8 @@ class LedPartition:
     async def begin(self) -> None:
         """Read what is stored; until then requests are refused: with NOT_READY, or with INTERNAL
         while it can't be read, which is tried again and again."""
+        # An earlier leadership of this broker may have asked for more, for a topic that is gone.
+        self._states.require_in_sync(self.partition, self._min_insync)
         clock = self._environment.clock
         wait_s = _AGAIN_S
         while not self._is_over():
@@ -342,13 +348,34 @@ class LedPartition:
 
     def _note_topic(self, topic_id: TopicId) -> None:
         """What is kept of a topic needs as many replicas in sync as its records."""
-        log = self.leadership.log(topic_id)
-        if log is None or topic_id in self._topics:
+        if topic_id in self._topics:
             return
-        self._topics.add(topic_id)
-        if log.topic.options.min_insync > self._min_insync:
-            self._min_insync = log.topic.options.min_insync
-            self._states.require_in_sync(self.partition, self._min_insync)
+        if (log := self.leadership.log(topic_id)) is None:
+            self._without_log.add(topic_id)
+            return
+        self._without_log.discard(topic_id)
+        self._topics[topic_id] = log.topic.options.min_insync
+        self._require_in_sync()
+
+    def _require_in_sync(self) -> None:
+        count = max(self._topics.values(), default=1)
+        if count != self._min_insync:
+            self._min_insync = count
+            self._states.require_in_sync(self.partition, count)
+
+    def _look_at_topics(self, machine: PartitionSubscriptions) -> None:
+        """See which logs have come and gone."""
+        for topic_id in list(self._without_log):
+            self._note_topic(topic_id)
+        gone = [one for one in self._without_log if self.leadership.is_removed(one)]
+        gone += [one for one in self._topics if self.leadership.log(one) is None]
+        for topic_id in gone:
+            self._topics.pop(topic_id, None)
+            self._without_log.discard(topic_id)
+            self._require_in_sync()
+            self.perform(machine.topic_removed(topic_id))
+            if self.has_ended:
+                return
 
     # --- what happens --------------------------------------------------------------------
 
@@ -356,9 +383,7 @@ class LedPartition:
         """Do what is due, and see whether the leadership has ended, or topics have gone."""
         if self._is_over() or (machine := self._machine) is None:
             return
-        for topic_id in [one for one in self._topics if self.leadership.log(one) is None]:
-            self._topics.discard(topic_id)
-            self.perform(machine.topic_removed(topic_id))
+        self._look_at_topics(machine)
         if (due_at := machine.due_at) is not None and due_at <= now and not self.has_ended:
             self.perform(machine.tick(now))
 

@@ -61,6 +61,10 @@ class Leadership(Protocol):
     def log_named(self, topic: TopicName) -> LocalLog | None:
         """The partition's log of the topic that has that name now."""
 
+    def is_removed(self, topic_id: TopicId) -> bool:
+        """Whether the topic was deleted, as far as is known here.  One without a log may only have
+        none here yet."""
+
     def produce(self, log: LocalLog, records: bytes, done: Answer) -> None:
         """Append *records* to a log of a topic in this partition.  *done* is called once, from here
         or later, with the receipt when they are committed, or with the refusal.
