@@ -24,8 +24,11 @@ class LogView(Protocol):
         """The log ends here."""
 
     def has_place(self, offset: Offset) -> bool:
-        """Whether a record begins at *offset*, from `start` to `end`, or the log ends there.  True
-        where that is not known without I/O."""
+        """Whether a record begins at *offset*, from `start` to `end`, or the log ends there.
+
+        Raises:
+          NeedsTimeError: if that is not known without I/O: ask again.
+        """
 
     def anchor_before(self, offset: Offset) -> Anchor:
         """The anchor of the place at *offset*; empty if what ends there isn't known."""

@@ -275,7 +275,11 @@ class PartitionSubscriptions:
         """All below *offset* is processed.  *confirm*: a number of this mark, which `TellMarked`
         repeats when it is committed; None: no answer.  *anchor*: of *offset*, where the member
         read; empty: not known.  A mark that the log can't have ends the attach with `TellDetached`,
-        and one in a history that the log has lost does so, too (HISTORY_FORKED)."""
+        and one in a history that the log has lost does so, too (HISTORY_FORKED).
+
+        Raises:
+          NeedsTimeError: if it is not known yet whether the log can have it; nothing was done.
+        """
         return self._marks.mark(session, offset, now, confirm, anchor)
 
     def detach(self, session: Session, attached: Session, now: float) -> list[Effect]:
@@ -287,7 +291,11 @@ class PartitionSubscriptions:
         self, session: Session, sid: SubscriptionId, claim: Claim, offset: Offset, now: float
     ) -> list[Effect]:
         """The second step of a reset.  Answered with `TellDone`; refused: MEMBER_FENCED (the reset
-        is over), OFFSET_OUT_OF_RANGE, OFFSET_INSIDE_RECORD, UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC."""
+        is over), OFFSET_OUT_OF_RANGE, OFFSET_INSIDE_RECORD, UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC.
+
+        Raises:
+          NeedsTimeError: if it is not known yet whether a record begins there; nothing was done.
+        """
         return self._marks.reset(session, sid, claim, offset, now)
 
     def delete_marks(self, session: Session, sid: SubscriptionId) -> list[Effect]:

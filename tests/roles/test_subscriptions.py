@@ -17,11 +17,12 @@ import pytest
 import trio
 import trio.testing
 
-from octopi.errors import RefusedError, Status
+from octopi.errors import NeedsTimeError, RefusedError, Status
 from octopi.identifiers import Claim, MemberId, Offset, PartitionId, SubscriptionId
 from octopi.model import SubscriptionOptions
 from octopi.operating_system import SystemClock
 from octopi.roles.broker import node as broker_node
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.broker.services import asked as asked_subscriptions, subscriptions as service
 from octopi.roles.broker.services.subscriptions import SubscriptionService
@@ -281,6 +282,59 @@ async def test_a_mark_that_the_log_can_not_have_ends_the_attach(
         status = (await attached.next(m.Detached)).status
         assert status in {Status.OFFSET_INSIDE_RECORD, Status.OFFSET_OUT_OF_RANGE}
         assert (await bench.mark_of(sid)).mark == 0
+
+
+class SlowPlaces:
+    """Logs without an index: whether a record begins at a place is known once it was proved."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_held = trio.Event()
+        """Nothing is proved before."""
+        self.proved: set[int] = set()
+        self._read, self._prove = LocalLog.read_uncommitted, LocalLog.prove
+        places = self
+
+        def read(log: LocalLog, offset: Offset, bytes_max: int) -> bytes:
+            if not bytes_max and offset not in places.proved:
+                raise NeedsTimeError("that takes long")
+            return places._read(log, offset, bytes_max)
+
+        async def prove(log: LocalLog, offset: Offset) -> None:
+            await places.is_held.wait()
+            try:
+                await places._prove(log, offset)
+            finally:
+                places.proved.add(offset)
+
+        monkeypatch.setattr(LocalLog, "read_uncommitted", read)
+        monkeypatch.setattr(LocalLog, "prove", prove)
+
+
+@pytest.mark.parametrize("is_place", [True, False])
+async def test_a_mark_at_a_place_that_takes_long_to_prove_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_place: bool
+) -> None:
+    async with running(tmp_path, monkeypatch) as bench:
+        sid, places = await bench.create(), SlowPlaces(monkeypatch)
+        offset = bench.ends[0] if is_place else 1
+        for _ in range(2):
+            attached, told = await bench.attach(sid, 1)
+            attached.mark(offset, acknowledge=1)
+            assert told.mark == 0
+            assert (await attached.next(m.Detached)).status == Status.NOT_READY
+        reset = m.SetMark(bench.next(), *bench.place, sid, Claim(2), offset)
+        with pytest.raises(RefusedError) as caught:
+            await bench.connection.request(reset, m.Done, 10)
+        assert caught.value.status == Status.NOT_READY
+        places.is_held.set()
+        await trio.testing.wait_all_tasks_blocked()
+        attached, _ = await bench.attach(sid, 1)
+        attached.mark(offset, acknowledge=2)
+        if is_place:
+            assert (await attached.next(m.Marked)).acknowledge == 2
+        else:
+            assert (await attached.next(m.Detached)).status == Status.OFFSET_INSIDE_RECORD
+        assert (await bench.mark_of(sid)).mark == (offset if is_place else 0)
 
 
 @pytest.mark.parametrize("anchor", ["x", "0.0123456789abcdef", "1-9999", "1-0.2-0"])

@@ -9,8 +9,10 @@ import pytest
 
 import octopi
 import octopi.testing
-from octopi.identifiers import Claim, MemberId, PartitionId, TopicName
+from octopi.errors import NeedsTimeError
+from octopi.identifiers import Claim, MemberId, Offset, PartitionId, TopicName
 from octopi.limits import CLAIM_STEP_MAX
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.subscriptions import broker_subscriptions
 from octopi.roles.broker.subscriptions.led_partition import LedPartition
 from octopi.wire.messages import Attach, Attached
@@ -233,3 +235,35 @@ async def take_to(
         if message.value.rstrip() == last:
             break
     return taken
+
+
+def test_a_member_goes_on_while_it_is_found_out_whether_its_marks_are_at_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As if the log had no index."""
+    read, prove = LocalLog.read_uncommitted, LocalLog.prove
+    proved: set[int] = set()
+
+    def read_if_proved(log: LocalLog, offset: Offset, bytes_max: int) -> bytes:
+        if not bytes_max and offset not in proved:
+            raise NeedsTimeError("that takes long")
+        return read(log, offset, bytes_max)
+
+    async def prove_and_note(log: LocalLog, offset: Offset) -> None:
+        await prove(log, offset)
+        proved.add(offset)
+
+    monkeypatch.setattr(LocalLog, "read_uncommitted", read_if_proved)
+    monkeypatch.setattr(LocalLog, "prove", prove_and_note)
+    values = [b"%d" % number for number in range(COUNT)]
+
+    async def scene(cluster: octopi.testing.Cluster) -> None:
+        async with cluster.client() as client:
+            await client.create_topic("orders", 1)
+            async with client.producer() as producer:
+                await producer.submit_many("orders", values)
+            assert await book(client, COUNT // 2) == values[: COUNT // 2]
+            assert await book(client, COUNT - COUNT // 2) == values[COUNT // 2 :]
+
+    octopi.testing.run(scene, brokers=1, partitions=1)
+    assert proved

@@ -7,13 +7,15 @@ from octopi.identifiers import Offset
 from octopi.position import Anchor, epochs_of
 from octopi.record import record_timestamp_ms
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.subscriptions.place_proofs import PlaceProofs
 
 
 class LedLog:
     """See `octopi.subscriptions.log_view.LogView`."""
 
-    def __init__(self, log: LocalLog) -> None:
+    def __init__(self, log: LocalLog, proofs: PlaceProofs) -> None:
         self._log = log
+        self._proofs = proofs
 
     @property
     def start(self) -> Offset:
@@ -31,11 +33,17 @@ class LedLog:
         return self._log.end
 
     def has_place(self, offset: Offset) -> bool:
-        """Whether a record begins at *offset*, or the log ends there, as far as that is known."""
+        """Whether a record begins at *offset*, or the log ends there.
+
+        Raises:
+          NeedsTimeError: if that takes long to find out; it is being found out.
+          StorageError: if it can't be found out.
+        """
         try:
             self._log.read_uncommitted(offset, 0)
         except NeedsTimeError:
-            return True
+            self._proofs.begin(self._log, offset)
+            raise
         except RefusedError:
             return False
         return True

@@ -20,6 +20,7 @@ from octopi.environment import Environment
 from octopi.errors import (
     STATUS_MEANINGS,
     InvalidOptionError,
+    NeedsTimeError,
     NotLeaderError,
     NotReadyError,
     OctopiError,
@@ -36,6 +37,7 @@ from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.subscriptions.dealing import PartitionQueues
 from octopi.roles.broker.subscriptions.effect_counter import EffectCounter
 from octopi.roles.broker.subscriptions.led_log import LedLog
+from octopi.roles.broker.subscriptions.place_proofs import PlaceProofs
 from octopi.roles.broker.subscriptions.ports import Leadership, StateLogs
 from octopi.roles.broker.subscriptions.subscription_tracer import SubscriptionTracer
 from octopi.storage.time_slices import in_groups
@@ -103,6 +105,7 @@ class LedPartition:
         self._machine: PartitionSubscriptions | None = None
         self._fault: StorageError | None = None
         self._queues = PartitionQueues(environment, self, tasks)
+        self._proofs = PlaceProofs(tasks)
         self._owners: dict[Session, SessionOwner] = {}
         self._work: deque[Effect | _Committed] = deque()
         self._is_working = False
@@ -184,7 +187,7 @@ class LedPartition:
 
     def _log_of(self, topic_id: TopicId) -> LedLog | None:
         log = self.leadership.log(topic_id)
-        return None if log is None else LedLog(log)
+        return None if log is None else LedLog(log, self._proofs)
 
     # --- requests ------------------------------------------------------------------------
 
@@ -215,8 +218,9 @@ class LedPartition:
           RefusedError: as `machine`.
         """
         machine, session = self.machine, self._next_session()
+        effects = call(machine, session, self._environment.clock.now())
         self._owners[session] = owner
-        self.perform(call(machine, session, self._environment.clock.now()))
+        self.perform(effects)
         return session
 
     def take_mark(self, session: Session, offset: Offset, anchor: str, confirm: int | None) -> None:
@@ -235,9 +239,12 @@ class LedPartition:
             try:
                 known = checked_anchor(anchor)
                 effects = machine.mark(session, offset, now, confirm=confirm, anchor=known)
-            except InvalidOptionError as error:
+            except (InvalidOptionError, NeedsTimeError) as error:
+                is_early = isinstance(error, NeedsTimeError)
+                # Told NOT_READY, a member attaches again, and tells its mark again.
+                status = Status.NOT_READY if is_early else Status.INVALID_OPTION
                 effects = machine.session_ended(session, now)
-                effects.append(TellDetached(session, Status.INVALID_OPTION, str(error)))
+                effects.append(TellDetached(session, status, str(error)))
             self.perform(effects)
 
         self._traced(edges, mark)
