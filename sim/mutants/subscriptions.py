@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants.mutant import HISTORY, ORACLE, Mutant
+from sim.mutants.mutant import HISTORY, LIVENESS, ORACLE, Mutant
 
 MUTANTS: Final = (
     Mutant(
@@ -117,5 +117,28 @@ MUTANTS: Final = (
 """,
         "a leader that hands over in good order leaves behind what its members marked last",
         ORACLE,
+    ),
+    Mutant(
+        "damage-ends-a-member",
+        "octopi.clients.subscribing.mark_session",
+        """
+             return AttachRemedy.ATTACH_AGAIN
++        case RefusedError(status=Status.LOG_CORRUPT):
++            return AttachRemedy.STOP
+         case _:
+""",
+        "a member of a log whose leader finds damage reads it no more, though it is repaired later",
+        LIVENESS,
+    ),
+    Mutant(
+        "a-lost-mark-ends-a-member",
+        "octopi.clients.subscribing.mark_session",
+        """
+         case RefusedError(status=Status.UNKNOWN_SUBSCRIPTION):
+-            return AttachRemedy.ATTACH_AGAIN
++            return AttachRemedy.STOP
+""",
+        "a subscription can't be used any more after a partition with a mark began again empty",
+        LIVENESS,
     ),
 )

@@ -67,7 +67,8 @@ class MemberProgram:
                 pass
             except UnknownSubscriptionError as error:
                 may_go = "delete" in client_log.plan.workload.chores
-                if not (may_go or client_log.plan.may_lose):
+                # A broker that leads without knowing what its disk lost doesn't know it, either.
+                if not (may_go or client_log.plan.may_lose or client_log.unfit):
                     client_log.complain(self.name, error)
                     return
             except OctopiError as error:

@@ -292,6 +292,16 @@ def test_a_leader_does_not_know_what_its_disk_lost_unnoticed(
     assert judged.broken == []
 
 
+def test_an_only_replica_with_a_damage_serves_what_lies_before_it(judged: Judged) -> None:
+    state = judged.rules.cluster.register_view.state
+    only = SimpleNamespace(partition=PartitionId(0), replicas=[1])
+    state.partitions[PartitionId(0)] = cast(Any, only)
+    judged.fail(Damage("flip", "tail"))
+    judged.epoch = 2
+    judged.load({})
+    assert judged.broken == []
+
+
 def test_a_leader_with_a_new_disk_is_judged_again(judged: Judged) -> None:
     judged.fail(RollBack())
     judged.replace_disk()

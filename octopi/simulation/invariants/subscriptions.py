@@ -129,6 +129,9 @@ class SubscriptionRules(SystemInvariants):
         self._spoiled: set[str] = set()
         """Hosts whose disk holds what they never wrote there, and that can't notice it: they lead
         with what they find."""
+        self._serving_less: set[tuple[str, PartitionId]] = set()
+        """Hosts and partitions that have no other replica, and whose disk is damaged: what lies
+        before the damage is served, and nothing stored, until an operator gives up the rest."""
         self._is_harmed = False
         """Whether a disk was damaged, or a machine lost its power."""
         on = self.handlers.on
@@ -264,7 +267,7 @@ class SubscriptionRules(SystemInvariants):
         step = event.step
         if (known := self._known(step.partition, step.epoch)) is None:
             return
-        if event.host in self._spoiled:
+        if event.host in self._spoiled or (event.host, step.partition) in self._serving_less:
             self._forget(step.partition)
             known = self._partitions[step.partition]
         for key, value in known.committed.items():
@@ -438,6 +441,10 @@ class SubscriptionRules(SystemInvariants):
     def _see_fault(self, event: Event) -> None:
         action = event.facts["action"]
         self._is_harmed |= isinstance(action, Damage | Wipe | BitFlip | RollBack)
+        if isinstance(action, Damage):
+            for record in self.cluster.register_view.state.partitions.values():
+                if [self.cluster.host_of(one) for one in record.replicas] == [event.host]:
+                    self._serving_less.add((event.host, record.partition))
         is_unnoticed = isinstance(action, Damage) and not action.is_noticed
         if isinstance(action, BitFlip | RollBack) or is_unnoticed:
             self._spoiled.add(event.host)
@@ -449,6 +456,7 @@ class SubscriptionRules(SystemInvariants):
         self._is_harmed |= event.what == LOSE_POWER
         for record in self._recoveries.found(event):
             self._forget(record.partition)
+            self._serving_less = {one for one in self._serving_less if one[1] != record.partition}
 
     def _forget(self, partition: PartitionId) -> None:
         """Records may be lost, in the logs of that partition and in what it knew."""
