@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
 import attrs
@@ -50,7 +50,8 @@ from octopi.wire.codec import fault_in
 Name: TypeAlias = tuple[TopicId, SubscriptionName]
 
 TURN_SIZE: Final = 1_000
-"""Members and logs of subscriptions that a call of `tick` looks at, about."""
+"""Members and logs of subscriptions that a call of `tick`, or a part of `restore`, looks at,
+about."""
 
 _NEVER: Final = float("inf")
 
@@ -61,11 +62,9 @@ class CoordinatedSubscriptions:
     def __init__(
         self,
         partition: PartitionId,
-        stored: StoredSubscriptions,
         pending: PendingStates,
         times: WallTimes,
         new_id: Callable[[], str],
-        now: float,
     ) -> None:
         self._partition = partition
         self._pending = pending
@@ -78,6 +77,10 @@ class CoordinatedSubscriptions:
         """Keys of members and assignments of subscriptions that are being deleted."""
         self._joined: dict[Session, SubscriptionId] = {}
         self._due = Timetable()
+
+    def restore(self, stored: StoredSubscriptions, now: float) -> Iterator[None]:
+        """Begin with what is committed; yields after each part of the work."""
+        work = 0
         for sid, definition in stored.definitions.items():
             members, logs = stored.members.get(sid, {}), stored.assignments.get(sid, {})
             self._add(definition)
@@ -90,12 +93,16 @@ class CoordinatedSubscriptions:
                     definition.partitions,
                     members,
                     logs,
-                    pending,
+                    self._pending,
                     now,
                     options=definition.options,
                     mode=definition.mode,
                 )
             self._plan(sid)
+            work += 1 + len(members) + len(definition.partitions)
+            if work >= TURN_SIZE:
+                work = 0
+                yield
 
     # --- life --------------------------------------------------------------------------
 

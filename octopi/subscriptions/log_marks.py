@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from octopi.errors import Status
@@ -33,7 +33,7 @@ from octopi.subscriptions.times import Timetable, WallTimes
 from octopi.wire.codec import fault_in
 
 TURN_COUNT: Final = 100
-"""Marks that a call of `tick` looks at."""
+"""Marks that a call of `tick`, or a part of `restore`, looks at."""
 
 _AGAIN_S: Final = 1.0
 """What can't be done when it is due is tried again after this."""
@@ -44,11 +44,9 @@ class LogMarks:
 
     def __init__(
         self,
-        stored: StoredSubscriptions,
         log_of: Callable[[TopicId], LogView | None],
         pending: PendingStates,
         times: WallTimes,
-        now: float,
     ) -> None:
         self._log_of = log_of
         self._pending = pending
@@ -60,10 +58,15 @@ class LogMarks:
         self._unstored: dict[str, LogMark] = {}
         """Marks that are not appended as they are."""
         self._due = Timetable()
-        for (sid, topic_id), entry in stored.marks.items():
+
+    def restore(self, stored: StoredSubscriptions, now: float) -> Iterator[None]:
+        """Begin with what is committed; yields after each part of the work."""
+        for number, ((sid, topic_id), entry) in enumerate(stored.marks.items(), 1):
             mark = self._add(self._made(sid, topic_id, entry, now))
             mark.committed_mark = entry.mark
             self._due.set(mark.key, mark.due_at)
+            if number % TURN_COUNT == 0:
+                yield
 
     def _made(
         self, sid: SubscriptionId, topic_id: TopicId, entry: MarkEntry, now: float

@@ -17,7 +17,7 @@ begins another one with what is committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -67,7 +67,7 @@ class PartitionSubscriptions:
     def __init__(
         self,
         partition: PartitionId,
-        entries: Mapping[str, Mapping[str, Any]] | StoredSubscriptions,
+        entries: Mapping[str, Mapping[str, Any]],
         *,
         log_of: Callable[[TopicId], LogView | None],
         new_id: Callable[[], str],
@@ -78,8 +78,9 @@ class PartitionSubscriptions:
 
         Args:
           partition: whose leader this is.
-          entries: the newest value of each key of ``~subscriptions``, but for ``x/`` keys; or what
-            was read of them, a part in each turn (`StoredSubscriptions.add`).
+          entries: the newest value of each key of ``~subscriptions``, but for ``x/`` keys.  There
+            may be ten thousands: then begin without any, read them a part in each turn
+            (`StoredSubscriptions.add`), and go through `restore`.
           log_of: the partition's log of a topic as it is at this moment; None: it has none.
           new_id: draws an id of 16 hexadecimal digits, for subscriptions and members.
           now: the monotonic clock (s).
@@ -88,15 +89,19 @@ class PartitionSubscriptions:
         Raises:
           UnreadableEntryError: if an entry can't be read.
         """
-        stored = entries
-        if not isinstance(stored, StoredSubscriptions):
-            stored = StoredSubscriptions.read(stored)
         times = WallTimes(now, wall_ms)
         self._pending = PendingStates()
-        self._coordinated = CoordinatedSubscriptions(
-            partition, stored, self._pending, times, new_id, now
-        )
-        self._marks = LogMarks(stored, log_of, self._pending, times, now)
+        self._coordinated = CoordinatedSubscriptions(partition, self._pending, times, new_id)
+        self._marks = LogMarks(log_of, self._pending, times)
+        for _ in self.restore(StoredSubscriptions.read(entries), now):
+            pass
+
+    def restore(self, stored: StoredSubscriptions, now: float) -> Iterator[None]:
+        """Begin with what is committed, in a machine that began without entries; yields after each
+        part of the work, so that others can have their turn.  Nothing else is called before its
+        end."""
+        yield from self._coordinated.restore(stored, now)
+        yield from self._marks.restore(stored, now)
 
     # --- requests to the coordinator -----------------------------------------------------
 

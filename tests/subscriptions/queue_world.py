@@ -138,7 +138,7 @@ class QueueWorld:
     def _machine(self) -> PartitionSubscriptions:
         return PartitionSubscriptions(
             PartitionId(0),
-            StoredSubscriptions.read(self.internal.committed),
+            self.internal.committed,
             log_of=lambda _: self.log,
             new_id=lambda: f"{self._number():016x}",
             now=self.now,

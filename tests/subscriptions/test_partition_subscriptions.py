@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
@@ -772,21 +773,53 @@ def test_a_tick_of_large_groups_does_a_bounded_part_of_what_is_due() -> None:
     assert sum(isinstance(one, e.TellDetached) for turn in turns for one in turn) == count
 
 
-def test_entries_can_be_read_a_part_at_a_time() -> None:
-    leader = RecordingLeader()
-    leader.ready()
+def machine_of(leader: RecordingLeader) -> Iterator[PartitionSubscriptions]:
+    """A machine that begins with what a leader has stored: again after each part of that."""
     stored = StoredSubscriptions()
     for key, value in leader.committed.items():
         stored.add(key, value)
     machine = PartitionSubscriptions(
         PartitionId(0),
-        stored,
+        {},
         log_of=lambda _: leader.log,
         new_id=lambda: "0" * 16,
         now=0.0,
         wall_ms=0,
     )
+    for _ in machine.restore(stored, 0.0):
+        yield machine
+    yield machine
+
+
+def test_a_leader_begins_with_a_bounded_part_of_many_marks_at_a_time() -> None:
+    leader = RecordingLeader()
+    count = 3 * log_marks.TURN_COUNT
+    for n in range(count):
+        leader.open_marks(SubscriptionId(f"{n:016x}"))
+    known = [len(machine.all_marks()) for machine in machine_of(leader)]
+    assert known[-1] == count
+    assert all(later - one <= log_marks.TURN_COUNT for one, later in pairwise([0, *known]))
+
+
+def test_a_leader_begins_with_a_bounded_part_of_many_groups_at_a_time() -> None:
+    leader = RecordingLeader()
+    logs = tuple(range(100))
+    for n in range(3 * coordinated.TURN_SIZE // len(logs)):
+        leader.create(f"s{n}", partitions=logs)
+    known = [len(machine.member_counts()) for machine in machine_of(leader)]
+    assert known[-1] == 3 * coordinated.TURN_SIZE // len(logs)
+    most = coordinated.TURN_SIZE // len(logs)
+    assert all(later - one <= most for one, later in pairwise([0, *known]))
+
+
+def test_a_leader_that_began_part_by_part_knows_what_one_does_that_began_at_once() -> None:
+    leader = RecordingLeader()
+    sid = leader.ready()
+    *_, machine = machine_of(leader)
+    leader.machine = machine
     assert machine.topic_ids == {TOPIC_ID}
+    assert leader.marked(sid).mark == 0
+    assert leader.logs(leader.join(sid)) == [(0, 1)]
 
 
 def test_the_definition_is_stored_as_it_was_decided() -> None:

@@ -170,12 +170,16 @@ class LedPartition:
         clock = self._environment.clock
         machine = PartitionSubscriptions(
             self.partition,
-            stored,
+            {},
             log_of=self._log_of,
             new_id=lambda: self._environment.randomness.token_bytes(8).hex(),
             now=clock.now(),
             wall_ms=clock.wall_ms(),
         )
+        for _ in machine.restore(stored, clock.now()):
+            await trio.lowlevel.checkpoint()
+        if self._is_over():
+            return
         for topic_id in machine.topic_ids:
             self._note_topic(topic_id)
         self._machine = machine
