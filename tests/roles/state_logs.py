@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -62,6 +62,8 @@ class SharedStates:
             entries.pop(key, None)
         else:
             entries[key] = value
+        self._changed.set()
+        self._changed = trio.Event()
         done(CommitReceipt(Offset(0), Epoch(1), False))
 
     def release(self) -> None:
@@ -79,8 +81,8 @@ class SharedStates:
         self._changed.set()
         self._changed = trio.Event()
 
-    async def requires(self, partition: PartitionId, count: int) -> None:
-        """Wait until so many replicas have to be in sync."""
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds of what is stored, or of how many replicas are required."""
         with trio.fail_after(10):
-            while self.required.get(partition) != count:
+            while not holds():
                 await self._changed.wait()

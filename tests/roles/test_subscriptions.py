@@ -160,6 +160,12 @@ class Bench:
         asked = Asked(self.connection, message)
         return asked, await asked.next(m.Attached)
 
+    async def member(self) -> tuple[SubscriptionId, Asked]:
+        """A subscription that is ready, and a member that is attached with its first claim."""
+        sid = await self.create()
+        attached, _ = await self.attach(sid, 1)
+        return sid, attached
+
     async def mark_of(self, sid: SubscriptionId) -> m.MarksDescription:
         """How far a subscription is, as soon as this broker leads and knows."""
         question = m.DescribeMarks(self.next(), *self.place, sid)
@@ -212,76 +218,72 @@ async def running(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_member_goes_on_where_the_one_before_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        joined, claim = await bench.join(sid)
-        attached, told = await bench.attach(sid, claim)
-        assert (told.mark, told.log_start, told.lost_from) == (0, 0, None)
-        attached.mark(bench.ends[0])
-        attached.mark(bench.ends[1], acknowledge=7)
-        assert (await attached.next(m.Marked)).acknowledge == 7
-        described = await bench.mark_of(sid)
-        assert (described.mark, described.member) == (bench.ends[1], "a")
-        assert described.lag_bytes == bench.ends[2] - bench.ends[1]
-        attached.mark(bench.ends[2])
-        bench.connection.post(m.Detach(attached.request))
-        await attached.next(m.Done)
-        bench.connection.post(m.LeaveGroup(joined.request))
-        await joined.next(m.Done)
-        _, newer = await bench.join(sid)
-        assert newer > claim
-        _, told = await bench.attach(sid, newer)
-        assert told.mark == bench.ends[2]
-        assert (await bench.mark_of(sid)).lag_ms == 0
+@pytest.fixture
+async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    """One broker, as most tests here need it."""
+    async with running(tmp_path, monkeypatch) as one:
+        yield one
 
 
-async def test_nothing_is_told_before_it_is_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        bench.states.is_held = True
-        message = m.Attach(bench.next(), *bench.place, sid, MemberId("a"), Claim(1))
-        asked = Asked(bench.connection, message)
-        await bench.ask(m.DescribeReadings(bench.next(), ""), m.ReadingList)  # it came before
-        assert len(bench.states.held) == 1
-        bench.states.release()
-        await asked.next(m.Attached)
+async def test_a_member_goes_on_where_the_one_before_it_was(bench: Bench) -> None:
+    sid = await bench.create()
+    joined, claim = await bench.join(sid)
+    attached, told = await bench.attach(sid, claim)
+    assert (told.mark, told.log_start, told.lost_from) == (0, 0, None)
+    attached.mark(bench.ends[0])
+    attached.mark(bench.ends[1], acknowledge=7)
+    assert (await attached.next(m.Marked)).acknowledge == 7
+    described = await bench.mark_of(sid)
+    assert (described.mark, described.member) == (bench.ends[1], "a")
+    assert described.lag_bytes == bench.ends[2] - bench.ends[1]
+    attached.mark(bench.ends[2])
+    bench.connection.post(m.Detach(attached.request))
+    await attached.next(m.Done)
+    bench.connection.post(m.LeaveGroup(joined.request))
+    await joined.next(m.Done)
+    _, newer = await bench.join(sid)
+    assert newer > claim
+    _, told = await bench.attach(sid, newer)
+    assert told.mark == bench.ends[2]
+    assert (await bench.mark_of(sid)).lag_ms == 0
+
+
+async def test_nothing_is_told_before_it_is_committed(bench: Bench) -> None:
+    sid = await bench.create()
+    bench.states.is_held = True
+    message = m.Attach(bench.next(), *bench.place, sid, MemberId("a"), Claim(1))
+    asked = Asked(bench.connection, message)
+    await bench.ask(m.DescribeReadings(bench.next(), ""), m.ReadingList)  # it came before
+    assert len(bench.states.held) == 1
+    bench.states.release()
+    await asked.next(m.Attached)
 
 
 async def test_a_member_whose_claim_is_not_the_newest_is_told_and_moves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        first, old = await bench.join(sid)
-        zombie, _ = await bench.attach(sid, old)
-        busy = m.JoinGroup(bench.next(), *bench.place, sid, MemberId(""), False, False, [])
-        assert (await bench.refusal(busy)).status == Status.SUBSCRIPTION_BUSY
-        _, new = await bench.join(sid, take_over=True)
-        assert (await first.next(m.Detached)).status == Status.MEMBER_FENCED
-        await bench.attach(sid, new)
-        assert (await zombie.next(m.Detached)).status == Status.MEMBER_FENCED
-        zombie.mark(bench.ends[2], acknowledge=1)  # it has ended, and is heard no more
-        assert (await bench.mark_of(sid)).mark == 0
-        again = m.Attach(bench.next(), *bench.place, sid, MemberId("a"), old)
-        assert (await bench.refusal(again)).status == Status.MEMBER_FENCED
+    sid = await bench.create()
+    first, old = await bench.join(sid)
+    zombie, _ = await bench.attach(sid, old)
+    busy = m.JoinGroup(bench.next(), *bench.place, sid, MemberId(""), False, False, [])
+    assert (await bench.refusal(busy)).status == Status.SUBSCRIPTION_BUSY
+    _, new = await bench.join(sid, take_over=True)
+    assert (await first.next(m.Detached)).status == Status.MEMBER_FENCED
+    await bench.attach(sid, new)
+    assert (await zombie.next(m.Detached)).status == Status.MEMBER_FENCED
+    zombie.mark(bench.ends[2], acknowledge=1)  # it has ended, and is heard no more
+    assert (await bench.mark_of(sid)).mark == 0
+    again = m.Attach(bench.next(), *bench.place, sid, MemberId("a"), old)
+    assert (await bench.refusal(again)).status == Status.MEMBER_FENCED
 
 
 @pytest.mark.parametrize("offset", [1, 1 << 40], ids=["inside a record", "beyond the end"])
-async def test_a_mark_that_the_log_can_not_have_ends_the_attach(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        attached, _ = await bench.attach(sid, 1)
-        attached.mark(offset, acknowledge=1)
-        status = (await attached.next(m.Detached)).status
-        assert status in {Status.OFFSET_INSIDE_RECORD, Status.OFFSET_OUT_OF_RANGE}
-        assert (await bench.mark_of(sid)).mark == 0
+async def test_a_mark_that_the_log_can_not_have_ends_the_attach(bench: Bench, offset: int) -> None:
+    sid, attached = await bench.member()
+    attached.mark(offset, acknowledge=1)
+    status = (await attached.next(m.Detached)).status
+    assert status in {Status.OFFSET_INSIDE_RECORD, Status.OFFSET_OUT_OF_RANGE}
+    assert (await bench.mark_of(sid)).mark == 0
 
 
 class SlowPlaces:
@@ -312,202 +314,171 @@ class SlowPlaces:
 
 @pytest.mark.parametrize("is_place", [True, False])
 async def test_a_mark_at_a_place_that_takes_long_to_prove_is_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_place: bool
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_place: bool
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid, places = await bench.create(), SlowPlaces(monkeypatch)
-        offset = bench.ends[0] if is_place else 1
-        for _ in range(2):
-            attached, told = await bench.attach(sid, 1)
-            attached.mark(offset, acknowledge=1)
-            assert told.mark == 0
-            assert (await attached.next(m.Detached)).status == Status.NOT_READY
-        reset = m.SetMark(bench.next(), *bench.place, sid, Claim(2), offset)
-        with pytest.raises(RefusedError) as caught:
-            await bench.connection.request(reset, m.Done, 10)
-        assert caught.value.status == Status.NOT_READY
-        places.is_held.set()
-        await trio.testing.wait_all_tasks_blocked()
-        attached, _ = await bench.attach(sid, 1)
-        attached.mark(offset, acknowledge=2)
-        if is_place:
-            assert (await attached.next(m.Marked)).acknowledge == 2
-        else:
-            assert (await attached.next(m.Detached)).status == Status.OFFSET_INSIDE_RECORD
-        assert (await bench.mark_of(sid)).mark == (offset if is_place else 0)
+    sid, places = await bench.create(), SlowPlaces(monkeypatch)
+    offset = bench.ends[0] if is_place else 1
+    for _ in range(2):
+        attached, told = await bench.attach(sid, 1)
+        attached.mark(offset, acknowledge=1)
+        assert told.mark == 0
+        assert (await attached.next(m.Detached)).status == Status.NOT_READY
+    reset = m.SetMark(bench.next(), *bench.place, sid, Claim(2), offset)
+    with pytest.raises(RefusedError) as caught:
+        await bench.connection.request(reset, m.Done, 10)
+    assert caught.value.status == Status.NOT_READY
+    places.is_held.set()
+    await trio.testing.wait_all_tasks_blocked()
+    attached, _ = await bench.attach(sid, 1)
+    attached.mark(offset, acknowledge=2)
+    if is_place:
+        assert (await attached.next(m.Marked)).acknowledge == 2
+    else:
+        assert (await attached.next(m.Detached)).status == Status.OFFSET_INSIDE_RECORD
+    assert (await bench.mark_of(sid)).mark == (offset if is_place else 0)
 
 
 @pytest.mark.parametrize("anchor", ["x", "0.0123456789abcdef", "1-9999", "1-0.2-0"])
 async def test_a_mark_with_an_anchor_that_is_none_ends_the_attach(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anchor: str
+    bench: Bench, anchor: str
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        attached, _ = await bench.attach(sid, 1)
-        attached.mark(bench.ends[0], anchor=anchor)
-        assert (await attached.next(m.Detached)).status == Status.INVALID_OPTION
-        assert (await bench.mark_of(sid)).mark == 0
-        attached, _ = await bench.attach(sid, 1)
-        attached.mark(bench.ends[0], acknowledge=1, anchor="1-0")
-        assert (await attached.next(m.Marked)).acknowledge == 1
+    sid, attached = await bench.member()
+    attached.mark(bench.ends[0], anchor=anchor)
+    assert (await attached.next(m.Detached)).status == Status.INVALID_OPTION
+    assert (await bench.mark_of(sid)).mark == 0
+    attached, _ = await bench.attach(sid, 1)
+    attached.mark(bench.ends[0], acknowledge=1, anchor="1-0")
+    assert (await attached.next(m.Marked)).acknowledge == 1
 
 
 async def test_a_mark_of_an_epoch_that_the_leader_has_yet_to_hear_of_is_left_to_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        attached, _ = await bench.attach(sid, 1)
-        attached.mark(bench.ends[1], acknowledge=1, anchor="99-0")
-        attached.mark(bench.ends[0], acknowledge=2, anchor="1-0")
-        assert (await attached.next(m.Marked)).acknowledge == 2
-        assert (await bench.mark_of(sid)).mark == bench.ends[0]
+    sid, attached = await bench.member()
+    attached.mark(bench.ends[1], acknowledge=1, anchor="99-0")
+    attached.mark(bench.ends[0], acknowledge=2, anchor="1-0")
+    assert (await attached.next(m.Marked)).acknowledge == 2
+    assert (await bench.mark_of(sid)).mark == bench.ends[0]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "~a", "a\0", "x" * 300, "..", "ä"])
-async def test_what_is_no_name_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        refusal = await bench.refusal(bench.creation(name))
-        assert refusal.status == Status.INVALID_OPTION
-        assert bench.states.keys == []
+async def test_what_is_no_name_is_refused(bench: Bench, name: str) -> None:
+    refusal = await bench.refusal(bench.creation(name))
+    assert refusal.status == Status.INVALID_OPTION
+    assert bench.states.keys == []
 
 
-async def test_requests_that_fit_nothing_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid, place = await bench.create(), bench.place
-        strange = SubscriptionId("f" * 16)
-        other = attrs.evolve(OPTIONS, session_timeout_ms=2_000)
-        elsewhere = ("orders", PartitionId(bench.partition + 1))
-        expected: list[tuple[Any, Status]] = [
-            (m.Attach(1, *place, strange, MemberId("a"), Claim(1)), Status.UNKNOWN_SUBSCRIPTION),
-            (m.DescribeMarks(1, *place, strange), Status.UNKNOWN_SUBSCRIPTION),
-            (m.FinishSubscription(1, *place, strange), Status.UNKNOWN_SUBSCRIPTION),
-            (m.DescribeSubscription(1, *place, "shipping"), Status.UNKNOWN_SUBSCRIPTION),
-            (m.DescribeMarks(1, *elsewhere, sid), Status.NOT_LEADER),
-            (bench.creation(options=other), Status.SUBSCRIPTION_EXISTS),
-            (bench.creation(create="create"), Status.SUBSCRIPTION_EXISTS),
-            (bench.creation(mode="failover"), Status.SUBSCRIPTION_EXISTS),
-            (bench.creation(create="perhaps", name="new"), Status.INVALID_OPTION),
-            (bench.creation(mode="odd", name="new"), Status.INVALID_OPTION),
-            (bench.creation(partitions=[bench.partition, 9], name="new"), Status.INVALID_OPTION),
-            (bench.creation(topic_id="0" * 16, name="new"), Status.UNKNOWN_TOPIC),
-            (m.SetMark(1, *place, sid, Claim(9), 1), Status.OFFSET_INSIDE_RECORD),
-            (m.DeleteSubscription(1, *place, sid, "middle"), Status.INVALID_OPTION),
-        ]
-        for message, status in expected:
-            refusal = await bench.refusal(attrs.evolve(message, request=bench.next()))
-            assert refusal.status == status, message
-        wrong_topic = m.DescribeMarks(bench.next(), "payments", bench.partition, sid)
-        assert not (await bench.refusal(wrong_topic)).address
+async def test_requests_that_fit_nothing_are_refused(bench: Bench) -> None:
+    sid, place = await bench.create(), bench.place
+    strange = SubscriptionId("f" * 16)
+    other = attrs.evolve(OPTIONS, session_timeout_ms=2_000)
+    elsewhere = ("orders", PartitionId(bench.partition + 1))
+    expected: list[tuple[Any, Status]] = [
+        (m.Attach(1, *place, strange, MemberId("a"), Claim(1)), Status.UNKNOWN_SUBSCRIPTION),
+        (m.DescribeMarks(1, *place, strange), Status.UNKNOWN_SUBSCRIPTION),
+        (m.FinishSubscription(1, *place, strange), Status.UNKNOWN_SUBSCRIPTION),
+        (m.DescribeSubscription(1, *place, "shipping"), Status.UNKNOWN_SUBSCRIPTION),
+        (m.DescribeMarks(1, *elsewhere, sid), Status.NOT_LEADER),
+        (bench.creation(options=other), Status.SUBSCRIPTION_EXISTS),
+        (bench.creation(create="create"), Status.SUBSCRIPTION_EXISTS),
+        (bench.creation(mode="failover"), Status.SUBSCRIPTION_EXISTS),
+        (bench.creation(create="perhaps", name="new"), Status.INVALID_OPTION),
+        (bench.creation(mode="odd", name="new"), Status.INVALID_OPTION),
+        (bench.creation(partitions=[bench.partition, 9], name="new"), Status.INVALID_OPTION),
+        (bench.creation(topic_id="0" * 16, name="new"), Status.UNKNOWN_TOPIC),
+        (m.SetMark(1, *place, sid, Claim(9), 1), Status.OFFSET_INSIDE_RECORD),
+        (m.DeleteSubscription(1, *place, sid, "middle"), Status.INVALID_OPTION),
+    ]
+    for message, status in expected:
+        refusal = await bench.refusal(attrs.evolve(message, request=bench.next()))
+        assert refusal.status == status, message
+    wrong_topic = m.DescribeMarks(bench.next(), "payments", bench.partition, sid)
+    assert not (await bench.refusal(wrong_topic)).address
 
 
-async def test_pages_of_subscriptions_come_in_the_order_of_their_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        for name in ("c", "a", "b"):
-            await bench.create(name)
-        seen, after = [], ""
-        while True:
-            asked = m.ListSubscriptions(bench.next(), *bench.place, after, 2)
-            page = await bench.ask(asked, m.SubscriptionList)
-            seen.append([one.name for one in page.definitions])
-            if not (after := page.after):
-                break
-        assert seen == [["a", "b"], ["c"]]
+async def test_pages_of_subscriptions_come_in_the_order_of_their_names(bench: Bench) -> None:
+    for name in ("c", "a", "b"):
+        await bench.create(name)
+    seen, after = [], ""
+    while True:
+        asked = m.ListSubscriptions(bench.next(), *bench.place, after, 2)
+        page = await bench.ask(asked, m.SubscriptionList)
+        seen.append([one.name for one in page.definitions])
+        if not (after := page.after):
+            break
+    assert seen == [["a", "b"], ["c"]]
 
 
-async def test_a_reset_fences_whoever_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        _, claim = await bench.join(sid)
-        attached, _ = await bench.attach(sid, claim)
-        attached.mark(bench.ends[2], acknowledge=1)
-        await attached.next(m.Marked)
-        reset = m.ResetSubscription(bench.next(), *bench.place, sid, bench.partition, 0, False)
-        assert (await bench.refusal(reset)).status == Status.SUBSCRIPTION_BUSY
-        forced = attrs.evolve(reset, request=bench.next(), force=True)
-        begun = await bench.ask(forced, m.ResetBegun)
-        assert begun.claim > claim
-        await bench.ask(m.SetMark(bench.next(), *bench.place, sid, begun.claim, 0), m.Done)
-        assert (await attached.next(m.Detached)).status == Status.MEMBER_FENCED
-        finish = m.FinishReset(bench.next(), *bench.place, sid, bench.partition, begun.claim)
-        await bench.ask(finish, m.Done)
-        assert (await bench.mark_of(sid)).mark == 0
+async def test_a_reset_fences_whoever_was_there(bench: Bench) -> None:
+    sid = await bench.create()
+    _, claim = await bench.join(sid)
+    attached, _ = await bench.attach(sid, claim)
+    attached.mark(bench.ends[2], acknowledge=1)
+    await attached.next(m.Marked)
+    reset = m.ResetSubscription(bench.next(), *bench.place, sid, bench.partition, 0, False)
+    assert (await bench.refusal(reset)).status == Status.SUBSCRIPTION_BUSY
+    forced = attrs.evolve(reset, request=bench.next(), force=True)
+    begun = await bench.ask(forced, m.ResetBegun)
+    assert begun.claim > claim
+    await bench.ask(m.SetMark(bench.next(), *bench.place, sid, begun.claim, 0), m.Done)
+    assert (await attached.next(m.Detached)).status == Status.MEMBER_FENCED
+    finish = m.FinishReset(bench.next(), *bench.place, sid, bench.partition, begun.claim)
+    await bench.ask(finish, m.Done)
+    assert (await bench.mark_of(sid)).mark == 0
 
 
-async def test_a_deletion_ends_members_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        joined, claim = await bench.join(sid)
-        attached, _ = await bench.attach(sid, claim)
-        begin = m.DeleteSubscription(bench.next(), *bench.place, sid, "begin")
-        await bench.ask(begin, m.Done)
-        assert (await joined.next(m.Detached)).status == Status.UNKNOWN_SUBSCRIPTION
-        await bench.ask(m.DeleteMarks(bench.next(), *bench.place, sid), m.Done)
-        assert (await attached.next(m.Detached)).status == Status.UNKNOWN_SUBSCRIPTION
-        await bench.ask(attrs.evolve(begin, request=bench.next(), step="end"), m.Done)
-        assert bench.states.entries[bench.partition] == {}
+async def test_a_deletion_ends_members_and_leaves_nothing(bench: Bench) -> None:
+    sid = await bench.create()
+    joined, claim = await bench.join(sid)
+    attached, _ = await bench.attach(sid, claim)
+    begin = m.DeleteSubscription(bench.next(), *bench.place, sid, "begin")
+    await bench.ask(begin, m.Done)
+    assert (await joined.next(m.Detached)).status == Status.UNKNOWN_SUBSCRIPTION
+    await bench.ask(m.DeleteMarks(bench.next(), *bench.place, sid), m.Done)
+    assert (await attached.next(m.Detached)).status == Status.UNKNOWN_SUBSCRIPTION
+    await bench.ask(attrs.evolve(begin, request=bench.next(), step="end"), m.Done)
+    assert bench.states.entries[bench.partition] == {}
 
 
-async def test_a_connection_that_ends_stores_its_marks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        address = bench.topic.partitions[0].leader_address
-        async with bench.cluster.connection(address) as other:
-            there = attrs.evolve(bench, connection=other)
-            attached, _ = await there.attach(sid, 1)
-            attached.mark(bench.ends[1])
-            await there.ask(m.DescribeReadings(there.next(), ""), m.ReadingList)
-        with trio.fail_after(10):
-            while True:
-                if not (await bench.mark_of(sid)).member:
-                    break
-                await trio.sleep(0.01)  # nothing announces it
-        assert (await bench.mark_of(sid)).mark == bench.ends[1]
+async def test_a_connection_that_ends_stores_its_marks(bench: Bench) -> None:
+    sid = await bench.create()
+    address = bench.topic.partitions[0].leader_address
+    async with bench.cluster.connection(address) as other:
+        there = attrs.evolve(bench, connection=other)
+        attached, _ = await there.attach(sid, 1)
+        attached.mark(bench.ends[1])
+        await there.ask(m.DescribeReadings(there.next(), ""), m.ReadingList)
+    key, entries = f"k/{sid}/{bench.topic.topic_id}", bench.states.entries[bench.partition]
+    await bench.states.until(lambda: entries[key].get("mark") == bench.ends[1])
+    described = await bench.mark_of(sid)
+    assert (described.mark, described.member) == (bench.ends[1], "")
 
 
-async def test_before_a_hand_over_all_marks_are_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        attached, _ = await bench.attach(sid, 1)
-        attached.mark(bench.ends[2])
-        await bench.ask(m.DescribeReadings(bench.next(), ""), m.ReadingList)
-        key = f"k/{sid}/{bench.topic.topic_id}"
-        assert bench.states.entries[bench.partition][key].get("mark") != bench.ends[2]
-        bench.states.is_held = True
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(bench.subscriptions[-1].prepare_all)
-            await trio.testing.wait_all_tasks_blocked()
-            assert len(bench.states.held) == 1
-            bench.states.release()
-        assert bench.states.entries[bench.partition][key]["mark"] == bench.ends[2]
+async def test_before_a_hand_over_all_marks_are_stored(bench: Bench) -> None:
+    sid, attached = await bench.member()
+    attached.mark(bench.ends[2])
+    await bench.ask(m.DescribeReadings(bench.next(), ""), m.ReadingList)
+    key = f"k/{sid}/{bench.topic.topic_id}"
+    assert bench.states.entries[bench.partition][key].get("mark") != bench.ends[2]
+    bench.states.is_held = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.subscriptions[-1].prepare_all)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(bench.states.held) == 1
+        bench.states.release()
+    assert bench.states.entries[bench.partition][key]["mark"] == bench.ends[2]
 
 
 async def test_a_state_that_is_not_stored_ends_all_sessions_and_counts_for_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        attached, _ = await bench.attach(sid, 1)
-        bench.states.is_refusing = True
-        attached.mark(bench.ends[2], acknowledge=1)
-        assert (await attached.next(m.Failure)).status == Status.NOT_READY
-        bench.states.is_refusing = False
-        assert (await bench.mark_of(sid)).mark == 0
-        await bench.attach(sid, 1)
+    sid, attached = await bench.member()
+    bench.states.is_refusing = True
+    attached.mark(bench.ends[2], acknowledge=1)
+    assert (await attached.next(m.Failure)).status == Status.NOT_READY
+    bench.states.is_refusing = False
+    assert (await bench.mark_of(sid)).mark == 0
+    await bench.attach(sid, 1)
 
 
 async def test_a_state_that_is_not_stored_because_the_leader_changes_is_no_error_in_the_log(
@@ -524,18 +495,16 @@ async def test_a_state_that_is_not_stored_because_the_leader_changes_is_no_error
 
 
 async def test_entries_that_can_not_be_used_are_said_and_the_partition_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        attached, _ = await bench.attach(sid, 1)
-        bench.states.is_damaged = bench.states.is_refusing = True
-        attached.mark(bench.ends[2], acknowledge=1)
-        await attached.next(m.Failure)
-        refusal = await bench.refusal(m.DescribeMarks(bench.next(), *bench.place, sid))
-        assert refusal.status == Status.INTERNAL
-        assert "the entry 'k/1' can't be used" in str(refusal)
-        await produce(bench.connection, bench.topic, batch(3, b"four"))
+    sid, attached = await bench.member()
+    bench.states.is_damaged = bench.states.is_refusing = True
+    attached.mark(bench.ends[2], acknowledge=1)
+    await attached.next(m.Failure)
+    refusal = await bench.refusal(m.DescribeMarks(bench.next(), *bench.place, sid))
+    assert refusal.status == Status.INTERNAL
+    assert "the entry 'k/1' can't be used" in str(refusal)
+    await produce(bench.connection, bench.topic, batch(3, b"four"))
 
 
 async def test_entries_that_can_be_read_again_are_used_by_the_same_leader(
@@ -587,14 +556,11 @@ async def test_an_attach_waits_for_so_many_confirmations(
         await bench.attach(sid, 1)
 
 
-async def test_messages_about_no_session_are_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        bench.connection.post(m.Mark(77, Offset(0), True, 1))
-        bench.connection.post(m.Holding(78, []))
-        assert (await bench.mark_of(sid)).mark == 0
+async def test_messages_about_no_session_are_passed_over(bench: Bench) -> None:
+    sid = await bench.create()
+    bench.connection.post(m.Mark(77, Offset(0), True, 1))
+    bench.connection.post(m.Holding(78, []))
+    assert (await bench.mark_of(sid)).mark == 0
 
 
 async def at_new_leader(bench: Bench, old: str) -> m.TopicInfo:
@@ -635,44 +601,40 @@ async def test_a_leader_that_is_drained_takes_no_mark_with_it(
 
 
 async def test_a_mark_that_comes_while_a_hand_over_is_prepared_is_stored_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        _, claim = await bench.join(sid)
-        attached, _ = await bench.attach(sid, claim)
-        (subscriptions,) = bench.subscriptions
-        attached.mark(bench.ends[0])
-        await bench.mark_of(sid)  # it was taken
-        await subscriptions.prepare(bench.partition)
-        attached.mark(bench.ends[1])
-        await bench.mark_of(sid)
-        stored = [one for one in bench.states.entries[bench.partition].items() if one[0][0] == "k"]
-        assert [value["mark"] for _, value in stored] == [bench.ends[1]]
+    sid = await bench.create()
+    _, claim = await bench.join(sid)
+    attached, _ = await bench.attach(sid, claim)
+    (subscriptions,) = bench.subscriptions
+    attached.mark(bench.ends[0])
+    await bench.mark_of(sid)  # it was taken
+    await subscriptions.prepare(bench.partition)
+    attached.mark(bench.ends[1])
+    await bench.mark_of(sid)
+    stored = [one for one in bench.states.entries[bench.partition].items() if one[0][0] == "k"]
+    assert [value["mark"] for _, value in stored] == [bench.ends[1]]
 
 
-async def test_two_preparations_at_a_time_both_end_and_wait_for_no_later_mark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        _, claim = await bench.join(sid)
-        attached, _ = await bench.attach(sid, claim)
-        (subscriptions,) = bench.subscriptions
-        bench.states.is_held = True
-        attached.mark(bench.ends[0])
-        await bench.mark_of(sid)
-        with trio.fail_after(10):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(subscriptions.prepare, bench.partition)
-                nursery.start_soon(subscriptions.prepare_all)
-                await trio.testing.wait_all_tasks_blocked(0.05)
-                attached.mark(bench.ends[1])
-                await bench.mark_of(sid)
-                first, *later = bench.states.held
-                bench.states.held = [first]
-                bench.states.release()
-        assert later
+async def test_two_preparations_at_a_time_both_end_and_wait_for_no_later_mark(bench: Bench) -> None:
+    sid = await bench.create()
+    _, claim = await bench.join(sid)
+    attached, _ = await bench.attach(sid, claim)
+    (subscriptions,) = bench.subscriptions
+    bench.states.is_held = True
+    attached.mark(bench.ends[0])
+    await bench.mark_of(sid)
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(subscriptions.prepare, bench.partition)
+            nursery.start_soon(subscriptions.prepare_all)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            attached.mark(bench.ends[1])
+            await bench.mark_of(sid)
+            first, *later = bench.states.held
+            bench.states.held = [first]
+            bench.states.release()
+    assert later
 
 
 async def test_a_mark_survives_the_leader_if_it_was_confirmed(
@@ -699,56 +661,49 @@ async def test_a_mark_survives_the_leader_if_it_was_confirmed(
             assert told.mark == bench.ends[0]
 
 
-async def test_a_topic_that_is_deleted_takes_its_subscriptions_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        joined, claim = await bench.join(sid)
-        attached, _ = await bench.attach(sid, claim)
-        async with bench.cluster.connection(bench.cluster.register.url) as register:
-            deletion = m.DeleteTopic(register.next_request(), "orders")
-            await register.request(deletion, m.Done, 10)
-        assert (await joined.next(m.Detached)).status == Status.UNKNOWN_TOPIC
-        assert (await attached.next(m.Detached)).status == Status.UNKNOWN_TOPIC
-        assert bench.states.entries[bench.partition] == {}
+async def test_a_topic_that_is_deleted_takes_its_subscriptions_with_it(bench: Bench) -> None:
+    sid = await bench.create()
+    joined, claim = await bench.join(sid)
+    attached, _ = await bench.attach(sid, claim)
+    async with bench.cluster.connection(bench.cluster.register.url) as register:
+        deletion = m.DeleteTopic(register.next_request(), "orders")
+        await register.request(deletion, m.Done, 10)
+    assert (await joined.next(m.Detached)).status == Status.UNKNOWN_TOPIC
+    assert (await attached.next(m.Detached)).status == Status.UNKNOWN_TOPIC
+    assert bench.states.entries[bench.partition] == {}
 
 
-async def test_a_member_that_is_silent_for_its_session_timeout_is_one_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        sid = await bench.create()
-        joined, claim = await bench.join(sid)
-        told = await joined.next(m.Detached)
-        assert told.status == Status.UNKNOWN_MEMBER
-        _, newer = await bench.join(sid)
-        assert newer > claim
+async def test_a_member_that_is_silent_for_its_session_timeout_is_one_no_more(bench: Bench) -> None:
+    sid = await bench.create()
+    joined, claim = await bench.join(sid)
+    told = await joined.next(m.Detached)
+    assert told.status == Status.UNKNOWN_MEMBER
+    _, newer = await bench.join(sid)
+    assert newer > claim
 
 
 async def test_what_is_kept_of_a_topic_needs_as_many_replicas_in_sync_as_its_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
-        await bench.create()
-        assert bench.states.required == {bench.partition: 1}
-        async with bench.cluster.connection(bench.cluster.register.url) as register:
-            wanted = m.CreateTopic(
-                register.next_request(),
-                "strict",
-                1,
-                [bench.partition],
-                m.TopicOptions(min_insync=2),
-            )
-            await register.request(wanted, m.TopicDescription, 10)
-        strict = await describe(bench.cluster, "strict")
-        there = attrs.evolve(bench, topic=strict)
-        await there.ask(there.creation("b"), m.SubscriptionDescription)
-        assert bench.states.required == {bench.partition: 2}
-        async with bench.cluster.connection(bench.cluster.register.url) as register:
-            deletion = m.DeleteTopic(register.next_request(), "strict")
-            await register.request(deletion, m.Done, 10)
-        await bench.states.requires(bench.partition, 1)
+    await bench.create()
+    assert bench.states.required == {bench.partition: 1}
+    async with bench.cluster.connection(bench.cluster.register.url) as register:
+        wanted = m.CreateTopic(
+            register.next_request(),
+            "strict",
+            1,
+            [bench.partition],
+            m.TopicOptions(min_insync=2),
+        )
+        await register.request(wanted, m.TopicDescription, 10)
+    strict = await describe(bench.cluster, "strict")
+    there = attrs.evolve(bench, topic=strict)
+    await there.ask(there.creation("b"), m.SubscriptionDescription)
+    assert bench.states.required == {bench.partition: 2}
+    async with bench.cluster.connection(bench.cluster.register.url) as register:
+        deletion = m.DeleteTopic(register.next_request(), "strict")
+        await register.request(deletion, m.Done, 10)
+    await bench.states.until(lambda: bench.states.required == {bench.partition: 1})
 
 
 async def test_an_id_gives_no_token_what_the_name_does_not(
