@@ -111,7 +111,7 @@ MUTANTS: Final = (
         "follow-streams-fill-the-outbox",
         "octopi.roles.broker.follower_connection",
         """
-                         await trio.lowlevel.checkpoint()  # others' turn between two reads
+                         await trio.lowlevel.checkpoint()  # let other tasks run between two reads
 -                    await self._connection.drained()
 +                    await trio.lowlevel.checkpoint()
 """,

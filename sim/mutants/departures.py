@@ -45,7 +45,7 @@ MUTANTS: Final = (
         "octopi.roles.broker.replica_driver",
         """
 -            case ToRegister(AlterInSync() as change) if not self.machine.may_propose(change):
--                pass  # decided before, and kept waiting by the device
+-                pass  # decided earlier, and delayed by the device
              case ToRegister(message):
 """,
         "a leader that was asked to stop sends a proposal that had been waiting for its device",

@@ -1,6 +1,7 @@
-"""What a broker knows of its own troubles: a full disk, failed replicas, orders not carried out.
+"""What prevents a broker from working: a full disk, failed replicas, orders that it couldn't carry
+out.
 
-The register hears of them, and so do people, over `octopi.admin`.
+The broker reports these troubles to the register, and `octopi.admin` shows them.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from octopi.wire.messages import BrokerStatus, Undone
 
 
 class BrokerHealth:
-    """The troubles of one broker, with the watch of its disk."""
+    """The troubles of one broker.  The watch of its disk belongs to it."""
 
     def __init__(self, environment: Environment, data_directory: str) -> None:
         self._clock = environment.clock
         self.disk = DiskWatch(environment, data_directory)
         self._report = StatusReport()
         self._undone: dict[PartitionId, dict[str, str]] = {}
-        """By partition, what the register ordered and the disk did not let be done: why, by the
-        id of the topic, or, empty, for the partition itself."""
+        """The orders of the register that failed on the disk: for each partition the reason, by
+        topic id.  The empty topic id stands for the partition itself."""
 
     # --- what happens ----------------------------------------------------------------
 
     def joined(self) -> None:
-        """A register lets the broker in: it knows nothing of its troubles, and orders anew all
-        that is to be done."""
+        """Call this when a register has let the broker in.  The register knows no troubles of this
+        broker yet, and repeats all its orders."""
         self._report = StatusReport()
         self._undone.clear()
 
     def refused(self, error: StorageError) -> None:
-        """The disk did not take a write or a flush."""
+        """Note that a write or a flush failed on the disk."""
         if isinstance(error, DiskFullError):
             self.disk.suspect()
         else:
@@ -47,8 +48,8 @@ class BrokerHealth:
     def undone(
         self, error: StorageError, partitions: Iterable[PartitionId], topic_id: str | None = None
     ) -> Undone:
-        """An order about the one partition, or about that topic in *partitions* of this broker,
-        could not be carried out; return what to answer."""
+        """Note that an order couldn't be carried out; return the answer to the register.  The order
+        is about the one partition in *partitions*, or about the topic *topic_id* in all of them."""
         if isinstance(error, DiskFullError):
             self.disk.suspect()
         reason = told(str(error), UNDONE_REASON_BYTES_MAX)
@@ -58,7 +59,7 @@ class BrokerHealth:
         return Undone(numbers[0] if topic_id is None else None, topic_id or "", reason)
 
     def done(self, partition: PartitionId, topic_id: str = "") -> None:
-        """An order was carried out, maybe after it had failed."""
+        """Note that an order was carried out, perhaps after it had failed before."""
         failed = self._undone.get(partition)
         if failed is not None:
             failed.pop(topic_id, None)
@@ -66,19 +67,20 @@ class BrokerHealth:
                 del self._undone[partition]
 
     def removed(self, topic_ids: Collection[str]) -> None:
-        """Topics were deleted: that they could not be made is of no interest any more."""
+        """Forget the failed orders about these topics: they were deleted."""
         for partition in list(self._undone):
             for topic_id in self._undone[partition].keys() & set(topic_ids):
                 self.done(partition, topic_id)
 
     def gave_up(self, partition: PartitionId) -> None:
-        """The broker is no replica of the partition any more."""
+        """Forget the failed orders about the partition: the broker is no replica of it any more."""
         self._undone.pop(partition, None)
 
-    # --- what is so ------------------------------------------------------------------
+    # --- what to report --------------------------------------------------------------
 
     def troubles(self, replicas: Iterable[ReplicaDriver]) -> dict[PartitionId, str]:
-        """The partitions whose replicas take no records although the disk has space, and why."""
+        """The partitions whose replicas take no records although the disk has space, with the
+        reasons."""
         found = {partition: next(iter(why.values())) for partition, why in self._undone.items()}
         for replica in replicas:
             if replica.failure is not None:
@@ -86,7 +88,8 @@ class BrokerHealth:
         return found
 
     def tell(self, replicas: Iterable[ReplicaDriver], post: Callable[[BrokerStatus], None]) -> None:
-        """Have the register told what it doesn't know yet, if there is anything."""
+        """Post what the register doesn't know yet about the broker's state, if there is
+        anything."""
         news = self._report.news(
             self._clock.now(), self.disk.trouble, self.disk.room(), self.troubles(replicas)
         )

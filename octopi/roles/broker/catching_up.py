@@ -1,7 +1,7 @@
-"""The followers of this broker's partitions that catch up, and whether they are sent something.
+"""The followers that catch up with this broker, and whether they may be sent records now.
 
-All of them run and rest together, as what one costs producers shows only while the others
-rest, too.  Which lengths turns have is the business of `octopi.replication.catch_up_pace`.
+All these followers run and rest together, because what one of them costs producers shows only while
+the others rest, too.  `octopi.replication.catch_up_pace` decides how long runs and rests are.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from octopi.replication.catch_up_pace import CatchUpPace, CatchUpProgress
 
 
 class Behind(Protocol):
-    """A follower's stream, while that catches up."""
+    """The stream of a follower that catches up."""
 
     @property
     def lacking_bytes(self) -> int:
-        """What it has not been sent yet."""
+        """The bytes that the follower has not been sent yet."""
 
     @property
     def on_their_way_bytes(self) -> int:
-        """What it was sent and did not acknowledge."""
+        """The bytes that the follower was sent and has not acknowledged."""
 
 
 class CatchingUp:
-    """Who catches up with this broker; `produced` and `sent` are told as they happen."""
+    """The followers that catch up with this broker.  Call `produced` and `sent` as it happens."""
 
     def __init__(self, clock: Clock, slowdown_max: float) -> None:
         """*slowdown_max*: the share of their rate that producers may lose."""
@@ -37,26 +37,26 @@ class CatchingUp:
         self._sent_bytes = 0
 
     def produced(self, size_bytes: int) -> None:
-        """Producers appended so much."""
+        """Note that producers appended *size_bytes*."""
         self._produced_bytes += size_bytes
 
     def sent(self, follower: Behind, size_bytes: int) -> None:
-        """*follower* was sent so much; harmless if it doesn't catch up."""
+        """Note that *follower* was sent *size_bytes*; harmless if it doesn't catch up."""
         if follower in self._behind:
             self._sent_bytes += size_bytes
 
     def begin(self, follower: Behind) -> None:
-        """*follower* catches up from now on; harmless if it does already."""
+        """Note that *follower* begins to catch up; harmless if it does already."""
         if follower in self._behind:
             return
         if self._pace is None:
-            # What was learned about the cost is of another time.
+            # What the last pace measured about the cost may be out of date.
             self._pace = CatchUpPace(self._slowdown_max, self._progress())
         self._behind[follower] = None
         self._pace.lacking_changed(follower.lacking_bytes)
 
     def end(self, follower: Behind) -> None:
-        """The opposite; harmless if it doesn't."""
+        """Note that *follower* doesn't catch up any more; harmless if it didn't."""
         if follower not in self._behind:
             return
         del self._behind[follower]
@@ -66,17 +66,17 @@ class CatchingUp:
             self._pace.lacking_changed(-follower.lacking_bytes)
 
     def may_send(self) -> bool:
-        """Whether those who catch up are to be sent records now."""
+        """Whether records may be sent now to followers that catch up."""
         pace = self._pace
-        assert pace is not None, "somebody catches up"
+        assert pace is not None, "no follower catches up"
         if self._clock.now() >= pace.look_at:
             pace.look(self._progress())
         return pace.may_send
 
     @property
     def look_again_s(self) -> float:
-        """After how long `may_send` may have another answer (s)."""
-        assert self._pace is not None, "somebody catches up"
+        """Seconds until `may_send` may change."""
+        assert self._pace is not None, "no follower catches up"
         return max(0.0, self._pace.look_at - self._clock.now())
 
     def _progress(self) -> CatchUpProgress:

@@ -1,7 +1,7 @@
-"""What a broker knows of its cluster: the table of partitions as decided, and where brokers are.
+"""What a broker knows of its cluster: the decided partition records, and the addresses of brokers.
 
-It is kept on disk, because a broker goes on while the register is away, and tells a register that
-lost its disk what existed.
+The broker keeps it on disk, because it continues without the register, and because a register that
+lost its disk learns from it what existed.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ _log = get_logger(__name__)
 
 @attrs.frozen
 class _Stored:
-    """What is in the file."""
+    """The fields of the file."""
 
     partitions: list[Any]
-    """The fields of a `PartitionRecord` each."""
+    """The fields of one `PartitionRecord` each."""
     addresses: dict[BrokerId, str]
 
 
 class ClusterMetadata:
-    """The newest decision about each partition that a broker heard of, and brokers' addresses."""
+    """The newest decision about each partition that this broker was sent, and brokers'
+    addresses."""
 
     def __init__(self, environment: Environment, path: str) -> None:
-        """Empty; *path*: of its file."""
+        """Begin empty.  *path*: the path of the file."""
         self._disk = environment.disk
         self._path = path
         self.partitions: dict[PartitionId, PartitionRecord] = {}
-        """What was decided, and is on the device."""
+        """The decisions, each of them durable."""
         self.addresses: dict[BrokerId, str] = {}
-        """Where brokers are, by their number, as the register said last."""
+        """The addresses of brokers, as the register sent them last."""
 
     def load(self) -> None:
-        """Read the file, if there is one.
+        """Read the file, if it exists.
 
         Raises:
-          StorageError: if it can't be read.
+          StorageError: if the file can't be read.
         """
         content = checkpoint.load(self._disk, self._path)
         if content is None:
@@ -60,17 +61,18 @@ class ClusterMetadata:
             except TypeError as error:
                 why = f"fields are missing or unknown: {error}"
             if why:
-                # The register tells what it decided when the broker joins.
+                # The register sends its decision again when the broker joins.
                 _log.error("a decision was left out", file=self._path, why=why)
                 continue
             self.partitions[decided.partition] = decided
 
     async def remember(self, records: list[PartitionRecord], brokers: list[BrokerInfo]) -> None:
-        """Take over, durably, what is newer than what is known; nothing is written if nothing is.
+        """Take over, durably, the decisions and addresses that are newer than the known ones.  If
+        there are none, nothing is written.
 
         Raises:
-          StorageError: if the disk fails: then the decisions are not taken over, and the addresses
-              are, but not durably.
+          StorageError: if the disk fails.  Then no decision is taken over; the addresses are, but
+              not durably.
         """
         table = dict(self.partitions)
         for decided in records:
@@ -91,12 +93,12 @@ class ClusterMetadata:
         self.partitions = table
 
     def knows(self, decided: PartitionRecord) -> bool:
-        """Whether *decided*, or what was decided later, is on the device."""
+        """Whether *decided*, or a later decision about its partition, is durable."""
         known = self.partitions.get(decided.partition)
         if known is None:
             return False
         return known == decided or ((known.epoch, known.version) > (decided.epoch, decided.version))
 
     def address_of(self, broker: BrokerId) -> str:
-        """Where a broker is, as the controller said last; empty: not known."""
+        """The address of a broker, as the register sent it last; empty if unknown."""
         return self.addresses.get(broker, "")

@@ -1,7 +1,7 @@
-"""Deleting the files of logs and of replicas that have no place on this broker any more.
+"""Deletes the files of logs and replicas that don't belong on this broker any more.
 
-What fails is tried again every few seconds, when the register asks again, and by the next
-incarnation of the broker.
+A deletion that fails is tried again every few seconds, when the register orders it again, and in
+the next incarnation of the broker.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from octopi.wire.messages import RemovedTopic
 _log = get_logger(__name__)
 
 DELETED_SUFFIX = ".deleted"
-"""No topic name ends like this within a partition's folder: ``!`` precedes it."""
+"""No name of a topic ends like this within a partition's folder, because ``!`` precedes it."""
 
 UNFINISHED: Final[tuple[list[str], ...]] = ([], ["checkpoint.new"])
-"""What a directory of a log holds whose making was never finished."""
+"""The contents of a log's directory if the creation of the log was never finished."""
 
 
 @attrs.frozen
 class PendingDeletion:
-    """What lies here of a log that has no place any more."""
+    """A log to delete, with the files of it that are on this broker."""
 
     directory: str
-    """Empty: there is none, and the log is only noted."""
+    """Empty: the log has no directory, and is only listed in the file of ends."""
     topic: str
     topic_id: TopicId
     partition: PartitionId
     log: LocalLog | None
-    """None: it could not be made, or not be opened."""
+    """None: the log could not be made, or could not be opened."""
 
     @property
     def new_directory(self) -> str:
-        """What the directory is called until its files are removed."""
+        """The name of the directory from when it counts as deleted until its files are removed."""
         return f"{self.directory}!{self.topic_id}{DELETED_SUFFIX}"
 
     @property
     def log_fields(self) -> tuple[str, str, PartitionId, Epoch]:
-        """For traces; see `octopi.tracing.common.ReplicaLogStep`."""
+        """The fields for traces; see `octopi.tracing.common.ReplicaLogStep`."""
         return self.topic, self.topic_id, self.partition, NO_EPOCH
 
 
 class LogDeletion:
-    """Logs that are not used any more, and whose files have to go."""
+    """The logs whose files are to be deleted."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class LogDeletion:
         ends: dict[PartitionId, ReplicaEnds],
         flush_internal: Callable[[PartitionId], Awaitable[None]],
     ) -> None:
-        """*ends*: what is noted of the logs, by partition; of replicas that stay.
-        *flush_internal*: makes the internal logs of a replica durable."""
+        """*ends*: the files of ends, by partition, of replicas that stay.  *flush_internal*: makes
+        the internal logs of a replica durable."""
         self._flush_internal = flush_internal
         self._environment = environment
         self._disk = environment.disk
@@ -76,21 +76,21 @@ class LogDeletion:
         self._ends = ends
         self._doomed: list[PendingDeletion] = []
         self._leftovers: dict[str, None] = {}
-        """Directories that have the name of what is deleted."""
+        """Directories that already have the name of a deleted one."""
         self._deleting = BriefLock()
 
     def doom(self, log: LocalLog) -> None:
-        """Have the files of *log* deleted by the next `delete` that means it."""
+        """Have the next `delete` that selects *log* delete its files."""
         self._doomed.append(doomed_log(log))
 
     async def doom_unused(
         self, topics: Iterable[RemovedTopic], used: Container[tuple[str, PartitionId]]
     ) -> None:
-        """The same for what lies here of *topics* and is no log in *used*, or is only noted as
-        one.
+        """Doom each log of *topics* on this broker that isn't in *used*, also if it is only listed
+        in a file of ends.
 
         Raises:
-          StorageError: if it can't be known what lies here.
+          StorageError: if the directories can't be read.
         """
         names = {TopicId(one.topic_id): one.topic for one in topics}
         known = {(one.topic_id, one.partition) for one in self._doomed}
@@ -115,32 +115,32 @@ class LogDeletion:
             await trio.lowlevel.checkpoint()
 
     def _holds(self, directory: str, topic_id: TopicId) -> bool:
-        """Whether *directory* belongs to that creation of a topic, or its making was begun and its
-        files don't say for which one.
+        """Whether *directory* belongs to the topic *topic_id*, or its creation was begun and its
+        files don't say for which topic.
 
         Raises:
-          StorageError: if that can't be read.
+          StorageError: if the files can't be read.
         """
         try:
             topic = stored_topic(self._environment, directory)
         except DamagedCheckpointError:
-            return False  # it is set aside at the next start
+            return False  # the next start sets it aside
         if topic is None:
             return names_in(self._disk, directory) in UNFINISHED
         return topic.topic_id == topic_id
 
     def leave(self, directory: str) -> None:
-        """Have *directory*, whose name says that it is deleted, removed with the next
-        `try_again`."""
+        """Have the next `try_again` remove *directory*, whose name says that it is deleted."""
         self._leftovers[directory] = None
 
     @property
     def topic_ids(self) -> set[TopicId]:
-        """The topics of which files have to go."""
+        """The topics of the logs whose files are still to be deleted."""
         return {one.topic_id for one in self._doomed}
 
     async def delete(self, is_meant: Callable[[PendingDeletion], bool]) -> None:
-        """Delete those of what is doomed; what fails is to be asked for again.
+        """Delete the doomed logs for which *is_meant* is true.  The caller has to ask again for
+        those that fail.
 
         Raises:
           StorageError: if the disk fails.
@@ -151,7 +151,7 @@ class LogDeletion:
                 self._doomed.remove(one)
 
     async def try_again(self) -> None:
-        """Delete all that could not be deleted before, as far as that can be done now."""
+        """Delete, as far as possible, what could not be deleted before."""
         for one in list(self._doomed):
             with suppress(StorageError):
                 await self.delete(one.__eq__)
@@ -161,7 +161,7 @@ class LogDeletion:
                 del self._leftovers[directory]
 
     async def _delete(self, doomed: PendingDeletion) -> None:
-        """Delete what is left of a log that is not used any more.
+        """Delete what is left of a doomed log.
 
         Raises:
           StorageError: if the disk fails.
@@ -170,11 +170,12 @@ class LogDeletion:
             trace(steps.T7Removing(*doomed.log_fields))
         if doomed.log is not None:
             await doomed.log.discard()
-        # Without this topic the logs that are left may all be flushed before they are acknowledged.
-        # After a failure of power the replica would count as intact then.
+        # Without this topic, all logs that are left may be flushed before they are acknowledged.
+        # Then the replica would count as intact after a power failure, so the internal logs are
+        # flushed first.
         await self._flush_internal(doomed.partition)
         ends = self._ends.get(doomed.partition)
-        if ends is not None:  # else the whole replica goes
+        if ends is not None:  # otherwise the whole replica is deleted
             await ends.remove(doomed.topic_id)
         if doomed.directory:
             await self._remove(doomed)
@@ -184,19 +185,20 @@ class LogDeletion:
             remove_directory(self._disk, doomed.new_directory)
 
     async def _remove(self, doomed: PendingDeletion) -> None:
-        """Give the directory the name of what is deleted, durably.
+        """Rename the directory durably to the name of a deleted one.
 
         Raises:
           StorageError: if the disk fails.
         """
-        # A name or an id that is none may lead out of the partition's folder.
+        # An invalid name or id could lead out of the partition's folder.
         if why := log_name_fault(doomed.topic, doomed.topic_id):
             raise StorageError(f"{doomed.directory!r} is not deleted: {why}")
         _require_own(self._disk, doomed.directory)
         parent, _, name = doomed.directory.rpartition("/")
-        # The new name is what makes it gone; removing the files may take two incarnations.
+        # The log counts as deleted once it has the new name; removing the files may take longer
+        # than this incarnation.
         try:
-            if name in names_in(self._disk, parent):  # else only not stored
+            if name in names_in(self._disk, parent):  # otherwise only the new name was not durable
                 self._disk.rename(doomed.directory, doomed.new_directory)
             await self._disk.sync_directory(parent)
         except OSError as error:
@@ -204,15 +206,15 @@ class LogDeletion:
 
 
 def doomed_log(log: LocalLog) -> PendingDeletion:
-    """*log* as one that has no place any more."""
+    """A `PendingDeletion` of *log*."""
     return PendingDeletion(log.directory, log.topic.topic, log.topic_id, log.partition, log)
 
 
 def remove_file(disk: Disk, path: str) -> None:
-    """Remove a file, if it is there.
+    """Remove a file, if it exists.
 
     Raises:
-      StorageError: if that can't be done.
+      StorageError: if the file can't be removed.
     """
     try:
         with suppress(FileNotFoundError):
@@ -222,10 +224,11 @@ def remove_file(disk: Disk, path: str) -> None:
 
 
 def remove_directory(disk: Disk, directory: str) -> None:
-    """Remove a directory of files.  What a symbolic link points to stays: it belongs to others.
+    """Remove a directory of files.  The target of a symbolic link stays, since it may belong to
+    others.
 
     Raises:
-      StorageError: if that can't be done, or the directory is reached through a link.
+      StorageError: if the directory can't be removed, or is reached through a link.
     """
     try:
         _require_own(disk, directory)
@@ -242,24 +245,24 @@ def remove_directory(disk: Disk, directory: str) -> None:
 
 
 def _require_own(disk: Disk, directory: str) -> None:
-    """See that what *directory* names lies where its path says.
+    """Check that *directory* isn't reached through a link.
 
     Raises:
-      StorageError: if its parent is a symbolic link.
+      StorageError: if the parent of *directory* is a symbolic link.
     """
     parent = directory.rpartition("/")[0]
     if disk.is_link(parent):
         raise StorageError(
-            f"{directory} is not deleted: {parent} is a symbolic link, and leads to files that "
-            "may be of others"
+            f"{directory} is not deleted: {parent} is a symbolic link, so the files there may "
+            "belong to others"
         )
 
 
 def names_in(disk: Disk, directory: str) -> list[str]:
-    """The names in a directory, sorted; empty if there is none.
+    """The names in a directory, sorted; empty if the directory doesn't exist.
 
     Raises:
-      StorageError: if it can't be read.
+      StorageError: if the directory can't be read.
     """
     try:
         return disk.list_directory(directory)

@@ -1,10 +1,10 @@
-"""Whether a broker's disk has space: one look and one line in the log for all of its replicas.
+"""Detects when a broker's disk is full: one check, and one line in the log, for all its replicas.
 
-A write that found no space says little: it may have been a long one, and the next may fit.  So
-the watch writes a file of its own, of `DISK_ROOM_BYTES_MIN`, and removes it.  While that fails
-the disk is full, and it is tried again until it works.
+A single write that found no space proves little: it may have been a large one, and the next may
+fit.  So the watch writes a file of its own, of `DISK_ROOM_BYTES_MIN`, and removes it.  While this
+write fails, the disk counts as full, and the watch tries again until the write succeeds.
 
-Task: `run`, which sleeps until a write met a full disk.
+Task: `run`, which sleeps until a write finds the disk full.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NEXT: Final = (
     "make space on that file system, have topics keep less, or move replicas to another broker: "
     "octopi-node partitions move"
 )
-"""What helps a broker whose disk is full."""
+"""The advice for a broker whose disk is full."""
 
 
 class DiskWatch:
-    """Watches the disk that *data_directory* lies on."""
+    """Watches the disk of *data_directory*."""
 
     def __init__(self, environment: Environment, data_directory: str) -> None:
         self._environment = environment
@@ -49,14 +49,14 @@ class DiskWatch:
         self.trouble = ""
         """Why no replica of the broker takes records; empty: the disk has space."""
 
-    # --- what others met -------------------------------------------------------------
+    # --- reports of failed writes ----------------------------------------------------
 
     def suspect(self) -> None:
-        """A write found no space: have `run` look."""
+        """Have `run` check the disk, because a write found no space."""
         self._suspected.set()
 
     def failed(self, error: StorageError) -> None:
-        """A write or a flush failed for another reason: say so, though not for each log."""
+        """Log that a write or a flush failed for another reason; not once for each log."""
         now = self._environment.clock.now()
         if now - self._said_failed_at < DISK_LINE_INTERVAL_S:
             self._failures_unsaid += 1
@@ -70,14 +70,14 @@ class DiskWatch:
         )
         self._said_failed_at, self._failures_unsaid = now, 0
 
-    # --- looking ---------------------------------------------------------------------
+    # --- checking --------------------------------------------------------------------
 
     def room(self) -> DiskSpace | None:
-        """How full the disk is; None: not known."""
+        """The size and the free space of the disk; None if unknown."""
         return self._environment.disk.room(self._data_directory)
 
     async def run(self) -> None:
-        """Look at the disk whenever a write found no space, until cancelled."""
+        """Check the disk whenever a write has found no space, until cancelled."""
         clock = self._environment.clock
         while True:
             await self._suspected.wait()
@@ -86,11 +86,11 @@ class DiskWatch:
                 self._note(why)
                 await clock.sleep_until(clock.now() + DISK_LOOK_INTERVAL_S)
             self._ended()
-            # However many writes fail, it looks no more often.
+            # The number of writes that fail doesn't change how often the disk is checked.
             await clock.sleep_until(clock.now() + DISK_LOOK_INTERVAL_S)
 
     async def _why_full(self) -> str:
-        """Why there is no room for a small file; empty: there is."""
+        """Why a small file doesn't fit; empty if it does."""
         room = self.room()
         if room is not None and room.free_bytes < DISK_ROOM_BYTES_MIN:
             return "No space left on device"

@@ -1,8 +1,8 @@
-"""Where the records lie that a producer sent again.
+"""Finds the records that a producer sent again.
 
-Those of a whole batch lie where the batch does.  Within a batch they are counted, which takes a
-while: nothing waits for that but their producer, and what is found holds only in the epoch in
-which it was asked.
+If the producer repeats a whole batch, the records lie where the batch lies.  Within a batch the
+records are counted, which takes a while.  Only the producer waits for that, and the result holds
+only in the epoch of the request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from octopi.replication.partition_replica import PartitionReplica
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.refusals import refusal_of
 
-_NOT_LEADER = Refusal(Status.NOT_LEADER, "this broker does not lead any more")
+_NOT_LEADER = Refusal(Status.NOT_LEADER, "this broker does not lead the partition any more")
 
 Submit = Callable[[Callable[[], list[PartitionEffect]]], None]
 
@@ -38,7 +38,8 @@ def answer_repetition(
     tasks: trio.Nursery,
     submit: Submit,
 ) -> list[Effect]:
-    """What is to be done now; the rest is submitted to the replica as an event."""
+    """Return the effects that can be done now; a count is submitted to the replica later, as an
+    event."""
     if effect.skip:
         tasks.start_soon(_count, machine, log, effect, submit)
         return []

@@ -1,6 +1,6 @@
-"""Effects of a replica that failed on its disk, to be done again before anything else.
+"""Effects of a replica that failed on its disk and must be done again before anything else.
 
-The machine believes that they are done, so whatever comes next has to wait for them.
+The machine counts these effects as done, so all later effects wait for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from octopi.replication.effects import (
 from octopi.wire.messages import AcceptEpoch
 
 _NOT_RETRIED: Final = 4
-"""The place in the order of effects that need not be done again."""
+"""The place in the order of effects that are not done again."""
 
 
 class EffectRetries:
@@ -31,20 +31,20 @@ class EffectRetries:
 
     def __init__(self) -> None:
         self.effects: dict[object, PartitionEffect] = {}
-        """By key, the newest last."""
+        """The failed effects by key, the newest last."""
         self._left_out = False
-        """Whether something that a session with the leader consists of was not done."""
+        """Whether an effect was dropped that the session with the leader depends on."""
 
     def add(self, effect: PartitionEffect) -> bool:
-        """Have *effect* done again; return whether it is the first of its kind."""
+        """Have *effect* done again; return whether it is the first failed one of its kind."""
         key = _key(effect)
         is_first = self.effects.pop(key, None) is None
         self.effects[key] = effect
         return is_first
 
     def add_following(self, effect: PartitionEffect) -> None:
-        """Have *effect*, which stood behind one that failed, done again; what need not be is asked
-        for again in a new session with the leader."""
+        """Have *effect*, which came after one that failed, done again if it must be.  The others
+        are dropped: a new session with the leader produces them again."""
         if _order(effect) < _NOT_RETRIED:
             self.add(effect)
         else:
@@ -52,7 +52,7 @@ class EffectRetries:
 
     def done(self, effect: PartitionEffect) -> bool:
         """Note that *effect* is done; return whether a new session with the leader has to begin,
-        because it was the last one and others were left out."""
+        because *effect* was the last failed one and others were dropped."""
         self.effects.pop(_key(effect), None)
         if self.effects or not self._left_out:
             return False
@@ -60,9 +60,10 @@ class EffectRetries:
         return True
 
     def in_order(self, state: ReplicaState) -> list[PartitionEffect]:
-        """What to do again, first to last.  *state* is what the replica has to store by now.
+        """The effects to do again, first to last.  *state* is the state that the replica has to
+        store now.
 
-        The state tells of the logs, so it is stored behind what is done to them.
+        The state describes the logs, so it is stored after the effects on them.
         """
         effects = [
             StoreState(state) if isinstance(effect, StoreState) else effect
@@ -72,7 +73,7 @@ class EffectRetries:
 
 
 def _key(effect: PartitionEffect) -> object:
-    """The same for two effects of which only the newer one is done again."""
+    """The key of *effect*.  Of two effects with the same key only the newer is done again."""
     match effect:
         case OnLog(topic_id, on_log):
             return topic_id, type(on_log)
@@ -83,7 +84,7 @@ def _key(effect: PartitionEffect) -> object:
 
 
 def _order(effect: PartitionEffect) -> int:
-    """The place of *effect* among those that are done again."""
+    """The place of *effect* among the effects that are done again."""
     match effect:
         case OnLog(_, StoreEpochs() | Truncate() | SetAside() | Restart()):
             return 0

@@ -1,8 +1,8 @@
-"""When logs are flushed: after N messages, N bytes or some seconds, whichever comes first.
+"""Schedules the flushes of logs: after N messages, N bytes or some seconds, whichever comes first.
 
-One task watches the clock for all logs; a flush that is due runs as a task of the
-flusher's nursery, at most one a log, a few at a time.  What is appended during a flush
-is the next one's.  Thousands of logs may be due at once: no step looks at all of them.
+One task watches the clock for all logs.  A flush that is due runs as a task of the flusher's
+nursery: at most one per log, and a few at a time.  Records that are appended during a flush wait
+for the next one.  Thousands of logs may be due at once, and no step examines all of them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Flush = Callable[[], Awaitable[None]]
 
 
 class FlushListener(Protocol):
-    """Who is told of a log's flushes."""
+    """Is told of a log's flushes."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether the files are what the log's state says: no decision waits to be done to
-        them."""
+        """Whether the files match the log's state: no decided change of the files is still to be
+        done."""
 
     def flushed(self, topic_id: TopicId, end: Offset) -> None:
         """The log has become durable below *end*."""
@@ -39,7 +39,7 @@ class FlushListener(Protocol):
 
 
 class Flusher:
-    """Runs flushes; made by a broker, which runs `run` in its nursery.
+    """Runs flushes.  A broker makes it, and runs `run` in its nursery.
 
     Invariant: each flush in `_due` that isn't running has an entry in `_queue` with that time.
     """
@@ -47,17 +47,17 @@ class Flusher:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._due: dict[Flush, float] = {}
-        """Flush function -> when it is due."""
+        """Flush function -> the time when it is due."""
         self._queue: list[tuple[float, int, Flush]] = []
-        """A heap; entries that don't say what `_due` says count no more.  The number keeps the
-        order of wishes for the same time."""
+        """A heap of (time, number, flush function).  An entry that differs from `_due` is
+        outdated.  The number keeps the order of flushes that are due at the same time."""
         self._numbers = count()
         self._running: set[Flush] = set()
         self._sooner = trio.Event()
 
     def want(self, flush: Flush, at: float) -> None:
-        """Run *flush* at the time *at* of the clock or soon after; the earlier of two times
-        counts."""
+        """Schedule *flush* to run at or soon after time *at*.  If it is already scheduled, the
+        earlier time wins."""
         known = self._due.get(flush)
         if known is None or at < known:
             self._due[flush] = at

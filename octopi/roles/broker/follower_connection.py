@@ -1,12 +1,12 @@
 """The leader's side of a follower's stream.
 
-One task sends, for every log that the follower follows, what it has not been sent yet, and
-the highwater mark when that moves.  A log about which there may be something to say is due;
-the others, of which there may be thousands, are not looked at.  Catching up and following live
-are the same: reading the log on from a position.  What may be on its way is bounded in bytes and
-in messages, so a slow follower costs the leader nothing but the wait for its acknowledgement,
-and is sent fewer and larger messages the further it falls behind.  A follower that is far
-behind and not in sync is sent records only when that leaves producers their share
+One task sends each log that the follower follows from the follower's position on, and the highwater
+mark when it moves.  A log that may have something to send is due; the task doesn't look at the
+others, of which there may be thousands.  Catching up and following live work the same way: the task
+reads the log on from a position.  The bytes and the messages on their way to the follower are
+bounded.  So a slow follower costs the leader nothing except the wait for its acknowledgement, and
+gets fewer and larger messages the further it falls behind.  A follower that is far behind and not
+in sync is sent records only while producers keep their share of the resources
 (`octopi.roles.broker.catching_up`).
 """
 
@@ -57,24 +57,24 @@ class _Followed:
     log: LocalLog
     answer: m.Followed
     position: Offset
-    """The next record to send."""
+    """The offset of the next record to send."""
     acknowledged: Offset
     told_highwater: Offset
     wake: Callable[[], None]
-    """What the log has been told to call."""
+    """The function that the log calls when it has news."""
     sent_ends: deque[Offset] = attrs.field(factory=deque)
-    """Where each message ends that was sent and not acknowledged."""
+    """The ends of the messages that were sent and are not acknowledged."""
 
     def acknowledge(self, end: Offset) -> None:
-        """The follower has all below *end*."""
+        """Note that the follower has all records below *end*."""
         self.acknowledged = max(self.acknowledged, end)
         while self.sent_ends and self.sent_ends[0] <= end:
             self.sent_ends.popleft()
 
     def may_send(self) -> bool:
-        """Whether there is room for more on its way to the follower.  What fills no message
-        waits for the acknowledgement of what went before, and meanwhile more comes
-        (Nagle's algorithm, RFC 896)."""
+        """Whether another message may be sent.  Records that don't fill a message wait until the
+        follower has acknowledged the messages before; meanwhile more records come (Nagle's
+        algorithm, RFC 896)."""
         on_their_way = self.position - self.acknowledged
         return on_their_way < FOLLOW_WINDOW_BYTES and (
             len(self.sent_ends) < FOLLOW_WINDOW_MESSAGES
@@ -83,7 +83,7 @@ class _Followed:
 
 
 class FollowerConnection(Service):
-    """What a leader offers one follower, which names a partition with its first message."""
+    """What a leader offers to one follower.  The follower's first message names the partition."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class FollowerConnection(Service):
         self._due: dict[TopicId, None] = {}
         self._idle = trio.lowlevel.ParkingLot()
         self._session: tuple[PartitionId, BrokerId, int] | None = None
-        """Partition, broker, attempt."""
+        """Partition, broker and attempt."""
         self._incarnation = Incarnation(0)
         if environment.watch is not None:
             environment.watch(self)
@@ -117,20 +117,21 @@ class FollowerConnection(Service):
         }
 
     def _follow(self, message: m.Follow) -> None:
-        """Have the replica answer whether it leads, and from where on the follower is to go on.
+        """Have the replica answer whether it leads, and from which offset the follower continues.
 
         Raises:
-          ProtocolError: if it is of another session than the first one, or not of that broker.
+          ProtocolError: if *message* is of another session than the first one, or isn't proven to
+              come from its broker.
         """
         session = (message.partition, message.broker, message.attempt)
         if self._session is None:
             if not self._logs.stream_keys.is_proven(message):
-                raise ProtocolError(f"this is not proven to be broker {message.broker}")
+                raise ProtocolError(f"the peer did not prove that it is broker {message.broker}")
             self._session, self._incarnation = session, message.incarnation
             self._logs.streams[message.partition, message.broker] = self
             self._tasks.start_soon(self._send)
         elif session != self._session or message.incarnation != self._incarnation:
-            raise ProtocolError("a stream is one session of one follower")
+            raise ProtocolError("a stream carries one session of one follower")
         replica = self._logs.replica(message.partition)
         if replica is None:
             self.post(_unknown(message))
@@ -138,10 +139,10 @@ class FollowerConnection(Service):
             replica.submit(partial(replica.machine.follow, message))
 
     def _acknowledge(self, message: m.Acknowledge) -> None:
-        """Tell the replica what the follower holds.
+        """Tell the replica what the follower has.
 
         Raises:
-          ProtocolError: if it is of another session than the first message.
+          ProtocolError: if *message* is of another session than the first one.
         """
         followed = self._followed.get(TopicId(message.topic_id))
         replica = self._logs.replica(message.partition)
@@ -149,7 +150,7 @@ class FollowerConnection(Service):
             return
         session = (message.partition, message.broker, message.attempt)
         if session != self._session or message.incarnation != self._incarnation:
-            raise ProtocolError("a stream acknowledges what its own follower holds")
+            raise ProtocolError("the acknowledgement is of another session than this stream")
         if (trace := self._environment.trace) is not None:
             log = log_fields(followed.log, message.epoch)
             trace(steps.P5Heard(*log, follower=message.broker, end=message.end))
@@ -158,7 +159,7 @@ class FollowerConnection(Service):
         replica.submit(partial(replica.machine.acknowledge, message))
 
     def closed(self) -> None:
-        """Follow no log and say so to the replica: the stream broke."""
+        """Follow no log any more and tell the replica: the stream ended."""
         self._logs.catching_up.end(self)
         for followed in self._followed.values():
             followed.log.remove_waker(followed.wake)
@@ -195,24 +196,25 @@ class FollowerConnection(Service):
         wake()
 
     def _look_at(self, topic_id: TopicId) -> None:
-        """Records, a highwater mark or an acknowledgement of that log have come."""
+        """Have the task look at the log: it has new records, a higher highwater mark or an
+        acknowledgement."""
         self._due[topic_id] = None
         if self._idle:
             self._idle.unpark()
 
     @property
     def lacking_bytes(self) -> int:
-        """What the follower has not been sent yet."""
+        """The bytes that the follower has not been sent yet."""
         return sum(one.log.end - one.position for one in self._followed.values())
 
     @property
     def on_their_way_bytes(self) -> int:
-        """What it was sent and did not acknowledge."""
+        """The bytes that the follower was sent and has not acknowledged."""
         return sum(one.position - one.acknowledged for one in self._followed.values())
 
     def _note_catching_up(self) -> bool:
-        """Whether the follower catches up: it lacks more than what usually is on its way, and
-        no commit waits for it."""
+        """Whether the follower catches up: no commit waits for it, and it lacks more than is
+        usually on its way."""
         assert self._session is not None
         partition, broker, _ = self._session
         replica = self._logs.replica(partition)
@@ -247,7 +249,7 @@ class FollowerConnection(Service):
                             round_ends = sent + _ROUND_BYTES
                 if sent:
                     if self._due:
-                        await trio.lowlevel.checkpoint()  # others' turn between two reads
+                        await trio.lowlevel.checkpoint()  # let other tasks run between two reads
                     await self._connection.drained()
                 elif catches_up:
                     with self._environment.clock.timeout(catching_up.look_again_s):
@@ -257,8 +259,8 @@ class FollowerConnection(Service):
         except ConnectionLostError:
             return
         except OffsetOutOfRangeError:
-            # No commit waits for a follower that is so far behind.  It follows again, behind what
-            # was removed.
+            # The follower is not in sync, so no commit waits for it.  It follows again, from the
+            # log start on.
             _log.info("retention overtook a follower", peer=self._connection.peer)
             await self._connection.close(1013, "retention removed what comes next: follow again")
         except OctopiError as error:
@@ -266,8 +268,8 @@ class FollowerConnection(Service):
             await self._connection.close(1011, "the leader can't read its log")
 
     async def _send_from(self, followed: _Followed) -> int:
-        """Send the next records of one log, if there are any and there is room: return about how
-        many bytes were sent, more than none for anything else that is new."""
+        """Send the next records of one log, if there are any and there is room; return about how
+        many bytes were sent.  The result is above 0 as well if only something else was sent."""
         replica = self._kept_by(followed)
         if replica is None:
             self._forget(followed)
@@ -282,7 +284,7 @@ class FollowerConnection(Service):
             if self._kept_by(followed) is not None:
                 raise
         self._look_at(followed.log.topic_id)
-        return 1  # whatever came meanwhile is looked at, too
+        return 1  # look at it once more: records may have come meanwhile
 
     def _kept_by(self, followed: _Followed) -> ReplicaDriver | None:
         """The replica that has the log.  None: its topic was deleted, so its files are closed, and
@@ -300,11 +302,11 @@ class FollowerConnection(Service):
     def _send_next(self, followed: _Followed, replica: ReplicaDriver) -> int:
         log, answer, leader = followed.log, followed.answer, replica.machine.leader
         if leader is None or leader.epoch != answer.epoch:
-            return 0  # the log is another leader's: not what the follower agreed with
+            return 0  # another leader's log isn't what the follower agreed with
         highwater, end = log.highwater, log.end
         records, epoch = b"", NO_EPOCH
         if not followed.may_send():
-            return 0  # an acknowledgement will come
+            return 0  # an acknowledgement will make the log due again
         if followed.position < end:
             records = log.read_uncommitted(followed.position, _ROUND_BYTES)
             epochs = log.state.epochs
@@ -341,7 +343,7 @@ class FollowerConnection(Service):
         return len(records) or 1
 
     def _edges(self, log: LocalLog, message: m.Replicate) -> tuple[Step, Step]:
-        """Those of the step that *message* is: of records, or only of the highwater mark."""
+        """The two trace steps of sending *message*: of records, or only of the highwater mark."""
         assert self._session is not None
         told = *log_fields(log, message.epoch), self._session[1], message.highwater
         if not message.records:
@@ -358,5 +360,5 @@ def _unknown(message: m.Follow) -> m.FollowRefused:
         message.incarnation,
         message.attempt,
         message.topic_id,
-        "that partition is not kept here",
+        "this broker has no replica of the partition",
     )

@@ -1,9 +1,9 @@
-"""What is done before another broker leads a partition: the first part of a hand-over.
+"""What a leader does before another broker leads its partition: the first part of a hand-over.
 
 The register asks the leader to prepare before it announces the next epoch, and the leader leads
-meanwhile.  What depends on who leads hangs its own part in here, such as storing what it
-only keeps in memory.  Preparing is a courtesy: a leader that dies can't, so nothing may depend on
-it, and it is given up after `octopi.limits.PREPARE_S`.
+meanwhile.  Services of a leader add parts here, such as storing what they keep in memory only.
+Nothing may depend on the preparation: a leader that dies can't prepare, and it is cancelled after
+`octopi.limits.PREPARE_S`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from octopi.tracing import steps
 _log = get_logger(__name__)
 
 Prepare = Callable[[PartitionId], Awaitable[None]]
-"""Given the number of a partition that this broker leads; cancelled when the time is over."""
+"""Called with the number of a partition that this broker leads; cancelled when the time is over."""
 
 
 class HandOverPreparation:
-    """All that a broker does before one of its leaderships changes hands."""
+    """Prepares the partitions that this broker leads for other leaders."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self.parts: list[Prepare] = []
-        """Called side by side, for each partition."""
+        """The parts, which run side by side for each partition."""
 
     async def prepare(self, partition: PartitionId) -> None:
-        """Prepare for another leader of *partition*, as far as that can be done in time."""
+        """Prepare *partition* for another leader, as far as that can be done in time."""
         if (trace := self._environment.trace) is not None:
             trace(steps.E23Preparing(partition=partition))
         with self._environment.clock.timeout(PREPARE_S):

@@ -1,8 +1,8 @@
-"""Who a broker is, as its data directory remembers, and which incarnation of it this process is.
+"""The identity of a broker, kept in its data directory, and the incarnation that this process is.
 
-Each start of the process is an incarnation.  What is kept here lets the register tell whether this
-incarnation follows the one that it let in last, and the broker whether a register is the one that
-it joined last, or a later one (`docs/decisions/0015-lives-have-a-number-and-a-nonce.md`).
+Each start of the process is an incarnation.  From this file the register learns whether this
+incarnation follows the one that it let in last, and the broker learns whether a register is the one
+that it joined last, or a later one (`docs/decisions/0015-lives-have-a-number-and-a-nonce.md`).
 """
 
 from __future__ import annotations
@@ -23,27 +23,30 @@ from octopi.wire.messages import Joined, RegisterGeneration
 
 @attrs.frozen
 class BrokerIdentity:
-    """Who this broker is, as its data directory remembers."""
+    """The identity of this broker, as stored in its data directory."""
 
     cluster: str
     broker: BrokerId | None
     incarnation: Incarnation
-    """Counts the starts."""
+    """The number of this start of the process."""
     nonce: str
-    """Of this incarnation: two copies of a data directory count to the same number."""
+    """The nonce of this incarnation.  It differs between two copies of a data directory, which
+    count to the same number."""
     page_cache: str
-    """In which the logs were written since a register last heard whether they are intact."""
+    """The page cache in which the logs were written when a register last learned whether they are
+    intact."""
     ancestors: list[str] = attrs.field(factory=list)
     """See `octopi.wire.membership.Join`."""
     register: RegisterGeneration | None = None
-    """The newest generation of the register that it joined."""
+    """The newest generation of the register that this broker joined."""
     credential: str = ""
-    """What the register gave with the id: see `octopi.wire.membership.Join`."""
+    """The seal that the register gave with the id: see `octopi.wire.membership.Join`."""
 
     def next_incarnation(self, broker: BrokerId | None, nonce: str) -> BrokerIdentity:
         """The next incarnation of the same data directory."""
-        # The register may have let in an incarnation that never heard of that: then it knows that
-        # nonce, and this incarnation must be able to say that it descends from it.
+        # The register may have let in the last incarnation without that incarnation learning of
+        # it.  Then the register knows its nonce, so this incarnation must be able to name it as an
+        # ancestor.
         first, *others = [*self.ancestors, self.nonce]
         ancestors = [first, *others[-(LIVES_IN_DOUBT_MAX - 1) :]]
         return attrs.evolve(
@@ -55,11 +58,13 @@ class BrokerIdentity:
         )
 
     def joined(self, joined: Joined, page_cache: str) -> BrokerIdentity:
-        """The register let this incarnation in, and knows now whether its logs are intact.
+        """The identity after the register has let this incarnation in and knows whether its logs
+        are intact.
 
         Raises:
-          SupersededError: if it is older than the one that was joined last, or another one.
-          ProtocolError: if it names another broker, or another cluster, than this one belongs to.
+          SupersededError: if the register is of an older generation than the one that was joined
+              last, or of the same generation with another nonce.
+          ProtocolError: if the answer names another broker or another cluster than this broker's.
               No register does that.  Stored, it would keep this broker from starting again.
         """
         if self.broker not in {None, joined.broker} or self.cluster not in {"", joined.cluster}:
@@ -85,12 +90,12 @@ class BrokerIdentity:
 
     @property
     def facts(self) -> tuple[str, BrokerId | None, Incarnation]:
-        """For traces; see `octopi.tracing.join.IdentityStep`."""
+        """The fields for traces; see `octopi.tracing.join.IdentityStep`."""
         return self.cluster, self.broker, self.incarnation
 
 
 def identity_fields(identity: BrokerIdentity) -> dict[str, Any]:
-    """What is stored of *identity*; see `octopi.stored`."""
+    """The fields of *identity* that are stored; see `octopi.stored`."""
     return {
         "cluster": identity.cluster,
         "broker": identity.broker,
@@ -104,10 +109,9 @@ def identity_fields(identity: BrokerIdentity) -> dict[str, Any]:
 
 
 def stored_identity(environment: Environment, path: str) -> BrokerIdentity | None:
-    """Who this broker is, by the file at *path*; None if there is none.
+    """The identity in the file at *path*; None if there is no file.
 
-    Raises:
-      StorageError: if it can't be read, or isn't what was written.
+    StorageError: if the file can't be read, or is damaged.
     """
     stored = checkpoint.load(environment.disk, path)
     return None if stored is None else checkpoint.structured(path, stored, BrokerIdentity)
@@ -116,8 +120,8 @@ def stored_identity(environment: Environment, path: str) -> BrokerIdentity | Non
 async def begin_incarnation(
     environment: Environment, data_directory: str, broker: BrokerId | None
 ) -> BrokerIdentity:
-    """Read who this broker is and begin its next incarnation, durably.  *broker* is the id that it
-    is to have; None: what the directory says, if anything.
+    """Read the identity from the data directory and begin its next incarnation, durably.  *broker*:
+    the id that this broker shall have; None: the id in the directory, if there is one.
 
     Raises:
       StorageError: if the directory belongs to another broker, or can't be read or written.
@@ -144,10 +148,10 @@ async def begin_incarnation(
 async def store_identity(
     environment: Environment, data_directory: str, identity: BrokerIdentity
 ) -> None:
-    """Remember who this broker is, durably.
+    """Store the identity durably.
 
     Raises:
-      StorageError: if that can't be done.
+      StorageError: if the disk fails.
     """
     if (trace := environment.trace) is not None:
         trace(steps.J1Identifying(*identity.facts))

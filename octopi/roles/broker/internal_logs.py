@@ -1,7 +1,7 @@
-"""The internal logs of a broker's partitions: appended to, read, and kept short.
+"""The internal logs of a broker's partitions: appending, reading, and snapshots.
 
-What stands in them is in `octopi.replication.internal_log`.  They are replicated like the logs of
-topics, by the same machines, and no client reads or writes them.
+`octopi.replication.internal_log` describes their entries.  The machines that replicate the logs of
+topics replicate these logs, too; no client reads or writes them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOT_LED = "this broker does not lead the partition (any more)"
 
 
 class InternalLogs:
-    """The logs ``~subscriptions`` of the replicas on one broker."""
+    """The internal logs of one name, of the replicas on this broker."""
 
     def __init__(
         self,
@@ -51,46 +51,47 @@ class InternalLogs:
         replica_of: Callable[[PartitionId], ReplicaDriver | None],
         name: str = SUBSCRIPTIONS_LOG,
     ) -> None:
-        """*replica_of*: this broker's replica of a partition, if it has one."""
+        """*replica_of*: finds this broker's replica of a partition, if it has one."""
         self._environment = environment
         self._replica_of = replica_of
         self._name = name
         self._topic_id = TopicId(name)
         self._due_at: dict[PartitionId, Offset] = {}
-        """Where the log of a partition has to end for a snapshot to be due, by what was live when
-        that was looked at last."""
+        """The log end at which the next snapshot of a partition is due, by the size of the live
+        entries when that was checked last."""
         self._wanted: dict[PartitionId, None] = {}
-        """Partitions of which it is to be looked at whether a snapshot is due."""
+        """Partitions for which to check whether a snapshot is due."""
         self._is_wanted = trio.Event()
         self._in_progress: set[PartitionId] = set()
-        """Partitions of which a snapshot is being made."""
+        """Partitions for which a snapshot is being made."""
         self._found: dict[PartitionId, tuple[LocalLog, Epoch, SnapshotFinder]] = {}
-        """How far logs were searched for snapshots, of those that are long enough."""
+        """How far the logs that are long enough were searched for snapshots."""
 
     # --- appending -----------------------------------------------------------------------
 
     def append(self, partition: PartitionId, key: str, value: Value | None, done: Answer) -> None:
         """Set *key* to *value* in the log of *partition*; without a value, remove the key.
 
-        *done* is called once, from here or later, and must not wait: with the `CommitReceipt` when
-        the entry is committed, which no failure but one that loses messages, too, takes back; with
-        a `Refusal` if that is not known.  With status UNCOMMITTED the entry may be committed later
-        all the same, and with NOT_LEADER another broker leads.  What is appended first lies
-        first in the log.
+        *done* is called once, during this call or later, and must not wait.  Its argument is the
+        `CommitReceipt` when the entry is committed; then only a failure that loses messages, too,
+        can take the entry back.  Its argument is a `Refusal` if the entry isn't known to be
+        committed: with status UNCOMMITTED the entry may still be committed later, and with
+        NOT_LEADER another broker leads.  Entries lie in the log in the order of the calls.
 
         Raises:
-          ValueError: if key or value have no stored form; nothing is appended, and *done* is not
-              called.
+          ValueError: if *key* or *value* have no stored form; then nothing is appended, and *done*
+              is not called.
         """
         self.append_all(partition, [(key, value)], done)
 
     def append_all(
         self, partition: PartitionId, entries: Sequence[tuple[str, Value | None]], done: Answer
     ) -> None:
-        """The same for several entries, in this order; they are appended together, or none is.
+        """Like `append` for several entries, in this order.  Either all of them are appended, or
+        none.
 
         Raises:
-          ValueError: as `append`.
+          ValueError: as for `append`.
         """
         encoded = [encode(self._name, key, value) for key, value in entries]
         self._append(partition, lambda: encoded, done)
@@ -109,9 +110,9 @@ class InternalLogs:
                 self._is_wanted.set()
 
     def require_in_sync(self, partition: PartitionId, count: int) -> None:
-        """Commit nothing in the log of *partition* from here on while fewer replicas than *count*
+        """From now on commit nothing in the log of *partition* while fewer than *count* replicas
         are in sync.  *count* is the greatest ``min_insync`` of the topics whose subscriptions are
-        kept there, 1 if there is none."""
+        kept in this log, and 1 if there are none."""
         replica = self._replica_of(partition)
         if replica is not None:
             replica.require_in_sync(self._topic_id, count)
@@ -120,14 +121,14 @@ class InternalLogs:
 
     async def load(self, partition: PartitionId) -> Fold:
         """Read the log of *partition*, which this broker leads, from its start to its end, and wait
-        until all of that is committed.
+        until everything read is committed.
 
-        Others have their turn meanwhile.  Call it once a leadership begins, before the first
-        append; entries that are appended while it reads may be in the result or not.
+        Other tasks run meanwhile.  Call this when a leadership begins, before the first append; the
+        result may or may not contain entries that are appended during the call.
 
         Raises:
-          NotLeaderError: if this broker doesn't lead the partition, or not any more.
-          DamagedEntryError: if there is an entry that this version doesn't know or that is damaged.
+          NotLeaderError: if this broker doesn't lead the partition.
+          DamagedEntryError: if an entry is damaged, or this version doesn't know it.
           StorageError: if the log can't be read.
         """
         replica, log = self._led(partition)
@@ -138,7 +139,8 @@ class InternalLogs:
                 await self._read_on(fold, log)
                 break
             except OffsetOutOfRangeError:
-                # The segments before a snapshot went meanwhile: what is left says the same.
+                # Retention removed the segments before a snapshot meanwhile; the rest of the log
+                # has the same live entries.
                 if log.start <= fold.end:
                     raise
         self._due_at[partition] = fold.snapshot_due_at
@@ -148,7 +150,7 @@ class InternalLogs:
     async def _committed(
         self, replica: ReplicaDriver, log: LocalLog, leader: PartitionLeader | None, end: Offset
     ) -> None:
-        """Wait until *log* is committed up to *end* by *leader*.
+        """Wait until *leader* has committed *log* up to *end*.
 
         Raises:
           NotLeaderError: if it leads no longer.
@@ -170,7 +172,7 @@ class InternalLogs:
         raise NotLeaderError(NOT_LED)
 
     async def _read_on(self, fold: Fold, log: LocalLog) -> None:
-        """Have *fold* know what lies behind its end, up to the end of *log*."""
+        """Read *log* into *fold*, from the end of *fold* to the end of *log*."""
         while fold.end < log.end:
             await log.prove(fold.end)
             fold.read(log.read_uncommitted(fold.end, FETCH_BYTES_DEFAULT))
@@ -194,10 +196,10 @@ class InternalLogs:
         try:
             await self._make_snapshot(partition)
         except NotLeaderError:
-            pass  # who leads now sees to it
+            pass  # the next leader makes the snapshot
         except StorageError as error:
             _log.error("no snapshot of an internal log", partition=partition, why=str(error))
-            # Not again with each append.
+            # Don't try again at each append.
             log = self._led(partition)[1] if self._leads(partition) else None
             if log is not None:
                 self._due_at[partition] = Offset(log.end + SNAPSHOT_BYTES_MIN)
@@ -205,11 +207,11 @@ class InternalLogs:
             self._in_progress.discard(partition)
 
     async def _make_snapshot(self, partition: PartitionId) -> None:
-        """Append all live entries of a log again, piece by piece, if that is due.
+        """If a snapshot is due, append all live entries of the log again, piece by piece.
 
         Raises:
-          NotLeaderError: if this broker doesn't lead the partition, or not any more.
-          StorageError: if the log can't be read, or takes nothing.
+          NotLeaderError: if this broker doesn't lead the partition.
+          StorageError: if the log can't be read or appended to.
         """
         _, log = self._led(partition)
         fold = Fold(self._name, partition, log.start)
@@ -240,18 +242,18 @@ class InternalLogs:
         return fold.live(keys)
 
     def _catch_up(self, fold: Fold, log: LocalLog) -> None:
-        """The same as `_read_on`, for the little that was appended since."""
+        """Like `_read_on`, but without waiting, for the few entries that were appended since."""
         while fold.end < log.end:
             fold.read(log.read_uncommitted(fold.end, FETCH_BYTES_DEFAULT))
 
     async def _append_in_turn(
         self, partition: PartitionId, entries: Callable[[], list[EncodedEntry]]
     ) -> None:
-        """Append what *entries* gives, and wait until it is committed.
+        """Append the entries that *entries* returns, and wait until they are committed.
 
         Raises:
           NotLeaderError: if this broker doesn't lead the partition any more.
-          StorageError: if it is not known to be committed.
+          StorageError: if the entries aren't known to be committed.
         """
         answered = trio.Event()
         answers: list[CommitReceipt | Refusal] = []
@@ -268,13 +270,13 @@ class InternalLogs:
             case Refusal(status, reason):
                 raise StorageError(f"not appended ({status.name.lower()}): {reason}")
 
-    # --- what is outdated ----------------------------------------------------------------
+    # --- retention -----------------------------------------------------------------------
 
     async def apply_retention(self, log: LocalLog) -> None:
-        """Remove the segments of the internal log *log*, of a replica of this broker, that lie
-        before the newest snapshot which is committed and on this broker's device as a whole."""
+        """Remove the segments of the internal log *log*, of a replica on this broker, that lie
+        before the newest snapshot which is committed and durable on this broker as a whole."""
         if log.end - log.start <= INTERNAL_SEGMENT_BYTES_MAX:
-            return  # it has one segment
+            return  # the log has only one segment
         finder = self._finder(log)
         try:
             while finder.end < log.highwater:
@@ -290,8 +292,8 @@ class InternalLogs:
         await log.apply_retention(outdated_below=below)
 
     def _finder(self, log: LocalLog) -> SnapshotFinder:
-        """What searches *log* for snapshots, as far as it came the last time.  It begins anew in
-        another epoch: a loss that an operator accepted takes committed records out of a log."""
+        """The search of *log* for snapshots, continued from the last call.  In another epoch it
+        begins anew, because an operator may have accepted a loss of committed records."""
         known, epoch, finder = self._found.get(log.partition, (None, log.epoch, None))
         is_good = known is log and epoch == log.epoch
         if finder is None or not is_good or not log.start <= finder.end <= log.highwater:
@@ -304,10 +306,10 @@ class InternalLogs:
         return replica is not None and replica.leads and self._topic_id in replica.logs
 
     def _led(self, partition: PartitionId) -> tuple[ReplicaDriver, LocalLog]:
-        """The replica and its log, if this broker leads.
+        """The replica and its internal log, if this broker leads the partition.
 
         Raises:
-          NotLeaderError: if it doesn't.
+          NotLeaderError: if it doesn't lead.
         """
         replica = self._replica_of(partition)
         log = replica.logs.get(self._topic_id) if replica is not None else None

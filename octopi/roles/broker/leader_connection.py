@@ -1,4 +1,4 @@
-"""The follower's side: a stream to the leader, opened again whenever it ends."""
+"""The follower's side of replication: a stream to the leader, opened again whenever it ends."""
 
 from __future__ import annotations
 
@@ -51,17 +51,18 @@ class LeaderConnection:
         self._session = trio.CancelScope()
 
     def reopen(self) -> None:
-        """Give this session up; another one begins after the usual pause."""
+        """End this session; another one begins after the usual pause."""
         self._session.cancel()
 
     def post(self, message: m.Follow | m.Acknowledge) -> None:
-        """Send it on the stream; lost if that is down, as the next session makes good."""
+        """Send *message* on the stream.  If the stream is down, *message* is lost, and the next
+        session makes up for it."""
         connection = self._connection
         if connection is not None and connection.end_reason is None:
             connection.post(message)
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the leader until cancelled."""
         clock, randomness = self._environment.clock, self._environment.randomness
         failures = 0
         with self.scope:
@@ -85,10 +86,10 @@ class LeaderConnection:
                 await clock.sleep_until(clock.now() + backoff_s(randomness, failures))
 
     async def _follow_once(self) -> None:
-        """One stream, from its opening to its end.
+        """Run one stream, from its opening to its end.
 
         Raises:
-          OctopiError: when it ends.
+          OctopiError: when the stream ends.
         """
         address = self._address_of(self.leader)
         if not address:

@@ -1,10 +1,10 @@
-"""One log of a broker: how its files are written, flushed, cut and kept.  What readers see of it
-is in `octopi.roles.broker.readable_log`.
+"""One log of a broker: how its files are written, flushed, truncated and retained.
 
-Which role the broker plays for it is the business of `octopi.roles.broker.replica_driver`,
-which calls what stands here in the order that the machine gave.
+`octopi.roles.broker.readable_log` describes what readers see of a log.
+`octopi.roles.broker.replica_driver` plays the role that the broker has for the log, and calls the
+methods here in the order of the machine's effects.
 
-What is not in the segments is in the log's checkpoint file (`octopi.roles.broker.log_checkpoint`).
+The log's checkpoint file (`octopi.roles.broker.log_checkpoint`) keeps what is not in the segments.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BEGINNING: Final = Offset(0)
 class LocalLog(ReadableLog):
     """The log of one (topic, partition)."""
 
-    # There may be many thousands of them, and a dictionary of attributes for each.
+    # A broker may have many thousands of logs; a dictionary of attributes for each would be large.
     # fmt: off
     __slots__ = (
         "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_notes",
@@ -67,8 +67,8 @@ class LocalLog(ReadableLog):
         stored: dict[str, Any],
         sequences: ProducerSequences,
     ) -> None:
-        """Use `LocalLog.open`.  *files* were opened by what *stored*, the log's checkpoint, and
-        *ends* say; *sequences* are those of all its records."""
+        """Use `LocalLog.open`.  *files* were opened according to *stored*, the log's checkpoint,
+        and *ends*; *sequences* are those of all records of the log."""
         super().__init__(topic, partition)
         self.directory = directory
         self.flush_listener: FlushListener | None = None
@@ -76,12 +76,12 @@ class LocalLog(ReadableLog):
         """Records appended since the log was opened."""
         self.appended_bytes = 0
         self.delivered_bytes = 0
-        """What consumers were sent of it since then."""
+        """The bytes of the log that consumers were sent since the log was opened."""
         self.refused_cuts = 0
-        """How often a leader would have had records cut that are known to be committed."""
+        """How often a leader asked to cut records that are known to be committed."""
         self._notes = ends
         self._cut_at: Offset | None = None
-        """While the log is being cut: where it will end."""
+        """The new end of the log while it is being cut, else None."""
         self._environment = environment
         self._flusher = flusher
         self._policy = FlushPolicy(flush_options)
@@ -93,7 +93,7 @@ class LocalLog(ReadableLog):
         )
         self._files = files
         self._sets_aside = files.damage is not None
-        """Whether what is damaged has yet to be set aside, and that has yet to be noted."""
+        """Whether damage was found that is not yet moved out of the log and noted as such."""
         highwater = Offset(stored.get("highwater", 0))
         if noted is not None:
             highwater = max(highwater, noted.highwater)
@@ -129,15 +129,15 @@ class LocalLog(ReadableLog):
         ends: ReplicaEnds | None = None,
         lost_power: bool = False,
     ) -> LocalLog:
-        """Open the log in *directory*, recovering what an unclean end left.  Other tasks have
-        their turn meanwhile, as that takes long for a large log.
+        """Open the log in *directory*, with recovery after an unclean end.  Other tasks run
+        meanwhile, because recovery of a large log takes long.
 
-        *ends*: where it is noted how far the log goes; what it says now is held against the files.
-        *lost_power*: the machine may have stopped since, and not only the process.
+        *ends*: the file of ends, with which the log's files are compared.  *lost_power*: the
+        machine may have lost power since, so the page cache may be lost, too.
 
         Raises:
           AlteredTailError: see `octopi.storage.segmented_log.SegmentedLog.open`.
-          StorageError: if that can't be done.
+          StorageError: if the log can't be opened.
         """
         stored = checkpoint.load(environment.disk, checkpoint_path(directory)) or {}
         sequences = sequences_of(stored)
@@ -182,10 +182,10 @@ class LocalLog(ReadableLog):
     # --- writing ---------------------------------------------------------------------
 
     def append(self, records: bytes, scan: record.Scan) -> Offset:
-        """Append valid records; return where they begin.
+        """Append valid records; return the offset where they begin.
 
         Raises:
-          StorageError: and then nothing was appended.
+          StorageError: if nothing was appended.
         """
         clock = self._environment.clock
         base = self._files.append(records, scan, clock.wall_ms())
@@ -198,13 +198,13 @@ class LocalLog(ReadableLog):
         return base
 
     async def truncate(self, end: Offset, *, keeps: bool = False) -> None:
-        """Drop all records from *end* on; the machine's state has ended there already.  *keeps*:
-        but keep their bytes beside the log.
+        """Drop all records from *end* on; the machine's state ends there already.  *keeps*: keep
+        their bytes in a file beside the log.
 
         Raises:
           StorageError: if the disk fails.
         """
-        async with self._storing:  # a checkpoint of what is cut now must not come behind
+        async with self._storing:  # no checkpoint of the cut records may be stored later
             self._cut_at = end
             try:
                 await self._truncate(end, keeps=keeps)
@@ -220,9 +220,9 @@ class LocalLog(ReadableLog):
         if recovery_point <= end:
             sequences = sequences_of(stored)
             position = max(position, recovery_point)
-        await in_turns(self._files.prove(end))  # or the cut itself may take long
+        await in_turns(self._files.prove(end))  # otherwise the cut itself could take long
         while position < end:
-            # Retention may have removed what comes next.
+            # Retention may have removed the next records.
             position = max(position, self._files.start)
             await in_turns(self._files.prove(position))
             data = self._files.read(position, FETCH_BYTES_DEFAULT, end)
@@ -242,8 +242,9 @@ class LocalLog(ReadableLog):
             self._files.truncate(end)
 
     async def set_aside(self, *, refill: bool) -> None:
-        """Take what is damaged and all behind it out of the log, which takes records again then;
-        harmless if nothing is.  *refill*: what is missing before the first segment comes again.
+        """Move the damaged part and everything behind it out of the log, which then takes records
+        again; harmless if nothing is damaged.  *refill*: the leader sends again what is missing
+        before the first segment.
 
         Raises:
           StorageError: if the disk fails.
@@ -251,7 +252,7 @@ class LocalLog(ReadableLog):
         async with self._storing:
             if not self._sets_aside:
                 return
-            if self._files.damage is not None:  # else only the notes failed the last time
+            if self._files.damage is not None:  # otherwise only noting it failed the last time
                 saved = await self._files.set_aside(refill=refill)
                 self.state.damage_set_aside(self._files.start, self._files.end)
                 _log.warning(
@@ -272,7 +273,7 @@ class LocalLog(ReadableLog):
         self.wake()
 
     async def restart(self, start: Offset) -> None:
-        """Drop all records; the log goes on at *start*.
+        """Drop all records; the log continues at *start*.
 
         Raises:
           StorageError: if the disk fails.
@@ -295,14 +296,15 @@ class LocalLog(ReadableLog):
         self._flusher.want(self._flush, 0.0)
 
     async def _flush(self) -> None:
-        """Flush, say so, and move the recovery point now and then."""
+        """Flush the log, report that to the listener, and move the recovery point from time to
+        time."""
         if self._is_closed:
             return
         self._policy.flushing()
         try:
             try:
                 end = await self.flush()
-            except DiskFullError:  # no file could be opened: nothing failed, and it may pass
+            except DiskFullError:  # no file could be opened, but no write failed
                 again = self._environment.clock.now() + DISK_LOOK_INTERVAL_S
                 self._flusher.want(self._flush, again)
                 return
@@ -311,8 +313,8 @@ class LocalLog(ReadableLog):
         except StorageError as error:
             if self._is_closed:
                 return  # the log was deleted meanwhile
-            # Nothing that was acknowledged from the page cache is taken back; what waits for
-            # the device is refused, and so is all that comes.
+            # Records that were acknowledged from the page cache stay acknowledged.  Requests that
+            # wait for the device are refused, and so are all later ones.
             if self.flush_listener is not None:
                 self.flush_listener.flush_failed(error)
             return
@@ -320,16 +322,16 @@ class LocalLog(ReadableLog):
             self.flush_listener.flushed(self.topic_id, end)
 
     async def flush(self) -> Offset:
-        """Wait until all that is appended is durable; return where that ends.
+        """Wait until all appended records are durable; return the offset where they end.
 
         Raises:
-          StorageError: if the disk fails, or did.
+          StorageError: if the disk fails, or has failed before.
         """
         await self._flush_to(self._files.end)
         return self._files.flushed_end
 
     async def _flush_to(self, end: Offset) -> None:
-        """Wait until what lies below *end* is durable, and isn't cut meanwhile."""
+        """Wait until the records below *end* are durable, or cut."""
         if self._files.flushed_end >= end:
             return
         if (trace := self._environment.trace) is not None:
@@ -343,7 +345,7 @@ class LocalLog(ReadableLog):
     def note_ends(self) -> None:
         """Note how far the log is durable and committed; neither waits nor fails."""
         if self._notes is None or self._is_closed or self._files.damage is not None:
-            return  # of a damaged log more is noted than it has
+            return  # more is noted of a damaged log than it still has
         flushed_end, highwater = self._files.flushed_end, self._published
         if self._cut_at is not None:
             flushed_end, highwater = min(flushed_end, self._cut_at), min(highwater, self._cut_at)
@@ -360,7 +362,7 @@ class LocalLog(ReadableLog):
             self._notes.note_checkpoint(self.topic_id, self._checkpoint.stored)
 
     async def store_checkpoint(self) -> None:
-        """Flush, then note all that recovery needs up to there.
+        """Flush, then store a checkpoint of the whole log.
 
         Raises:
           StorageError: if the disk fails.
@@ -369,8 +371,9 @@ class LocalLog(ReadableLog):
             await self._note_all()
 
     async def _store_if_settled(self) -> None:
-        """Store a checkpoint, unless the state is ahead of the files: with what the log will be
-        once it is cut, records that are cut would count as others'."""
+        """Store a checkpoint, unless the state is ahead of the files.  Such a checkpoint would have
+        the log end where the log is still to be cut, so the records behind that would count as
+        foreign."""
         async with self._storing:
             is_settled = self.flush_listener is None or self.flush_listener.is_settled
             if is_settled and not self._is_closed:
@@ -378,7 +381,8 @@ class LocalLog(ReadableLog):
 
     async def _note_all(self) -> None:
         if self._files.damage is not None:
-            # One before the damage would have the rest cut as a torn tail next time.
+            # With a recovery point before the damage, the next opening would cut the rest as a torn
+            # tail.
             await self._note(self._checkpoint.recovery_point, is_damaged=True)
             return
         if self._files.fault is not None:
@@ -386,8 +390,8 @@ class LocalLog(ReadableLog):
         await self._note(self._files.end)
 
     async def _note(self, recovery_point: Offset, *, is_damaged: bool = False) -> None:
-        """Store the checkpoint with that recovery point; one at a time."""
-        # The producers are those up to the log's end of this very moment.
+        """Store a checkpoint with this recovery point.  The caller holds `_storing`."""
+        # The sequences in the checkpoint are those up to the log end of this moment.
         fields = self._checkpoint.next(
             self.topic, self.state, recovery_point, is_damaged=is_damaged
         )
@@ -396,7 +400,7 @@ class LocalLog(ReadableLog):
         self.note_checkpoint()
 
     def _ends(self) -> dict[str, Any]:
-        """For `Environment.trace`: which log, and how far it goes."""
+        """The fields for `Environment.trace`: which log, and its ends."""
         return {
             "topic": self.topic.topic,
             "topic_id": self.topic_id,
@@ -406,7 +410,7 @@ class LocalLog(ReadableLog):
         }
 
     async def close(self) -> None:
-        """Make everything durable, let go of the files."""
+        """Make everything durable and close the files."""
         try:
             await self.flush()
             await self._store_if_settled()
@@ -418,15 +422,15 @@ class LocalLog(ReadableLog):
             self._files.close()
 
     async def put_away(self) -> None:
-        """The same, and readers are told: the files are about to be moved."""
+        """Like `close`, and tell the readers: the files are about to be moved."""
         await self.close()
         await self.discard()
 
     async def discard(self) -> None:
-        """Let go of the files, which are about to be deleted; readers are told.
+        """Close the files, which are about to be deleted, and tell the readers.
 
-        A checkpoint that is being stored is waited for: it must not land in the directory of a
-        topic of the same name that is made next.
+        This waits for a checkpoint that is being stored, because it must not get into the directory
+        of a topic of the same name that is made next.
         """
         self.epoch = NO_EPOCH
         self._is_closed = True
@@ -434,18 +438,18 @@ class LocalLog(ReadableLog):
             self._files.close()
         self.wake()
 
-    # --- keeping ---------------------------------------------------------------------
+    # --- retention -------------------------------------------------------------------
 
     @property
     def _retains(self) -> bool:
-        """Whether retention may look at the files: not while they are being deleted, and not
-        while the log is to begin anew and its files don't yet, as on a disk that fails."""
+        """Whether retention may change the files: not while they are being deleted, and not while
+        they still have records before the start of a restart, as on a disk that fails."""
         return not self._is_closed and self._files.start >= self.state.start
 
     async def apply_retention(self, outdated_below: Offset = _BEGINNING) -> None:
-        """Remove segments that are too old or too many, or that lie before *outdated_below*, all of
-        them committed for all to see: what the leader is about to commit, its followers may
-        lack."""
+        """Remove segments that are too old or too many, or that lie before *outdated_below*.  All
+        of them lie below the published highwater mark: followers may lack records that the leader
+        is about to commit."""
         if not self._retains:
             return
         await in_turns(self._files.retention.learn_ages(self._environment.clock.wall_ms()))
@@ -457,14 +461,14 @@ class LocalLog(ReadableLog):
                 now_ms, below=self.highwater, outdated_below=outdated_below
             )
             if self._notes is not None and start > self._files.start:
-                # First: a segment that is missing from there on is damage.
+                # Note this before the files change: a noted segment that is missing is damage.
                 self._notes.note(self.topic_id, start=start, recovery_point=start, highwater=start)
                 await self._notes.sync()
                 if not self._retains:
                     return
             self._files.apply_retention(now_ms, below=start, outdated_below=outdated_below)
         except StorageError as error:
-            # Some segments may be gone all the same.
+            # Some segments may have been removed before the failure.
             _log.error("retention failed", topic=self.topic.topic, why=str(error))
         if self._files.start > self.state.start:
             self.state.start = self._files.start
@@ -474,11 +478,11 @@ class LocalLog(ReadableLog):
 
     @property
     def fault_text(self) -> str:
-        """What is wrong with the log, for people; empty if nothing is."""
+        """What is wrong with the log; empty if nothing is."""
         return self.state.refusal or str(self._files.fault or "")
 
     def describe(self) -> LogInfo:
-        """The log's state, for people and metrics."""
+        """The state of the log, for admin pages and metrics."""
         return LogInfo(
             topic=self.topic.topic,
             topic_id=self.topic.topic_id,

@@ -1,5 +1,5 @@
 """The checkpoint file of one log: the topic's record, the epoch history, the producers' sequences
-and where recovery begins, none of which is in the segments."""
+and the point where recovery begins.  The segments contain none of these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _TRACED = ("number", "highwater", "recovery_point", "epochs")
 
 
 class LogCheckpoint:
-    """Stores the checkpoints of the log in *directory*, one at a time; the caller sees to that."""
+    """Stores the checkpoints of the log in *directory*.  The caller ensures that they are stored
+    one at a time."""
 
     __slots__ = ("_directory", "_environment", "_number", "recovery_point", "stored")
 
@@ -30,29 +31,30 @@ class LogCheckpoint:
         found: dict[str, Any],
         noted: NotedCheckpoint | None,
     ) -> None:
-        """*found* is what the file says, *noted* which checkpoint was stored last, if that is
-        known: a newer one means that the file was lost with the log's folder."""
+        """*found*: the fields of the file.  *noted*: the checkpoint that was stored last, if that
+        is known; if it is newer than the file, the file was lost together with the log's folder."""
         self._environment = environment
         self._directory = directory
         self.recovery_point = Offset(found.get("recovery_point", 0))
-        """Where recovery begins, by the file."""
+        """The offset where recovery begins, according to the file."""
         self.stored = NotedCheckpoint(
             found.get("number", 0),
             Offset(found.get("start", 0)),
             self.recovery_point,
             tuple((epoch, start) for epoch, start in found.get("epochs", [])),
         )
-        """The newest one that was stored."""
+        """The newest checkpoint that was stored."""
         if noted is not None and noted.number > self.stored.number:
             self.stored = noted
         self._number = self.stored.number
-        """That of the newest one that may have been stored."""
+        """The number of the newest checkpoint that may have been stored."""
 
     def load(self) -> dict[str, Any]:
-        """What the file says.  That it could not be stored does not mean that it was not.
+        """The fields of the file.  If storing a checkpoint failed, the file may have its fields or
+        the older ones.
 
         Raises:
-          StorageError: if it can't be read.
+          StorageError: if the file can't be read.
         """
         found = checkpoint.load(self._environment.disk, checkpoint_path(self._directory)) or {}
         self.recovery_point = Offset(found.get("recovery_point", 0))
@@ -61,13 +63,13 @@ class LogCheckpoint:
     def next(
         self, topic: TopicRecord, state: LogState, recovery_point: Offset, *, is_damaged: bool
     ) -> dict[str, Any]:
-        """The fields of the next checkpoint, by what *state* is at this moment."""
+        """The fields of the next checkpoint, for *state* at this moment."""
         start, sequences = state.start, state.sequences
         if is_damaged:
-            # The next opening notes the records behind the recovery point again, and takes a
+            # The next opening notes the records behind the recovery point again, and takes a log
             # start beyond it for a restart that was not finished.
             start, sequences = min(start, recovery_point), sequences.before(recovery_point)
-        # One whose storing fails may be in force all the same, so no number is used twice.
+        # A checkpoint may take effect although storing it failed, so no number is used twice.
         self._number += 1
         return {
             "topic": topic_fields(topic),
@@ -81,7 +83,7 @@ class LogCheckpoint:
         }
 
     async def store(self, fields: dict[str, Any], ends: Callable[[], dict[str, Any]]) -> None:
-        """Store *fields*, which `next` returned; *ends* says which log, and how far it goes.
+        """Store *fields*, which `next` returned.  *ends* returns the trace fields of the log.
 
         Raises:
           StorageError: if the disk fails.

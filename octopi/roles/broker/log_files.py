@@ -1,4 +1,4 @@
-"""Where a broker keeps a topic's log, and how its files are kept."""
+"""The directory of a topic's log on a broker, and how the files in it are opened."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _log = get_logger(__name__)
 
 
 def stored_topic(environment: Environment, directory: str) -> TopicRecord | None:
-    """The topic whose log lies in *directory*; None if it was never finished.
+    """The topic whose log lies in *directory*; None if the creation of the log was never finished.
 
     Raises:
-      DamagedCheckpointError: if the checkpoint there is damaged, or describes no topic.
-      StorageError: if it can't be read.
+      DamagedCheckpointError: if the checkpoint is damaged, or describes no topic.
+      StorageError: if the checkpoint can't be read.
     """
     path = f"{directory}/checkpoint"
     stored = checkpoint.load(environment.disk, path)
@@ -44,7 +44,8 @@ def stored_topic(environment: Environment, directory: str) -> TopicRecord | None
 
 
 def partition_number(name: str) -> PartitionId | None:
-    """The number of the partition that a file or folder is named after; None: of none."""
+    """The number of the partition that a file or folder is named after; None if *name* is no such
+    name."""
     if not (name.isascii() and name.isdecimal()) or (name[0] == "0" and name != "0"):
         return None
     return PartitionId(int(name)) if len(name) < 20 and int(name) < LIST_COUNT_MAX else None
@@ -52,10 +53,10 @@ def partition_number(name: str) -> PartitionId | None:
 
 def fault_of_age(disk: Disk, directory: str, topic_id: TopicId, ends: ReplicaEnds) -> str:
     """Why the checkpoint in *directory*, of the log of *topic_id*, is an older copy of itself;
-    empty if it isn't, by what is noted.
+    empty if *ends* doesn't show that it is.
 
     Raises:
-      StorageError: if it can't be read.
+      StorageError: if the checkpoint can't be read.
     """
     noted = ends.noted(topic_id)
     if noted is None:
@@ -71,10 +72,10 @@ def fault_of_age(disk: Disk, directory: str, topic_id: TopicId, ends: ReplicaEnd
 
 
 def is_of_topic(environment: Environment, directory: str, topic_id: TopicId) -> bool:
-    """Whether nothing says that the log in *directory* is of another topic than *topic_id*.
+    """Whether nothing shows that the log in *directory* is of another topic than *topic_id*.
 
     Raises:
-      StorageError: if that can't be read.
+      StorageError: if the checkpoint can't be read.
     """
     try:
         topic = stored_topic(environment, directory)
@@ -84,17 +85,17 @@ def is_of_topic(environment: Environment, directory: str, topic_id: TopicId) -> 
 
 
 def log_directory(data_directory: str, partition: PartitionId, topic: str) -> str:
-    """Where a log's files lie; names of topics and of internal logs are safe as names of folders by
-    their grammar.
+    """The directory of a log's files.  The grammar of names of topics and of internal logs makes
+    them safe as names of folders.
 
     Raises:
-      StorageError: if *topic* is the name of neither, or *partition* no number of a partition: that
-          place could be anywhere.
+      StorageError: if *topic* is no such name, or *partition* is no number of a partition, so that
+          the path could lead anywhere.
     """
     why = "" if is_internal(topic) else topic_name_fault(topic)
     if why or not 0 <= partition < LIST_COUNT_MAX:
         raise StorageError(
-            f"partition {partition} has no place for a log of topic {topic[:200]!r}"
+            f"partition {partition} can't have a log of topic {topic[:200]!r}"
             f"{': ' if why else ''}{why}"
         )
     return f"{data_directory}/logs/{partition}/{topic}"
@@ -102,13 +103,13 @@ def log_directory(data_directory: str, partition: PartitionId, topic: str) -> st
 
 @lru_cache(maxsize=100)
 def shared_options(options: TopicOptions) -> TopicOptions:
-    """The same object for all topics that are kept alike, as most are."""
+    """Return one object for all topics with equal options, since most topics have the same."""
     return options
 
 
 @lru_cache(maxsize=100)
 def log_options(options: TopicOptions) -> LogOptions:
-    """How its files are kept."""
+    """The options of the log's files."""
     return LogOptions(
         segment_bytes_max=options.segment_bytes or SEGMENT_BYTES_MAX,
         retention_ms=options.retention_ms,
@@ -117,18 +118,18 @@ def log_options(options: TopicOptions) -> LogOptions:
 
 
 def sequences_of(stored: dict[str, Any]) -> ProducerSequences:
-    """What a log's checkpoint says about producers."""
+    """The producers' sequences in a log's checkpoint."""
     return ProducerSequences.load(stored.get("producers", []), stored.get("requests", []))
 
 
 def restart_begun(disk: Disk, directory: str) -> Offset | None:
-    """Where the log in *directory* is to begin, if it died while it dropped its records to go on
-    there; else None.
+    """The offset where the log in *directory* shall begin, if the process died in
+    `LocalLog.restart`, while it dropped all records; else None.
 
-    Such a log's checkpoint says where it begins, and has a smaller recovery point; no other does.
+    The checkpoint of such a log has a log start above its recovery point; no other checkpoint has.
 
     Raises:
-      StorageError: if that can't be read.
+      StorageError: if the checkpoint can't be read.
     """
     stored = checkpoint.load(disk, f"{directory}/checkpoint") or {}
     start = Offset(stored.get("start", 0))
@@ -139,10 +140,11 @@ def restart_begun(disk: Disk, directory: str) -> Offset | None:
 
 
 def _finish_restart(disk: Disk, directory: str, begin: Offset) -> None:
-    """Remove the segments that a log had before it was to go on at *begin*; the last one first, so
-    that what is left after a failure is removed the same way again.
+    """Remove the segments that a log had before it was restarted at *begin*.  The last segment goes
+    first, so after a failure the rest is removed the same way.
 
-    They are of no use: the leader's log begins at *begin*, and the checkpoint isn't about them.
+    These segments are of no use: the leader's log begins at *begin*, and the checkpoint doesn't
+    describe them.
 
     Raises:
       StorageError: if the disk fails.
@@ -156,10 +158,10 @@ def _finish_restart(disk: Disk, directory: str, begin: Offset) -> None:
 
 
 def has_segments(disk: Disk, directory: str) -> bool:
-    """Whether anything was ever appended to the log in *directory*.
+    """Whether records were ever appended to the log in *directory*.
 
     Raises:
-      StorageError: if that can't be read.
+      StorageError: if the directory can't be read.
     """
     return bool(_bases(disk, directory))
 
@@ -182,9 +184,9 @@ async def open_files(
     *,
     cut_altered: bool,
 ) -> SegmentedLog:
-    """Open a log's files, and have *sequences*, which are those up to the recovery point, know the
-    records behind it.  A restart that was not finished is finished first.  Other tasks have their
-    turn meanwhile.
+    """Open a log's files.  *sequences* has the sequences up to the recovery point, and those of the
+    records behind it are added.  A restart that was not finished is finished first.  Other tasks
+    run meanwhile.
 
     Raises:
       AlteredTailError, StorageError: see `octopi.storage.segmented_log.SegmentedLog.open`.
@@ -197,7 +199,7 @@ async def open_files(
 
     def rebuild(base: Offset, scan: record.Scan) -> None:
         if base < recovery_point:
-            sequences.forget(base)  # no record starts at the recovery point: all are scanned
+            sequences.forget(base)  # no record starts at the recovery point: scan all
         sequences.note(scan, base)
 
     opening = SegmentedLog.open(

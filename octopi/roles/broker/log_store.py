@@ -1,7 +1,6 @@
-"""The logs in a broker's data directory: opened, made, found and deleted.
+"""The logs in a broker's data directory: opened, made, looked up and deleted.
 
-How logs are opened and deleted is in `octopi.roles.broker.opening` and
-`octopi.roles.broker.deletion`.
+`octopi.roles.broker.opening` opens logs, and `octopi.roles.broker.deletion` deletes them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _log = get_logger(__name__)
 
 
 class LogStore:
-    """The logs in one data directory, whichever replicas they belong to."""
+    """The logs in one data directory, of all replicas."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class LogStore:
             keep_retired_s=keep_retired_s,
         )
         self.retired = self.opening.retired
-        """Replicas that were given up, and are kept for a while."""
+        """The replicas that this broker gave up and keeps for a while."""
         self.logs, self.ends = self.opening.logs, self.opening.ends
         self._deletion = self.opening.deletion
         self._removed: dict[str, None] = {}
@@ -61,11 +60,12 @@ class LogStore:
     # --- making and deleting -------------------------------------------------------------
 
     async def create(self, topic: TopicRecord, partition_id: PartitionId) -> LocalLog | None:
-        """Have a log of *topic* in the partition; return it if it is a new one.
+        """Ensure that the partition has a log of *topic*; return the log if it was created now.
 
         Raises:
-          StorageError: if the disk fails, or keeps records of another creation of the topic:
-              until the register has those removed, this one has no place.
+          StorageError: if the disk fails, or if the log of an older topic of the same name is still
+              there.  Then the new log can't be created before the register has the older one
+              removed.
         """
         known = self.logs.get((topic.topic, partition_id))
         if known is None:
@@ -78,10 +78,10 @@ class LogStore:
         return None
 
     async def create_internal(self, partition_id: PartitionId) -> None:
-        """Have the internal logs of a replica.
+        """Ensure that a replica has its internal logs.
 
         Raises:
-          StorageError: if the disk fails, or is full; what was made is of use the next time.
+          StorageError: if the disk fails or is full; the next call uses what was made.
         """
         for name in INTERNAL_LOGS:
             if (name, partition_id) not in self.logs:
@@ -98,8 +98,8 @@ class LogStore:
         return log
 
     def doom(self, topic_ids: Collection[str]) -> Iterator[LocalLog]:
-        """Have the logs of those creations of topics deleted by the next `delete`; each is given
-        when it is no log of this store any more, and its replica has to let it go."""
+        """Have the next `delete` delete the logs of *topic_ids*.  Yields each log after it was
+        taken out of this store; its replica has to let it go then."""
         self._removed |= dict.fromkeys(topic_ids)
         while len(self._removed) > REMOVED_TOPICS_MAX:
             del self._removed[next(iter(self._removed))]
@@ -109,25 +109,26 @@ class LogStore:
                 yield log
 
     def is_removed(self, topic_id: TopicId) -> bool:
-        """Whether that creation of a topic was deleted, as the register has said to this
-        incarnation of the broker.  False: not as far as is known here."""
+        """Whether the register has told this incarnation of the broker that the topic *topic_id*
+        was deleted.  Only the last `REMOVED_TOPICS_MAX` ids are kept."""
         return topic_id in self._removed
 
     async def doom_unused(self, topics: list[RemovedTopic]) -> None:
-        """The same for what lies here of *topics* and is no log, or is only noted as one.
+        """Doom each log of *topics* that has files here, or is listed in a file of ends, but isn't
+        a log of this store.
 
         Raises:
-          StorageError: if it can't be known what lies here.
+          StorageError: if the directories can't be read.
         """
         await self._deletion.doom_unused(topics, self.logs)
 
     @property
     def doomed(self) -> set[TopicId]:
-        """The topics of which files have to go."""
+        """The topics of the logs whose files are still to be deleted."""
         return self._deletion.topic_ids
 
     async def delete(self, topic_id: str) -> None:
-        """Delete what is doomed of that creation of a topic; what fails stays doomed.
+        """Delete the doomed logs of the topic *topic_id*; a log that can't be deleted stays doomed.
 
         Raises:
           StorageError: if the disk fails.
@@ -135,17 +136,17 @@ class LogStore:
         await self._deletion.delete(lambda log: log.topic_id == topic_id)
 
     async def delete_again(self) -> None:
-        """Delete what could not be deleted before, as far as that can be done now."""
+        """Delete, as far as possible, what could not be deleted before."""
         await self._deletion.try_again()
 
     # --- looking up --------------------------------------------------------------------
 
     def find(self, topic: str, partition: PartitionId) -> LocalLog:
-        """The log of (topic, partition) that clients may use: internal logs are for nodes alone.
+        """The log of (topic, partition), for clients; internal logs are for nodes alone.
 
         Raises:
-          NotLeaderError: if it isn't here; the register knows where it is, or that it is
-              nowhere.
+          NotLeaderError: if the log isn't here.  The register knows where it is, or that it doesn't
+              exist.
         """
         log = None if is_internal(topic) else self.logs.get((topic, partition))
         if log is None:
@@ -156,7 +157,7 @@ class LogStore:
         return log
 
     def bounds(self, name: LogName) -> tuple[Offset, Offset] | None:
-        """Where a log begins and ends; None: it is not here any more."""
+        """Where a log begins and ends; None if it isn't here any more."""
         topic, topic_id, partition = name
         log = self.logs.get((topic, PartitionId(partition)))
         return None if log is None or log.topic.topic_id != topic_id else (log.start, log.end)
@@ -170,8 +171,8 @@ class LogStore:
     def describe(
         self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
     ) -> Slices[list[LogInfo]]:
-        """Up to *count_max* logs behind *after* in order, of *topic* or (empty) of all that
-        *covers* is true of."""
+        """Up to *count_max* logs that come after *after* in order: the logs of *topic*, or, if it
+        is empty, those of all topics for which *covers* is true."""
         keys: list[tuple[str, PartitionId]] = []
         for some in in_groups(list(self.logs)):
             keys += [
@@ -185,12 +186,12 @@ class LogStore:
         return found
 
     def topics(self) -> list[TopicRecord]:
-        """The topics that have logs here, each once.  Internal logs are of no topic."""
+        """The topics that have logs here, each once.  Internal logs belong to no topic."""
         found = {log.topic.topic_id: log.topic for log in self.logs.values()}
         return [topic for topic_id, topic in found.items() if not is_internal(topic_id)]
 
     async def close(self) -> None:
-        """Close all, cleanly, a few at a time."""
+        """Close all logs cleanly, a few at a time."""
         limit = trio.CapacityLimiter(8)
 
         async def close_one(log: LocalLog) -> None:

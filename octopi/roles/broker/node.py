@@ -1,6 +1,6 @@
 """The broker's shell: data directory, logs, server, link to the register.
 
-Tasks of the broker's nursery: the server (and below it one nursery per connection), the
+The broker's nursery has these tasks: the server (with one nursery per connection below it), the
 flusher, retention, the fan-out to subscribers, and the link to the register.
 """
 
@@ -57,42 +57,44 @@ _log = get_logger(__name__)
 
 @attrs.frozen
 class BrokerOptions:
-    """How a broker runs."""
+    """The options of a broker."""
 
     listen: str
-    """``host:port``; port 0 picks a free one."""
+    """``host:port``; with port 0 the system picks a free one."""
     data_directory: str
     registers: list[str]
     """Addresses of the register (``ws://host:port``)."""
     secrets: SecretSource
-    """By which register and brokers know that each is of the cluster."""
+    """The join secrets, with which register and brokers prove that they belong to the cluster."""
     advertise: str = ""
-    """The address that clients are sent to; empty: the one that was taken."""
+    """The address that clients are sent to; empty: the address at which the broker listens."""
     broker: BrokerId | None = None
-    """The id to have; None: what the data directory says, else one from the register."""
+    """The id that the broker shall have; None: the id in the data directory, else one from the
+    register."""
     flush: FlushOptions = attrs.field(factory=FlushOptions)
     catch_up_slowdown_max: float = CATCH_UP_SLOWDOWN_MAX
-    """The share of their rate that producers may lose while followers catch up; 1: all."""
+    """The share of their rate that producers may lose while followers catch up; 1: all of it."""
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
     keep_retired_s: float = RETIRED_KEEP_S
-    """How long a replica is kept that this broker gave up; 0: not at all."""
+    """How long a replica is kept that this broker gave up (s); 0: not at all."""
     agent: str = "octopi-node"
     token: TokenSource = lambda: None
-    """What it shows to the register and to other brokers."""
+    """The token that the broker shows to the register and to other brokers."""
     authenticator: Authenticator | None = None
     """Authenticates connections.  None disables authentication."""
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES
-    """What its connections may use together; see `octopi.transport.memory_budget`."""
+    """The memory that all its connections may use together; see
+    `octopi.transport.memory_budget`."""
 
     @property
     def credentials(self) -> NodeCredentials:
-        """What it shows to the register and to other brokers."""
+        """The credentials that the broker shows to the register and to other brokers."""
         return NodeCredentials(self.secrets, self.token)
 
 
 @attrs.define
 class BrokerNode:
-    """A running broker, for people to look at."""
+    """A running broker, as the admin pages see it."""
 
     environment: Environment
     options: BrokerOptions
@@ -102,12 +104,12 @@ class BrokerNode:
     internal_logs: InternalLogs
     subscriptions: BrokerSubscriptions
     link: RegisterLink | None = None
-    """The way to the register; None before there is one."""
+    """The link to the register; None until it exists."""
 
 
 def client_services(node: BrokerNode) -> Sequence[Callable[[ClientContext], Service]]:
-    """What makes the services that a client connection of *node* is the union of; called once.  A
-    service that needs more of the broker than its context has is given that here."""
+    """The factories of the services of a client connection of *node*; called once per node.
+    Services that need more of the broker than the `ClientContext` has get it here."""
     subscriptions = partial(SubscriptionService, node.subscriptions)
     return ProduceService, ReadService, SubscribeService, DescribeService, subscriptions
 
@@ -120,14 +122,14 @@ async def run_broker(
     show: Callable[[BrokerNode], None] = lambda node: None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run a broker until *stop* is set; ``started`` gives its url once it has joined.  *show*
-    gets it before, for people to look at.
+    """Run a broker until *stop* is set; ``started`` gives its url once it has joined.  *show* is
+    called with the node before it joins, for the admin pages.
 
     Raises:
       DirectoryInUseError: if another process has the data directory.
       StorageError: if the directory can't be read or written.
-      UnreachableError: if the address can't be had.
-      RefusedError: if the register will not have this broker.
+      UnreachableError: if it can't listen at the address.
+      RefusedError: if the register refuses this broker for good.
     """
     disk, data_directory = environment.disk, options.data_directory
     await make_durable_directory(disk, data_directory)
@@ -185,7 +187,8 @@ async def run_broker(
 async def _serve(
     node: BrokerNode, identity: BrokerIdentity, stop: trio.Event, task_status: trio.TaskStatus[str]
 ) -> None:
-    """Serve and stay joined until *stop*; then hand over, leave, and close connections."""
+    """Serve and stay joined until *stop* is set; then hand over, leave, and close the
+    connections."""
     environment, options, replicas = node.environment, node.options, node.replicas
     services = client_services(node)
 
@@ -234,8 +237,8 @@ async def _serve(
         replicas.reach(link)
         nursery.start_soon(_join, nursery, link, task_status, address)
         await stop.wait()
-        # Others lead before anybody who is connected here has to go, and the register counts
-        # this broker out before its followers lose it.
+        # Other brokers lead before the clients of this one are disconnected, and the register
+        # removes this broker from its members before the followers lose their streams.
         replicas.stop()
         with environment.clock.timeout(PREPARE_S):
             await node.subscriptions.prepare_all()
@@ -259,7 +262,7 @@ async def _join(
 async def _retain(
     environment: Environment, logs: LogStore, internal_logs: InternalLogs, interval_s: float
 ) -> None:
-    """Apply every log's retention now and then."""
+    """Apply the retention of all logs at intervals."""
     clock = environment.clock
     while True:
         await clock.sleep_until(clock.now() + interval_s)

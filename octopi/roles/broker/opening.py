@@ -1,9 +1,9 @@
-"""Opening what a broker's data directory holds, and holding it against what was noted.
+"""Opens what a broker's data directory holds, and compares it with what the files of ends list.
 
-Being intact is a property of each log: one that is missing, shorter or not sound makes its
-replica count as not intact.  That is on the device before anything is changed, and before the
-broker joins, so the register hears of it whatever happens to this process.  Nothing that may
-hold records is deleted, but for replicas that were given up: what can't be used as a log is
+Whether a replica is intact depends on each of its logs: a log that is missing, too short or damaged
+makes the replica count as not intact.  This is durable before anything is changed and before the
+broker joins, so the register learns of it even if this process dies.  Nothing that may contain
+records is deleted, except replicas that were given up; a directory that can't be used as a log is
 renamed.
 """
 
@@ -63,7 +63,7 @@ _log = get_logger(__name__)
 
 
 class Opening:
-    """Opens logs, makes new ones, and keeps what is noted of them."""
+    """Opens logs, makes new ones, and keeps the files of ends up to date."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class Opening:
         keep_retired_s: float = RETIRED_KEEP_S,
     ) -> None:
         self.logs: dict[tuple[str, PartitionId], LocalLog] = {}
-        """By topic and partition."""
+        """The logs, by topic and partition."""
         self.ends: dict[PartitionId, ReplicaEnds] = {}
-        """What is noted of the logs, by partition."""
+        """The files of ends, by partition."""
         self._environment = environment
         self._disk = environment.disk
         self._data_directory = data_directory
@@ -86,18 +86,19 @@ class Opening:
         self._flush_options = flush_options
         self._lost_power = lost_power
         self.deletion = LogDeletion(environment, data_directory, self.ends, self._flush_internal)
-        """What has to go."""
+        """The logs that are to be deleted."""
         self._doubtful: set[PartitionId] = set()
-        """Partitions of which more may have been noted than is found."""
+        """Partitions whose files of ends are damaged, so they may have listed more logs than can be
+        read."""
         self.retired = RetiredReplicas(environment, data_directory, keep_retired_s)
-        """What was given up and is kept for a while."""
+        """The replicas that were given up and are kept for a while."""
         self.unmoved: set[PartitionId] = set()
-        """Partitions whose files were being moved to it, and could not all be moved."""
+        """Partitions whose files were being moved to `retired`, and could not all be moved."""
         self._lasting = {data_directory}
-        """Directories that are there also after a failure of power."""
+        """Directories that survive a power failure."""
 
     async def _flush_internal(self, partition_id: PartitionId) -> None:
-        """Make the internal logs of a replica durable, as far as they go.
+        """Make the internal logs of a replica durable, up to their ends.
 
         Raises:
           StorageError: if the disk fails.
@@ -108,10 +109,10 @@ class Opening:
                 await log.flush()
 
     def partitions(self) -> list[PartitionId]:
-        """Those of which anything lies here.
+        """The partitions that have any files here.
 
         Raises:
-          StorageError: if that can't be read.
+          StorageError: if the directories can't be read.
         """
         logs = names_in(self._disk, f"{self._data_directory}/logs")
         odd = [name for name in logs if partition_number(name) is None]
@@ -126,16 +127,16 @@ class Opening:
     def _was_given_up(
         self, partition_id: PartitionId, decided: PartitionRecord | None, broker: BrokerId | None
     ) -> bool:
-        """Whether what lies here of a replica is left of one that *broker* had to give up, by the
-        newest decision that it stored: *decided*, or what the replica itself was told."""
+        """Whether the files of a replica are left of one that *broker* has given up, according to
+        the newest stored decision: *decided*, or the decision in the replica's own file."""
         newest = self._newest(partition_id, decided)
         return broker is not None and newest is not None and broker not in newest.replicas
 
     def _newest(
         self, partition_id: PartitionId, decided: PartitionRecord | None
     ) -> PartitionRecord | None:
-        """The newest decision that is stored here: *decided*, or what the replica was told; None
-        if the table knows none."""
+        """The newest stored decision: *decided*, or the one in the replica's own file; None if
+        *decided* is None."""
         if decided is None:
             return None
         try:
@@ -147,11 +148,10 @@ class Opening:
         return decided
 
     def holds_logs(self, partition_id: PartitionId) -> bool:
-        """Whether there is anything of a replica that is worth to be kept.  Its internal logs are
-        not, while nothing was appended to them.
+        """Whether a replica has logs that are worth keeping.  Empty internal logs are not.
 
         Raises:
-          StorageError: if that can't be read.
+          StorageError: if the directories can't be read.
         """
         root = f"{self._data_directory}/logs/{partition_id}"
         return any(
@@ -160,11 +160,11 @@ class Opening:
         )
 
     async def move_away(self, partition_id: PartitionId, epoch: Epoch) -> None:
-        """Have the files of a replica that was given up kept by `RetiredReplicas`; nobody uses them
-        any more.  *epoch*: of the decision that placed the partition elsewhere.
+        """Move the files of a replica that was given up to `RetiredReplicas`.  The files are not in
+        use any more.  *epoch*: of the decision that placed the partition elsewhere.
 
         Raises:
-          StorageError: if that can't be done.
+          StorageError: if the files can't be moved.
         """
         if (trace := self._environment.trace) is not None:
             trace(steps.J15Moving(partition=partition_id))
@@ -183,21 +183,21 @@ class Opening:
     async def _finish_giving_up(
         self, partition_id: PartitionId, decided: PartitionRecord | None
     ) -> None:
-        """Move what an earlier incarnation gave up, or what is left of it, or remove it.
+        """Move a replica that an earlier incarnation gave up, or what is left of it, or remove it.
 
         Raises:
-          StorageError: if that can't be done.
+          StorageError: if the files can't be moved or removed.
         """
         if partition_id in self.unmoved or (self.retired.keep_s and self.holds_logs(partition_id)):
             await self.move_away(partition_id, decided.epoch if decided else NO_EPOCH)
         self.give_up(partition_id)
 
     def give_up(self, partition_id: PartitionId) -> None:
-        """Remove what is left of a replica that was given up, in whichever order a failure of
-        power brought its files back.  What was set aside stays.
+        """Remove what is left of a replica that was given up.  A power failure may have brought
+        back any of its files.  Logs that were set aside stay.
 
         Raises:
-          StorageError: if that can't be done.
+          StorageError: if the files can't be removed.
         """
         root = f"{self._data_directory}/logs/{partition_id}"
         for name in names_in(self._disk, root):
@@ -208,26 +208,26 @@ class Opening:
             remove_directory(self._disk, root)
         path = self._replica_path(partition_id)
         for name in (ends_path(path), path):
-            remove_file(self._disk, f"{name}.new")  # of a process that died while it replaced it
+            remove_file(self._disk, f"{name}.new")  # left by a process that died
             remove_file(self._disk, name)
 
     async def open(
         self, partition_id: PartitionId, decided: PartitionRecord | None, broker: BrokerId | None
     ) -> None:
-        """Open the logs of one replica, and compare them with what was noted of them; or retire
-        what is left of one that *broker* gave up.  *decided*: the newest decision about the
-        partition in the table.
+        """Open the logs of one replica and compare them with its file of ends; or retire what is
+        left of a replica that *broker* gave up.  *decided*: the newest decision about the partition
+        in the table.
 
         Raises:
-          StorageError: if it can't be known what logs there are, or the disk doesn't take what was
-              found.
+          StorageError: if the logs can't be found out, or the disk fails while the result is
+              stored.
         """
         if partition_id in self.unmoved or self._was_given_up(partition_id, decided, broker):
-            with suppress(StorageError):  # `ReplicaManager.set_identity` tries again, and says so
+            with suppress(StorageError):  # `ReplicaManager.set_identity` tries again, and logs it
                 await self._finish_giving_up(partition_id, decided)
                 return
         if partition_id in self.unmoved:
-            return  # what lies here is a part of a replica
+            return  # only a part of the replica is here
         ends = await self._open_ends(partition_id, decided.epoch if decided else NO_EPOCH)
         newest = self._newest(partition_id, decided)
         is_sole = newest is not None and newest.replicas == [broker]
@@ -238,7 +238,7 @@ class Opening:
             try:
                 if name.endswith(DELETED_SUFFIX):
                     self.deletion.leave(directory)
-                elif "!" not in name:  # else it was set aside
+                elif "!" not in name:  # otherwise it was set aside
                     await self._open(directory, partition_id, ends, is_sole=is_sole)
             except StorageError as error:
                 _log.error("log left out", directory=directory, why=str(error))
@@ -258,7 +258,7 @@ class Opening:
                 topic = topic_of(noted.topic)
                 directory = log_directory(self._data_directory, partition_id, topic.topic)
             except StorageError as error:
-                # No log of that name was ever within this directory.  Nothing is deleted.
+                # This directory never contained a log of that name.  Nothing is deleted.
                 _log.error(
                     "a noted log is left out",
                     partition=partition_id,
@@ -269,7 +269,7 @@ class Opening:
                 await ends.remove(topic_id)
                 continue
             if directory in left_out:
-                continue  # the register orders it again
+                continue  # the register orders the log again
             _log.error("a log is gone", directory=directory, had_been_durable=noted.recovery_point)
             if (topic.topic, partition_id) not in self.logs:
                 await self.make(directory, topic, partition_id)
@@ -298,22 +298,24 @@ class Opening:
             return
         begin = restart_begun(self._disk, directory)
         if begin is not None:
-            # First: a segment that is missing of what is noted is damage.
+            # Note this before the files change: a noted segment that is missing is damage.
             await ends.set_back(TopicId(topic.topic_id), begin, Offset(0))
         try:
             log = await self._make(
                 directory, topic, partition_id, ends, cut_altered=self._lost_power
             )
         except AlteredTailError as error:
-            # The register must hear of it, also if this process dies once it is cut.
+            # The register must learn of it even if this process dies after the log is cut.
             _log.error("a log lost records", directory=directory, why=error.why)
             await self._forget_intact(partition_id)
             log = await self._make(directory, topic, partition_id, ends)
         if ends.noted(log.topic_id) is None:
-            # Its making was not finished, or a program made it that noted nothing.
+            # The creation of the log was not finished, or the program that made it kept no file of
+            # ends.
             await ends.add(topic)
         if self._lost_power:
-            # Or the process that starts next, with power, takes what is missing for damage.
+            # Otherwise the next start, if it isn't after a power failure, takes what is missing for
+            # damage.
             ends.note_power_failure(log.topic_id, log.end)
         log.note_ends()
         log.note_checkpoint()
@@ -322,11 +324,11 @@ class Opening:
     async def _renew_checkpoint(
         self, directory: str, partition_id: PartitionId, ends: ReplicaEnds, why: str
     ) -> TopicRecord | None:
-        """Make a checkpoint anew for the log in *directory*, whose own can't be used; return whose
-        log it is, or None if too little is noted of it.
+        """Rebuild the checkpoint of the log in *directory*, whose own can't be used.  Return the
+        topic of the log, or None if the file of ends lists too little for that.
 
-        Its epochs are those that are noted, and its producers are found in the records, all of
-        which are read.  So nothing is missing but producers of which no record is left.
+        The file of ends has the epochs, and the sequences of producers are found by reading all
+        records. Only producers without a record in the log are lost.
 
         Raises:
           StorageError: if the disk fails.
@@ -349,7 +351,7 @@ class Opening:
             "topic": topic_fields(topic),
             "number": noted.number + 1,
             "start": noted.start,
-            # A smaller one says that the log was about to begin anew at its start.
+            # A recovery point below the start would say that a restart of the log was not finished.
             "recovery_point": min(noted.recovery_point, noted.start),
             "highwater": found[0].highwater,
             "epochs": [list(one) for one in noted.epochs],
@@ -358,7 +360,7 @@ class Opening:
         return topic
 
     async def _set_aside(self, directory: str, partition_id: PartitionId, why: str) -> None:
-        """Rename a directory that can't be used as a log, and holds what may be of use."""
+        """Rename a directory that can't be used as a log, since it may contain records."""
         await self._forget_intact(partition_id)
         parent, _, name = directory.rpartition("/")
         names = names_in(self._disk, parent)
@@ -374,10 +376,10 @@ class Opening:
             raise StorageError(f"{directory} can't be set aside: {error}") from error
 
     async def _open_ends(self, partition_id: PartitionId, known_epoch: Epoch) -> ReplicaEnds:
-        """The file of ends of a replica, which begins with what was noted before, and lasts.
+        """Begin the replica's new file of ends, with the entries of the last one.
 
         Raises:
-          StorageError: if it can't be read or written.
+          StorageError: if a file can't be read or written.
         """
         disk, path = self._disk, self._replica_path(partition_id)
         logs = f"{self._data_directory}/logs/{partition_id}"
@@ -391,7 +393,7 @@ class Opening:
                 why = f"{path} is gone"
         elif state is None and stored.logs:
             why = f"{path} is gone"
-        elif not (self._lost_power and stored.logs):  # else an entry that was not synced
+        elif not (self._lost_power and stored.logs):  # else an entry was not synced
             why = stored.damage
         if stored is not None and stored.damage:
             self._doubtful.add(partition_id)
@@ -403,7 +405,7 @@ class Opening:
     async def begin_ends(
         self, partition_id: PartitionId, logs: Mapping[str, NotedLog]
     ) -> ReplicaEnds:
-        """Begin a replica's file of ends, which says *logs*, durably.
+        """Begin a replica's file of ends, durably, with the entries *logs*.
 
         Raises:
           StorageError: if the disk fails.
@@ -417,8 +419,8 @@ class Opening:
     async def _stored_state(
         self, partition_id: PartitionId, known_epoch: Epoch
     ) -> ReplicaState | None:
-        """What the replica remembers; None if it is new.  A file that is damaged is replaced: its
-        replica is not intact, and knows of promises what the partition table does."""
+        """The stored state of the replica; None if it is new.  A damaged file is replaced: the
+        replica then counts as not intact, and has promised the epoch of the partition table."""
         path = self._replica_path(partition_id)
         try:
             names = names_in(self._disk, f"{self._data_directory}/replicas")
@@ -433,19 +435,19 @@ class Opening:
         await forget_intact(self._environment, self._replica_path(partition_id))
 
     async def make(self, directory: str, topic: TopicRecord, partition_id: PartitionId) -> LocalLog:
-        """Make a log, with its directory and what has to be in it.
+        """Make a log, with its directory, its entry in the file of ends, and its checkpoint.
 
         Raises:
-          StorageError: if the disk fails; what lies there by then is of use the next time.
+          StorageError: if the disk fails; the next call uses what was made by then.
         """
         ends = self.ends[partition_id]
         await make_durable_directory(self._disk, directory, self._lasting)
         log = await self._make(directory, topic, partition_id, ends)
         try:
             await log.store_checkpoint()
-            await ends.add(topic)  # also if it is listed: that may have failed before it lasted
+            await ends.add(topic)  # also if it is listed, which may not be durable yet
         except StorageError:
-            await log.discard()  # it is tried again with what lies there
+            await log.discard()  # the next call uses the files
             raise
         log.note_checkpoint()
         self.logs[topic.topic, partition_id] = log

@@ -1,7 +1,6 @@
-"""What consumers and followers see of a log of a broker: its records, up to which offset they may
-be read, and what came before a place.
+"""The readers' view of a log: its records, the offset up to which they may be read, and anchors.
 
-Nothing here changes the log; that is the business of `octopi.roles.broker.local_log`.
+Nothing in this module changes the log; `octopi.roles.broker.local_log` does.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from octopi.wire.messages import TopicRecord
 class ReadableLog:
     """The log of one (topic, partition), as readers see it."""
 
-    # There may be many thousands of them, and a dictionary of attributes for each.
+    # A broker may have many thousands of logs; a dictionary of attributes for each would be large.
     __slots__ = (
         "_files",
         "_proving",
@@ -45,40 +44,40 @@ class ReadableLog:
     )
 
     def __init__(self, topic: TopicRecord, partition: PartitionId) -> None:
-        """The files, the state and what is published of it are set by what opens the log."""
+        """The subclass that opens the log sets the files, the state and the published mark."""
         self.topic = attrs.evolve(topic, options=shared_options(topic.options))
         self.topic_id = TopicId(topic.topic_id)
         self.partition = partition
         self.epoch = NO_EPOCH
-        """Of the leader that this broker is, or follows in agreement; 0: consumers are not
-        served from here."""
+        """The epoch of the leader that this broker is, or follows in agreement; 0: consumers are
+        not served from this log."""
         self._files: SegmentedLog
         self.state: LogState
         self._published: Offset
-        """The highwater mark that readers were told."""
+        """The highwater mark that readers see."""
         self._wakers: dict[Callable[[], None], None] = {}
         self._proving = BriefLock()
 
     # --- waiting for more ----------------------------------------------------------------
 
     def publish(self, highwater: Offset) -> None:
-        """Let consumers and followers know of *highwater*.  The state has it already, but what
-        had to be done first may just have been done."""
+        """Let consumers and followers read up to *highwater*.  The state may have had it earlier,
+        while something else had to be done first."""
         self._published = highwater
         self.wake()
 
     def add_waker(self, wake: Callable[[], None]) -> None:
-        """Have *wake* called, without arguments, when the highwater mark has moved or the
-        log is gone."""
+        """Have *wake* called, without arguments, when the highwater mark has moved, or the log is
+        not served any more."""
         self._wakers[wake] = None
 
     def wake(self) -> None:
-        """Call all of them."""
+        """Call all wakers."""
         for wake in list(self._wakers):
             wake()
 
     def remove_waker(self, wake: Callable[[], None]) -> None:
-        """The opposite; harmless if it is not there."""
+        """Remove a waker; harmless if it was not added."""
         self._wakers.pop(wake, None)
 
     # --- reading ---------------------------------------------------------------------
@@ -90,27 +89,27 @@ class ReadableLog:
 
     @property
     def end(self) -> Offset:
-        """Where the log ends, committed or not."""
+        """The log end, committed or not."""
         return self._files.end
 
     @property
     def fault(self) -> StorageError | None:
-        """Why the log takes nothing, or not all of it can be read."""
+        """Why the log takes no records, or why not all of it can be read."""
         return self._files.fault
 
     @property
     def start(self) -> Offset:
-        """Offset of the oldest record that is kept."""
+        """The offset of the oldest record that is kept."""
         return self._files.start
 
     def read(self, offset: Offset, bytes_max: int) -> bytes:
-        """Committed records of one epoch from *offset* on; empty at the highwater mark.  With
+        """Read committed records of one epoch from *offset* on; empty at the highwater mark.  With
         *bytes_max* 0 only the offset is checked.
 
         Raises:
-          OffsetOutOfRangeError, OffsetInsideRecordError: if it is no record's start.
+          OffsetOutOfRangeError, OffsetInsideRecordError: if no record starts at *offset*.
           CorruptLogError: if the records there are damaged.
-          NeedsTimeError: if that takes long to find out: `prove` it first.
+          NeedsTimeError: if finding that out takes long: call `prove` first.
         """
         until = self._published
         if offset < until:
@@ -118,27 +117,28 @@ class ReadableLog:
         return self._files.read(offset, bytes_max, until)
 
     def read_bytes_min(self, offset: Offset) -> int:
-        """What a `read` from *offset* gives at least: a record, if there is one."""
+        """The size of the smallest result of `read` from *offset*: one record, if there is one."""
         record_bytes = self._files.search.record_bytes_at(offset) or 1
         return min(max(0, self._published - offset), record_bytes)
 
     def anchor_before(self, offset: Offset) -> Anchor:
-        """What stands before *offset*; empty if that isn't known."""
+        """The anchor for *offset*; empty if it isn't known."""
         return self.state.epochs.anchor_before(offset)
 
     def anchor_behind(self, offset: Offset) -> Anchor:
-        """The anchor of the places behind the record at *offset*, as far as `read` goes."""
+        """The anchor for each offset behind the record at *offset*, up to the end of what `read`
+        returns."""
         return self.state.epochs.anchor_behind(offset)
 
     def check_anchor(self, offset: Offset, anchor: Anchor, *, is_leader: bool) -> None:
-        """See that what stands before *offset* is what a reader had there.
+        """Check that the records before *offset* in this log are those that a reader read.
 
-        This log has to be served: then it is the leader's, or agrees with it.
+        The log must be served, so it is the leader's, or agrees with the leader's.
 
         Raises:
-          InvalidOptionError: if *anchor* is none of a place at *offset* in a log.
-          HistoryForkedError: if it is something else.
-          NotReadyError: if it was written in an epoch that this broker has yet to hear of.
+          InvalidOptionError: if *anchor* can't be an anchor for *offset*.
+          HistoryForkedError: if the log has other records there.
+          NotReadyError: if the reader's records are of an epoch that this broker doesn't know yet.
         """
         read = epochs_of(anchor)
         if not read:
@@ -147,44 +147,44 @@ class ReadableLog:
         epoch, start = read[0]
         if start >= offset:
             raise InvalidOptionError(
-                f"{name}: anchor {anchor!r} is none of offset {offset}: what ends there began "
-                "before it"
+                f"{name}: anchor {anchor!r} is not for offset {offset}: its epoch must begin "
+                "before that offset"
             )
         if epoch > self.epoch:
             raise NotReadyError(
-                f"{name}: what was read before offset {offset} is of epoch {epoch}, and this "
-                f"broker knows of none after {self.epoch} yet"
+                f"{name}: the records read before offset {offset} are of epoch {epoch}, and this "
+                f"broker knows no epoch after {self.epoch} yet"
             )
         state = self.state
         common = state.epochs.fork(offset, read, state.end, is_leader=is_leader)
         if common is not None:
             raise HistoryForkedError(
-                f"{name}: what was read before offset {offset}, of epoch {epoch}, is not in the "
+                f"{name}: the records read before offset {offset}, of epoch {epoch}, aren't in the "
                 f"log any more; it agrees up to offset {common}",
                 offset=common,
             )
 
     async def prove(self, offset: Offset) -> None:
-        """See whether a record starts at *offset*, or the log ends there; others have their turn
-        meanwhile.  A `read` from there, right behind, takes no time.
+        """Check that a record starts at *offset* or the log ends there; other tasks run meanwhile.
+        A `read` from there, called directly afterwards, doesn't take long.
 
         Raises:
-          StorageError, RefusedError: as `read`.
+          StorageError, RefusedError: as for `read`.
         """
-        async with self._proving:  # one after the other: the first one may mend the index for all
+        async with self._proving:  # one at a time: the first one may repair the index for all
             await in_turns(self._files.prove(offset))
 
     def read_uncommitted(self, offset: Offset, bytes_max: int) -> bytes:
-        """Records from *offset* on, committed or not: what followers are sent.
+        """Read records from *offset* on, committed or not, for followers.
 
         Raises:
-          StorageError, RefusedError: as `read`.
+          StorageError, RefusedError: as for `read`.
         """
         return self._files.read(offset, bytes_max, self._files.end)
 
     async def skip(self, offset: Offset, count: int) -> Offset:
-        """Where the record lies that comes *count* records behind the one at *offset*, in the
-        same batch; others have their turn meanwhile.
+        """The offset of the record that comes *count* records after the one at *offset*, in the
+        same batch; other tasks run meanwhile.
 
         Raises:
           OffsetOutOfRangeError: if retention has removed it.
@@ -193,11 +193,11 @@ class ReadableLog:
         return await in_turns(self._files.search.count_on(offset, count))
 
     def find(self, at: str, value: int) -> Slices[Offset] | Offset:
-        """See `octopi.wire.client.FindOffset`.  What takes a look at records comes in slices.
+        """Answer `octopi.wire.client.FindOffset`.  A search that reads records comes in slices.
 
         Raises:
-          RefusedError: INVALID_OPTION.
-          CorruptLogError: (in a slice) if the records there are damaged.
+          RefusedError: with INVALID_OPTION.
+          CorruptLogError: (in a slice) if the records are damaged.
         """
         match at:
             case "earliest":
@@ -211,7 +211,7 @@ class ReadableLog:
             case "boundary" if value >= 0:
                 return self._files.search.boundary(Offset(value), self._published)
         raise RefusedError(
-            f"find an offset at earliest, latest, timestamp, last or boundary, not {at[:20]!r} "
+            f"an offset is found at earliest, latest, timestamp, last or boundary, not {at[:20]!r} "
             f"{value}",
             Status.INVALID_OPTION,
         )

@@ -1,4 +1,5 @@
-"""What the readers of a broker's logs share: the open readings, the fan-out, long look-ups."""
+"""What the readers of a broker's logs share: the list of open readings, the fan-out, and long
+look-ups."""
 
 from __future__ import annotations
 
@@ -13,32 +14,32 @@ from octopi.wire.messages import ReadingInfo
 
 
 class OpenReading(Protocol):
-    """An open reading, for people to look at."""
+    """An open reading, as `DescribeReadings` lists it."""
 
     @property
     def topic(self) -> str:
-        """Of which topic it is."""
+        """The topic that is read."""
 
     def describe(self) -> ReadingInfo:
-        """How it stands."""
+        """The state of the reading."""
 
 
 class Readers:
-    """All who read from the logs of one broker."""
+    """The readers of one broker's logs."""
 
     def __init__(self, clock: Clock) -> None:
         self.readings: dict[OpenReading, None] = {}
-        """All that are open."""
+        """The open readings."""
         self.tail_broadcast = TailBroadcast(clock)
-        """Serves those that have all of their log."""
+        """Sends new records to the readings at the tail of their log."""
         self.slow_lookups = SlowLookups()
-        """Long look-ups."""
+        """Bounds the long look-ups."""
 
     def describe(
         self, topic: str, count_max: int, covers: Callable[[str], bool]
     ) -> Slices[list[ReadingInfo]]:
-        """Up to *count_max* open readings, of *topic* or (empty) of all that *covers* is true
-        of."""
+        """Up to *count_max* open readings: those of *topic*, or, if it is empty, those of all
+        topics for which *covers* is true."""
         found: list[ReadingInfo] = []
         for some in in_groups(list(self.readings)):
             found += [

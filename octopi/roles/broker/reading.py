@@ -1,8 +1,9 @@
 """One reading of a connection: a log's committed records, as far as its credit goes.
 
-Its task reads from the log what the subscriber has not been sent yet, again and again, and only
-when its connection has room for that, so nothing piles up for a slow one.  Where nothing is left
-to read, the broker's fan-out sends what comes, and the task waits until that can't go on.
+The reading's task reads from the log what the subscriber has not been sent yet, and only when the
+connection has room for it, so nothing piles up for a slow subscriber.  When the subscriber has
+everything, the broker's fan-out sends new records, and the task waits until the fan-out can't go
+on.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ class Reading:
     ) -> None:
         self.request = message.request
         self.position = Offset(message.offset)
-        """The subscriber was sent what lies below."""
+        """The subscriber was sent the records below this offset."""
         self._connection = connection
         self._manager = manager
         self._readers = readers
         self._log = log
         self._epoch = log.epoch
-        """Of the leader whose log was compared with what the subscriber was sent."""
+        """The epoch of the leader whose log was compared with what the subscriber was sent."""
         self._anchor: str = message.anchor
-        """What the subscriber has before `position`; empty: not known."""
+        """The subscriber's anchor for `position`; empty if it isn't known."""
         self._credit = message.credit
         self._granted_at = self.position
         """The position when the credit was moved last."""
@@ -60,17 +61,17 @@ class Reading:
         self._scope = trio.CancelScope()
 
     def open(self) -> None:
-        """Say that it is open, if its offset is right and what stands before that is what the
-        subscriber has.
+        """Check the subscriber's offset and anchor, and tell the subscriber that the reading is
+        open.
 
         Raises:
-          NeedsTimeError: if that is not known yet; `run` can find it out.
+          NeedsTimeError: if the check takes long; then `run` can make it.
           RefusedError, StorageError: see `octopi.roles.broker.readable_log.ReadableLog.read` and
               its `check_anchor`.
         """
         log = self._log
         self._manager.check_anchor(log, self.position, self._anchor)
-        log.read(self.position, 0)  # says what is wrong with the offset, if anything is
+        log.read(self.position, 0)  # checks the offset
         self._epoch, self._anchor = log.epoch, log.anchor_before(self.position)
         self._connection.post(
             m.Subscribed(
@@ -84,8 +85,8 @@ class Reading:
         )
 
     def grant(self, until: int) -> bool:
-        """Move the credit; it never goes back.  False: the subscriber was sent nothing since it
-        did that last."""
+        """Move the credit; it never goes back.  Returns False if the subscriber was sent nothing
+        since the last call."""
         if until > self._credit:
             self._credit = until
             if self.position < self._log.highwater:
@@ -95,9 +96,9 @@ class Reading:
         return was_sent_more
 
     def dealt_with(self, offset: Offset, now: float) -> bool:
-        """The subscriber reports that its program has dealt with the messages below *offset*.
-        That is ignored if it goes back, or if so much was not sent.  False: it is no news, or the
-        reports come too often."""
+        """Note that the subscriber's program has dealt with the messages below *offset*.  A report
+        that goes back, or beyond what was sent, is ignored.  Returns False if the report changes
+        nothing, or if reports come too often."""
         known = -1 if self._dealt is None else self._dealt
         if not known < offset <= self.position:
             return False
@@ -108,18 +109,18 @@ class Reading:
         return is_due
 
     def wake(self) -> None:
-        """Look again at the highwater mark, the credit and whether the log is served."""
+        """Check again the highwater mark, the credit and whether the log is served."""
         if self._idle:
             self._idle.unpark()
 
     def stop(self) -> None:
-        """End; from now on nothing is sent."""
+        """End the reading; nothing is sent from now on."""
         self._readers.tail_broadcast.leave(self._log, self)
         self._scope.cancel()
 
     async def run(self, *, opens: bool = False) -> None:
-        """Deliver until stopped, or until the log can't be read on.  *opens*: say first that it is
-        open, once the offset is known to be right."""
+        """Deliver until stopped, or until the log can't be read on.  *opens*: check the offset and
+        call `open` first."""
         self._readers.readings[self] = None
         try:
             with self._scope:
@@ -140,11 +141,11 @@ class Reading:
 
     @property
     def topic(self) -> str:
-        """What is read."""
+        """The topic that is read."""
         return self._log.topic.topic
 
     def describe(self) -> m.ReadingInfo:
-        """Who reads what, and how far."""
+        """The reader, the log, and how far it is read."""
         log, greeting = self._log, self._connection.greeting
         # What retention removed can't be dealt with any more.
         dealt = None if self._dealt is None else max(self._dealt, log.start)
@@ -177,12 +178,12 @@ class Reading:
             self._check_leader()
             if self.position >= min(self._credit, self._log.highwater):
                 await self._wait()
-                await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped since
+                await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped meanwhile
                 continue
             turn = await allowed(self._connection.turn)
             room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
             outbox = self._connection.outbox
-            # With that much left, a single record that is larger does no harm.
+            # With that much room left, a single record that is larger does no harm.
             least_bytes = 1 if outbox.has_ample(room) else self._log.read_bytes_min(self.position)
             wanted_bytes = max(least_bytes, min(room, self._log.highwater - self.position))
             await self._connection.paced()
@@ -195,21 +196,21 @@ class Reading:
                 await self._log.prove(self.position)
                 continue
             if self.position < min(self._credit, self._log.highwater):
-                await trio.lowlevel.checkpoint()  # others have their turn between two reads
+                await trio.lowlevel.checkpoint()  # let other tasks run between two reads
 
     def _check_leader(self) -> None:
-        """See that what comes next in the log belongs to what the subscriber was sent."""
+        """Check that the next records of the log continue those that the subscriber was sent."""
         if not self._log.epoch:
             raise NotLeaderError("this broker doesn't serve the partition any more")
         if self._log.epoch != self._epoch:
-            # Another leader since: its log may not have what the subscriber was sent.
+            # Another leader was elected: its log may not have what the subscriber was sent.
             self._manager.check_anchor(self._log, self.position, self._anchor)
             self._epoch = self._log.epoch
 
     def _deliver_next(self, room_bytes: int) -> None:
         records = self._log.read(self.position, room_bytes)
         if not records:
-            return  # another leader's log has not come so far
+            return  # the log of another leader doesn't reach there yet
         self._anchor = self._log.anchor_behind(self.position)
         self._connection.post(
             m.Delivery(self.request, self.position, records, self._log.highwater, self._anchor)
@@ -218,7 +219,7 @@ class Reading:
         self.position = Offset(self.position + len(records))
 
     async def _wait(self) -> None:
-        """Until there is something that the fan-out doesn't send."""
+        """Wait until there are records that the fan-out doesn't send."""
         if self.position >= self._log.highwater:
             self._readers.tail_broadcast.join(self._log, self)
             try:

@@ -1,4 +1,4 @@
-"""Checks the records that a producer or a leader sent, before a replica takes them."""
+"""Checks the records that a producer or a leader sent, before a replica appends them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from octopi.wire.messages import Replicate
 
 
 def scan_produced(records: bytes) -> Scan:
-    """The scan of what a producer sent: at least one record, all of them valid.
+    """The scan of the records of a producer: at least one record, all of them valid.
 
     Raises:
-      RefusedError: if they are not.
+      RefusedError: if there are no records, too many, or invalid ones.
     """
     found = scan(records, RECORDS_PER_PRODUCE_MAX)
     if found.count > RECORDS_PER_PRODUCE_MAX:
         raise RefusedError(
-            f"a produce has at most {RECORDS_PER_PRODUCE_MAX} records: send them in several",
+            f"a produce has at most {RECORDS_PER_PRODUCE_MAX} records: send several produces",
             Status.MESSAGE_TOO_LARGE,
         )
     if found.fault is not None:
@@ -30,10 +30,10 @@ def scan_produced(records: bytes) -> Scan:
 
 
 def scan_replicated(message: Replicate) -> Scan:
-    """The scan of what a leader sent: maybe no record, all of them valid.
+    """The scan of the records of a leader: perhaps no record, all of them valid.
 
     Raises:
-      RefusedError: if they are not: they changed on the way.
+      RefusedError: if there are too many records, or invalid ones, which changed on the way.
     """
     found = scan(message.records, RECORDS_PER_REPLICATE_MAX)
     if found.count > RECORDS_PER_REPLICATE_MAX:

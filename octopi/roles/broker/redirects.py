@@ -1,4 +1,4 @@
-"""Where a broker sends who should have asked the leader: every broker has the partition table."""
+"""Redirects clients that should have asked the leader.  Every broker has the partition table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from octopi.roles.broker.replica_manager import ReplicaManager
 
 def redirect(manager: ReplicaManager, reason: str, partition: PartitionId) -> NotLeaderError:
     """The refusal *reason* of a broker that does not lead *partition*, with the leader's address
-    and epoch as far as this broker heard of them."""
+    and epoch if this broker knows them."""
     decided = manager.metadata.partitions.get(partition)
     replica = manager.replica(partition)
     own = replica.machine.state.record if replica is not None else None

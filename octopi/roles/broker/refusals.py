@@ -1,4 +1,4 @@
-"""From an exception to the `Refusal` that a producer is answered with."""
+"""Converts an exception to the `Refusal` that answers a request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from octopi.replication.effects import Refusal
 
 
 def refusal_of(error: OctopiError) -> Refusal:
-    """What *error* means for who asked."""
+    """The refusal that reports *error*."""
     status = Status.LOG_READ_ONLY
     if isinstance(error, RefusedError):
         status = error.status

@@ -1,7 +1,7 @@
-"""The link to the register: join, take decisions in order, come back after any loss.
+"""The link to the register: joins, carries out decisions in order, and joins again after any loss.
 
-Losing the register does not stop the broker: it leads on what it leads.  Only a refusal
-that can't change by itself ends it.
+A broker that loses the register doesn't stop: it leads its partitions on.  Only a refusal that
+can't change by itself ends the link.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _log = get_logger(__name__)
 _PAGE: Final = 1_000
 
 _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
-"""How long the register may still take an earlier incarnation of this broker for alive."""
+"""How long the register may still count an earlier incarnation of this broker as live."""
 
 
 Order = (
@@ -64,11 +64,11 @@ Order = (
     | m.PrepareHandOver
     | m.BrokersStopping
 )
-"""What a register asks of a broker: all that the endpoint lets through."""
+"""The orders of a register: all messages that it may send on the membership endpoint."""
 
 
 class RegisterLink(ControllerLink):
-    """Keeps a broker joined to its register; `run` is one task of the broker's nursery."""
+    """Keeps a broker joined to its register.  `run` is one task of the broker's nursery."""
 
     def __init__(
         self,
@@ -91,20 +91,20 @@ class RegisterLink(ControllerLink):
         self._remember = remember
         self._connection: Connection | None = None
         self._next = trio.Event()
-        """Set when there is a new connection."""
+        """Set when there is a new membership connection."""
         self._failures = 0
-        """How often in a row the register could not be joined."""
+        """How many attempts in a row failed to join the register."""
         self._has_joined = self._is_leaving = False
         self._scope = trio.CancelScope()
 
     @property
     def identity(self) -> BrokerIdentity:
-        """Who this broker is."""
+        """The identity of this broker."""
         return self._identity
 
     @property
     def is_joined(self) -> bool:
-        """Whether the register counts it in at the moment."""
+        """Whether the register counts this broker as a live member now."""
         return self._connection is not None
 
     def propose(self, change: m.AlterInSync) -> None:
@@ -136,7 +136,7 @@ class RegisterLink(ControllerLink):
         before: Callable[..., Step],
         after: Callable[..., Step],
     ) -> None:
-        """Send it, between the steps *before* and *after*."""
+        """Send *message*, between the trace steps *before* and *after*."""
         trace = self._environment.trace
         if trace is not None:
             trace(before(**attrs.asdict(message)))
@@ -147,15 +147,15 @@ class RegisterLink(ControllerLink):
     # --- leaving -----------------------------------------------------------------------
 
     async def hand_over(self) -> None:
-        """Have the register find others for what this broker leads.  Return when nobody needs it
-        any more, when nobody else can take its place, after `HAND_OVER_ALL_S`, or soon if the
-        register is away."""
+        """Have the register move the leaderships of this broker to others.  Returns when the
+        register needs this broker no longer, when no other broker can take its place, after
+        `HAND_OVER_ALL_S`, or soon if the register is away."""
         with self._environment.clock.timeout(HAND_OVER_ALL_S):
             while (connection := await self._joined_connection()) is not None:
                 try:
                     answer = await self._tell_stopping(connection)
                 except ConnectionLostError:
-                    continue  # on the next connection, if there is one
+                    continue  # ask again on the next connection, if there is one
                 if isinstance(answer, m.Failure):
                     _log.warning("the register hands nothing over", why=answer.reason)
                 return
@@ -166,10 +166,10 @@ class RegisterLink(ControllerLink):
         _log.warning("stopping, though others may need this broker", after_s=HAND_OVER_ALL_S)
 
     async def _tell_stopping(self, connection: Connection) -> object:
-        """Tell the register that this broker is about to stop; return its answer.
+        """Tell the register that this broker is about to stop; return the register's answer.
 
         Raises:
-          ConnectionLostError: if the connection ends before that comes.
+          ConnectionLostError: if the connection ends before the answer.
         """
         answers: list[object] = []
         answered = trio.Event()
@@ -193,7 +193,7 @@ class RegisterLink(ControllerLink):
         return self._identity.broker, self._identity.incarnation
 
     async def _joined_connection(self) -> Connection | None:
-        """The connection with the register, or the next one if that comes soon."""
+        """The connection with the register, or the next one if it is made soon; otherwise None."""
         with self._environment.clock.timeout(LINK_GRACE_S):
             while True:
                 connection = self._open_connection
@@ -205,7 +205,7 @@ class RegisterLink(ControllerLink):
         return None
 
     async def leave(self) -> None:
-        """Say goodbye, and join no more."""
+        """Say goodbye to the register, and don't join again."""
         self._is_leaving = True
         connection, self._connection = self._connection, None
         if connection is not None and connection.end_reason is None:
@@ -220,17 +220,17 @@ class RegisterLink(ControllerLink):
     # --- joining -----------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[BrokerIdentity]) -> None:
-        """Stay joined until cancelled, or until `leave`; ``started`` when joined for the first
+        """Stay joined until cancelled, or until `leave`.  ``started`` when joined for the first
         time.
 
         Raises:
-          RefusedError: WRONG_CLUSTER, BROKER_FENCED, or DUPLICATE_BROKER that lasts.
-          StorageError: if the disk doesn't take who this broker is.
+          RefusedError: with WRONG_CLUSTER, BROKER_FENCED, or a DUPLICATE_BROKER that lasts.
+          StorageError: if the disk fails to store this broker's identity.
         """
         with self._scope:
             await self._stay_joined(task_status)
         if not self._has_joined:
-            await trio.sleep_forever()  # nothing was started that could be said to have ended
+            await trio.sleep_forever()  # the caller waits for ``started``, which didn't come
 
     async def _stay_joined(self, task_status: trio.TaskStatus[BrokerIdentity]) -> None:
         clock, randomness = self._environment.clock, self._environment.randomness
@@ -288,9 +288,9 @@ class RegisterLink(ControllerLink):
             if refusal is not None:
                 duplicate = refusal.status == Status.DUPLICATE_BROKER
                 duplicate_since = min(duplicate_since, clock.now()) if duplicate else math.inf
-                # A broker that leads on must not end because its token or its join secret is no
-                # good any more, because a stranger has the register's address, or because a message
-                # was changed on its way: its operator may help.
+                # A broker must not stop leading because its token or its join secret is not valid
+                # any more, because another program has the register's address, or because a message
+                # was changed on its way: its operator can correct that.
                 is_final = _is_final(refusal) and (
                     not self._has_joined or refusal.meaning.of_identity
                 )
@@ -303,7 +303,7 @@ class RegisterLink(ControllerLink):
                     next=refusal.meaning.next,
                 )
             if joined_at is not None:
-                # The register counts on this incarnation for a moment.
+                # The register still counts this incarnation as live for a moment.
                 await clock.sleep_until(joined_at + BACKOFF_S_FIRST)
                 continue
             at, self._failures = at + 1, self._failures + 1
@@ -314,8 +314,8 @@ class RegisterLink(ControllerLink):
 
 
 def _is_final(refusal: RefusedError) -> bool:
-    """Whether this broker has no place there.  What is wrong with the register itself, such as
-    its disk, may be mended while the broker waits."""
+    """Whether the register refuses this broker for good.  A fault of the register itself, such as
+    of its disk, may be repaired while the broker waits."""
     return not refusal.retryable and refusal.meaning.fault is not Blame.NODE
 
 
@@ -334,21 +334,22 @@ class _Session:
         self._identity = identity
         self._decisions = decisions
         self._send, self._orders = trio.open_memory_channel[Order](math.inf)
-        # Unbounded is bounded here: the register waits for each answer, so that only a few
-        # orders are ever on their way, and the connection stops reading at its own limit.
+        # This channel has no bound of its own: the register waits for each answer, so only a few
+        # orders are on their way, and the connection stops reading at its own limit.
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Run the connection; when it ends, so do the orders."""
+        """Run the connection; orders end with it."""
         with self._send:
             await self._connection.run(self._send.send_nowait, task_status=task_status)
 
     async def join(
         self, address: str, remember: Callable[[BrokerIdentity], Awaitable[None]]
     ) -> BrokerIdentity:
-        """Say what is here, then ask to join; return who this broker is from then on.
+        """Report what this broker has, then ask to join; return the identity of this broker from
+        then on.
 
         Raises:
-          RefusedError, ConnectionLostError, StorageError: if that fails.
+          RefusedError, ConnectionLostError, StorageError: if joining fails.
         """
         identity = self._identity
         trace = self._environment.trace
@@ -383,7 +384,7 @@ class _Session:
         if trace is not None:
             trace(steps.J4Joined(*member.facts))
         if member != identity:
-            # Durable before anything that this register says is acted upon.
+            # The identity is durable before any order of this register is carried out.
             await remember(member)
         await self._decisions.set_identity(joined.broker, identity.incarnation)
         return member
@@ -392,7 +393,7 @@ class _Session:
         """Carry out orders, one after another, until the connection ends.
 
         Raises:
-          ConnectionLostError: when it has ended.
+          ConnectionLostError: when the connection has ended.
         """
         async with trio.open_nursery() as nursery:
             async for order in self._orders:
@@ -404,14 +405,14 @@ class _Session:
         raise ConnectionLostError(self._connection.end_reason or "the connection ended")
 
     async def _prepare(self, order: m.PrepareHandOver) -> None:
-        """Prepare, while other orders are carried out."""
+        """Prepare a hand-over, while other orders are carried out."""
         await self._decisions.prepare_hand_over(order.partition)
         with contextlib.suppress(ConnectionLostError):
             self._connection.post(m.Done(order.request))
 
     async def _carry_out(self, order: Order) -> None:
-        """Do what can be done of it.  The rest is named in the answer: the register, which knows
-        whether it is still wanted, orders it again."""
+        """Carry out *order*, and name in the answer what failed.  The register, which knows whether
+        that is still wanted, orders it again."""
         match order:
             case m.AnnounceEpoch():
                 self._decisions.announced(order)
@@ -423,7 +424,7 @@ class _Session:
                 self._decisions.brokers_stopping(order.brokers)
                 return
             case m.PrepareHandOver():
-                return  # done beside the others
+                return  # it is done beside the other orders
             case m.InstallPartitions():
                 undone = await self._decisions.install_partitions(order.partitions, order.brokers)
             case m.InstallTopics():

@@ -1,11 +1,10 @@
-"""The shell of one `PartitionReplica`: performs its effects in order, brings it events.
+"""The shell of one `PartitionReplica`: passes events to it and performs its effects in order.
 
-Events come one after another.  While an effect waits for the device, later effects wait
-behind it, and later events behind those, so what the machine decides and what the disk
-holds never come apart.  Where nothing has to wait, an event is handled in the call: a
-produce to the page cache starts no task.
+Events are handled one after another.  While an effect waits for the device, later effects and
+events wait behind it, so the machine's decisions and the disk stay consistent.  An event whose
+effects don't wait is handled within the call: a produce to the page cache starts no task.
 
-When the disk fails the replica plays no role any more: whoever waits is refused, and the
+When the disk fails, the replica stops leading and following: waiting requests are refused, and the
 register is asked for another leader.
 """
 
@@ -76,7 +75,7 @@ from octopi.wire.messages import (
 _log = get_logger(__name__)
 
 LEADER_LACKS: Final = "a leader lacks committed records"
-"""What a broker writes to its log when it keeps records that its leader would have it cut."""
+"""The log event of a broker that keeps committed records although its leader asked to cut them."""
 
 _WAITING: Final = (SyncLogs, StoreState)
 _WAITING_ON_LOG: Final = (StoreEpochs, Truncate, SetAside, Restart)
@@ -100,19 +99,19 @@ class ReplicaDriver:
         *,
         lost_power: bool,
     ) -> None:
-        """Read what was stored about the partition, whose file of ends is there by now; `begin`
-        must follow.
+        """Read the stored state of the partition, whose file of ends exists by now.  Call `begin`
+        next.
 
         Raises:
-          StorageError: if that can't be read.
+          StorageError: if the state can't be read.
         """
         self.partition = partition
         self.logs = logs
         self.failure: StorageError | None = None
-        """Why the replica plays no role any more."""
+        """Why the replica doesn't lead or follow any more; None: it does."""
         self._environment = environment
         self.path = path
-        """The file of what it remembers through any failure."""
+        """The path of the replica's state file."""
         self._peers = peers
         self._tasks = tasks
         self._effects: deque[PartitionEffect] = deque()
@@ -139,16 +138,16 @@ class ReplicaDriver:
     # --- events ----------------------------------------------------------------------
 
     def submit(self, event: Event) -> None:
-        """Have the machine take *event*, now or behind those that wait."""
+        """Have the machine handle *event*, now or after the events that wait."""
         self._events.append(event)
         if not self._busy:
             self._drain()
 
     def produce(self, log: LocalLog, records: bytes, answer: Answer) -> None:
-        """Take *records*; *answer* is called once, now or later.
+        """Append *records*; *answer* is called once, now or later.
 
         Raises:
-          RefusedError: if they are not valid.
+          RefusedError: if the records are not valid.
         """
         found = scan_produced(records)
         tracer = self._tracer
@@ -171,11 +170,11 @@ class ReplicaDriver:
     def append_internal(
         self, log: LocalLog, entries: Callable[[], list[EncodedEntry]], answer: Answer
     ) -> None:
-        """Append to an internal log what *entries* gives in this append's turn, when all that was
-        appended before is in the log; *answer* is called once, now or later.
+        """Append to an internal log the entries that *entries* returns.  It is called when all
+        earlier appends are in the log.  *answer* is called once, now or later.
 
-        Nothing given: nothing is appended, and the answer is the log's end.  A `StorageError` that
-        *entries* raises is the answer, too.
+        If *entries* returns nothing, the answer is the log's end.  If it raises a `StorageError`,
+        the answer is a refusal.
         """
 
         def receive() -> list[PartitionEffect]:
@@ -200,38 +199,38 @@ class ReplicaDriver:
         self.submit(receive)
 
     def replicate(self, message: Replicate) -> None:
-        """The leader sent records.
+        """Handle records of the leader.
 
         Raises:
-          RefusedError: if they are not valid: they changed on the way.
+          RefusedError: if the records are not valid, so they changed on the way.
         """
         found = scan_replicated(message)
         self.submit(lambda: self.machine.receive(message, found))
 
     def add_log(self, log: LocalLog) -> None:
-        """A log was made here."""
+        """Add a log that was made on this broker."""
         self.logs[log.topic_id] = log
         log.epoch = self._served_epoch
         log.flush_listener = self
         self.submit(lambda: self.machine.add_log(log.topic_id, log.state))
 
     def remove_log(self, topic_id: TopicId) -> None:
-        """A topic was deleted."""
+        """Remove the log of a topic that was deleted."""
         self.logs.pop(topic_id, None)
         self.submit(lambda: self.machine.remove_log(topic_id))
 
     def require_in_sync(self, topic_id: TopicId, count: int) -> None:
-        """Commit nothing of an internal log while fewer replicas than *count* are in sync."""
+        """Commit nothing in an internal log while fewer than *count* replicas are in sync."""
         self.submit(lambda: self.machine.require_in_sync(topic_id, count))
 
     def joined(self) -> None:
-        """The register knows this incarnation of the broker, on a connection that may be a new one:
-        what is said once may have been lost with the last."""
+        """The register has let this incarnation of the broker in: send again what is sent only
+        once, as the last connection may have lost it."""
         self.submit(self.machine.joined)
         self._resignation.repeat()
 
     def note_ends(self) -> None:
-        """Note how far the logs are durable and committed."""
+        """Note in the file of ends how far the logs are durable and committed."""
         for log in self.logs.values():
             log.note_ends()
 
@@ -240,16 +239,17 @@ class ReplicaDriver:
         self.submit(lambda: self.machine.flushed(topic_id, end))
 
     def flush_failed(self, error: StorageError) -> None:
-        """The disk failed in a flush."""
+        """The disk failed during a flush."""
         self.submit(lambda: self._failed(error))
 
     @property
     def is_settled(self) -> bool:
-        """Whether every event so far has had its effects, on the device too."""
+        """Whether the effects of all events so far have been performed, including those on the
+        device."""
         return not (self._busy or self._events or self._effects or self._retries.effects)
 
     async def settled(self) -> None:
-        """Wait until every event so far has had its effects."""
+        """Wait until the effects of all events so far have been performed."""
         while self._busy or self._events:
             self._idle = trio.Event()
             await self._idle.wait()
@@ -257,19 +257,20 @@ class ReplicaDriver:
     # --- effects ---------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Perform what can be performed without waiting."""
+        """Perform the effects that don't wait."""
         while not self._busy:
             if not self._effects:
                 if not self._events:
                     break
-                # What the next event says of the state is not true before its own effects are.
+                # The next event may rely on state that holds only once its own effects are
+                # performed.
                 retries = self._retries
                 again = retries.in_order(self.machine.state) if retries.effects else []
                 try:
                     effects = self._events.popleft()()
                     self._effects.extend([*again, *effects])
                 except ProtocolError as error:
-                    # Of a peer, maybe one that is gone: nothing of what it said is done.
+                    # The message came from a peer, perhaps an earlier one: it has no effect.
                     _log.sparing(self._environment.clock).warning(
                         "peer refused", partition=self.partition, why=str(error)
                     )
@@ -286,7 +287,7 @@ class ReplicaDriver:
             else:
                 if self._retries.effects:
                     self._done(effect)
-                # What an effect leads to comes right behind it.
+                # The effects that follow from an effect are performed next.
                 self._effects.extendleft(reversed(self._perform(effect)))
         self._idle.set()
 
@@ -309,7 +310,7 @@ class ReplicaDriver:
             self._peers.follow_anew(self.partition)
 
     def _drop_effects(self, error: StorageError) -> None:
-        """What stood behind an effect that failed must not happen now; who waits is refused."""
+        """Drop the effects behind one that failed, and refuse the requests that wait for them."""
         dropped, self._effects = self._effects, deque()
         for effect in dropped:
             if isinstance(effect, OnLog) and isinstance(effect.effect, Append | Reply):
@@ -379,7 +380,7 @@ class ReplicaDriver:
                 if isinstance(effect_on_log, Reply):
                     effect_on_log.answer(Refusal(Status.NOT_LEADER, "the topic was deleted"))
             case ToRegister(AlterInSync() as change) if not self.machine.may_propose(change):
-                pass  # decided before, and kept waiting by the device
+                pass  # decided earlier, and delayed by the device
             case ToRegister(message):
                 self._peers.to_register(message)
             case ToBroker(broker, to_broker):
@@ -426,13 +427,13 @@ class ReplicaDriver:
         return [OnLog(log.topic_id, one) for one in follow_up]
 
     def _not_done(self, effect: PartitionEffect, error: OctopiError) -> list[PartitionEffect]:
-        """What follows where *effect* failed with *error*."""
+        """The effects that follow when *effect* has failed with *error*."""
         match effect:
             case OnLog(topic_id, Append(_, _, answer)):
                 return [OnLog(topic_id, Reply(answer, self._append_failed(error)))]
             case OnLog(_, AppendReplicated()) if isinstance(error, StorageError):
                 if isinstance(error, DiskFullError):
-                    # It may have space again: a new session begins where the log ends.
+                    # The disk may have space again later: a new session begins at the log end.
                     self._peers.disk_refused(error)
                     self._peers.follow_anew(self.partition)
                 else:
@@ -442,21 +443,22 @@ class ReplicaDriver:
         raise error
 
     def _append_failed(self, error: OctopiError) -> Refusal:
-        """What the producer is told of it."""
+        """The refusal for the producer."""
         if isinstance(error, DiskFullError):
             self._peers.disk_refused(error)
             self._resignation.resign(error)
         elif isinstance(error, StorageError) and not isinstance(error, CorruptLogError):
-            self._fail(error)  # one damaged log leaves the others as they are
+            self._fail(error)  # one damaged log doesn't affect the others
         if self._resignation.has_resigned:
-            # Nothing of it was appended, and another leader will take it.
+            # Nothing was appended, and another leader will take the records.
             return Refusal(Status.NOT_READY, f"another replica will lead: {error}")
         return refusal_of(error)
 
     # --- role ------------------------------------------------------------------------
 
     def _note_role(self) -> None:
-        """Have consumers served only while what is here is known to be the truth."""
+        """Serve consumers only while this replica leads, or follows in agreement with the
+        leader."""
         machine = self.machine
         if (tracer := self._tracer) is not None:
             tracer.decided()
@@ -479,14 +481,15 @@ class ReplicaDriver:
         return self.machine.role == Role.LEADER and self.failure is None
 
     def _fail(self, error: StorageError) -> None:
-        """The disk failed: no promise can be kept any more, and who waits is refused next."""
+        """The disk failed: no further acknowledgement is possible, and waiting requests are refused
+        next."""
         self._effects.extend(self._failed(error))
 
     def _failed(self, error: StorageError, *, is_news: bool = True) -> list[PartitionEffect]:
         if is_news:
             self._peers.disk_refused(error)
         if self.failure is None and not isinstance(error, DiskFullError):
-            self.failure = error  # a full disk may have space again
+            self.failure = error  # a full disk may have space again later
         if self.machine.leader is None:
             return []
         self._resignation.resign(error)

@@ -1,8 +1,8 @@
-"""What is durable of the logs of one replica, noted as they go on.
+"""Keeps the file of ends of one replica: how far its logs are durable and committed.
 
-The file is `octopi.storage.ends_file`'s.  Notes go into the page cache at once, where they
-survive the end of the process; one fsync for all logs of the replica follows within
-`NOTES_SYNC_S`, so that they survive the machine.
+`octopi.storage.ends_file` defines the file.  Notes are written to the page cache at once, where
+they survive the end of the process.  One fsync for all logs of the replica follows within
+`NOTES_SYNC_S`, so that they survive a power failure, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ReplicaEnds:
         self._failed = False
 
     def noted(self, topic_id: TopicId) -> NotedLog | None:
-        """What is noted of a log; None if it isn't listed."""
+        """The entry of a log; None if the log isn't listed."""
         return self._file.logs.get(topic_id)
 
     @property
@@ -48,15 +48,15 @@ class ReplicaEnds:
     def note(
         self, topic_id: TopicId, *, start: Offset, recovery_point: Offset, highwater: Offset
     ) -> None:
-        """Note how far a log has come; neither waits nor fails."""
+        """Note how far a log is durable and committed; neither waits nor fails."""
         if self._file.note(
             topic_id, start=start, recovery_point=recovery_point, highwater=highwater
         ):
             self._flusher.want(self._sync, self._environment.clock.now() + NOTES_SYNC_S)
 
     def note_power_failure(self, topic_id: TopicId, end: Offset) -> None:
-        """Note that the machine lost its power, and that the log ends at *end* since; neither
-        waits nor fails."""
+        """Note that the machine lost power, and where the log has ended since; neither waits nor
+        fails."""
         self._file.note_power_failure(topic_id, end)
 
     def note_checkpoint(self, topic_id: TopicId, stored: NotedCheckpoint) -> None:
@@ -68,7 +68,7 @@ class ReplicaEnds:
         try:
             await self._file.sync()
         except StorageError as error:
-            # What is noted is less than what is true: the next sync replaces the file.
+            # The file then has less than what is true; the next sync replaces it.
             if not self._failed:
                 _log.error("what is durable was not noted", file=self._file.path, why=str(error))
             self._failed = True
@@ -77,7 +77,7 @@ class ReplicaEnds:
             self._failed = False
 
     async def sync(self) -> None:
-        """Make durable what is noted.
+        """Make the notes durable.
 
         Raises:
           StorageError: if the disk fails.
@@ -88,12 +88,12 @@ class ReplicaEnds:
         """List a log, durably, if it isn't listed yet.
 
         Raises:
-          StorageError: if the disk fails; then it may be listed, and not durably.
+          StorageError: if the disk fails; then the log may be listed, but not durably.
         """
         await self._file.add(topic.topic_id, topic_fields(topic))
 
     async def remove(self, topic_id: TopicId) -> None:
-        """List a log no more, durably.
+        """Remove a log from the list, durably.
 
         Raises:
           StorageError: if the disk fails.
@@ -101,8 +101,8 @@ class ReplicaEnds:
         await self._file.remove(topic_id)
 
     async def set_back(self, topic_id: TopicId, start: Offset, end: Offset) -> None:
-        """Have nothing noted, durably, that a log which is about to go from *start* to *end* at the
-        most will not hold.
+        """Lower the noted ends, durably, to what the log is sure to have after a change that leaves
+        it the records from *start* to *end*.
 
         Raises:
           StorageError: if the disk fails.
@@ -111,31 +111,31 @@ class ReplicaEnds:
         if log is None:
             return
         says_more = max(log.recovery_point, log.highwater) > end or start != log.start
-        # An earlier attempt may have failed after it was noted, and before it was durable.
+        # An earlier attempt may have failed after writing the note and before making it durable.
         if says_more or not self._file.is_synced:
             await self._file.set_back(topic_id, start, end)
 
     async def end(self) -> None:
-        """Write nothing any more: the file is about to be removed."""
+        """Stop writing: the file is about to be removed."""
         await self._file.end()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 def expected(log: NotedLog | None, *, lost_power: bool) -> Noted:
-    """What the files of a log must hold if *log* is noted of it.  *lost_power*: the machine may
-    have stopped since, and not only the process."""
+    """What the files of a log must contain, according to its entry *log*.  *lost_power*: the
+    machine may have lost power since, so the page cache may be lost, too."""
     if log is None:
         return NOTHING
-    # The page cache had it, which nothing takes but the end of the machine.
+    # The highwater mark was in the page cache, which is lost only with the machine.
     kept = Offset(0) if lost_power else log.cached_end
     return Noted(log.start, log.recovery_point, kept)
 
 
 def ends_path(replica_path: str) -> str:
-    """Where the file of ends lies that belongs to the state file of a replica."""
+    """The path of the file of ends that belongs to the state file of a replica."""
     return f"{replica_path}{ENDS_SUFFIX}"
 
 
@@ -143,12 +143,12 @@ def topic_of(described: Mapping[str, Any]) -> TopicRecord:
     """The topic, or the internal log, that a checkpoint or a file of ends describes.
 
     Raises:
-      StorageError: if that is none: its name and its id are parts of paths.
+      StorageError: if the fields describe no topic.  Its name and its id become parts of paths.
     """
     try:
         topic = checkpoint.typed(described, TopicRecord)
     except ValueError as error:
-        raise StorageError(f"that describes no topic: {error}") from error
+        raise StorageError(f"the fields describe no topic: {error}") from error
     if why := log_name_fault(topic.topic, topic.topic_id):
-        raise StorageError(f"no topic is like that: {why}")
+        raise StorageError(f"the fields describe no valid topic: {why}")
     return topic

@@ -1,8 +1,7 @@
-"""A broker's replicas of partitions: opened, begun as the controller decides, and given up.
+"""A broker's replicas: opened, begun as the controller decides, and given up.
 
-Their logs are in `octopi.roles.broker.log_store`, what was decided is in
-`octopi.roles.broker.cluster_metadata`, and what connects them with other brokers is in
-`octopi.roles.broker.replica_streams`.
+`octopi.roles.broker.log_store` has their logs, `octopi.roles.broker.cluster_metadata` the decisions
+of the controller, and `octopi.roles.broker.replica_streams` the connections with other brokers.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _log = get_logger(__name__)
 
 
 class ReplicaManager(Decisions):
-    """This broker's replicas, and what its controller has it do with them."""
+    """This broker's replicas, and the orders of its controller about them."""
 
     def __init__(
         self,
@@ -74,16 +73,16 @@ class ReplicaManager(Decisions):
         )
         """The logs of the replicas."""
         self.metadata = ClusterMetadata(environment, f"{data_directory}/partitions")
-        """What was decided, and where brokers are."""
+        """The decisions of the controller, and the addresses of brokers."""
         self._replicas: dict[PartitionId, ReplicaDriver] = {}
         self._retiring: dict[PartitionId, ReplicaDriver | None] = {}
-        """Given up, and not all of their files are moved or deleted; None: by an earlier
-        incarnation."""
+        """Replicas that were given up and whose files are not all moved or deleted yet; None: an
+        earlier incarnation gave it up."""
         self._lacking: set[PartitionId] = set()
-        """Those of which an internal log could not be had yet."""
+        """Partitions that lack an internal log, because it could not be made or opened yet."""
         self._retirement = BriefLock()
         self._noted_at = 0.0
-        """When marks were noted last that moved without a flush."""
+        """When the ends of logs were noted last (monotonic, s)."""
         self._away: frozenset[BrokerId] = frozenset()
         self._stopping: frozenset[BrokerId] = frozenset()
         self._is_stopping = False
@@ -91,7 +90,7 @@ class ReplicaManager(Decisions):
         self.catching_up = CatchingUp(environment.clock, catch_up_slowdown_max)
         """The followers that are far behind."""
         self.preparation = HandOverPreparation(environment)
-        """What is done before another broker leads."""
+        """Prepares hand-overs of the partitions that this broker leads."""
         self.status = BrokerHealth(environment, data_directory)
         self._streams = ReplicaStreams(
             environment,
@@ -109,19 +108,19 @@ class ReplicaManager(Decisions):
         )
 
     def reach(self, controller: ControllerLink) -> None:
-        """Have replicas ask *controller* from now on."""
+        """Have the replicas send their requests to *controller* from now on."""
         self._streams.controller = controller
 
     async def open_all(self, broker: BrokerId | None = None) -> None:
-        """Open, and recover, every log in the data directory of *broker* (None: not known yet).
+        """Open and recover all logs in the data directory of *broker* (None: the id isn't known
+        yet).
 
-        A log that is not what was noted of it makes its replica count as not intact, which is on
-        the device before anything is changed.  One that can't be read is left out, and the same
-        holds: the others serve.
+        A log that differs from what the file of ends lists makes its replica count as not intact,
+        which is durable before anything is changed.  A log that can't be read is left out, its
+        replica counts as not intact, too, and the other logs serve.
 
-        Raises:
-          StorageError: if the partition table can't be read, or what logs there are, or the disk
-              doesn't take what was found.
+        StorageError: if the partition table can't be read, the logs can't be found out, or the disk
+        fails while the result is stored.
         """
         disk = self._environment.disk
         await make_durable_directory(disk, f"{self._data_directory}/replicas")
@@ -135,7 +134,7 @@ class ReplicaManager(Decisions):
     # --- replicas ------------------------------------------------------------------------
 
     async def set_identity(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """This broker is known: begin its part in the partitions that it has."""
+        """The id of this broker is known: begin its replicas."""
         if self._identity is not None:
             return
         self._identity = (broker, incarnation)
@@ -145,12 +144,12 @@ class ReplicaManager(Decisions):
             if broker in decided.replicas:
                 await self._begin_replica(decided.partition)
         for replica in self._replicas.values():
-            await replica.settled()  # what was found missing is on the device before joining
+            await replica.settled()  # what was found missing is durable before the broker joins
 
     async def _begin_replica(
         self, partition_id: PartitionId, *, is_new: bool = False
     ) -> ReplicaDriver:
-        """*is_new*: this broker held nothing of the partition before.
+        """*is_new*: whether this broker had nothing of the partition before.
 
         Raises:
           StorageError: if the disk fails.
@@ -181,14 +180,14 @@ class ReplicaManager(Decisions):
         return replica
 
     async def _make_internal_logs(self, partition_id: PartitionId, *, is_new: bool) -> None:
-        """Have the internal logs of a replica before it follows or leads, so that nothing is ever
+        """Make the internal logs of a replica before it follows or leads, so that nothing is
         acknowledged for a partition without them.
 
-        A replica that is not new says what it holds all the same if one of them can't be had, as
-        when its files can't be read: that is tried again now and then.
+        A replica that isn't new begins even if one of them can't be made or opened, as when its
+        files can't be read; that is tried again from time to time.
 
         Raises:
-          StorageError: if a new replica can't have them.
+          StorageError: if they can't be made for a new replica.
         """
         try:
             await self.store.create_internal(partition_id)
@@ -199,10 +198,10 @@ class ReplicaManager(Decisions):
             _log.error("a replica lacks an internal log", partition=partition_id, why=str(error))
 
     async def make_lacking_logs(self) -> None:
-        """Make the internal logs that could not be had before, as far as that can be done now."""
+        """Make, as far as possible, the internal logs that could not be made before."""
         for partition_id in sorted(self._lacking):
             replica = self._replicas.get(partition_id)
-            if replica is None:  # it was given up
+            if replica is None:  # the replica was given up
                 self._lacking.discard(partition_id)
                 continue
             with suppress(StorageError):
@@ -223,12 +222,12 @@ class ReplicaManager(Decisions):
         log.check_anchor(offset, checked_anchor(anchor), is_leader=leads)
 
     def replica_reports(self) -> list[m.ReplicaReport]:
-        """How this broker stands with its partitions."""
+        """The state of each of this broker's replicas."""
         return [replica.machine.report for replica in self._replicas.values()]
 
     def decisions(self) -> list[PartitionRecord]:
-        """The newest decision about each partition that this broker heard of.  The table doesn't
-        have them all: what a leader asked for it hears as the answer to its replica."""
+        """The newest decision about each partition that this broker was sent.  The partition table
+        doesn't have them all: the answer to a leader's proposal goes to its replica only."""
         newest = dict(self.metadata.partitions)
         for replica in self._replicas.values():
             known, own = newest.get(replica.partition), replica.machine.state.record
@@ -237,14 +236,14 @@ class ReplicaManager(Decisions):
         return [newest[partition] for partition in sorted(newest)]
 
     def joined(self) -> None:
-        """The register knows this incarnation of the broker, and orders all that it has to do."""
+        """The register has let this incarnation of the broker in, and will send all its orders."""
         self.status.joined()
         self._tell_status()
         for replica in self._replicas.values():
             replica.joined()
 
     async def keep_time(self) -> None:
-        """Have the replicas look after their in-sync sets, until cancelled."""
+        """Have the replicas review their in-sync sets, until cancelled."""
         clock = self._environment.clock
         while True:
             await clock.sleep_until(clock.now() + REPLICA_TICK_S)
@@ -253,7 +252,8 @@ class ReplicaManager(Decisions):
                 for replica in self._replicas.values():
                     replica.note_ends()
             for replica in self._replicas.values():
-                # Again, as it may be lost; but not before what it relies on is on the device.
+                # The proposal is repeated, as it may have been lost; but not before the effects
+                # that it relies on are durable.
                 if (change := replica.machine.repeated) is not None and replica.is_settled:
                     self._streams.to_register(change)
                 replica.submit(partial(replica.machine.tick, clock.now()))
@@ -261,13 +261,14 @@ class ReplicaManager(Decisions):
             self._tell_status()
 
     def _tell_status(self) -> None:
-        """Tell the register what is new about this broker, if it is there."""
+        """Report to the register what it doesn't know yet about this broker, if this broker has
+        joined."""
         controller = self._streams.controller
         if controller is not None and controller.is_joined:
             self.status.tell(self._replicas.values(), controller.report)
 
     def _see_to_stream(self, replica: ReplicaDriver) -> None:
-        """A follower has a stream, also if the disk failed just when it was to be opened."""
+        """Open the stream of a follower that has none, as after a failure of the disk."""
         record = replica.machine.state.record
         follows = (
             replica.machine.role == Role.FOLLOWER and replica.failure is None and replica.is_settled
@@ -280,13 +281,13 @@ class ReplicaManager(Decisions):
         """This broker's replicas."""
         return self._replicas.values()
 
-    # --- what the register decides -----------------------------------------------------
+    # --- decisions of the register -----------------------------------------------------
 
     async def install_partitions(
         self, records: list[PartitionRecord], brokers: list[m.BrokerInfo]
     ) -> list[m.Undone]:
-        """Remember decisions, durably, then act on them; return what the disk did not let it do.
-        What is not remembered is not acted on."""
+        """Store the decisions durably, then act on them; return what could not be done.  A decision
+        that can't be stored isn't acted on."""
         assert self._identity is not None
         self._streams.keys.learn(brokers)
         if (trace := self._environment.trace) is not None:
@@ -314,7 +315,7 @@ class ReplicaManager(Decisions):
         return undone
 
     async def _act_on(self, decided: PartitionRecord, broker: BrokerId) -> None:
-        """Act on a decision that is remembered.
+        """Act on a decision that is stored.
 
         Raises:
           StorageError: if the disk fails.
@@ -343,8 +344,8 @@ class ReplicaManager(Decisions):
                 await self._retire(partition)
 
     def _note_away(self, brokers: frozenset[BrokerId]) -> None:
-        """The register has no connection with *brokers*: leaders wait for none of them that
-        doesn't follow."""
+        """The register has no connection with *brokers*: leaders don't wait for those of them that
+        aren't following."""
         if brokers == self._away:
             return
         self._away = brokers
@@ -353,20 +354,20 @@ class ReplicaManager(Decisions):
             replica.submit(partial(replica.machine.told_away, brokers, now))
 
     def brokers_stopping(self, brokers: list[BrokerId]) -> None:
-        """The register says that these and no others are about to stop."""
+        """Exactly these brokers are about to stop."""
         self._stopping = frozenset(brokers)
         for replica in self._replicas.values():
             now = self._environment.clock.now()
             replica.submit(partial(replica.machine.told_stopping, self._stopping, now))
 
     def stop(self) -> None:
-        """This broker is about to stop: its replicas propose nothing any more."""
+        """This broker is about to stop: its replicas propose no changes any more."""
         self._is_stopping = True
         for replica in self._replicas.values():
             replica.machine.stopping()
 
     def announced(self, message: m.AnnounceEpoch) -> None:
-        """The register begins a new epoch."""
+        """The register begins a new epoch of a partition."""
         replica = self._replicas.get(message.partition)
         if replica is not None:
             if (trace := self._environment.trace) is not None:
@@ -374,7 +375,7 @@ class ReplicaManager(Decisions):
             replica.submit(partial(replica.machine.announced, message))
 
     def in_sync_altered(self, message: m.InSyncAltered) -> None:
-        """The register answered a proposal."""
+        """Pass the register's answer to the replica that proposed a change."""
         replica = self._replicas.get(message.record.partition)
         if replica is not None:
             now = self._environment.clock.now()
@@ -385,16 +386,16 @@ class ReplicaManager(Decisions):
         return self.store.topics()
 
     def disk_refused(self, error: StorageError) -> None:
-        """The disk did not take what had to be stored: it is full, or fails."""
+        """The disk failed to store something: it is full, or has a fault."""
         self.status.refused(error)
 
     async def prepare_hand_over(self, partition: PartitionId) -> None:
-        """Do what has to be done before another broker leads the partition."""
+        """Do what must be done before another broker leads the partition."""
         await self.preparation.prepare(partition)
 
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
-        """Have a log for each of *topics* in each partition that this broker is a replica of;
-        return those that lack one, and why."""
+        """Ensure that there is a log of each of *topics* in each of its partitions that this broker
+        has a replica of; return the ones that failed, with reasons."""
         undone: list[m.Undone] = []
         for topic in topics:
             held = [PartitionId(one) for one in topic.partitions if one in self._replicas]
@@ -412,10 +413,10 @@ class ReplicaManager(Decisions):
         return undone
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
-        """Delete those creations of topics; return those of which files are left, and why.
+        """Delete the logs of these topics; return the topics of which files are left, with reasons.
 
-        From here on their logs belong to no replica, whatever becomes of their files: a replica
-        gets in sync without them.
+        The logs are removed from their replicas at once, even if deleting their files fails, so a
+        replica gets in sync without them.
         """
         removed = {one.topic_id for one in topics}
         self.status.removed(removed)
@@ -441,20 +442,20 @@ class ReplicaManager(Decisions):
         return undone
 
     async def _retire(self, partition_id: PartitionId) -> None:
-        """The partition is elsewhere now: what was kept here is put away.
+        """Put away the replica of a partition that was placed on other brokers.
 
         Raises:
           StorageError: if the disk fails.
         """
         self._streams.stop_following(partition_id)
-        # None: an earlier incarnation's.
+        # None: an earlier incarnation gave it up.
         replica = self._retiring.get(partition_id)
         await self._given_up.put_away(PartitionId(partition_id), replica)
         self._retiring.pop(partition_id, None)
 
     async def keep_deleting(self) -> None:
-        """Delete what could not be deleted before, and retired replicas whose time is over, now
-        and then, until cancelled."""
+        """Delete, from time to time, what could not be deleted before, and the retired replicas
+        that were kept long enough, until cancelled."""
         clock = self._environment.clock
         while True:
             await clock.sleep_until(clock.now() + DELETION_RETRY_S)
@@ -463,7 +464,7 @@ class ReplicaManager(Decisions):
             await self.store.retired.turn(is_full=bool(self.status.disk.trouble))
 
     async def delete_again(self) -> None:
-        """Delete what could not be deleted before, as far as that can be done now."""
+        """Delete, as far as possible, what could not be deleted before."""
         await self.store.delete_again()
         async with self._retirement:
             for partition_id in list(self._retiring):
@@ -471,7 +472,7 @@ class ReplicaManager(Decisions):
                     await self._retire(partition_id)
 
     async def close(self) -> None:
-        """Close all, cleanly, a few at a time."""
+        """Close all logs cleanly, a few at a time."""
         self._streams.close()
         for replica in self._replicas.values():
             replica.submit(replica.machine.clean_shutdown)

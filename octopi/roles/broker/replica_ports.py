@@ -1,4 +1,4 @@
-"""What a replica of a partition needs of its surroundings."""
+"""The ports of a replica: what it needs of the broker around it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class ReplicaPorts(Protocol):
     """What a replica needs of the broker around it; see `octopi.roles.broker.replica_streams`."""
 
     def to_register(self, message: AlterInSync | AcceptEpoch | Resign) -> None:
-        """Send it, if the controller is there; the replica repeats it otherwise."""
+        """Send *message* to the controller, if it is there; otherwise the replica sends it again
+        later."""
 
     def to_broker(
         self,
@@ -29,19 +30,19 @@ class ReplicaPorts(Protocol):
         broker: BrokerId,
         message: Follow | Followed | FollowRefused | Acknowledge,
     ) -> None:
-        """Send it on the stream with *broker*, if there is one."""
+        """Send *message* on the stream with *broker*, if there is one."""
 
     def follow(self, partition: PartitionId, leader: BrokerId) -> None:
         """Keep a stream to *leader* open from now on."""
 
     def follow_anew(self, partition: PartitionId) -> None:
-        """Close that stream, and open another one after a while."""
+        """Close the stream to the leader, and open another one after a while."""
 
     def stop_following(self, partition: PartitionId) -> None:
-        """Close that stream."""
+        """Close the stream to the leader."""
 
     def produced(self, size_bytes: int) -> None:
-        """Producers had so much appended."""
+        """Note that producers appended *size_bytes*."""
 
     def disk_refused(self, error: StorageError) -> None:
-        """The disk did not take a write or a flush: it is full, or fails."""
+        """A write or a flush failed on the disk: it is full, or has a fault."""

@@ -1,4 +1,4 @@
-"""The file of what a replica remembers through any failure."""
+"""The state file of a replica, which survives any failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from octopi.wire.codec import fault_in
 
 
 def state_fields(state: ReplicaState) -> dict[str, Any]:
-    """What is stored of *state*; see `octopi.stored`."""
+    """The fields of *state* that are stored; see `octopi.stored`."""
     return {
         "promised": state.promised,
         "sync_flag": state.sync_flag,
@@ -29,11 +29,11 @@ def state_fields(state: ReplicaState) -> dict[str, Any]:
 
 
 def stored_state(environment: Environment, path: str) -> ReplicaState:
-    """What a replica remembers through any failure; a fresh state if it was never here.
+    """The stored state of a replica; a fresh state if there is no file.
 
     Raises:
-      DamagedCheckpointError: if it isn't what was written, or says what no register decides.
-      StorageError: if it can't be read.
+      DamagedCheckpointError: if the file is damaged, or has a state that no register decides.
+      StorageError: if the file can't be read.
     """
     stored = checkpoint.load(environment.disk, path)
     if stored is None:
@@ -49,19 +49,19 @@ def stored_state(environment: Environment, path: str) -> ReplicaState:
 
 
 async def forget_intact(environment: Environment, path: str) -> None:
-    """Remember through any failure that the logs of the replica at *path* lost what was written:
-    until the register has heard it, and that they lack it, until they have it again.
+    """Store durably that the logs of the replica at *path* have lost records.  It counts as not
+    intact until the register knows that, and as not whole until it has the records again.
 
     Raises:
-      StorageError: if that can't be done.
+      StorageError: if the disk fails.
     """
     state = attrs.evolve(stored_state(environment, path), intact=False, whole=False)
     await checkpoint.store(environment.disk, path, state_fields(state))
 
 
 async def begin_state(environment: Environment, path: str) -> None:
-    """Store what a new replica remembers, in *path*, before it has a log: a log without that file
-    looks as if the file were lost.
+    """Store the state of a new replica in *path*.  This comes before its first log, because a log
+    without that file looks as if the file had been lost.
 
     Raises:
       StorageError: if the disk fails.

@@ -1,7 +1,7 @@
-"""The streams between the replicas here and those of other brokers, and the way to the controller.
+"""The streams between this broker's replicas and other brokers, and the link to the controller.
 
-A replica that follows has one stream to its leader, which a task keeps open.  A leader has one from
-each of its followers, which `octopi.roles.broker.follower_connection` serves.
+A follower has one stream to its leader, which a task keeps open.  A leader has one stream from each
+of its followers, which `octopi.roles.broker.follower_connection` serves.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from octopi.wire import messages as m
 
 
 class ServedStream(Protocol):
-    """A follower's stream, as its leader serves it."""
+    """A follower's stream on the side of the leader."""
 
     def post(self, message: m.Followed | m.FollowRefused) -> None:
-        """Send it, if the follower is still there."""
+        """Send *message*, if the follower is still connected."""
 
 
 class ReplicaStreams(ReplicaPorts):
-    """What connects the replicas of this broker with the rest of the cluster."""
+    """Connects the replicas of this broker with the rest of the cluster."""
 
     def __init__(
         self,
@@ -47,11 +47,12 @@ class ReplicaStreams(ReplicaPorts):
         agent: str,
         credentials: NodeCredentials,
     ) -> None:
-        """*replicas*: those of this broker, by partition, also the ones that come later."""
+        """*replicas*: the replicas of this broker by partition; the caller adds and removes them
+        later."""
         self.controller: ControllerLink | None = None
-        """The way to what decides; None before there is one."""
+        """The link to the controller; None until it exists."""
         self.keys = StreamKeys()
-        """By which leaders and followers know each other."""
+        """The keys with which leaders and followers recognise each other."""
         self.serving: dict[tuple[PartitionId, BrokerId], ServedStream] = {}
         """The newest stream of each follower, by partition and broker."""
         self._environment = environment

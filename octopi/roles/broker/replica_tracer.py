@@ -1,8 +1,8 @@
-"""What an observer hears of the effects of one replica: a table effect -> steps.
+"""The trace steps of the effects of one replica: a table from effects to steps.
 
-`octopi.roles.broker.replica_driver` performs the effects and has the tracer trace the edges
-around each.  An effect that fails has no second edge.  There is a tracer only where there is an
-observer.
+`octopi.roles.broker.replica_driver` performs the effects and has the tracer trace a step before and
+another one after each.  An effect that fails has no second step.  There is a tracer only if the
+environment has an observer.
 """
 
 from __future__ import annotations
@@ -56,28 +56,27 @@ from octopi.wire.messages import Acknowledge, AlterInSync, Follow, Followed, Fol
 Traced = TypeVar("Traced", bound=Step)
 
 After = Callable[[], None]
-"""Traces the edge behind an effect."""
+"""Traces the step after an effect."""
 
 _LogFields = tuple[str, str, PartitionId, Epoch]
 
 
 def log_fields(log: LocalLog, epoch: Epoch) -> _LogFields:
-    """Which log, and the epoch in which something is done to it; see
-    `octopi.tracing.common.ReplicaLogStep`."""
+    """Which log a step is about, and in which epoch; see `octopi.tracing.common.ReplicaLogStep`."""
     return log.topic.topic, log.topic_id, log.partition, epoch
 
 
 class ReplicaTracer:
-    """Traces what becomes of *machine*, the replica of *partition*."""
+    """Traces the effects and events of *machine*, the replica of *partition*."""
 
     def __init__(self, trace: Trace, partition: PartitionId, machine: PartitionReplica) -> None:
         self._trace = trace
         self._partition = partition
         self._machine = machine
         self._role = (Role.IDLE, NO_EPOCH)
-        """Role and epoch that were traced last."""
+        """The role and epoch that were traced last."""
         self._in_sync: tuple[int, list[BrokerId]] = (0, [])
-        """Version and members of the set that was traced last."""
+        """The version and the members of the in-sync set that was traced last."""
         self._committed_epoch = 0
 
     # --- effects -------------------------------------------------------------------------
@@ -88,9 +87,9 @@ class ReplicaTracer:
         logs: Mapping[TopicId, LocalLog],
         failure: StorageError | None,
     ) -> After:
-        """Trace the edge before *effect*, which is performed next; return what traces the one
-        behind it.  What can't even be tried has no edges.  *logs*: those that are here.
-        *failure*: why the replica takes nothing any more; None: it does."""
+        """Trace the step before *effect*, which is performed next; return the function that traces
+        the step after it.  An effect that can't be tried has no steps.  *logs*: the logs of this
+        replica.  *failure*: why the replica takes nothing any more; None: it does."""
         match effect:
             case OnLog(topic_id, Append()) if failure is not None or not self._leads(topic_id):
                 return _nothing
@@ -205,11 +204,11 @@ class ReplicaTracer:
     # --- events --------------------------------------------------------------------------
 
     def received(self, log: LocalLog, found: Scan) -> None:
-        """The leader has a producer's batch in front of it."""
+        """Trace that the leader handles a producer's batch."""
         self._trace(steps.P1Received(*self._of_log(log), *_batch_fields(found)))
 
     def observed(self, log: LocalLog, found: Scan, answer: Answer) -> Answer:
-        """*answer*, with the edges of the step that it is."""
+        """Return *answer*, wrapped so that it traces the step of that answer."""
 
         def observed(content: CommitReceipt | Refusal) -> None:
             batch = *self._of_log(log), *_batch_fields(found)
@@ -235,13 +234,12 @@ class ReplicaTracer:
         return observed
 
     def decided(self) -> None:
-        """The machine took an event: trace what it made of the replica.  The effects are still to
-        come."""
+        """Trace how an event has changed the machine.  Its effects are performed after this."""
         leader = self._machine.leader
         role, was = (self._machine.role, self._machine.state.promised), self._role
         version, knew = leader.version if leader is not None else 0, self._in_sync
         if role == was and version == knew[0]:
-            return  # in one epoch a version has one set
+            return  # in one epoch a version has one in-sync set
         record, of_set = self._machine.state.record, _set_fields(leader)
         in_sync = self._in_sync = version, of_set[0]
         if role != was:
@@ -257,14 +255,14 @@ class ReplicaTracer:
             for broker in sorted({*in_sync[1]} - {*knew[1]}):
                 self._trace(steps.J12InSync(self._partition, role[1], *of_set, follower=broker))
 
-    # --- what is said of them ------------------------------------------------------------
+    # --- fields of steps -----------------------------------------------------------------
 
     def _leads(self, topic_id: TopicId) -> bool:
         leader = self._machine.leader
         return leader is not None and topic_id in leader.logs
 
     def _of_log(self, log: LocalLog) -> _LogFields:
-        """Which log, and the epoch of the role that is played for it."""
+        """Which log a step is about, and the epoch in which the replica leads or follows."""
         role = self._machine.leader or self._machine.follower
         return log_fields(log, role.epoch if role is not None else NO_EPOCH)
 
@@ -275,14 +273,14 @@ class ReplicaTracer:
         return SetAsideStep(*self._of_log(log), log_end=log.end)
 
     def _both(self, said: Traced, before: type[Traced], after: type[Traced]) -> After:
-        """Trace *before*, and later *after*: they say the same."""
+        """Trace *before* now and *after* later, with the same fields."""
         values = said.values()
         self._trace(before(*values))
         return partial(self._trace, after(*values))
 
 
 def _nothing() -> None:
-    """No edge."""
+    """Trace nothing."""
 
 
 def _place(offset: Offset, found: Scan) -> tuple[Offset, Offset]:
@@ -290,7 +288,7 @@ def _place(offset: Offset, found: Scan) -> tuple[Offset, Offset]:
 
 
 def _batch_fields(found: Scan) -> tuple[bytes | None, int | None, int | None, int]:
-    """Which batch, so that it is known again wherever it comes by; see
+    """Which batch a step is about, so that it can be recognised in other steps; see
     `octopi.tracing.produce.BatchStep`."""
     run = found.runs[0] if found.runs else None
     if run is None:
@@ -301,7 +299,8 @@ def _batch_fields(found: Scan) -> tuple[bytes | None, int | None, int | None, in
 def _set_fields(
     leader: PartitionLeader | None,
 ) -> tuple[list[BrokerId], int, list[BrokerId] | None]:
-    """What a commit needs: the in-sync set, and the one that may follow it."""
+    """What a commit needs: the in-sync set, its version, and the proposed set that may follow
+    it."""
     if leader is None:
         return [], 0, None
     proposed = leader.pending.in_sync if leader.pending is not None else None

@@ -1,4 +1,4 @@
-"""How a leader whose disk fails asks the register for another leader."""
+"""A leader whose disk fails asks the register for another leader."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Resignation:
         self._ports = ports
         self._sent: Resign | None = None
         self.is_refusing = False
-        """Whether the disk refused what was to be appended last."""
+        """Whether the disk failed to take the last append."""
 
     def resign(self, error: StorageError) -> None:
-        """Ask for another leader, if this replica leads and another one is in sync."""
+        """Ask for another leader, if this replica leads and another replica is in sync."""
         leader = self._machine.leader
         if leader is None:
             return
-        # The others are to lead: none is proposed to leave the in-sync set, though it lags
-        # as soon as it has accepted the next epoch.
+        # Another replica shall lead, so this leader proposes to remove none from the in-sync set,
+        # although a replica lags as soon as it has accepted the next epoch.
         self.is_refusing, leader.takes_records = True, False
         if self.has_resigned or len(leader.in_sync) < 2:
             return
@@ -39,18 +39,19 @@ class Resignation:
         self._ports.to_register(self._sent)
 
     def withdraw(self) -> None:
-        """The disk takes records again, and the replica leads on if none else does by now."""
+        """The disk takes records again, and the replica leads on unless another one leads by
+        now."""
         self.is_refusing = False
         if (leader := self._machine.leader) is not None:
             leader.takes_records = True
 
     def repeat(self) -> None:
-        """Ask again, as the request may have been lost with the link to the register."""
+        """Ask again, because the request may have been lost with the link to the register."""
         if self._sent is not None and self.has_resigned:
             self._ports.to_register(self._sent)
 
     @property
     def has_resigned(self) -> bool:
-        """Whether another leader was asked for in the epoch that the replica leads."""
+        """Whether another leader was asked for in the epoch in which the replica leads."""
         leader = self._machine.leader
         return leader is not None and self._sent is not None and self._sent.epoch == leader.epoch

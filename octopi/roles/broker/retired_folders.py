@@ -1,8 +1,8 @@
-"""How the folders of retired replicas are named.
+"""The names of the folders of retired replicas.
 
 ``retired/PARTITION-EPOCH-TIME``: the partition, the epoch of the decision that placed it on other
-brokers, and when that was carried out (UTC).  The folder is laid out like a data directory that
-has this one partition, so what reads a data directory reads it, too.
+brokers, and when that was carried out (UTC).  The folder is laid out like a data directory with
+this one partition, so programs that read a data directory can read it, too.
 
 =====================  ==================================================================
 suffix                 meaning
@@ -28,13 +28,13 @@ from octopi.identifiers import Epoch, PartitionId
 from octopi.storage import checkpoint
 
 DIRECTORY: Final = "retired"
-"""Within a data directory."""
+"""The folder within a data directory."""
 
 MOVING_SUFFIX: Final = ".moving"
 REMOVED_SUFFIX: Final = ".deleted"
 
 COUNT_FILE: Final = "kept"
-"""The checkpoint file within the folder that says for how long it was kept, as `SECONDS`."""
+"""The checkpoint file in the folder that says how long the replica has been kept, as `SECONDS`."""
 
 SECONDS: Final = "seconds"
 
@@ -48,13 +48,13 @@ _TIME: Final = "%Y%m%dT%H%M%SZ"
 
 @attrs.frozen
 class RetiredFolder:
-    """The name of a folder below ``retired``."""
+    """The name of a folder in ``retired``, with its parts."""
 
     name: str
     partition: PartitionId
     epoch: Epoch
     retired_at: datetime
-    """By the wall clock, for people."""
+    """By the wall clock, for display."""
     suffix: str
 
     @property
@@ -64,7 +64,7 @@ class RetiredFolder:
 
 
 def parse(name: str) -> RetiredFolder | None:
-    """What *name* says; None: it is no name of such a folder."""
+    """The parts of *name*; None if it isn't the name of such a folder."""
     match = _FORM.fullmatch(name)
     if match is None:
         return None
@@ -78,7 +78,7 @@ def parse(name: str) -> RetiredFolder | None:
 
 def name_for(partition: PartitionId, epoch: Epoch, wall_ms: int, taken: set[str]) -> str:
     """A name, without suffix, for the replica of *partition* that is retired at *wall_ms*
-    (milliseconds since 1970, UTC); *taken*: the names that there are, with their suffixes."""
+    (milliseconds since 1970, UTC).  *taken*: the names that exist, with their suffixes."""
     at = datetime.fromtimestamp(wall_ms // 1000, UTC).strftime(_TIME)
     first = name = f"{partition}-{epoch}-{at}"
     number = 1
@@ -89,8 +89,8 @@ def name_for(partition: PartitionId, epoch: Epoch, wall_ms: int, taken: set[str]
 
 
 def stored_seconds(disk: Disk, path: str) -> float:
-    """For how many seconds a retired replica was kept, by what was noted at *path*; 0 if that can't
-    be read: it is kept longer then."""
+    """How many seconds a retired replica has been kept, according to the file at *path*; 0 if that
+    can't be read, so the replica is kept longer."""
     try:
         stored = checkpoint.load(disk, path) or {}
         seconds = stored.get(SECONDS, 0)

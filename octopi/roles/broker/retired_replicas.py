@@ -1,20 +1,20 @@
 """Replicas that this broker gave up, kept for a while.
 
 A replica is retired because the register placed its partition on other brokers.  If that was a
-mistake, or an attacker's doing, its records may be the last ones, so they are not deleted at
-once.  `octopi.roles.broker.retired_folders` tells how their folders are named and laid out.
+mistake or an attack, its records may be the last copy, so they are not deleted at once.
+`octopi.roles.broker.retired_folders` defines the names and the layout of the folders.
 
-**Moving is renaming**, and a crash at any point is followed by the rest of it: first the folder
-is there, durably, with the suffix ``.moving``; then the files are renamed into it; then the folder
-loses the suffix.  While there is such a folder for a partition, what lies in the places of its
-replica belongs into the folder, whatever the partition table says by then.
+**Moving is renaming**, and after a crash at any point the broker continues it.  First the folder is
+made, durably, with the suffix ``.moving``; then the files are renamed into it; then the folder
+loses the suffix.  While a partition has such a folder, the files in the places of its replica
+belong into the folder, whatever the partition table says.
 
-**Time is counted while the broker runs**, by the clock that never jumps, and noted in the folder
-now and then.  So a wall clock that jumps deletes nothing, and neither does a broker that was
-switched off for long: a replica may be kept longer than asked for, never shorter.
+**Time is counted while the broker runs**, by the monotonic clock, and noted in the folder from time
+to time.  So neither a jump of the wall clock nor a long stop of the broker deletes anything: a
+replica may be kept longer than configured, but never shorter.
 
-On a full disk the oldest retired replicas go first: what was moved away on purpose is often
-moved to make room.
+On a full disk the oldest retired replicas are deleted first, because replicas are often moved to
+make room.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class RetiredReplicas:
         self._data_directory = data_directory
         self._root = f"{data_directory}/{DIRECTORY}"
         self._counted: dict[str, float] = {}
-        """By name: for how many seconds it was kept."""
+        """How many seconds each folder was kept, by name."""
         self._noted: dict[str, float] = {}
-        """What is stored of that."""
+        """The stored part of these seconds."""
         self._sizes: dict[str, int] = {}
-        """In bytes."""
+        """The sizes in bytes, by name."""
         self._looked_at = environment.clock.now()
         self._complained: set[str] = set()
 
@@ -74,26 +74,27 @@ class RetiredReplicas:
         """All folders, sorted by their names.
 
         Raises:
-          StorageError: if that can't be read.
+          StorageError: if the folder can't be read.
         """
         parsed = map(parse, names_in(self._disk, self._root))
         return [one for one in parsed if one is not None]
 
     @property
     def count(self) -> int:
-        """How many whole ones there are, as far as they were looked at."""
+        """The number of whole retired replicas, as far as they were examined."""
         return len(self._sizes)
 
     @property
     def size_bytes(self) -> int:
-        """The size of their files, as far as they were looked at."""
+        """The size of their files, as far as they were examined."""
         return sum(self._sizes.values())
 
     def begun(self) -> set[PartitionId]:
-        """The partitions of whose replicas some files have been moved, and maybe not all.
+        """The partitions whose replicas are being moved, so some of their files may be in their old
+        places.
 
         Raises:
-          StorageError: if that can't be read.
+          StorageError: if the folder can't be read.
         """
         moving = [one for one in self.found() if one.suffix == MOVING_SUFFIX]
         return {one.partition for one in moving if not self._is_empty(one.name)}
@@ -105,9 +106,9 @@ class RetiredReplicas:
     # --- keeping one ---------------------------------------------------------------------
 
     async def keep(self, partition: PartitionId, epoch: Epoch) -> str:
-        """Move what lies here of the replica of *partition* into a folder of its own, durably, or
-        go on with that; return the folder.  Nobody uses its files any more.  *epoch*: of the
-        decision that placed the partition elsewhere.
+        """Move the files of the replica of *partition* into a folder of its own, durably, or
+        continue an interrupted move; return the folder.  The files are not in use any more.
+        *epoch*: of the decision that placed the partition elsewhere.
 
         Raises:
           DiskFullError: if there is no space for the folder.
@@ -127,16 +128,16 @@ class RetiredReplicas:
                 raise disk_full(f"partition {partition} was not retired", error) from error
             why = f"the replica of partition {partition} can't be moved to {folder}: {error}"
             raise StorageError(why) from error
-        # What the next turn adds begins with the turn before, which is longer ago.
+        # The next turn counts the time since the turn before, which is longer ago than this move.
         now = self._environment.clock.now()
         self._counted[folder.rpartition("/")[2]] = self._looked_at - now
         return folder
 
     def forget_begun(self, partition: PartitionId) -> None:
-        """Remove the folder into which a replica was to be moved, and was not.
+        """Remove the folder of a move that moved nothing.
 
         Raises:
-          StorageError: if that can't be done.
+          StorageError: if the folder can't be removed.
         """
         for one in self.found():
             if one.partition == partition and one.suffix == MOVING_SUFFIX:
@@ -144,7 +145,7 @@ class RetiredReplicas:
                     remove_directory(self._disk, f"{self._root}/{one.name}{part}")
 
     def _folder_for(self, partition: PartitionId, epoch: Epoch) -> str:
-        """Where the replica goes, without the suffix."""
+        """The folder of the replica, without the suffix."""
         found = self.found()
         for one in found:
             if one.partition == partition and one.suffix == MOVING_SUFFIX:
@@ -160,18 +161,19 @@ class RetiredReplicas:
             parent, _, name = f"{self._data_directory}/{path}".rpartition("/")
             if name in disk.list_directory(parent):
                 disk.rename(f"{parent}/{name}", f"{folder}/{path}")
-        # The new names first: no failure of power leaves a file without any.
+        # Make the new names durable first, so that no power failure leaves a file without a name.
         for root in (folder, self._data_directory):
             for part in _PARTS:
                 if part in disk.list_directory(root):
                     await disk.sync_directory(f"{root}/{part}")
 
-    # --- letting go ----------------------------------------------------------------------
+    # --- deleting ------------------------------------------------------------------------
 
     async def turn(self, *, is_full: bool) -> None:
-        """Count the time that has passed, and delete files of those whose time is over; if the
-        disk *is_full*, of the one that was kept longest.  At most
-        `octopi.limits.RETIRED_FILES_PER_TURN` files.  What fails is tried again next time."""
+        """Count the time that has passed, and delete files of the replicas that were kept long
+        enough; if the disk *is_full*, also of the one that was kept longest.  A turn deletes at
+        most `octopi.limits.RETIRED_FILES_PER_TURN` files.  A deletion that fails is tried again in
+        the next turn."""
         now = self._environment.clock.now()
         elapsed_s, self._looked_at = now - self._looked_at, now
         with suppress(StorageError):
@@ -213,17 +215,17 @@ class RetiredReplicas:
                 break
 
     async def _count(self, name: str, elapsed_s: float) -> None:
-        """Count *elapsed_s* more for a replica that was known when that time began."""
+        """Add *elapsed_s* to the time of a replica, if it was known when that time began."""
         path = f"{self._root}/{name}/{COUNT_FILE}"
         if name not in self._counted:
             self._counted[name] = self._noted[name] = stored_seconds(self._disk, path)
             return
         self._counted[name] += elapsed_s
-        # Often enough that a broker which is restarted again and again comes to an end with it.
+        # Often enough that the time advances on a broker that restarts again and again, too.
         interval_s = min(RETIRED_COUNT_INTERVAL_S, self.keep_s / 10)
         is_due = self._counted[name] - self._noted.get(name, 0.0) >= interval_s
         if is_due and self._counted[name] < self.keep_s:
-            with suppress(StorageError):  # then it is kept a little longer
+            with suppress(StorageError):  # otherwise it is kept a little longer
                 await checkpoint.store(self._disk, path, {SECONDS: int(self._counted[name])})
                 self._noted[name] = self._counted[name]
 
@@ -247,18 +249,17 @@ class RetiredReplicas:
         return total_bytes
 
     def _complain(self, name: str, error: OSError) -> None:
-        """Say once that something can't be deleted."""
+        """Log once that a retired replica can't be deleted."""
         if name not in self._complained:
             self._complained.add(name)
             _log.error("retired replica not deleted", folder=name, why=str(error))
 
     async def _remove(self, path: str, budget: int) -> int:
-        """Remove *path* with all that it holds, at most *budget* files and directories, others
-        having their turn behind each; return what is left of the budget.  A symbolic link is
-        removed and not followed.
+        """Remove *path* and all in it, at most *budget* files and directories, with a checkpoint
+        after each; return what is left of the budget.  A symbolic link is removed, not followed.
 
         Raises:
-          OSError: if that can't be done.
+          OSError: if something can't be removed.
         """
         await trio.lowlevel.checkpoint()
         try:
@@ -274,6 +275,6 @@ class RetiredReplicas:
             budget = await self._remove(f"{path}/{name}", budget)
         if not budget:
             return 0
-        with suppress(FileNotFoundError):  # a person removes it at the same time
+        with suppress(FileNotFoundError):  # an operator removed it at the same time
             self._disk.remove_directory(path)
         return budget - 1

@@ -1,5 +1,5 @@
-"""What becomes of the files of a replica that this broker gives up: they are kept for a while, or
-deleted."""
+"""Puts away the files of replicas that this broker gives up: keeps them for a while, or deletes
+them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ class ReplicaRetirement:
         self._status = status
 
     async def finish(self, broker: BrokerId) -> list[PartitionId]:
-        """Put away what an earlier incarnation of *broker* gave up; return the partitions of which
-        files are left.
+        """Put away the replicas that an earlier incarnation of *broker* gave up; return the
+        partitions whose files are not all moved or deleted.
 
-        Raises:
-          StorageError: if a replica has a place here again, and can't begin with a part of its
-              files.
+        StorageError: if the partition was placed on this broker again while only some files of the
+        replica were moved, so it can't begin.
         """
         begun = self._opening.unmoved
         held = {
@@ -61,12 +60,11 @@ class ReplicaRetirement:
         return left
 
     async def put_away(self, partition_id: PartitionId, replica: ReplicaDriver | None) -> None:
-        """Have the files of a replica kept by `octopi.roles.broker.retired_replicas`, or deleted if
-        that is not wanted or the disk is full.  Nobody uses its logs from here on.  *replica*: None
-        if it has not begun in this incarnation.
+        """Move the files of a replica to `octopi.roles.broker.retired_replicas`, or delete them if
+        they shall not be kept or the disk is full.  Its logs are not in use from here on.
+        *replica*: None if it has not begun in this incarnation.
 
-        Raises:
-          StorageError: if the disk fails: then it can be called again.
+        StorageError: if the disk fails; the call can be repeated.
         """
         if (trace := self._environment.trace) is not None:
             trace(steps.J13Retiring(partition=partition_id))
@@ -86,12 +84,12 @@ class ReplicaRetirement:
     def _is_to_be_kept(self, partition_id: PartitionId) -> bool:
         retired = self._opening.retired
         if partition_id in retired.begun():
-            return True  # some of them are there already
+            return True  # some of its files have been moved already
         wanted = retired.keep_s > 0 and not self._status.disk.trouble
         return wanted and self._opening.holds_logs(partition_id)
 
     async def _move_away(self, partition_id: PartitionId, logs: list[LocalLog]) -> None:
-        """Have the files of a replica kept, with all that its *logs* took.
+        """Move the files of a replica to the retired ones, with all records that its *logs* took.
 
         Raises:
           StorageError: if the disk fails.
@@ -103,12 +101,12 @@ class ReplicaRetirement:
             await log.put_away()
             if trace is not None:
                 trace(steps.T7Removed(*doomed_log(log).log_fields))
-        # Topics that were deleted: those don't go along.
+        # Logs of deleted topics are not moved.
         await self._opening.deletion.delete(lambda log: log.partition == partition_id)
         if (ends := self._opening.ends.get(partition_id)) is not None:
             try:
                 await ends.sync()
-            except StorageError as error:  # what is noted is less than what is there
+            except StorageError as error:  # the file of ends then has less than what is true
                 _log.error("what is durable was not noted", why=str(error))
             await ends.end()
             del self._opening.ends[partition_id]
@@ -120,7 +118,7 @@ class ReplicaRetirement:
             raise
 
     async def _delete(self, partition_id: PartitionId, logs: list[LocalLog]) -> None:
-        """Delete the *logs* of a replica, and what is noted of them.
+        """Delete the *logs* of a replica, its file of ends and its state file.
 
         Raises:
           StorageError: if the disk fails.

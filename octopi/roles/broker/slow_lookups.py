@@ -1,8 +1,8 @@
-"""Look-ups that take a while: so many at a time that they can't starve what else a broker does.
+"""Long look-ups, bounded in number so that they can't starve the broker's other tasks.
 
-Each is done in slices, between which all other tasks have their turn.  Many at a time would still
-take most of the turns, so a broker does few, and of one connection one after the other: who asks
-much waits for itself first.
+Each look-up is done in slices, between which all other tasks run.  Many at a time would still take
+most of the processor, so a broker does few at a time, and those of one connection one after
+another: a client with many look-ups delays itself first.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from octopi.storage.brief_lock import BriefLock
 
 
 class SlowLookups:
-    """The look-ups of one broker."""
+    """Bounds the look-ups of one broker."""
 
     def __init__(self) -> None:
         self._permits = trio.Semaphore(WALKS_PER_NODE_MAX)
 
     @asynccontextmanager
     async def turn(self, connection: BriefLock) -> AsyncIterator[None]:
-        """Within the block one look-up may be done; *connection* is that of who asks."""
+        """Wait for a turn; within the block one look-up may be done.  *connection*: the lock of the
+        connection that asks."""
         async with connection, self._permits:
             yield

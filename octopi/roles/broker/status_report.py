@@ -1,7 +1,7 @@
-"""What a broker tells the register about itself: which replicas take no records, how full its
-disk is.
+"""What a broker reports to the register about itself: replicas that take no records, and the space
+on its disk.
 
-Pure: told what is so, it says what the register has yet to hear.
+This module does no I/O: from the present state it decides what the register doesn't know yet.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class StatusReport:
         room: DiskSpace | None,
         troubles: Mapping[PartitionId, str],
     ) -> BrokerStatus | None:
-        """What is to be told at *now* (monotonic, s), and counts as told then; None: nothing.
+        """The report that is due at *now* (monotonic, s), which then counts as sent; None: nothing
+        is due.
 
-        *troubles*: reasons by partition.  A changed text alone is no news: it may have numbers
-        that change all the time.
+        *troubles*: reasons by partition.  A reason that only changes its text is not reported
+        again, because the text may contain numbers that change all the time.
         """
         differing = sorted(
             partition

@@ -1,11 +1,12 @@
-"""What is new in a log, for all who have the rest of it: read once, encoded once, sent by one task.
+"""Sends the new records of a log to all readers at its tail: read once, encoded once, sent by one
+task.
 
-A reader is at the tail of its log when it was sent all that is committed.  What comes then is
-the same bytes for all of them that call their reading by the same number.  Whoever can't be
-sent it now, for its credit, its connection or a fault of the log, leaves the tail and goes on by
-itself, at its own pace.
+A reader is at the tail of its log when it was sent all that is committed.  The next records are the
+same bytes for all readers whose readings have the same number.  A reader that can't be sent them
+now, because of its credit, its connection or a fault of the log, leaves the tail and continues in
+its own task, at its own pace.
 
-Knows no connection: how a reader is sent its delivery is its own business.
+This module knows no connections: a reader sends its deliveries itself.
 """
 
 from __future__ import annotations
@@ -25,82 +26,83 @@ from octopi.wire.codec import encode
 from octopi.wire.messages import Delivery
 
 _BYTES_IN_A_ROW: Final = 2 * MIB
-"""So much is sent before other tasks have their turn: less than a millisecond.  What is
-committed meanwhile goes to those who come after them in the same delivery."""
+"""How much is sent before other tasks run: it takes less than a millisecond.  Readers that are
+served later get in the same delivery what is committed meanwhile."""
 
 _CALL_BYTES: Final = 32 * KIB
-"""What it takes to serve a reader, in bytes to copy."""
+"""The cost of serving a reader, expressed in bytes to copy."""
 
 _MESSAGES_KEPT_MAX: Final = 16
-"""Readers may all have other numbers, and a message may have half a megabyte."""
+"""Bounds the memory: each reading may have another number, and a message may have half a
+megabyte."""
 
 
 @attrs.frozen
 class EncodedDelivery:
-    """A delivery for whoever was sent all before it."""
+    """A delivery for all readers at the same position whose readings have the same number."""
 
     data: bytes
     end: Offset
-    """Of its records."""
+    """The end of its records."""
     anchor: str
-    """Of every place behind the first of them."""
+    """The anchor for each offset behind the first of its records."""
 
 
 class ReadLog(Protocol):
-    """What a tail needs of a log; see `octopi.roles.broker.readable_log.ReadableLog`."""
+    """The log that a tail reads; see `octopi.roles.broker.readable_log.ReadableLog`."""
 
     epoch: Epoch
 
     @property
     def highwater(self) -> Offset:
-        """Readers are sent what lies below."""
+        """Readers are sent the records below this offset."""
 
     def read(self, offset: Offset, bytes_max: int) -> bytes:
-        """Committed records.
+        """Read committed records.
 
         Raises:
           OctopiError: if there are none at *offset*, or they can't be read.
         """
 
     def anchor_behind(self, offset: Offset) -> str:
-        """What stands before every place behind the first of the records at *offset*."""
+        """The anchor for each offset behind the first of the records at *offset*."""
 
     def add_waker(self, wake: Callable[[], None]) -> None:
         """Have *wake* called when the highwater mark has moved, or the log isn't served any
         more."""
 
     def remove_waker(self, wake: Callable[[], None]) -> None:
-        """The opposite."""
+        """Remove a waker."""
 
 
 class Reader(Protocol):
-    """Who wants all that is committed."""
+    """A reader that wants all committed records."""
 
     request: int
     """The number of its reading."""
     position: Offset
-    """It was sent what lies below."""
+    """It was sent the records below this offset."""
 
     def take(self, delivery: EncodedDelivery, now: float) -> bool:
-        """Send it what begins at its position, without waiting.  False: that can't be done now,
-        and nothing was sent."""
+        """Send *delivery*, which begins at the reader's position, without waiting.  Returns False
+        if that isn't possible now; then nothing was sent."""
 
     def wake(self) -> None:
-        """It has left the tail, and goes on by itself."""
+        """The reader has left the tail, and continues in its own task."""
 
 
 class TailBroadcast:
-    """The tails of a broker's logs; made by a broker, which runs `run` in its nursery."""
+    """The tails of a broker's logs.  A broker makes it, and runs `run` in its nursery."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tails: dict[ReadLog, _TailReaders] = {}
-        """Those with readers."""
+        """The tails that have readers."""
         self._due: deque[_TailReaders] = deque()
         self._work = trio.lowlevel.ParkingLot()
 
     def join(self, log: ReadLog, reader: Reader) -> None:
-        """*reader*, who was sent all that is committed, is sent what comes, or woken."""
+        """Send *reader*, which was sent all that is committed, the next records, or wake it."""
         tail = self._tails.get(log)
         if tail is None:
             tail = self._tails[log] = _TailReaders(log, self)
@@ -108,7 +110,7 @@ class TailBroadcast:
         tail.readers[reader] = None
 
     def leave(self, log: ReadLog, reader: Reader) -> None:
-        """Send *reader* nothing more; harmless if it isn't there."""
+        """Send *reader* nothing more; harmless if it hasn't joined."""
         tail = self._tails.get(log)
         if tail is None:
             return
@@ -124,7 +126,7 @@ class TailBroadcast:
             self._work.unpark()
 
     async def run(self) -> None:
-        """Serve the readers until cancelled: some, then other tasks have their turn."""
+        """Serve the readers until cancelled, in portions, between which other tasks run."""
         while True:
             if self._due:
                 await trio.lowlevel.checkpoint()
@@ -141,8 +143,8 @@ class TailBroadcast:
 class _TailReaders:
     """The readers at the tail of one log.
 
-    Invariant: whoever isn't in `_round` was sent all that was committed when the round began, or
-    another round will come.
+    Invariant: each reader that isn't in `_round` was sent all that was committed when the round
+    began, or another round will follow.
     """
 
     def __init__(self, log: ReadLog, tail_broadcast: TailBroadcast) -> None:
@@ -150,16 +152,16 @@ class _TailReaders:
         self._log = log
         self._tail_broadcast = tail_broadcast
         self._round: deque[Reader] = deque()
-        """Who is still to be looked at."""
+        """The readers that are still to be served in this round."""
         self._has_news = False
-        """Since the round began."""
+        """Whether `wake` was called since the round began."""
         self._messages: dict[tuple[Offset, int], EncodedDelivery] = {}
-        """By position and number, up to the highwater mark `_until`."""
+        """Deliveries by position and reading number, up to the highwater mark `_until`."""
         self._until = Offset(0)
 
     @property
     def is_due(self) -> bool:
-        """Whether any reader is to be looked at."""
+        """Whether any reader is still to be served."""
         return self._has_news or bool(self._round)
 
     def wake(self) -> None:
@@ -170,8 +172,8 @@ class _TailReaders:
             self._tail_broadcast.want(self)
 
     def serve(self, left_bytes: int, now: float) -> int:
-        """Send what is new to those who are still to be looked at, as long as bytes are left;
-        return how many are."""
+        """Send new records to the readers that are still to be served, while bytes are left; return
+        how many bytes are left."""
         if not self._round:
             self._round.extend(self.readers)
             self._has_news = False
@@ -191,18 +193,18 @@ class _TailReaders:
                 reader.wake()
             left_bytes -= reader.position - begin
         if not self._round:
-            self._messages.clear()  # the next round has others, and these may be large
+            self._messages.clear()  # the next round has other deliveries, and these may be large
         return left_bytes
 
     def _give(self, reader: Reader, now: float) -> bool:
-        """Whether *reader* was sent all that is committed."""
+        """Send *reader* its next delivery; return whether it has all that is committed now."""
         key = (reader.position, reader.request)
         message = self._messages.get(key)
         if message is None:
             try:
                 message = self._encoded(*key)
             except OctopiError:
-                return False  # it finds out by itself
+                return False  # the reader's own task meets the same error
             if len(self._messages) >= _MESSAGES_KEPT_MAX:
                 self._messages.clear()
             self._messages[key] = message

@@ -64,7 +64,7 @@ class ClientContext:
         """The log, if this broker may serve it.
 
         Raises:
-          NotLeaderError: if not.
+          NotLeaderError: if this broker doesn't serve it.
         """
         log = self.logs.find(topic, partition)
         if not log.epoch:
@@ -74,10 +74,10 @@ class ClientContext:
         return log
 
     def replica(self, partition: PartitionId) -> ReplicaDriver:
-        """This broker's replica.
+        """This broker's replica of the partition.
 
         Raises:
-          NotLeaderError: if it has none.
+          NotLeaderError: if this broker has no replica of it.
         """
         replica = self.manager.replica(partition)
         if replica is None:
@@ -85,27 +85,27 @@ class ClientContext:
         return replica
 
     def require_end(self, log: LocalLog, partition: PartitionId) -> None:
-        """See that *log*'s highwater mark is above all that was ever acknowledged.
+        """Check that *log*'s highwater mark covers all that was ever acknowledged.
 
         Raises:
-          NotLeaderError: if another broker leads, and knows.
-          NotReadyError: if this one has yet to begin to lead the log, or to commit what it
-              found when it did.
+          NotLeaderError: if this broker doesn't lead the partition.
+          NotReadyError: if this broker doesn't lead the log yet, or has not committed yet what the
+              log held when the leadership began.
         """
         leader = self.replica(partition).machine.leader
         if leader is None:
             raise NotLeaderError(f"this broker does not lead partition {partition}")
-        led = leader.logs.get(TopicId(log.topic.topic_id))  # it hears of a new log in its turn
-        # The leader's own mark may be ahead: it is published behind what has to be stored first.
+        led = leader.logs.get(TopicId(log.topic.topic_id))  # None: a new log
+        # The leader's own mark may be ahead: it is published after the effects before it.
         if led is None or not led.knows_end(log.highwater):
             raise NotReadyError(
-                f"the new leader of partition {partition} does not know yet how far its replicas "
-                "agree"
+                f"the new leader of partition {partition} has not yet committed what it had when "
+                "it was elected"
             )
 
     @contextlib.contextmanager
     def refusing(self, log: LocalLog, request: int) -> Iterator[None]:
-        """Answer *request* with what goes wrong within the block, which may wait."""
+        """Answer *request* with the error that occurs within the block; the block may wait."""
         try:
             yield
         except ConnectionLostError:
@@ -115,10 +115,10 @@ class ClientContext:
             refuse(self.connection, request, error if log.epoch else gone)
 
     def charge_task(self, kind: str) -> None:
-        """Take the memory for a task that waits; `release_task` gives it back when that ends.
+        """Take the memory for a waiting task; `release_task` gives it back when the task ends.
 
         Raises:
-          RefusedError: TOO_MANY.
+          RefusedError: with TOO_MANY.
         """
         account = self.connection.memory.tasks
         if not account.room(WAITING_TASK_MEMORY_BYTES, WAITING_TASK_MEMORY_BYTES):
@@ -129,5 +129,5 @@ class ClientContext:
         account.charge(kind, WAITING_TASK_MEMORY_BYTES)
 
     def release_task(self, kind: str) -> None:
-        """Give back what `charge_task` took."""
+        """Give back the memory that `charge_task` took."""
         self.connection.memory.tasks.release(kind, WAITING_TASK_MEMORY_BYTES)

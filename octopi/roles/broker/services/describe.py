@@ -1,4 +1,4 @@
-"""Describing: which logs and readings this broker has, in pages."""
+"""Describes this broker's logs and readings, in pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READINGS_TOLD: Final = 2_000
 
 
 class DescribeService(Service):
-    """Lists logs and readings of the topics that the client may know of."""
+    """Lists logs and readings of the topics that the client may describe."""
 
     def __init__(self, context: ClientContext) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Producing: records of a client become records of a log that this broker leads."""
+"""Handles produces: appends a client's records to a log that this broker leads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ProduceService(Service):
         def answer(content: CommitReceipt | Refusal) -> None:
             if settle is not None:
                 settle(content)
-            with contextlib.suppress(ConnectionLostError):  # it will ask again elsewhere
+            with contextlib.suppress(ConnectionLostError):  # the client asks again elsewhere
                 if isinstance(content, CommitReceipt):
                     connection.post(
                         m.Produced(request, content.offset, content.epoch, content.duplicate)
@@ -57,11 +57,11 @@ class ProduceService(Service):
     def _reserved(
         self, log: LocalLog, size_bytes: int
     ) -> Callable[[CommitReceipt | Refusal | None], None] | None:
-        """Count records for the quota of the peer's token.  To be called with what became of
-        them; None: it has no quota.
+        """Count records for the quota of the peer's token.  Returns the function to call with the
+        outcome; None: the token has no quota.
 
         Raises:
-          RefusedError: QUOTA_EXCEEDED.
+          RefusedError: with QUOTA_EXCEEDED.
         """
         entry = self._connection.entry
         if entry is None or (bytes_max := entry.identity.quota.bytes) is None:

@@ -1,8 +1,7 @@
-"""Reading: a page of committed records at an offset, and offsets by time or place.
+"""Answers fetches, each with a page of committed records at an offset, and looks up offsets.
 
-A fetch is answered where it is read if it can be; where it has to wait for records, for room in
-the outbox or for a proof that a record starts at its offset, it has a task in the connection's
-nursery.
+A fetch is answered at once where possible.  If it has to wait for records, for room in the outbox
+or for the proof that a record starts at its offset, it gets a task in the connection's nursery.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from octopi.wire import messages as m
 
 
 class ReadService(Service):
-    """Answers fetches and questions about offsets."""
+    """Answers fetches and offset look-ups."""
 
     def __init__(self, context: ClientContext) -> None:
         super().__init__({m.Fetch: self._fetch, m.FindOffset: self._find})
@@ -32,13 +31,13 @@ class ReadService(Service):
         self._connection = context.connection
         self._manager = context.manager
         self._waiting_count = 0
-        """Fetches that wait for records."""
+        """The number of fetches that wait for records."""
         self._walking = BriefLock()
-        """Held by the look-up that takes a while."""
+        """Held by the connection's long look-up."""
 
     @property
     def waiting_count(self) -> int:
-        """Fetches that wait for records."""
+        """The number of fetches that wait for records."""
         return self._waiting_count
 
     def sizes(self) -> dict[str, int]:
@@ -60,7 +59,7 @@ class ReadService(Service):
         self._connection.post(m.FoundOffset(request, offset, log.start, log.highwater, anchor))
 
     async def _find_later(self, request: int, log: LocalLog, work: Slices[Offset]) -> None:
-        """Look it up when it is this question's turn."""
+        """Look the offset up when this request has its turn."""
         with self._context.refusing(log, request):
             async with self._context.readers.slow_lookups.turn(self._walking):
                 offset = await in_turns(work, another(self._connection.turn))
@@ -86,8 +85,8 @@ class ReadService(Service):
             self._context.tasks.start_soon(self._fetch_in_turn, log, message, False)
 
     async def _fetch_in_turn(self, log: LocalLog, message: m.Fetch, proves: bool = False) -> None:
-        """Answer when there is room for it, and (*proves*) it is known whether a record starts
-        there: that takes a while once."""
+        """Answer when there is room.  *proves*: check first whether a record starts at the offset,
+        which takes long."""
         with self._context.refusing(log, message.request):
             try:
                 is_answered = await self._answer_with_room(log, message, proves=proves)
@@ -99,7 +98,7 @@ class ReadService(Service):
     async def _answer_with_room(
         self, log: LocalLog, message: m.Fetch, *, proves: bool = False, last: bool = False
     ) -> bool:
-        """`_answer_fetch`, once there is room for what it reads."""
+        """Call `_answer_fetch` when there is room for the records that it reads."""
         while True:
             if proves:
                 await log.prove(Offset(message.offset))
@@ -116,10 +115,10 @@ class ReadService(Service):
                 proves = True
 
     def _wait_for_records(self, log: LocalLog, message: m.Fetch) -> None:
-        """Have *message* answered when records have come.
+        """Have *message* answered when there are records.
 
         Raises:
-          RefusedError: TOO_MANY.
+          RefusedError: with TOO_MANY.
         """
         if self._waiting_count >= WAITING_FETCHES_MAX:
             raise RefusedError(
@@ -134,7 +133,8 @@ class ReadService(Service):
     def _answer_fetch(
         self, log: LocalLog, message: m.Fetch, room_bytes: int, *, last: bool = False
     ) -> bool:
-        """Answer with at most *room_bytes* of records, or one; false: there are none yet."""
+        """Answer with at most *room_bytes* of records, or with one record.  Returns false if there
+        are none yet."""
         offset = Offset(message.offset)
         self._manager.check_anchor(log, offset, message.anchor)
         records = log.read(offset, room_bytes)
@@ -150,9 +150,9 @@ class ReadService(Service):
         return True
 
     async def _fetch_later(self, log: LocalLog, message: m.Fetch) -> None:
-        """Answer when there are records, or when the time is over."""
+        """Answer when there are records, or when the time of the request is over."""
         if not message.anchor:
-            # Another leader may come meanwhile, whose log isn't what was asked for.
+            # Meanwhile another leader may take over, whose log isn't the one that was asked for.
             anchor = log.anchor_before(Offset(message.offset))
             message = attrs.evolve(message, anchor=anchor)
         try:
@@ -166,7 +166,7 @@ class ReadService(Service):
         arrived = trio.Event()
 
         def wake() -> None:
-            # The log wakes for appends, too, which nothing is committed of yet.
+            # The log also wakes this for appends of which nothing is committed yet.
             if log.highwater > message.offset or not log.epoch:
                 arrived.set()
 
@@ -179,12 +179,12 @@ class ReadService(Service):
                 await arrived.wait()
         finally:
             log.remove_waker(wake)
-        # Many may have what they waited for at once.
+        # Many tasks may wake up at once.
         await self._answer_with_room(log, message, last=True)
 
 
 def _size_of_answer(log: LocalLog, message: m.Fetch) -> tuple[int, int]:
-    """How many bytes of records a fetch gets at most, and at least."""
+    """The most and the least bytes of records that the answer has."""
     offset = Offset(message.offset)
     least_bytes = max(1, log.read_bytes_min(offset))
     asked_bytes = min(message.bytes_max, BATCH_BYTES_MAX, log.highwater - offset)

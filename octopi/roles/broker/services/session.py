@@ -1,7 +1,7 @@
-"""One client connection of a broker: the services that it offers, and who else serves.
+"""One client connection of a broker: its services, and where else a client is sent.
 
-A produce is handled where it is read, without a task of its own; each reading has one
-in the connection's nursery.
+A produce is handled in the receiving task, without a task of its own; each reading has a task in
+the connection's nursery.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class BrokerSession(ServiceSession):
         }
 
     def handle(self, message: object) -> None:
-        """Answer now where nothing has to be waited for.
+        """Answer at once where nothing has to be waited for.
 
         Raises:
-          OctopiError: the answer to this message; where another broker leads, it says which.
+          OctopiError: the answer to this message; if another broker leads, the error names it.
         """
         try:
             super().handle(message)
         except NotLeaderError as error:
-            partition = PartitionId(getattr(message, "partition", -1))  # -1: it is about none
+            partition = PartitionId(getattr(message, "partition", -1))  # -1: about none
             raise redirect(self._manager, str(error.args[0]), partition) from error

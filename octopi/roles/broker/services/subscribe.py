@@ -1,4 +1,4 @@
-"""Subscribing: a log's records are sent as they are committed, within the client's credit."""
+"""Serves readings: sends a log's records as they are committed, within the client's credit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SubscribeService(Service):
         return {"readings": len(self._readings)}
 
     def token_refreshed(self) -> None:
-        """Readings that are granted no more end."""
+        """End the readings that the new token doesn't grant."""
         for request, reading in list(self._readings.items()):
             if not self._connection.grants.allows(Verb.SUBSCRIBE, reading.topic):
                 self._readings.pop(request)
@@ -85,7 +85,7 @@ class SubscribeService(Service):
         try:
             reading.open()
         except NeedsTimeError:
-            opens = True  # by its task
+            opens = True  # its task opens it
         except BaseException:
             self._unsubscribed()
             raise
