@@ -1,1 +1,1 @@
-"""What a node tells over HTTP: whether it is well, what it sees, what it has counted."""
+"""A node's HTTP pages: its health, its view of the cluster, and its metrics."""

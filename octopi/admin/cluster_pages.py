@@ -1,8 +1,8 @@
-"""What the console is told of a cluster, as JSON: from a snapshot to pages.
+"""The JSON pages of the console about a cluster, made from a snapshot.
 
-The shapes are a promise to pages: keys may be added, none changes its meaning.  Each list is
-bounded (`octopi.admin.page_writer`); ``more`` says that it goes on, and where there is ``next``,
-asking with that as ``after`` gives what comes behind it.
+The shapes of the pages are stable: keys may be added, but no key changes its meaning.  Each list is
+bounded (`octopi.admin.page_writer`).  ``more`` says that the list continues.  If there is ``next``,
+a request with that value as ``after`` returns the next entries.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from octopi.wire.messages import (
 )
 
 NAMES_LOOKED_AT_MAX: Final = 10_000
-"""Topics that one request looks at, for those that its token may know of."""
+"""How many topics one request examines to find those that its token may describe."""
 
 CONSUMERS_DEFAULT: Final = 200
-"""As many as the console shows."""
+"""The number that the console shows."""
 
 _RANKED_IN_A_TURN: Final = 1_000
 _LAST_CHARACTER: Final = "\U0010ffff"
 
 Covers = Callable[[str], bool]
-"""Whether who asks may know of a topic."""
+"""Whether the requester may describe a topic."""
 
 _Ranked = tuple[int, int, int, ReadingInfo]
-"""Least lag, the place in the snapshot (negative: of two that lag as much the first is the
-greater), broker, and the reading."""
+"""Least lag, place in the snapshot (negative, so of two readings with equal lag the first one ranks
+higher), broker, and reading."""
 
 
 async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
-    """Brokers and partitions."""
+    """The page of brokers and partitions."""
     cluster = seen.look.cluster
     live = live_brokers(cluster)
     page = PageWriter()
@@ -199,7 +199,7 @@ def _place(place: PartitionInfo) -> Json:
 
 
 async def consumers_page(seen: CachedSnapshot, query: Mapping[str, str], covers: Covers) -> bytes:
-    """Open readings, those that are farthest behind first."""
+    """A page of open readings, those with the most lag first."""
     topic, after = query.get("topic", ""), _rank_of(query.get("after", ""))
     count_max = count_wanted(query.get("limit", ""), CONSUMERS_DEFAULT)
     known: dict[str, bool] = {}
@@ -217,7 +217,7 @@ async def consumers_page(seen: CachedSnapshot, query: Mapping[str, str], covers:
         ranked = (one.least_lag_bytes, -place, broker, one)
         if after is not None and ranked[:2] >= after:
             continue
-        if len(best) <= count_max:  # one more than asked for tells that there is more
+        if len(best) <= count_max:  # one more than asked for shows that there are more
             heappush(best, ranked)
         else:
             heappushpop(best, ranked)
@@ -233,7 +233,7 @@ async def consumers_page(seen: CachedSnapshot, query: Mapping[str, str], covers:
 
 
 def _rank_of(text: str) -> tuple[int, int] | None:
-    """Lag and place that ``next`` of a page named; None: it did not."""
+    """Lag and place in the ``next`` of a page; None if *text* isn't one."""
     lag, dash, place = text.partition("-")
     return (number_wanted(lag), -number_wanted(place)) if dash else None
 
@@ -244,7 +244,7 @@ def _consumer(ranked: _Ranked) -> Json:
 
 
 def consumer_entry(broker: int, one: ReadingInfo) -> Json:
-    """A reading that *broker* serves."""
+    """A reading that the broker *broker* serves."""
     return {
         "broker": broker,
         "consumer": one.peer,
@@ -263,7 +263,7 @@ def consumer_entry(broker: int, one: ReadingInfo) -> Json:
 
 
 async def events_page(seen: CachedSnapshot, query: Mapping[str, str], covers: Covers) -> bytes:
-    """What the register decided and saw, the oldest first."""
+    """What the register decided and observed, the oldest first."""
     number = number_wanted(query.get("after", ""))
     events = seen.events.events
 

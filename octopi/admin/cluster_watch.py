@@ -54,14 +54,14 @@ class CachedSnapshot:
     look: ClusterSnapshot
     topics: list[TopicInfo]
     readings: list[tuple[int, ReadingInfo]]
-    """With the broker that serves it."""
+    """The readings, each with the broker that serves it."""
     truncated: bool
     """Whether there are more readings."""
     events: EventList
     replicas: dict[PartitionId, list[ReplicaStatus]]
-    """By partition, the leader first."""
+    """The replicas by partition, the leader first."""
     copies: dict[tuple[str, int], list[BrokerLog]]
-    """By topic id and partition."""
+    """The logs by topic id and partition."""
     problems: list[str]
     """Problems of the cluster as texts, at most `PROBLEMS_SHOWN_MAX`."""
 
@@ -88,7 +88,7 @@ class ClusterWatch:
         self.subscriptions = SubscriptionWatch(environment.clock, self._router)
 
     async def run(self) -> None:
-        """Own the connections, until cancelled."""
+        """Run the connections, until cancelled."""
         async with trio.open_nursery() as nursery:
             connections = Connections(self._environment, nursery, self._agent, self._credentials)
             self._cluster = ClusterHandle.of(

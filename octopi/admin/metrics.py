@@ -1,7 +1,7 @@
 """Metrics, in the Prometheus text format: collected from a node's state when it is scraped.
 
-Nothing is counted here, so that a node works as fast whether or not its metrics are read.  Each
-node has a registry of its own.  docs/metrics.md says what each metric means.
+This module counts nothing, so a node is as fast whether or not its metrics are read.  Each node has
+a registry of its own.  docs/metrics.md explains each metric.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from octopi.wire.messages import TYPE_NAMES
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 LOGS_COUNT_MAX: Final = 2_000
-"""Logs with series of their own: those that most went through.  More would keep the node from
-its work for longer than a tenth of a second."""
+"""The number of logs with series of their own: the ones with the most traffic.  More would occupy
+the node for longer than a tenth of a second."""
 
 CONSUMERS_COUNT_MAX: Final = 1_000
-"""Consumers with series of their own: those that lag most."""
+"""The number of consumers with series of their own: the ones with the most lag."""
 
 SUBJECTS_COUNT: Final = 10
-"""Subjects whose memory is shown: those that hold most."""
+"""The number of subjects whose memory is shown: the ones that hold the most."""
 
 _LOG: Final = ["topic", "partition"]
 _CONSUMER: Final = [*_LOG, "consumer", "reading", "agent"]
@@ -52,7 +52,7 @@ class Metrics:
     """The registry of one node."""
 
     def __init__(self, node: NodeView, *, logs_max: int = LOGS_COUNT_MAX) -> None:
-        """*logs_max*: logs with series of their own."""
+        """*logs_max*: the number of logs with series of their own."""
         self._registry = CollectorRegistry()
         self._subscriptions: SubscriptionMetrics | None = None
         self._registry.register(_Printable(_Traffic(node)))
@@ -65,24 +65,25 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     async def look(self) -> None:
-        """Look at what takes long, with turns for other tasks; `text` has what was seen last."""
+        """Collect the metrics that take long, and let other tasks run meanwhile.  `text` shows the
+        last result."""
         if self._subscriptions is not None:
             await self._subscriptions.look()
 
     def text(self) -> bytes:
-        """All metrics, as they are now, but for what `look` sees."""
+        """All metrics, as they are now, except those that `look` has collected."""
         return generate_latest(self._registry)
 
 
 class _Printable(Collector):
-    """What another collector has, with labels that a terminal obeys nothing in: names of agents
-    and addresses come from others, and the text format escapes line ends alone."""
+    """The metrics of another collector, with control characters removed from labels.  Names of
+    agents and addresses come from other programs, and the text format escapes only line ends."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
 
     def describe(self) -> Iterable[Metric]:
-        return []  # not asked for at registration: the node may not be ready for it
+        return []  # not needed at registration, when the node may not be ready
 
     def collect(self) -> Iterator[Metric]:
         for metric in self._collector.collect():
@@ -98,7 +99,7 @@ class _Printable(Collector):
 
 
 class _Traffic(Collector):
-    """What every node has: connections and answers."""
+    """The metrics of every node: connections and answers."""
 
     def __init__(self, node: NodeView) -> None:
         self._node = node
@@ -107,7 +108,7 @@ class _Traffic(Collector):
         facts, traffic = self._node.facts(), self._node.traffic
         info = {"role": facts.role, "agent": facts.agent, "cluster": facts.cluster}
         info["broker"] = "" if facts.broker is None else str(facts.broker)
-        yield InfoMetricFamily("octopi_node", "Who this node is.", info)
+        yield InfoMetricFamily("octopi_node", "Identity of the node.", info)
         ready = GaugeMetricFamily("octopi_ready", "1 if clients can use the node.")
         ready.add_metric([], not self._node.why_not_ready())
         yield ready
@@ -122,26 +123,38 @@ def _connections(traffic: ServerStatistics) -> Iterator[Metric]:
         now.add_metric([path], count)
     yield now
     yield _counted(
-        "octopi_connections_accepted", "Connections welcomed.", "endpoint", traffic.accepted
+        "octopi_connections_accepted",
+        "Connections that were welcomed.",
+        "endpoint",
+        traffic.accepted,
     )
     yield _counted(
-        "octopi_connections_refused", "Connections refused, by status.", "status", traffic.refused
+        "octopi_connections_refused",
+        "Connections that were refused, by status.",
+        "status",
+        traffic.refused,
     )
 
 
 def _memory(memory: MemoryBudget) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        "octopi_memory_budget_bytes", "What connections may hold.", value=memory.total_bytes
+        "octopi_memory_budget_bytes",
+        "Memory that all connections may hold.",
+        value=memory.total_bytes,
     )
-    held = GaugeMetricFamily("octopi_memory_bytes", "What they hold.", labels=["kind"])
+    held = GaugeMetricFamily(
+        "octopi_memory_bytes", "Memory that connections hold.", labels=["kind"]
+    )
     for usage in memory.usage():
         held.add_metric([usage.kind], usage.held_bytes)
     yield held
     yield GaugeMetricFamily(
-        "octopi_memory_waiting", "Subjects that wait for some.", value=memory.waiting_count
+        "octopi_memory_waiting", "Subjects that wait for memory.", value=memory.waiting_count
     )
     most = GaugeMetricFamily(
-        "octopi_memory_subject_bytes", "Of those that hold most.", labels=["subject"]
+        "octopi_memory_subject_bytes",
+        "Memory of the subjects that hold the most.",
+        labels=["subject"],
     )
     most.add_metric([""], memory.used_bytes)
     for name, size_bytes in memory.largest(SUBJECTS_COUNT):
@@ -172,7 +185,7 @@ def _latencies(traffic: ServerStatistics) -> Metric:
 
 
 class _Broker(Collector):
-    """Logs, replicas and consumers of a broker."""
+    """The metrics of a broker: logs, replicas and consumers."""
 
     def __init__(self, view: BrokerNodeView, logs_max: int) -> None:
         self._logs = view.node.replicas.store
@@ -194,21 +207,25 @@ class _Broker(Collector):
         status = self._manager.status
         if (room := status.disk.room()) is not None:
             yield GaugeMetricFamily(
-                "octopi_disk_free_bytes", "Free on its disk.", value=room.free_bytes
+                "octopi_disk_free_bytes", "Free space on the broker's disk.", value=room.free_bytes
             )
             yield GaugeMetricFamily(
-                "octopi_disk_total_bytes", "Size of its disk.", value=room.total_bytes
+                "octopi_disk_total_bytes", "Size of the broker's disk.", value=room.total_bytes
             )
         full = bool(status.disk.trouble)
-        yield GaugeMetricFamily("octopi_disk_full", "1 if it takes nothing.", value=full)
+        yield GaugeMetricFamily("octopi_disk_full", "1 if the disk is full.", value=full)
         replicas = list(self._manager.replicas)
         troubled = len(replicas) if full else len(status.troubles(replicas))
         yield GaugeMetricFamily(
-            "octopi_replicas_troubled", "Replicas here that take no records.", value=troubled
+            "octopi_replicas_troubled",
+            "Replicas of this broker that take no records.",
+            value=troubled,
         )
         retired = self._logs.retired
         yield GaugeMetricFamily(
-            "octopi_retired_replicas", "Replicas given up and kept.", value=retired.count
+            "octopi_retired_replicas",
+            "Replicas that were given up and are kept for a while.",
+            value=retired.count,
         )
         yield GaugeMetricFamily(
             "octopi_retired_bytes", "Size of retired replicas.", value=retired.size_bytes
@@ -218,7 +235,7 @@ class _Broker(Collector):
         start = GaugeMetricFamily(
             "octopi_log_start_bytes", "Offset of the oldest record.", labels=_LOG
         )
-        end = GaugeMetricFamily("octopi_log_end_bytes", "Offset behind the newest.", labels=_LOG)
+        end = GaugeMetricFamily("octopi_log_end_bytes", "Log end.", labels=_LOG)
         mark = GaugeMetricFamily("octopi_highwater_bytes", "Committed below this.", labels=_LOG)
         failed = GaugeMetricFamily("octopi_log_failed", "1 if the log has a fault.", labels=_LOG)
         refused = CounterMetricFamily(
@@ -242,16 +259,20 @@ class _Broker(Collector):
     def _of_replicas(self, shown: Container[tuple[str, int]]) -> Iterator[Metric]:
         one = ["partition"]
         leads = GaugeMetricFamily(
-            "octopi_partition_leads", "1 if this broker leads it.", labels=one
+            "octopi_partition_leads", "1 if this broker leads the partition.", labels=one
         )
-        epoch = GaugeMetricFamily("octopi_partition_epoch", "The epoch promised.", labels=one)
+        epoch = GaugeMetricFamily("octopi_partition_epoch", "Epoch that was promised.", labels=one)
         in_sync = GaugeMetricFamily(
-            "octopi_partition_in_sync_replicas", "In sync, the leader included.", labels=one
+            "octopi_partition_in_sync_replicas",
+            "In-sync replicas, the leader included.",
+            labels=one,
         )
-        wanted = GaugeMetricFamily("octopi_partition_replicas", "Replicas it has.", labels=one)
+        wanted = GaugeMetricFamily(
+            "octopi_partition_replicas", "Replicas it should have.", labels=one
+        )
         lag = GaugeMetricFamily(
             "octopi_replica_lag_bytes",
-            "What this leader has and a follower has not acknowledged.",
+            "Bytes that this leader has and a follower has not acknowledged.",
             labels=[*_LOG, "follower"],
         )
         for replica in self._manager.replicas:
@@ -287,7 +308,7 @@ class _Broker(Collector):
         )
         sent = GaugeMetricFamily(
             "octopi_consumer_sent_lag_bytes",
-            "Committed and not yet sent to the consumer.",
+            "Bytes that are committed and not yet sent to the consumer.",
             labels=_CONSUMER,
         )
         by_log: dict[tuple[str, int], list[int]] = {}
@@ -307,7 +328,7 @@ class _Broker(Collector):
 
 
 class _Register(Collector):
-    """Members, topics and decisions of a register."""
+    """The metrics of a register: members, topics and decisions."""
 
     def __init__(self, view: RegisterNodeView) -> None:
         self._node = view.node
@@ -316,7 +337,7 @@ class _Register(Collector):
         controller = self._node.controller
         state = controller.state
         brokers = GaugeMetricFamily(
-            "octopi_brokers", "Brokers, by what the register sees.", labels=["state"]
+            "octopi_brokers", "Brokers by state, as the register sees them.", labels=["state"]
         )
         live = sum(controller.is_live(one) for one in state.brokers)
         brokers.add_metric(["live"], live)
@@ -329,25 +350,29 @@ class _Register(Collector):
             ("octopi_topics", "Topics.", state.topic_count),
             (
                 "octopi_unserved_topics",
-                "Held by a broker, and not served.",
+                "Topics that a broker has and clients can't use.",
                 len(controller.unserved.found()),
             ),
-            ("octopi_partitions", "Partitions that lie on brokers.", len(records)),
-            ("octopi_partitions_without_leader", "No broker leads them now.", led.count(False)),
-            ("octopi_partitions_under_replicated", "Not all replicas in sync.", sum(behind)),
+            ("octopi_partitions", "Partitions that are placed on brokers.", len(records)),
+            ("octopi_partitions_without_leader", "Partitions without a leader.", led.count(False)),
+            (
+                "octopi_partitions_under_replicated",
+                "Partitions with a replica that is not in sync.",
+                sum(behind),
+            ),
             ("octopi_journal_bytes", "Length of the journal.", self._node.journal_bytes),
         ):
             yield GaugeMetricFamily(name, meaning, value=value)
         counts = self._node.events.counts
         for name, meaning, kind in (
             ("octopi_elections", "Leaders appointed.", "leader"),
-            ("octopi_in_sync_changes", "In-sync sets or replicas changed.", "in_sync"),
+            ("octopi_in_sync_changes", "Changes of in-sync sets or replicas.", "in_sync"),
             (
                 "octopi_partitions_recovered",
                 "Leaders appointed although acknowledged messages may be lost.",
                 "recovered",
             ),
-            ("octopi_brokers_joined", "Brokers let in.", "broker_joined"),
-            ("octopi_brokers_lost", "Brokers whose connection ended.", "broker_left"),
+            ("octopi_brokers_joined", "Joins of brokers.", "broker_joined"),
+            ("octopi_brokers_lost", "Ends of brokers' membership connections.", "broker_left"),
         ):
             yield CounterMetricFamily(name, meaning, value=counts[kind])

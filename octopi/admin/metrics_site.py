@@ -1,4 +1,5 @@
-"""Metrics on a listener of their own, for scrapers that have neither token nor certificate."""
+"""Serves metrics on a listener of their own, for scrapers that have neither token nor
+certificate."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
 
 
 class MetricsSite:
-    """Whether a node is well, and its metrics; nothing else."""
+    """The health and the metrics of a node, and nothing else."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

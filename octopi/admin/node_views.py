@@ -1,4 +1,4 @@
-"""What the pages of a node show of it, for both roles."""
+"""The parts of a node that its pages show, for both roles."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from octopi.transport.server_statistics import ServerStatistics
 
 @attrs.frozen
 class NodeFacts:
-    """Identity of a node."""
+    """The identity of a node."""
 
     role: str
     agent: str
     cluster: str
-    """Empty while the node belongs to no cluster yet."""
+    """Empty until the node belongs to a cluster."""
     broker: int | None
     incarnation: int | None
     registers: list[str]
-    """Addresses of the register; empty if it is this node."""
+    """The addresses of the register; empty if this node is the register."""
 
 
 class NodeView(Protocol):
-    """A running node."""
+    """A running node, as its pages see it."""
 
     @property
     def traffic(self) -> ServerStatistics:
-        """Statistics of its connections."""
+        """The statistics of the node's connections."""
 
     def facts(self) -> NodeFacts:
-        """Its identity."""
+        """The node's identity."""
 
     def why_not_ready(self) -> str:
-        """Why clients can't use the node, as a text; empty if they can."""
+        """Why clients can't use the node; empty if they can."""
 
     def members(self) -> Iterable[str]:
-        """Addresses of nodes of its cluster."""
+        """The addresses of nodes of the node's cluster."""
 
 
 class RegisterNodeView:
-    """A register."""
+    """A register, as its pages see it."""
 
     def __init__(self, node: RegisterNode) -> None:
         self.node = node
@@ -74,7 +74,7 @@ class RegisterNodeView:
 
 
 class BrokerNodeView:
-    """A broker."""
+    """A broker, as its pages see it."""
 
     def __init__(self, node: BrokerNode) -> None:
         self.node = node

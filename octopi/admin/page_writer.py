@@ -1,8 +1,8 @@
-"""Pages of JSON that are bounded, and made bit by bit.
+"""Writes JSON pages that are bounded in size, in slices between which other tasks run.
 
-A page is one object.  Its lists end when they have as many entries as were asked for or when
-the page has `PAGE_BYTES_MAX`, and its maker gives others a turn now and then, so that nobody
-waits for it, however much there is to look through.
+A page is one object.  Its lists end when they have as many entries as requested, or when the page
+has `PAGE_BYTES_MAX`.  While the page is written, other tasks run from time to time, so a long list
+doesn't delay them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PAGE_COUNT_DEFAULT: Final = 100
 
 
 class InSlices(Generic[_T]):
-    """Each of *things*, with a turn for other tasks after every *count* of them.  No generator:
-    it may be left in the middle."""
+    """Iterates over *things* with a checkpoint after every *count* of them.  This isn't a
+    generator, because callers may stop in the middle."""
 
     def __init__(self, things: Iterable[_T], count: int = PAGE_SLICE_COUNT) -> None:
         self._things = iter(things)
@@ -44,33 +44,33 @@ class InSlices(Generic[_T]):
 
 
 def count_wanted(text: str, default: int = PAGE_COUNT_DEFAULT) -> int:
-    """How many entries a query asks for with ``limit``: 1 to `PAGE_COUNT_MAX`."""
+    """The number of entries that a query requests with ``limit``: 1 to `PAGE_COUNT_MAX`."""
     return max(1, min(number_wanted(text, default), PAGE_COUNT_MAX))
 
 
 def number_wanted(text: str, default: int = 0) -> int:
-    """The number that a query gives, if it is one of at most 18 digits."""
+    """The number in a query's *text*, if it is one of at most 18 digits; otherwise *default*."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= 18
     return int(text) if is_number else default
 
 
 class PageWriter:
-    """One JSON object in the making."""
+    """One JSON object that is being written."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._size_bytes = 0
 
     def field(self, name: str, value: object) -> None:
-        """Add a short value."""
+        """Add a field with a short value."""
         self._append(f"{json.dumps(name)}:{_compact(value)}")
 
     async def entries(
         self, name: str, things: Iterable[_T], shape: Callable[[_T], Json | None], count_max: int
     ) -> _T | None:
-        """Add the list *name*, of *things* in the *shape* of JSON; those without one are left
-        out.  Return the last one that is in it, if there are more than fit; None: all are in
-        it.  The first one always is."""
+        """Add the list *name* of at most *count_max* *things*, each as the JSON that *shape*
+        returns; things for which it returns None are left out.  The first entry is always written.
+        Returns the last entry that was written if there are more, None if all were written."""
         texts: list[str] = []
         last: _T | None = None
         cut = False
@@ -90,7 +90,7 @@ class PageWriter:
         return last if cut else None
 
     def body(self) -> bytes:
-        """The page."""
+        """The finished page."""
         return f"{{{','.join(self._parts)}}}\n".encode("ascii")
 
     def _append(self, text: str) -> None:

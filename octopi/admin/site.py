@@ -1,4 +1,4 @@
-"""The pages of a node: which path is answered by what, and who may ask."""
+"""The HTTP site of a node: its paths, and who may request them."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ CONSOLE: Final = "/console/"
 API: Final = "/api/v1/"
 
 _PAGES: Final = {"cluster", "topics", "consumers", "subscriptions", "subscription", "events"}
-"""Those about the cluster, below `API`."""
+"""The pages about the cluster, below `API`."""
 
 
 class Site:
-    """`octopi.transport.http_front.HttpSite` of one node."""
+    """The `octopi.transport.http_front.HttpSite` of one node."""
 
     def __init__(
         self, clock: Clock, console: Callable[[HttpRequest], HttpAnswer], access: HttpAccessPolicy
     ) -> None:
-        """*console* answers what lies below ``/console/``."""
+        """*console* answers the requests below ``/console/``."""
         self._clock = clock
         self._access = access
         self._console = console
         self._began_at = clock.now()
         self.url = ""
-        """Where the node listens, once it does."""
+        """The url at which the node listens, once it does."""
         self.node: NodeView | None = None
         """None while the node starts."""
         self.watch: ClusterWatch | None = None
         """Likewise."""
         self._metrics: Metrics | None = None
         self._pages_count = 0
-        """Those about the cluster that are made or sent now."""
+        """The number of pages about the cluster that are being made or sent."""
 
     def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
         denial = self._access.why_no_upgrade(request, self._members)
@@ -91,10 +91,12 @@ class Site:
         return without_directory(self.node.why_not_ready())
 
     async def _guarded(self, request: HttpRequest) -> HttpAnswer:
-        """What tells of the cluster, for who may know.  A node holds few such pages at a time,
-        however many ask and don't read."""
+        """Answer pages about the cluster, if the requester may see them.  A node makes and sends
+        only a few of them at a time, also if many requesters don't read their answers."""
         if self._pages_count >= PAGES_AT_A_TIME_MAX:
-            return _denied(Denial(503, "over_limit", "too many ask now", retry_after_s=1))
+            return _denied(
+                Denial(503, "over_limit", "too many requests for pages", retry_after_s=1)
+            )
         self._pages_count += 1
         try:
             answer = await self._page(request)
@@ -126,10 +128,10 @@ class Site:
         return answer
 
     async def metrics_page(self) -> HttpAnswer:
-        """The metrics, without asking who wants them."""
+        """The metrics, without checking the requester."""
         if self.node is None:
             return plain(503, "the node starts")
-        from octopi.admin import metrics  # dear to import, and not every node is scraped
+        from octopi.admin import metrics  # slow to import, and not every node is scraped
 
         if self._metrics is None:
             self._metrics = metrics.Metrics(self.node)
@@ -197,7 +199,7 @@ def _memory(memory: MemoryBudget) -> Json:
 
 
 def _shared(request: HttpRequest, answer: HttpAnswer) -> HttpAnswer:
-    """*answer* for the page that asked: its origin was found good."""
+    """Allow the page that sent *request* to read *answer*; its origin was checked before."""
     origin = request.headers.get("origin")
     if origin is None:
         return answer
