@@ -1,8 +1,8 @@
-"""What `demo` does: a cluster of processes, a stream through it, and a murder.
+"""The demonstration of `demo`: a cluster of processes, a stream of messages, and a killed leader.
 
-While a file's lines are produced to a replicated topic, the leader is killed with SIGKILL;
-another broker takes over, the killed one is started again and catches up.  Then everything
-is read back and compared with the file, and the log files of all replicas with each other.
+While the lines of a file are produced to a replicated topic, the leader is killed with SIGKILL.
+Another broker takes over; the killed one is started again and catches up.  Then all messages are
+read back and compared with the file, and the log files of all replicas with each other.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ _T = TypeVar("_T")
 
 _TOPIC: Final = "demo"
 _STREAM_S_MIN: Final = 4.0
-"""The stream is held back to last so long: something has to be going on when the leader dies."""
+"""The stream is slowed down to last at least this long, so that it still runs when the leader
+dies."""
 _KILL_AT: Final = 0.25
 _RESTART_AT: Final = 0.5
-"""Parts of the stream that are acknowledged by then."""
+"""The killed broker is started again when this part of the stream is acknowledged."""
 _PATIENCE_S: Final = 30.0
 _LOOK_INTERVAL_S: Final = 0.01
 _PIECE_BYTES: Final = 1024 * 1024
 
 
 class Demonstration:
-    """One run, with its data in *directory*."""
+    """One run of the demonstration, with its data in *directory*."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Demonstration:
         file: Path | None,
         then: Callable[[NodeProcesses, str], Awaitable[None]] | None = None,
     ) -> None:
-        """*then* is given the cluster when all has been shown, in place of stopping it."""
+        """*then* is called with the running cluster at the end, before the cluster is stopped."""
         self._directory = directory
         self._broker_count = broker_count
         self._file = file
@@ -64,11 +65,11 @@ class Demonstration:
         self._verdict = ""
 
     async def run(self) -> None:
-        """Do it all; nothing runs any more when this returns or raises.
+        """Run the whole demonstration; all processes have ended when this returns or raises.
 
         Raises:
-          CommandError: if a node failed, or what came back is not what was sent.
-          OctopiError: whatever producing and consuming raise.
+          CommandError: if a node failed, or the messages read differ from those sent.
+          OctopiError: any error of producing or consuming.
         """
         stream = make_stream(self._file, self._directory)
         async with node_processes(self._directory) as nodes:
@@ -112,7 +113,7 @@ class Demonstration:
         )
 
     def report(self) -> None:
-        """Print where the time went, and the verdict."""
+        """Print how long each step took, and the verdict."""
         total = sum(seconds for _, seconds in self._steps)
         output.say()
         print_table(
@@ -133,7 +134,8 @@ class Demonstration:
         return url
 
     async def _compare_replicas(self, url: str) -> tuple[list[int], int]:
-        """Compare all replicas' files; return whose they are, and how far they go."""
+        """Compare the files of all replicas; return the brokers that have them, and the end of the
+        compared part."""
         async with octopi.connect(url) as client:
 
             async def all_committed() -> list[octopi.BrokerLog] | None:
@@ -164,7 +166,7 @@ class Demonstration:
 
 @attrs.define
 class _LeaderKill:
-    """Produces a stream and kills the leader in the middle of it."""
+    """Produces a stream, and kills the leader in the middle of it."""
 
     _nodes: NodeProcesses
     _url: str
@@ -172,7 +174,8 @@ class _LeaderKill:
     _stream: SampleLines
 
     async def produce(self) -> None:
-        """Produce the stream, see each line acknowledged, and do the deed meanwhile."""
+        """Produce the stream and wait until each line is acknowledged; kill and restart the leader
+        meanwhile."""
         rate = self._stream.line_count / _STREAM_S_MIN
         meter = RateMeter()
         descriptor = os.open(self._stream.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -226,7 +229,7 @@ class _LeaderKill:
         )
 
     async def _acknowledged(self, producer: octopi.Producer, part: float) -> None:
-        """Wait until that part of the stream is acknowledged."""
+        """Wait until the share *part* of the stream is acknowledged."""
         wanted = math.ceil(part * self._stream.line_count)
 
         async def enough() -> bool | None:
@@ -237,13 +240,13 @@ class _LeaderKill:
 
 @attrs.define
 class _Pause:
-    """The longest time in which a producer heard of nothing committed."""
+    """The longest time in which no message of a producer was committed."""
 
     _producer: octopi.Producer
     longest_s: float = 0.0
 
     async def watch(self) -> None:
-        """Look again and again, until cancelled."""
+        """Measure repeatedly, until cancelled."""
         count, since = self._producer.acknowledged_count, time.perf_counter()
         while True:
             await trio.sleep(_LOOK_INTERVAL_S)
@@ -264,7 +267,7 @@ async def start_broker(nodes: NodeProcesses, broker: int, register: str) -> None
 
 
 def broker_name(broker: int) -> str:
-    """Of its process and its folder."""
+    """The name of the broker's process and of its folder."""
     return f"broker-{broker}"
 
 
@@ -274,9 +277,9 @@ async def _create_topic(url: str) -> octopi.PartitionInfo:
 
 
 async def _consume(url: str, copy: Path, total_bytes: int) -> RateMeter:
-    """Write the topic's messages to *copy*, each with a newline behind it."""
+    """Write the values of the topic's messages to *copy*, each with a newline after it."""
     meter = RateMeter()
-    meter.start()  # the consumer reads ahead from when it is made
+    meter.start()  # the consumer begins to read when it is made
     with (
         meter.shown("consuming", total_bytes),
         open_private(copy, "wb", _PIECE_BYTES) as file,
@@ -294,22 +297,22 @@ async def _consume(url: str, copy: Path, total_bytes: int) -> RateMeter:
 
 
 async def until(what: str, probe: Callable[[], Awaitable[_T | None]]) -> _T:
-    """What *probe* finds, asked until it finds something.
+    """Call *probe* repeatedly until it returns a result; return that.
 
     Raises:
-      CommandError: if that takes too long.
+      CommandError: if that takes longer than `_PATIENCE_S`.
     """
     with trio.move_on_after(_PATIENCE_S):
         while True:
             found = await probe()
             if found is not None:
                 return found
-            await trio.sleep(_LOOK_INTERVAL_S)  # nobody announces it
+            await trio.sleep(_LOOK_INTERVAL_S)  # there is no event to wait for
     raise CommandError(f"{what}: not within {_PATIENCE_S:g} s")
 
 
 def pages_of(url: str) -> str:
-    """Where the node at *url* serves its pages."""
+    """The address at which the node at *url* serves its pages."""
     return url.replace("ws", "http", 1)
 
 
@@ -318,5 +321,5 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def say(what: str, facts: str) -> None:
-    """Print a line of the story."""
+    """Print one line about the progress."""
     output.say(f"{what:<10} {facts}")

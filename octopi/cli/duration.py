@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     _FloatType = click.ParamType[float]
-else:  # older versions of click have no type of the result here
+else:  # older versions of click don't have generic types
     _FloatType = click.ParamType
 
 _UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -1,10 +1,10 @@
-"""When a node collects cyclic garbage.
+"""Decides when a node collects cyclic garbage.
 
-A full collection visits all objects, which takes a second with 10,000 connections, and nothing else
-goes on meanwhile.  Python begins one whenever the objects that survived younger collections have
-become a quarter more, so it begins many while connections come or messages wait.  Here the time
-that a full collection took decides when the next one may begin.  Most garbage is young, and most
-objects are no part of a cycle and need no collection at all.
+A full collection visits all objects.  With 10,000 connections it takes a second, and no task runs
+meanwhile.  Python begins one whenever the objects that survived younger collections have grown by a
+quarter, which happens often while connections come or messages wait.  Here the duration of a full
+collection decides when the next one may begin.  Most garbage is young, and most objects are not
+part of a cycle and need no collection at all.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Final
 import trio
 
 SHARE: Final = 0.01
-"""Of a node's time, that full collections may take."""
+"""The share of a node's time that full collections may take."""
 INTERVAL_S_MIN: Final = 5.0
-"""Between two full collections."""
+"""The shortest time between two full collections."""
 _YOUNG_COUNT: Final = 5_000
-"""New objects between two collections of the youngest."""
+"""New objects between two collections of the youngest generation."""
 _MIDDLE_COUNT: Final = 10
-"""Collections of the youngest between two of those that survived one."""
+"""Collections of the youngest generation between two collections of the middle one."""
 _NEVER: Final = 1 << 30
-"""So many collections of those before Python begins a full one by itself."""
+"""Collections of the middle generation before Python begins a full one by itself."""
 
 
 def interval_s(took_s: float) -> float:
-    """How long to wait after a full collection that took *took_s*."""
+    """Seconds to wait after a full collection that took *took_s*."""
     return max(INTERVAL_S_MIN, took_s / SHARE)
 
 
 async def collect_garbage() -> None:
     """Collect the garbage of this process, until cancelled.
 
-    Objects that are there at the beginning are those of the program itself.  They live until it
-    ends, so they are frozen, and no collection visits them; there are enough for 30 ms.
+    Objects that exist at the beginning belong to the program itself and live until it ends, so they
+    are frozen, and no collection visits them; a collection of them would take 30 ms.
     """
     gc.collect()
     gc.freeze()

@@ -1,6 +1,6 @@
-"""What every command has: --config, --debug, and errors turned into one line and a code.
+"""The common part of every command: --config, --debug, and errors reported as one line and a code.
 
-`OctopiGroup` is where exceptions end.  It also lets the flag form run a node:
+`OctopiGroup` handles all exceptions.  It also accepts the flag form of running a node:
 ``octopi-node --role broker`` is ``octopi-node serve --role broker``.
 """
 
@@ -24,7 +24,7 @@ from octopi.cli.search import FaultSearch, FindSearch
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _SHOWN: Final = ("token_file", "tls_ca", "join_secret", "name")
-"""Settings of what a command shows to nodes, and trusts."""
+"""Settings with which a command identifies itself to nodes, and decides which nodes to trust."""
 
 _FLAG_FORM: Final = "serve"
 
@@ -44,10 +44,10 @@ class Invocation:
     join_secret: str | None = None
     name: str | None = None
     find_search: FindSearch = _no_search
-    """Given by the program."""
+    """Set by the program."""
 
     def configuration(self) -> Configuration:
-        """The settings but for this command's flags.
+        """The settings without this command's flags.
 
         Raises:
           SettingsError: if the file or a variable is wrong.
@@ -63,7 +63,7 @@ class Invocation:
         """The search for faults.
 
         Raises:
-          CommandError: if this program has none, or Python finds something else under its name.
+          CommandError: if this program has none, or Python finds another package under its name.
         """
         search = self.find_search()
         if search is None:
@@ -85,7 +85,7 @@ def _remember(context: click.Context, parameter: click.Parameter, value: object)
 
 
 def common_options(function: _F) -> _F:
-    """Add what every command takes; may be given before or after the command's name."""
+    """Add the options of every command; they may be given before or after the command's name."""
     config = click.option(
         "--config",
         "config_file",
@@ -106,7 +106,7 @@ def common_options(function: _F) -> _F:
 
 
 def client_options(function: _F) -> _F:
-    """Add what every command takes that talks to a cluster."""
+    """Add the options of every command that connects to a cluster."""
     server = click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
     timeout = click.option(
         "--timeout",
@@ -120,7 +120,7 @@ def client_options(function: _F) -> _F:
 
 
 def access_options(function: _F) -> _F:
-    """Add what nodes may ask for, of a command that talks to them."""
+    """Add the options with which a command authenticates itself to nodes."""
     for key in ("tls_ca", "token_file"):
         function = _shown_option(key)(function)
     return function
@@ -156,7 +156,7 @@ _NODE_FLAGS: Final = {
 
 
 def node_options(function: _F) -> _F:
-    """Add how a node is protected, and watched."""
+    """Add the options of a node's security and metrics."""
     kinds = {
         "token_connections": int,
         "token_bytes_per_s": float,
@@ -178,12 +178,12 @@ def node_options(function: _F) -> _F:
 
 
 def taken(cls: type, flags: dict[str, object]) -> dict[str, object]:
-    """Take what belongs to the settings *cls* out of *flags*."""
+    """Remove the flags of the settings *cls* from *flags*, and return them."""
     return {key: flags.pop(key) for key in attrs.fields_dict(cls) if key in flags}
 
 
 def retry_option(function: _F) -> _F:
-    """Add what every command takes that moves messages."""
+    """Add the options of every command that produces or consumes."""
     return click.option(
         "--retry",
         "retry_s",
@@ -207,7 +207,7 @@ class LazyGroup(click.Group):
     """Commands that are imported when they are used."""
 
     places: ClassVar[Mapping[str, str]] = {}
-    """For each command the module that has it, under the command's own name."""
+    """The module of each command; the command has the same name there."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.places)
@@ -230,7 +230,7 @@ class LazyGroup(click.Group):
 
 
 class OctopiGroup(LazyGroup):
-    """The program: finds the command, runs it, and says how it ended."""
+    """The program: finds the command, runs it, and reports how it ended."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if _is_flag_form(args):
@@ -240,7 +240,7 @@ class OctopiGroup(LazyGroup):
     def invoke(self, ctx: click.Context) -> object:
         try:
             result: object = super().invoke(ctx)
-            # Not at the interpreter's end: a pipe that was closed has to be noticed here.
+            # Here and not at the interpreter's end, so that a closed pipe is noticed.
             sys.stdout.flush()
         except BrokenPipeError:
             _forget_stdout()
@@ -255,7 +255,7 @@ class OctopiGroup(LazyGroup):
         standalone_mode: bool = True,
         **extra: object,
     ) -> NoReturn:
-        """Run the program with *args* (None: the process's own) and leave with its code."""
+        """Run the program with *args* (None: those of the process), and exit with its code."""
         arguments = list(sys.argv[1:] if args is None else args)
         try:
             result = super().main(arguments, PROGRAM, complete_var, False, **extra)
@@ -283,7 +283,7 @@ class OctopiGroup(LazyGroup):
 
 
 def _is_flag_form(args: Sequence[str]) -> bool:
-    """Whether *args* name no command but have an option that only `serve` knows."""
+    """Whether *args* name no command but have an option of `serve`."""
     rest = iter(args)
     for argument in rest:
         if argument in {"--help", "-h", "--version"}:
@@ -304,7 +304,7 @@ def _usage_line(error: click.ClickException) -> str:
 
 
 def _forget_stdout() -> None:
-    """The program that read our output has ended; what is still buffered is dropped."""
+    """The program that read the output has ended: drop what is still buffered."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""Files with keys: read, and made such that no other user can read the secret ones."""
+"""Reads and writes files with keys; other users can't read files with secret keys."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def read_keys(file: Path) -> KeyRing:
     """The key set in *file*.
 
     Raises:
-      CommandError: if it can't be read.
-      InvalidOptionError: if it is no key set.
+      CommandError: if the file can't be read.
+      InvalidOptionError: if the file is not a key set.
     """
-    from octopi.security.tokens import KeyRing  # dear to import, and not every node needs it
+    from octopi.security.tokens import KeyRing  # slow to import, and not every node needs it
 
     try:
         text = file.read_text(encoding="utf-8")
@@ -34,11 +34,11 @@ def read_keys(file: Path) -> KeyRing:
 
 
 def write_secret(file: Path, text: str, mode: int = 0o600) -> None:
-    """Make *file*, which is not to be read by others unless *mode* says so.
+    """Make *file* with the permissions *mode*, by default readable for its owner only.
 
     Raises:
-      CommandError: if it exists.
-      OSError: if it can't be made.
+      CommandError: if *file* exists.
+      OSError: if *file* can't be written.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -49,7 +49,7 @@ def write_secret(file: Path, text: str, mode: int = 0o600) -> None:
 
 
 def refuse_existing(*files: Path) -> None:
-    """Make sure, before any file is written, that all of them can be.
+    """Check, before any file is written, that none of *files* exists.
 
     Raises:
       CommandError: if one exists.

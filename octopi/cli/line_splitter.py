@@ -1,7 +1,7 @@
-"""Lines out of a stream of bytes that is read in big pieces.
+"""Splits a stream of bytes, which is read in large pieces, into lines.
 
-A line ends with a newline, which is not part of it; what follows the last newline is a
-line too.  No other byte means anything.  Holds one piece and one unfinished line.
+A line ends with a newline, which is not part of it; the bytes after the last newline are a line,
+too.  No other byte is special.  The splitter keeps one piece and one unfinished line in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import trio
 from octopi.cli.failures import CommandError
 
 PIECE_BYTES: Final = 1024 * 1024
-"""One read; a thread hop is paid for each."""
+"""The size of one read; each read costs a switch to a thread."""
 
 
 class LineTooLongError(CommandError):
@@ -29,20 +29,20 @@ class LineTooLongError(CommandError):
 
 
 class LineSplitter:
-    """Pieces in, whole lines out."""
+    """Takes pieces and returns whole lines."""
 
     def __init__(self, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
         self._begun: list[bytes] = []
         self._begun_bytes = 0
         self.count = 0
-        """Lines given out so far: the number of the last one, from 1."""
+        """The number of lines returned so far."""
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The lines that *piece* completes; take all of them before feeding more.
+        """The lines that *piece* completes; take all of them before the next call.
 
         Raises:
-          LineTooLongError: when it comes to one beyond the bound.
+          LineTooLongError: when a line is longer than `line_bytes_max`.
         """
         lines = piece.split(b"\n")
         rest = lines.pop()
@@ -61,7 +61,7 @@ class LineSplitter:
                 raise LineTooLongError(self.count + 1, bound)
 
     def finish(self) -> Iterator[bytes]:
-        """The line that was left without a newline, if there is one."""
+        """The last line, if it had no newline."""
         if self._begun:
             line = self._complete(b"")
             self.count += 1
@@ -75,9 +75,9 @@ class LineSplitter:
 
 
 async def pieces(descriptor: int) -> AsyncGenerator[bytes, None]:
-    """What can be read from the file *descriptor*, as it comes, to its end.
+    """Read the file *descriptor* to its end; yields the bytes as they come.
 
-    A read that blocks is left behind in its thread when this is cancelled.
+    If this is cancelled during a read that blocks, the read continues in its thread.
 
     Raises:
       OSError: if reading fails.

@@ -1,7 +1,7 @@
-"""What `demo --keep` goes on with: numbers for browser tabs to read, and leaders that die.
+"""The example of `demo --keep`: numbers for browser tabs to read, and leaders that are killed.
 
-The tabs read the topic themselves and count what they miss, which is nothing; this module only
-publishes, kills and starts again, until it is cancelled.
+The tabs read the topic themselves and count the messages that they miss, which should be none. This
+module publishes the numbers, and kills and restarts brokers, until it is cancelled.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from octopi.cli.node_processes import NodeProcesses
 TOPIC: Final = "ticks"
 _TICK_S: Final = 0.1
 _PEACE_S: Final = 12.0
-"""Between two deaths."""
+"""The time between two kills."""
 _AWAY_S: Final = 4.0
-"""Between a death and the start of the same broker."""
+"""The time between a kill and the restart of the broker."""
 
 
 async def live_example(nodes: NodeProcesses, url: str) -> None:
-    """Publish numbers, and kill the broker that leads them, again and again, until cancelled."""
+    """Publish numbers, and kill the broker that leads their partition, repeatedly, until
+    cancelled."""
     async with octopi.connect(url) as client:
         await client.create_topic(TOPIC, exist_ok=True)
         say("example", f"{pages_of(url)}/console/example.html (open it in several tabs)")
@@ -46,7 +47,7 @@ async def _publish(client: octopi.Client) -> None:
 async def _kill_leader(nodes: NodeProcesses, client: octopi.Client, url: str) -> None:
     (place,) = (await client.describe_topic(TOPIC)).partitions
     if place.leader is None or len(place.in_sync) < len(place.replicas):
-        return  # the last one is not back yet
+        return  # the broker killed last is not in sync again yet
     await nodes.kill(broker_name(place.leader))
     say("killed", f"broker {place.leader}, the leader of {TOPIC}")
     await trio.sleep(_AWAY_S)

@@ -1,7 +1,7 @@
 """The program `octopi-node`: its commands and its help.
 
-Commands are imported when they are used, and they import what is dear when they run, so
-that help and completion answer at once.
+Commands are imported when they are used, and import slow modules only when they run, so that help
+and completion answer at once.
 """
 
 from __future__ import annotations
@@ -77,6 +77,6 @@ def cli() -> None:
 
 
 def main(find_search: FindSearch, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the program with *arguments* (None: the process's own), and with what it finds of the
+    """Run the program with *arguments* (None: those of the process).  *find_search* imports the
     search for faults."""
     cli.main(arguments, obj=Invocation(find_search=find_search))

@@ -13,8 +13,8 @@ field   what it becomes
 ``%%``  a percent sign
 ======  ===========================================================
 
-Bytes are printed as they are, but on a terminal: there `octopi.printable` sees to what a message
-must not do to it.
+Bytes are printed unchanged, except on a terminal, where `octopi.printable` escapes bytes that could
+control it.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ _TOKEN: Final = re.compile(r"%.?|\\.?|[^%\\]+", re.DOTALL)
 
 
 def compile_format(text: str, *, for_terminal: bool = False) -> Formatter:
-    r"""What prints messages as *text* says; ``\n \t \r \0 \\`` are escapes.  *for_terminal*:
-    what a terminal must not be sent is printed as escapes, but for what stands in *text*.
+    r"""A function that formats messages as *text* says; ``\n \t \r \0 \\`` are escapes.
+    *for_terminal*: print bytes that could control a terminal as escapes, except those of *text*
+    itself.
 
     Raises:
-      CommandError: if *text* has a field or an escape that there is not.
+      CommandError: if *text* has an unknown field or escape.
     """
     parts: list[Formatter] = []
     for token in _TOKEN.findall(text):
@@ -74,8 +75,8 @@ def compile_format(text: str, *, for_terminal: bool = False) -> Formatter:
 
 
 def for_terminal(data: bytes) -> bytes:
-    """*data* on one line, with escapes for control characters of terminals, and for what is no
-    UTF-8."""
+    """*data* on one line, with escapes for control characters of terminals, and for bytes that
+    aren't UTF-8."""
     return printable.readable(data.decode(errors="backslashreplace")).encode()
 
 
@@ -89,10 +90,10 @@ def _constant(text: str) -> Formatter:
 
 
 def as_json(message: Message) -> bytes:
-    """A JSON object and a newline.
+    """*message* as a JSON object, and a newline.
 
-    Bytes that are UTF-8 are given as text (``value``), others in base 64
-    (``value_base64``); the same goes for the key.
+    A value that is UTF-8 is given as text (``value``), others in base 64 (``value_base64``); the
+    same applies to the key.
     """
     fields: dict[str, object] = {
         "topic": message.topic,
@@ -111,7 +112,7 @@ def as_json(message: Message) -> bytes:
 
 
 def text_or_base64(name: str, data: bytes | None) -> dict[str, object]:
-    """A field of a JSON object: *name* with text, or with ``_base64`` behind it."""
+    """A field of a JSON object: *name* with text, or *name* and ``_base64`` with base 64."""
     if data is None:
         return {name: None}
     try:

@@ -1,8 +1,7 @@
-"""What nodes say about themselves, on standard error.
+"""The log of nodes, on standard error.
 
-On a terminal in columns for people, otherwise one JSON object a line.  Each line carries
-the role that is bound where a node's tasks begin, so that several nodes in one process
-can be told apart.
+The log has columns on a terminal, and otherwise one JSON object per line.  Each line has the role
+that is bound where a node's tasks begin, which tells apart several nodes in one process.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ _EVENT_COLUMNS: Final = 30
 _OF_EVERY_RECORD: Final = frozenset(
     vars(logging.makeLogRecord({})) | {"message": "", "asctime": "", "taskName": ""}
 )
-"""What `logging` keeps in a record itself; all else is a field of the event."""
+"""The attributes of each `logging` record; all others are fields of the event."""
 
 
 def set_up_log(settings: LogSettings) -> None:
-    """Have everything that is logged in this process come out as *settings* say."""
+    """Log in this process as *settings* say."""
     stream = sys.stderr
     console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Columns(colours=stream.isatty()) if console else _JsonLines())
     level = logging.getLevelNamesMapping()[settings.level.upper()]
-    # Other libraries speak only when something is wrong.
+    # Log only the warnings and errors of other libraries.
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
     logging.getLogger("octopi").setLevel(level)
 
@@ -78,6 +77,6 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _shown(value: object) -> str:
-    """*value* in one word, where it isn't one by itself in quotation marks."""
+    """*value* as one word; in quotation marks if it isn't one."""
     text = printable(str(value))
     return text if text and " " not in text else repr(text)

@@ -1,8 +1,8 @@
 """Nodes as processes of their own: start, wait until they serve, kill, stop.
 
-In charge of this: whatever happens to the process that started them, none of them stays
-behind.  They get SIGTERM when the block ends, and they end by themselves when their
-standard input does, which the system closes even if we are killed.
+No node outlives the process that started it.  The nodes get SIGTERM when the block ends.  They also
+stop by themselves when their standard input ends; the system closes it even if the process that
+started them is killed.
 """
 
 from __future__ import annotations
@@ -22,29 +22,31 @@ from octopi.cli.failures import CommandError
 from octopi.operating_system import open_private
 
 READY_TIMEOUT_S: Final = 30.0
-"""From the start of a process to its word that it serves; slow disks and machines included."""
+"""From the start of a process until it reports that it serves; enough for slow disks and
+machines."""
 
 STOP_TIMEOUT_S: Final = 15.0
-"""From SIGTERM to its end; beyond that it is killed."""
+"""From SIGTERM until the process has ended; after this time it is killed."""
 
 
 def node_command(*arguments: str) -> list[str]:
-    """The command line that runs this program: as it was itself started."""
+    """The command line that runs this program, as this process was started."""
     if getattr(sys, "frozen", False):
         return [sys.executable, *arguments]
     return [sys.executable, "-m", "octopi_node", *arguments]
 
 
 def node_environment() -> dict[str, str]:
-    """The environment of a node process: ours, without settings meant for us."""
+    """The environment of a node process: that of this process, without settings for this
+    process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OCTOPI_")}
-    # A program packed into one file unpacks itself again for each process, so that a node
-    # doesn't use files that go away with us.
+    # A program that is packed into one file unpacks itself again for each process, so that a node
+    # doesn't use files that are removed with this process.
     return {**kept, "PYINSTALLER_RESET_ENVIRONMENT": "1"}
 
 
 def ready_url(line: str) -> str | None:
-    """The url in the *line* that a node prints when it serves, or None."""
+    """The url in the *line* that a node prints when it serves; None if *line* is another one."""
     words = line.split()
     return words[2] if len(words) == 3 and words[0] == "ready" else None
 
@@ -54,17 +56,17 @@ class NodeProcesses:
     """The node processes of one block; see `node_processes`."""
 
     directory: Path
-    """Holds for each node its data directory and its log, under the node's name."""
+    """Has for each node its data directory and its log, under the node's name."""
     _nursery: trio.Nursery
     _running: dict[str, trio.Process] = attrs.field(factory=dict)
 
     async def start(self, name: str, role: str, *options: str) -> str:
         """Start a node at a free port of this machine; return its url when it serves.
 
-        A node that ends by itself later ends the block, by a `CommandError`.
+        If the node ends by itself later, the block ends with a `CommandError`.
 
         Raises:
-          CommandError: if it ended or didn't serve in time.
+          CommandError: if the node ended or didn't serve in time.
         """
         arguments = ["--role", role, "--listen", "127.0.0.1:0", "--stop-at-eof"]
         arguments += ["--data-dir", str(self.directory / name), *options]
@@ -76,7 +78,7 @@ class NodeProcesses:
                 stderr=log,
                 cwd=self.directory,
                 env=node_environment(),
-                start_new_session=True,  # a Ctrl-C at our terminal is ours to deal with
+                start_new_session=True,  # a Ctrl-C at the terminal is handled by this process
             )
         self._running[name] = process
         with trio.move_on_after(READY_TIMEOUT_S):
@@ -91,7 +93,7 @@ class NodeProcesses:
         )
 
     async def kill(self, name: str) -> None:
-        """End a node with SIGKILL; return when it is gone.  It can be started again."""
+        """End a node with SIGKILL; return when it has ended.  It can be started again."""
         process = self._running[name]
         process.kill()
         del self._running[name]
@@ -100,7 +102,7 @@ class NodeProcesses:
             await _close_pipes(process)
 
     async def stop(self) -> None:
-        """End all, brokers and register at once; return when none is left."""
+        """Stop all nodes, brokers and register at the same time; return when all have ended."""
         stopping = list(self._running.values())
         self._running.clear()
         async with trio.open_nursery() as nursery:
@@ -109,7 +111,7 @@ class NodeProcesses:
 
     async def _watch(self, name: str, process: trio.Process) -> None:
         code = await process.wait()
-        if self._running.get(name) is process:  # else it was we who ended it
+        if self._running.get(name) is process:  # otherwise `kill` or `stop` ended it
             raise CommandError(f"{name} ended by itself, code {code}: {self._last_words(name)}")
 
     def _log_file(self, name: str) -> Path:
@@ -133,7 +135,7 @@ async def node_processes(directory: Path) -> AsyncIterator[NodeProcesses]:
 
 
 async def _first_line(process: trio.Process) -> str:
-    """The first line that *process* prints, or what it printed of it before it ended."""
+    """The first line that *process* prints, or a part of it if the process ended."""
     assert process.stdout is not None
     line = b""
     while b"\n" not in line and (more := await process.stdout.receive_some()):

@@ -1,4 +1,4 @@
-"""A node from its settings: what `serve`, and each node of `dev`, runs."""
+"""Runs a node from its settings, for `serve` and for each node of `dev`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ async def run_register_node(
     stop: trio.Event,
     ready: Callable[[str], None],
 ) -> None:
-    """Run a register until *stop*; *ready* gets its url.
+    """Run a register until *stop* is set; *ready* is called with its url.
 
     Raises:
-      CommandError: if the settings don't go together.
+      CommandError: if the settings contradict each other.
       OctopiError: see `octopi.roles.register.running.run_register`.
     """
     allow_many_files()
@@ -70,10 +70,10 @@ async def run_broker_node(
     stop: trio.Event,
     ready: Callable[[str], None],
 ) -> None:
-    """Run a broker until *stop*; *ready* gets its url when it has joined.
+    """Run a broker until *stop* is set; *ready* is called with its url when it has joined.
 
     Raises:
-      CommandError: if the settings don't go together.
+      CommandError: if the settings contradict each other.
       OctopiError: see `octopi.roles.broker.node.run_broker`.
     """
     allow_many_files()
@@ -110,8 +110,8 @@ async def run_broker_node(
 
 
 def _warn_of_others(directory: str) -> None:
-    """Say that a data directory that was there before is not for this user alone.  It is left as
-    it is: somebody may have meant it."""
+    """Warn if other users can access a data directory that existed before.  Its permissions are not
+    changed, because they may be intended."""
     if is_open_to_others(directory):
         _log.warning(
             "the data directory is open to other users",

@@ -1,10 +1,10 @@
-"""The one way from a command to the terminal.
+"""The only functions that print to the terminal.
 
-What commands print has names and texts of strangers in it, which could hold commands for the
-terminal.  So nothing else in `octopi.cli` or `sim` writes to standard output or standard error
-(tests/architecture/test_output.py looks), and everything here passes `octopi.printable`.  The
-exceptions are messages (`octopi.cli.consuming`), and those only where no terminal reads them
-or ``--raw`` was given.
+What commands print contains names and texts of other programs, which could have control sequences
+for the terminal.  So no other module of `octopi.cli` or `sim` writes to standard output or standard
+error (tests/architecture/test_output.py checks that), and everything here passes
+`octopi.printable`.  The exceptions are messages (`octopi.cli.consuming`), and only where no
+terminal reads them or with ``--raw``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def say(line: str = "", *, err: bool = False) -> None:
 
 
 def say_lines(text: str, *, err: bool = False) -> None:
-    """Print *text* that has line ends of its own."""
+    """Print *text*, which has line ends of its own."""
     click.echo("\n".join(map(printable, text.split("\n"))), err=err)
 
 
@@ -49,24 +49,23 @@ def print_exception(error: BaseException) -> None:
 
 
 def agreed(question: str) -> None:
-    """Ask, on standard error, and go on if the answer is yes.
+    """Ask *question* on standard error, and return if the answer is yes.
 
-    Raises:
-      click.Abort: if it is no.
+    click.Abort: if the answer is no.
     """
     click.confirm(printable(question), abort=True, err=True)
 
 
 def show(renderable: RenderableType) -> None:
-    """Print what rich draws on standard output.  Texts in it have to be `printable` already:
-    what rich adds for colours can't be told from what a stranger wrote."""
+    """Print a renderable of rich.  Texts in it have to be `printable` already: the colours that
+    rich adds can't be told from control sequences in a text."""
     from rich.console import Console
 
     Console().print(renderable)
 
 
 def clear_screen() -> None:
-    """Clear the terminal that reads standard output; nothing if that is none."""
+    """Clear the terminal that reads standard output; no effect without a terminal."""
     click.clear()
 
 
@@ -76,7 +75,7 @@ def is_watched() -> bool:
 
 
 def progress(*columns: str | ProgressColumn, redirect_stdout: bool = True) -> Progress:
-    """A display on standard error of how far something has come, gone when it is done."""
+    """A display of progress on standard error, which disappears at the end."""
     from rich.console import Console
     from rich.progress import Progress
 

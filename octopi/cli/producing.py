@@ -1,7 +1,7 @@
-"""Lines into a topic: what `produce` and `demo` do.
+"""Produces lines to a topic, for `produce` and `demo`.
 
-Reads, submits and acknowledges at the same time, in memory bounded by the producer's
-buffer and one piece of input.
+Reading, submitting and waiting for acknowledgements happen at the same time, in memory bounded by
+the producer's buffer and one piece of input.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _LATE_S_MAX: Final = 0.1
 
 @attrs.frozen
 class LineOptions:
-    """What becomes of a line."""
+    """How lines become messages."""
 
     key: bytes | None = None
-    """Of every message."""
+    """The key of every message."""
     key_separator: bytes = b""
-    """What a line's key ends at; empty: lines have none of their own."""
+    """The separator after a line's key; empty: lines have no keys."""
     partition: int | None = None
     rate: float = math.inf
-    """At most so many messages a second."""
+    """The largest number of messages per second."""
 
 
 class LineProducer:
@@ -51,11 +51,11 @@ class LineProducer:
         self._next_at = 0.0
 
     async def produce(self, descriptor: int) -> None:
-        """Read the file *descriptor* to its end, and see every line acknowledged.
+        """Read the file *descriptor* to its end, and wait until every line is acknowledged.
 
         Raises:
-          CommandError: if a line is too long; those before it are acknowledged.
-          OctopiError: whatever producing raises.
+          CommandError: if a line is too long; the lines before it are acknowledged.
+          OctopiError: any error of producing.
           OSError: if reading fails.
         """
         overhead_bytes = STRUCTURED_BYTES_MIN + len(self._options.key or b"")
@@ -92,7 +92,7 @@ class LineProducer:
 
     async def _wait_for_turn(self) -> None:
         now = trio.current_time()
-        # Sleeping a little too long is made up for, but a long silence is no credit.
+        # The pace makes up for a sleep that was a little too long, but not for a long pause.
         self._next_at = max(self._next_at + 1 / self._options.rate, now - _LATE_S_MAX)
         if self._next_at > now:
             await trio.sleep_until(self._next_at)

@@ -1,7 +1,6 @@
-"""How many messages went by, how fast, and showing it while it goes on.
+"""Counts messages, measures their rate, and displays both.
 
-The display is for people, on standard error and only on a terminal; the summary is for
-everybody, in one line.
+The display is on standard error, and only on a terminal; the summary is one line for any output.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ class RateMeter:
         self._display: tuple[Progress, TaskID] | None = None
 
     def start(self) -> None:
-        """Begin to take the time."""
+        """Start the clock."""
         self._began = time.perf_counter()
 
     def add(self, messages: int, count_bytes: int) -> None:
-        """Count so many more."""
+        """Count *messages* and *count_bytes* more."""
         self.messages += messages
         self.bytes += count_bytes
         if self._display is not None:
@@ -42,30 +41,30 @@ class RateMeter:
             display.update(task, completed=self.bytes, rate=self.rates())
 
     def stop(self) -> None:
-        """Take the time that counts for the rates."""
+        """Stop the clock; the rates refer to this time."""
         self._ended = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """From `start` until `stop`, or now."""
+        """Seconds from `start` until `stop`, or until now."""
         if self._began is None:
             return 0.0
         return (self._ended or time.perf_counter()) - self._began
 
     def rates(self) -> str:
-        """Messages and bytes a second."""
+        """Messages and bytes per second."""
         seconds = self.seconds or math.inf
         return f"{self.messages / seconds:,.0f} msg/s, {size(self.bytes / seconds)}/s"
 
     def summary(self) -> str:
-        """All of it, in one line."""
+        """Messages, bytes and rates in one line."""
         return f"{counted(self.messages, 'message')}, {size(self.bytes)}, {self.rates()}"
 
     @contextmanager
     def shown(self, what: str, total_bytes: int | None = None) -> Iterator[None]:
-        """Show the count on standard error while in the block, if that is a terminal.
+        """Show the count on standard error during the block, if that is a terminal.
 
-        With *total_bytes*, how much of it is done, too.
+        With *total_bytes*, also show the share that is done.
         """
         if not is_watched():
             yield

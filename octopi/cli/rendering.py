@@ -1,7 +1,7 @@
-"""How results look: tables, sizes and rates.
+"""Formats results: tables, sizes and rates.
 
-On a terminal a table has rules and colours; anywhere else its columns are aligned with
-spaces, and nothing is cut or wrapped, so that awk and grep can read it.
+On a terminal a table has rules and colours.  Anywhere else its columns are aligned with spaces, and
+nothing is cut or wrapped, so that awk and grep can read it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 
 def aligned(cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
-    """*cells* in columns, two spaces apart; those that *right* says to the right."""
+    """*cells* in columns, two spaces apart; *right* says which columns are aligned to the right."""
     widths = [max(len(row[column]) for row in cells) for column in range(len(right))]
     return "\n".join(
         "  ".join(
@@ -55,12 +55,12 @@ def _print_rich(
     for heading, to_right in zip(headings, right, strict=True):
         table.add_column(heading, justify="right" if to_right else "left", overflow="fold")
     for row in cells:
-        table.add_row(*(Text(cell) for cell in row))  # Text: brackets are no markup
+        table.add_row(*(Text(cell) for cell in row))  # Text: brackets aren't markup
     show(table)
 
 
 def size(count_bytes: float) -> str:
-    """*count_bytes* for people: ``914.1 kB`` (powers of 1000)."""
+    """*count_bytes* in readable form: ``914.1 kB`` (powers of 1000)."""
     for unit in _UNITS:
         if count_bytes < 999.95 or unit == _UNITS[-1]:
             break
@@ -69,5 +69,5 @@ def size(count_bytes: float) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """*count* and *thing*, in the plural if it is one: ``2 logs``."""
+    """*count* and *thing*, in the plural unless *count* is 1: ``2 logs``."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

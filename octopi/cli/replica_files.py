@@ -1,8 +1,8 @@
-"""The log files of several replicas, compared byte by byte.
+"""Compares the log files of several replicas byte by byte.
 
-Segments may end at different places at different brokers; the log that they make up is the
-same everywhere up to the highwater mark, or a promise was broken.  Only reads, so brokers
-may go on meanwhile: what is committed never changes.
+Segments may end at different offsets on different brokers, but the bytes of the log must be the
+same everywhere up to the highwater mark.  This only reads, and committed bytes never change, so
+brokers may run meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _LogFiles:
         return cls(directory, segment_bases(path.name for path in directory.iterdir()))
 
     def read(self, position: int, bytes_max: int) -> bytes:
-        """What stands at *position*, within one segment; empty where nothing stands."""
+        """The bytes at *position*, within one segment; empty if there are none."""
         base = max((one for one in self.bases if one <= position), default=None)
         if base is None:
             return b""
@@ -94,7 +94,7 @@ def compare_files(source: Path, copy: Path) -> None:
 
 
 def shared_bytes(one: bytes, other: bytes) -> int:
-    """How many bytes *one* and *other* have in common at their beginnings."""
+    """The number of bytes that *one* and *other* have in common at their beginnings."""
     if one == other:
         return len(one)
     pairs = enumerate(zip(one, other, strict=False))

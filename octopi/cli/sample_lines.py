@@ -1,6 +1,6 @@
-"""Enough lines to watch something happen to them: a file, or the sample that we ship.
+"""The lines that `demo` produces: those of a file, or of the sample that is installed.
 
-A short file is repeated, because a stream of a few lines is over before anything happens.
+A short file is repeated, because a stream of a few lines would end before anything happens.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class SampleLines:
     path: Path
     line_count: int
     times: int
-    """How often what it was made of is in it."""
+    """How often the original file is repeated in it."""
 
     @property
     def bytes(self) -> int:
-        """Its size."""
+        """The size of the file."""
         return self.path.stat().st_size
 
 
 def make_stream(file: Path | None, directory: Path) -> SampleLines:
-    """A stream of *file* (None: the sample), which ends with a newline; what has to be made
-    for it is made in *directory*.
+    """A stream of the lines of *file* (None: the sample), which ends with a newline.  Files that
+    have to be made for it are put in *directory*.
 
     Raises:
       CommandError: if *file* is empty.

@@ -1,8 +1,8 @@
-"""What the command line knows of the search for faults.
+"""The command line's interface to the search for faults.
 
-The search is a package above this one, `sim`, which comes with the source and not with an
-installation.  So the command line doesn't import it: the program (`octopi_node`, or
-``python -m sim``) hands it in, and `octopi.cli.invocation.Invocation.search` has it.
+The search is the package `sim`, which imports this one and comes with the source, not with an
+installation.  So the command line doesn't import it: the program (`octopi_node`, or ``python -m
+sim``) passes it, and `octopi.cli.invocation.Invocation.search` returns it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class FaultSearch:
     """The search, as it registers itself."""
 
     commands: click.Group
-    """Those of ``octopi-node sim``; they import the simulator when they run."""
+    """The commands of ``octopi-node sim``; they import the simulator when they run."""
     run_seed: Callable[[str, int], SeedVerdict]
     """Runs the plan that a source (``swarm`` or ``stories``) draws from a seed.  A function of a
     module, which a worker of Spark imports by its name."""
 
 
 FindSearch = Callable[[], FaultSearch | None]
-"""Imports the search; None: there is none.
+"""Imports the search; returns None if there is none.
 
 Raises:
   CommandError: if Python finds something else under its name.

@@ -1,5 +1,4 @@
-"""What the commands that run on Spark have in common: options, a session, and errors in one
-line."""
+"""The common part of the commands that run on Spark: options, a session, and errors in one line."""
 
 from __future__ import annotations
 
@@ -29,12 +28,12 @@ _SETTINGS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "100000",
 }
 _OURS: Final = re.compile(r"octopi\.\w[\w.]*Error: (.+)")
-"""An exception of ours in the text of one of Spark's."""
+"""Matches an exception of Octopi in the text of an exception of Spark."""
 _SHOWN: Final = 600
 
 
 def spark_options(function: _F) -> _F:
-    """Add what every job takes."""
+    """Add the options of every job."""
     master = click.option(
         "--master",
         default="local[*]",
@@ -53,13 +52,14 @@ def spark_options(function: _F) -> _F:
 
 
 def cluster_options(function: _F) -> _F:
-    """Add what every job takes that talks to a cluster."""
+    """Add the options of every job that connects to a cluster."""
     server = click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
     return server(access_options(function))
 
 
 def connection(settings: ClientSettings) -> dict[str, str]:
-    """*settings* as options of ``format("octopi")``; files are looked for where this runs."""
+    """*settings* as options of ``format("octopi")``; paths of files are resolved on this
+    machine."""
     files = {"tokenFile": settings.token_file, "tlsCa": settings.tls_ca}
     given = {name: str(Path(path).absolute()) for name, path in files.items() if path}
     return {"server": settings.server} | given
@@ -67,7 +67,7 @@ def connection(settings: ClientSettings) -> dict[str, str]:
 
 @contextlib.contextmanager
 def spark_job(name: str, master: str, settings: tuple[str, ...]) -> Iterator[SparkSession]:
-    """A session for the block; what Spark raises in it comes out as one line.
+    """A session for the block; an error of Spark in the block is reported in one line.
 
     Raises:
       CommandError: if Spark isn't installed, or the job fails.
@@ -100,7 +100,7 @@ def spark_job(name: str, master: str, settings: tuple[str, ...]) -> Iterator[Spa
 
 
 def _plain(text: str) -> str:
-    """The sentence in Spark's pages of text."""
+    """The sentence with the cause in a long error text of Spark."""
     found = _OURS.findall(text)
     chosen = found[-1] if found else " ".join(text.split())
     return str(chosen)[:_SHOWN]

@@ -1,6 +1,7 @@
-"""`octopi-node sim`: the search for faults, which the program hands to the command line.
+"""`octopi-node sim`: the commands of the search for faults, which the program passes to the command
+line.
 
-Nothing of it is imported before one of its commands is asked for.
+The search is imported only when one of its commands is used.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from octopi.cli.invocation import Invocation
 
 
 class _SearchGroup(click.Group):
-    """Has the commands of the search."""
+    """A group with the commands of the search."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return _commands(ctx).list_commands(ctx)
