@@ -51,7 +51,8 @@ def print_exception(error: BaseException) -> None:
 def agreed(question: str) -> None:
     """Ask *question* on standard error, and return if the answer is yes.
 
-    click.Abort: if the answer is no.
+    Raises:
+      click.Abort: if the answer is no.
     """
     click.confirm(printable(question), abort=True, err=True)
 

@@ -111,7 +111,8 @@ def identity_fields(identity: BrokerIdentity) -> dict[str, Any]:
 def stored_identity(environment: Environment, path: str) -> BrokerIdentity | None:
     """The identity in the file at *path*; None if there is no file.
 
-    StorageError: if the file can't be read, or is damaged.
+    Raises:
+      StorageError: if the file can't be read, or is damaged.
     """
     stored = checkpoint.load(environment.disk, path)
     return None if stored is None else checkpoint.structured(path, stored, BrokerIdentity)

@@ -119,8 +119,9 @@ class ReplicaManager(Decisions):
         which is durable before anything is changed.  A log that can't be read is left out, its
         replica counts as not intact, too, and the other logs serve.
 
-        StorageError: if the partition table can't be read, the logs can't be found out, or the disk
-        fails while the result is stored.
+        Raises:
+          StorageError: if the partition table can't be read, the logs can't be found out, or the
+              disk fails while the result is stored.
         """
         disk = self._environment.disk
         await make_durable_directory(disk, f"{self._data_directory}/replicas")

@@ -40,8 +40,9 @@ class ReplicaRetirement:
         """Put away the replicas that an earlier incarnation of *broker* gave up; return the
         partitions whose files are not all moved or deleted.
 
-        StorageError: if the partition was placed on this broker again while only some files of the
-        replica were moved, so it can't begin.
+        Raises:
+          StorageError: if the partition was placed on this broker again while only some files of
+              the replica were moved, so it can't begin.
         """
         begun = self._opening.unmoved
         held = {
@@ -64,7 +65,8 @@ class ReplicaRetirement:
         they shall not be kept or the disk is full.  Its logs are not in use from here on.
         *replica*: None if it has not begun in this incarnation.
 
-        StorageError: if the disk fails; the call can be repeated.
+        Raises:
+          StorageError: if the disk fails; the call can be repeated.
         """
         if (trace := self._environment.trace) is not None:
             trace(steps.J13Retiring(partition=partition_id))
