@@ -1,4 +1,4 @@
-"""A whole cluster in your own test, in virtual time, with faults: see docs/testing.md.
+"""Runs a whole cluster in your own test, in virtual time, with faults: see docs/testing.md.
 
 ::
 

@@ -1,7 +1,7 @@
-"""A simulated cluster, as a test uses it: programs on hosts, faults, and what has to hold.
+"""A simulated cluster, as a test uses it: programs on hosts, faults, and conditions to check.
 
-In charge of what belongs to the test: its programs, its clients, its promises.  What goes
-wrong is `octopi.testing.faults`' business, how time passes that of `running`.
+This module has the parts that belong to the test: its programs, its clients and its conditions.
+`octopi.testing.faults` has the faults, and `octopi.testing.running` the virtual time.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ _OPERATOR: Final = "operator"
 
 
 class Cluster(Faults):
-    """A whole cluster in one test.  Made by `octopi.testing.cluster`, `run` and `simulated`."""
+    """A whole cluster in one test.  `octopi.testing.cluster`, `run` and `simulated` make it."""
 
     def __init__(self, simulated: SimulatedCluster, setup: Setup, *, can_pause: bool) -> None:
         super().__init__(simulated, can_pause=can_pause)
         self.history = History()
-        """What clients did and saw: noted by the test, or by itself with ``record=True``."""
+        """The operations and results of clients: noted by the test, or automatically with
+        ``record=True``."""
         self.programs: dict[str, Program] = {}
-        """All that were started, by the names of their hosts."""
+        """All programs that were started, by the names of their hosts."""
         self._setup = setup
         self._scribe = HistoryRecorder(self.history, lambda: self.now)
         self._environments: dict[str, Environment] = {}
@@ -62,29 +63,29 @@ class Cluster(Faults):
 
     @property
     def seed(self) -> int:
-        """What all chances of this run are drawn from."""
+        """The seed of all random choices of this run."""
         return self._world.seed
 
     @property
     def now(self) -> float:
-        """Seconds of virtual time."""
+        """The virtual time in seconds."""
         return self._world.now
 
     @property
     def random(self) -> random.Random:
-        """A source of randomness for the test, of the seed: what it draws changes nothing of
-        what others draw."""
+        """A source of randomness for the test, made from the seed.  It doesn't change the random
+        choices of other parts of the run."""
         return self._world.random("test")
 
     async def sleep(self, seconds: float) -> None:
-        """Let so much virtual time pass."""
+        """Wait for *seconds* of virtual time."""
         await trio.sleep(seconds)
 
     # --- clients and programs ------------------------------------------------------------
 
     @property
     def address(self) -> str:
-        """What `octopi.connect` takes, together with an environment of a host."""
+        """The address for `octopi.connect`, to be used with the environment of a host."""
         return self._simulated.address
 
     @asynccontextmanager
@@ -93,9 +94,9 @@ class Cluster(Faults):
     ) -> AsyncIterator[Client]:
         """A client on a host of its own, for the test itself.
 
-        The host's network can fail, but it can't be killed: the test would be.  *name* is
-        the host's, which may have other clients already; if it isn't given, ``client-1`` and
-        so on.
+        The host's network can fail, but the host can't be killed, because that would end the test.
+        *name* is the name of the host, which may have other clients already; by default
+        ``client-1`` and so on.
 
         Raises:
           MisuseError: if a program or a node runs on a host of that name.
@@ -108,8 +109,8 @@ class Cluster(Faults):
             yield client
 
     async def environment(self, name: str) -> Environment:
-        """Add a host without a program, and return its clock, network, disk and chance: for
-        code of the test that wants more than a client.
+        """Add a host without a program, and return its clock, network, disk and randomness, for
+        code of the test that needs more than a client.
 
         Raises:
           MisuseError: if there is a host of that name.
@@ -130,9 +131,9 @@ class Cluster(Faults):
     def program(self, name: str, run: Run, *, restart_s: float | None = 1.0) -> Program:
         """Start *run* on a host of its own, which may be killed and started again.
 
-        It is called with a `Host` each time that it is started.  Ends it with an
-        `OctopiError`, it is started again *restart_s* seconds later, as a supervisor would do
-        it; with None, and for any other exception, the test fails.
+        *run* is called with a `Host` each time that it is started.  If it ends with an
+        `OctopiError`, it is started again *restart_s* seconds later, as by a supervisor.  If
+        *restart_s* is None, or if it ends with another exception, the test fails.
 
         Raises:
           MisuseError: if there is a host of that name, or *run* is no async function.
@@ -171,11 +172,10 @@ class Cluster(Faults):
     # --- what has to hold ----------------------------------------------------------------
 
     def always(self, holds: Callable[[], object], what: str) -> None:
-        """Fail the test as soon as *holds* returns something false: *what* says what is
-        broken then.
+        """Fail the test as soon as *holds* returns something false; *what* describes the condition.
 
-        It is called after each step of anybody in the cluster, and so can't wait.  An
-        exception that it raises fails the test, too.
+        *holds* is called after each step of the cluster, so it can't wait.  An exception that it
+        raises fails the test, too.
 
         Raises:
           MisuseError: if *holds* is async.
@@ -207,8 +207,8 @@ class Cluster(Faults):
         """Wait until *holds*, which may be async, returns something true, and return that.
 
         Raises:
-          StuckError: if it doesn't within so many seconds of virtual time.
-          MisuseError: if it is no function.
+          StuckError: if that takes more than *within_s* seconds of virtual time.
+          MisuseError: if *holds* is not a function.
         """
         if inspect.iscoroutine(holds):
             holds.close()
@@ -225,7 +225,7 @@ class Cluster(Faults):
             if self.now >= deadline:
                 raise StuckError(f"not within {within_s:g} s: {what}; it is {value!r}")
             await trio.sleep(look_s)
-            look_s = min(2 * look_s, _LOOK_S_MAX)  # looking may cost a lot
+            look_s = min(2 * look_s, _LOOK_S_MAX)  # *holds* may be expensive
 
     @contextmanager
     def random_faults(
@@ -235,12 +235,12 @@ class Cluster(Faults):
         every_s: float = 0.5,
         hosts: Collection[str] = (),
     ) -> Iterator[None]:
-        """Within the block, let faults strike that are drawn from the seed; then `heal`.
+        """During the block, inject faults that are drawn from the seed; then `heal`.
 
-        One is drawn each *every_s* seconds, more or less.  Half of them strike at once, half
-        wait for a step: any that a node has come to before in this run.  All end by
-        themselves within seconds.  *kinds*: some of `octopi.testing.KINDS`.  *hosts*: only
-        these; if none are given, all that there are whenever a fault is drawn.
+        A fault is drawn every *every_s* seconds on average.  Half of the faults strike at once,
+        half at a step: any that a node has taken before in this run.  All end by themselves within
+        seconds.  *kinds*: some of `octopi.testing.KINDS`.  *hosts*: only these hosts; by default
+        all hosts that exist when a fault is drawn.
 
         Raises:
           MisuseError: if there is no such kind or host.
@@ -258,14 +258,14 @@ class Cluster(Faults):
             self.heal()
 
     async def settle(self, *, within_s: float = SETTLE_S) -> None:
-        """`heal`, then wait until the cluster has come to rest: all brokers serve, all replicas
-        are in sync and equal.  No producer should be sending any more.
+        """`heal`, then wait until the cluster is at rest: all brokers serve, and all replicas are
+        in sync and equal.  No producer should send any more.
 
-        With ``record=True`` the contents of all logs are noted, so that `check` knows what
-        is missing.
+        With ``record=True`` the contents of all logs are noted, so that `check` knows what is
+        missing.
 
         Raises:
-          StuckError: if that takes more than so many seconds of virtual time.
+          StuckError: if that takes more than *within_s* seconds of virtual time.
         """
         self.heal()
         settling = Settling(self._simulated, self._operator, self._healed.replace_unfit)
@@ -285,17 +285,17 @@ class Cluster(Faults):
 
     @asynccontextmanager
     async def _operator(self) -> AsyncIterator[Client]:
-        """Tells the cluster what no program can know."""
+        """A client for what an operator does."""
         environment = self._environments.get(_OPERATOR) or await self.environment(_OPERATOR)
         async with connect(self.address, environment=environment) as client:
             yield client
 
     def check(self) -> None:
-        """Hold what was noted in `history` against what the cluster promises to its clients.
+        """Check the notes in `history` against the guarantees of the cluster to its clients.
 
         Raises:
-          HistoryViolation: if a promise is broken; the text has the events in conflict.
-          HistoryError: if the notes make no sense: the test noted them wrongly.
+          HistoryViolation: if a guarantee is broken; the text has the events in conflict.
+          HistoryError: if the notes contradict themselves, because the test noted them wrongly.
         """
         faults = check(self.history)
         if faults:
@@ -304,7 +304,7 @@ class Cluster(Faults):
     # --- for `running` -------------------------------------------------------------------
 
     def observe(self) -> None:
-        """Be told of the world's events from now on."""
+        """Observe the world's events from now on."""
         if self._oracle is not None:
             self._world.observers.append(self._oracle)
         self._world.observers += [self._see, self._act]
@@ -327,11 +327,11 @@ class Cluster(Faults):
     def _act(self, event: Event) -> None:
         try:
             self.came(event)
-        except Exception as error:  # kept as the verdict: the step itself has no part in it
+        except Exception as error:  # kept as the verdict: it isn't an error of the step
             self._world.fail(error)
 
     def _ended(self, host: str) -> None:
-        """A process ended by itself."""
+        """Handle the end of a process that ended by itself."""
         node = self._simulated.nodes[host]
         assert node.life is not None
         error, program = node.life.error, self.programs.get(host)
@@ -351,7 +351,7 @@ class Cluster(Faults):
             self._world.fail(error)
 
     def stuck(self) -> StuckError:
-        """Why the test is given up when its time is over."""
+        """The error for a test that exceeds its time."""
         lines = [f"the test has not ended after {self._setup.timeout_s:g} s of virtual time"]
         waiting = who_waits()
         lines += ["who waits:", *(f"  {line}" for line in waiting)] if waiting else []

@@ -1,7 +1,7 @@
-"""What can go wrong with a test rather than in it.
+"""Errors of a test itself, and of the run that it makes.
 
-None of these is an `octopi.OctopiError`: a program under test may handle those, and must not
-handle a mistake of the test that runs it.
+None of these is an `octopi.OctopiError`: a program under test may handle those, but must not handle
+a mistake of the test that runs it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from octopi.simulation.kernel.world import Violation
 
 
 class MisuseError(Exception):
-    """The test asks for what can't be; the text says what to do instead."""
+    """The test requests something impossible; the text says what to do instead."""
 
 
 class StuckError(Exception):
-    """Something doesn't come about in the virtual time that it was given; the text says who
-    waits, and where."""
+    """A condition is not met within its virtual time; the text says which tasks wait, and where."""
 
 
 class HistoryViolation(Violation):
-    """What clients noted breaks a promise that the cluster makes."""
+    """The history of the clients breaks a guarantee of the cluster."""
 
     def __init__(self, fault: Anomaly, history: History) -> None:
         super().__init__(f"history {fault.rule.name}", fault.explain(history))
@@ -30,8 +29,8 @@ class HistoryViolation(Violation):
 
 
 def alone(error: BaseException) -> BaseException:
-    """What is in a group of exceptions, if there is one thing in it, with the group's notes;
-    else *error* itself."""
+    """The single exception in a group, with the group's notes; *error* itself if it isn't a group
+    of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         notes = getattr(error, "__notes__", ())
         error = error.exceptions[0]

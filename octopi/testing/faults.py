@@ -1,9 +1,9 @@
-"""What may be done to the hosts of a cluster and to the network between them.
+"""Faults of the hosts of a cluster, and of the network between them.
 
-All of it happens at once and never waits, so that it can be done in the middle of a step of
-somebody's protocol (`Faults.at`).  What can't happen now (the host is down already, its data
-is the last intact copy of something that is committed) doesn't, and the call says so by
-returning False: a test that draws its faults is not to care.
+A fault happens at once and never waits, so it can happen in the middle of a step of a protocol
+(`Faults.at`).  If a fault can't happen now (the host is down already, or its data is the last
+intact copy of something committed), nothing happens and the call returns False; so a test that
+draws its faults needn't check that before.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ from octopi.tracing.step import Step
 
 _WHO: Final = ("any", "register", "broker", "leader", "follower", "client")
 _CODE: Final = re.compile(r"[A-Z]\d+[a-z]?( .*)?")
-"""What looks like a step of `octopi.tracing.steps`."""
+"""Matches the text of a step of `octopi.tracing.steps`."""
 
 _OF_PROCESSES: Final = (Kill, LosePower, Pause, RollBack, BitFlip, Stop, Wipe)
 
 AtStep = Callable[[str], object]
-"""What is to happen at a step; called with the name of the host that came to it."""
+"""The action at a step; called with the name of the host that takes the step."""
 
 
 class Trigger:
-    """Something that is to happen at a step."""
+    """An action that is to happen at a step."""
 
     def __init__(self, action: AtStep, who: str, occurrence: int) -> None:
         self.action = action
         self.who = who
         self.left = occurrence
-        """How often the step still has to come."""
+        """How many times the step must still be taken."""
         self._happened = trio.Event()
 
     @property
     def happened(self) -> bool:
-        """Whether the step has come."""
+        """Whether the action has happened."""
         return self._happened.is_set()
 
     async def wait(self) -> None:
-        """Return when it has happened."""
+        """Return when the action has happened."""
         await self._happened.wait()
 
     def pull(self, host: str) -> None:
-        """The step has come, on *host*."""
+        """Run the action: the step was taken on *host*."""
         self._happened.set()
         self.action(host)
 
@@ -79,14 +79,14 @@ class Faults:
 
     def __init__(self, simulated: SimulatedCluster, *, can_pause: bool) -> None:
         self.can_pause = can_pause
-        """Whether hosts can be paused in this loop."""
+        """Whether hosts can be paused in this event loop."""
         self._simulated = simulated
         self._world = simulated.world
         self._network = simulated.network
         self._last_copies = LastCopyGuard(simulated)
         self._injector = Injector(simulated, self._last_copies, ())
         self._healed = self._injector
-        """What struck before everything was healed for the last time."""
+        """The injector as it was when everything was healed for the last time."""
         self._immortal: set[str] = set()
         """Hosts of clients whose program is the test itself."""
         self._triggers: dict[str, list[Trigger]] = {}
@@ -105,27 +105,27 @@ class Faults:
 
     @property
     def hosts(self) -> list[str]:
-        """All hosts: the register, the brokers, then programs and clients in the order in
-        which they came."""
+        """All hosts: the register, the brokers, then programs and clients in the order in which
+        they were added."""
         return list(self._simulated.nodes)
 
     def is_up(self, host: str) -> bool:
-        """Whether a process runs there, be it paused."""
+        """Whether a process runs on *host*, even if it is paused."""
         return self._node(host).host.is_up
 
     def is_mortal(self, host: str) -> bool:
-        """Whether there is a process that may be killed, be it down: not so for clients of the
-        test itself."""
+        """Whether *host* has a process that may be killed, running or not.  Clients of the test
+        itself have none."""
         return self._node(host).name not in self._immortal
 
     def leader(self, topic: str, partition: int | None = None) -> str:
-        """The host of the broker that leads a topic's partition, be it down: the one that the
-        register decided upon last.
+        """The host of the broker that leads a topic's partition, as the register decided last.
+        That broker may be down.
 
-        *partition* may be left out for a topic that has only one.
+        *partition* may be omitted for a topic with only one.
 
         Raises:
-          MisuseError: if there is no such topic or partition, or it has none yet.
+          MisuseError: if there is no such topic or partition, or if it has no leader yet.
         """
         number = self._partition(topic, partition)
         leader = self._simulated.leader(number)
@@ -163,7 +163,7 @@ class Faults:
         return node
 
     def _process(self, host: str, what: str) -> Node:
-        """The node, if its process may be ended or paused."""
+        """The node on *host*, if its process may be ended or paused."""
         node = self._node(host)
         if host in self._immortal:
             raise MisuseError(
@@ -175,19 +175,20 @@ class Faults:
     # --- faults of hosts -----------------------------------------------------------------
 
     def kill(self, host: str, *, restart_s: float | None = None) -> bool:
-        """End the process as SIGKILL does: what it wrote to its files and what it sent stays.
-        It is started again after *restart_s* seconds; None: by `restart`."""
+        """End the process as SIGKILL does: what it has written to files and sent remains.  It is
+        started again after *restart_s* seconds; None: only by `restart`."""
         node = self._process(host, "kill")
         return node.host.is_up and self.strike(Kill(restart_s), host)
 
     def lose_power(self, host: str, *, restart_s: float | None = None) -> bool:
-        """End the machine: what was not synced may be lost, and peers are told nothing."""
+        """Cut the power of the machine: data that was not synced may be lost, and peers aren't
+        told."""
         node = self._process(host, "cut the power of")
         return node.host.is_up and self.strike(LosePower(restart_s), host)
 
     def stop(self, host: str, *, restart_s: float | None = None) -> bool:
-        """Have the process end in order, as SIGTERM does: a broker hands its leaderships over
-        first; of a program the function is cancelled."""
+        """Have the process end cleanly, as SIGTERM does: a broker first hands over its leaderships;
+        the function of a program is cancelled."""
         node = self._process(host, "stop")
         life = node.host.life
         if life is None or node.stop.is_set():
@@ -202,15 +203,15 @@ class Faults:
         return True
 
     def restart(self, host: str) -> bool:
-        """Start the process again that ran there, from its beginning."""
+        """Start the host's process again, from its beginning."""
         return not self._process(host, "restart").host.is_up and self._simulated.boot(host)
 
     def pause(self, host: str, *, seconds: float = inf) -> bool:
-        """Stop all that the process does, as SIGSTOP does, for so long or until `resume`.  To
-        others it looks as if the host hung: connections stay open.
+        """Stop everything that the process does, as SIGSTOP does, for *seconds* or until `resume`.
+        To others it looks as if the host hung: connections stay open.
 
         Raises:
-          MisuseError: where Trio's own loop runs: that can't be done there.
+          MisuseError: if Trio runs the event loop itself, where that isn't possible.
         """
         node = self._process(host, "pause")
         if not self.can_pause:
@@ -222,7 +223,7 @@ class Faults:
         return life is not None and not life.is_paused and self.strike(Pause(seconds), host)
 
     def resume(self, host: str) -> bool:
-        """Let it go on; what came due meanwhile is due now."""
+        """Continue a paused process; timers that expired meanwhile expire now."""
         node = self._process(host, "resume")
         life = node.host.life
         if life is None or not life.is_paused:
@@ -231,8 +232,8 @@ class Faults:
         return True
 
     def wipe(self, host: str) -> bool:
-        """End the process and give it an empty disk; `restart` starts it.  A broker is another
-        one then: `Cluster.settle` gives it the replicas of the one that is gone."""
+        """End the process and give it an empty disk; `restart` starts it.  A broker then has a new
+        id: `Cluster.settle` gives it the replicas of the broker that ran there before."""
         node = self._process(host, "wipe")
         if node.kind != "client":
             return self.strike(Wipe(None), host)
@@ -241,13 +242,12 @@ class Faults:
         return True
 
     def fill_disk(self, host: str, *, seconds: float = inf) -> bool:
-        """Have no space on the disk for so long, or until `heal`."""
+        """Leave no space on the disk for *seconds*, or until `heal`."""
         return self.strike(FillDisk(seconds), host)
 
     def strike(self, action: Action, host: str) -> bool:
         """Have any action of `octopi.simulation.faults.actions` happen to *host*: some have no
-        method
-        of their own here, such as what befalls clocks and connections."""
+        method of their own in this class, such as faults of clocks and connections."""
         node = self._node(host)
         if isinstance(action, _OF_PROCESSES):
             self._process(host, type(action).__name__)
@@ -261,11 +261,11 @@ class Faults:
             case Wipe():
                 return self.wipe(host)
         objection = self._injector.act(action, host)
-        self._injector.broken_disks.discard(host)  # or healing would end the program
+        self._injector.broken_disks.discard(host)  # otherwise healing would end the program
         return not objection
 
     def _end_program(self, node: Node, action: Kill | LosePower, restart_s: float | None) -> bool:
-        """What the injector does to a node; but programs are not started by healing."""
+        """Do what the injector does to a node, except that healing doesn't start programs."""
         if not node.host.is_up:
             return False
         self._world.note(FAULT, node.name, node.host.life_count, action=action)
@@ -280,8 +280,8 @@ class Faults:
     # --- faults of the network -----------------------------------------------------------
 
     def cut(self, host: str, other: str, *, seconds: float = inf, one_way: bool = False) -> bool:
-        """Lose what travels between two hosts, for so long or until `mend`.  *one_way*: only
-        what *host* sends."""
+        """Lose all packets between two hosts, for *seconds* or until `mend`.  *one_way*: only the
+        packets that *host* sends."""
         self._node(other)
         return self.strike(Cut(other, seconds, "out" if one_way else "both"), host)
 
@@ -290,8 +290,9 @@ class Faults:
         return self.strike(Cut("others", seconds), host)
 
     def split(self, *groups: Iterable[str], seconds: float = inf) -> None:
-        """Cut between hosts of the *groups* that are together in none of them, for so long or
-        until `heal`.  A host in two groups is a bridge; one in none notices nothing."""
+        """Cut the connections between hosts of the *groups*, except between two hosts that are
+        together in a group, for *seconds* or until `heal`.  A host in two groups is a bridge; a
+        host in none is not affected."""
         members = [list(group) for group in groups]
         for group in members:
             for host in group:
@@ -301,20 +302,20 @@ class Faults:
     def slow(
         self, host: str, other: str = "", *, latency_s: float = 0.2, seconds: float = inf
     ) -> bool:
-        """Have what travels between two hosts (or between one and all others) take so long."""
+        """Delay the packets between two hosts, or between one and all others, by *latency_s*."""
         if other:
             self._node(other)
         return self.strike(Slow(other or "others", seconds, latency_s), host)
 
     def mend(self, host: str, other: str) -> None:
-        """End every `cut`, `isolate` and `split` as far as it goes between two hosts."""
+        """End every `cut`, `isolate` and `split` between two hosts."""
         self._node(host), self._node(other)
         self._network.mend(host, other)
         self._network.mend(other, host)
 
     def heal(self) -> None:
-        """End all faults, and start the register and the brokers that are down.  What waits
-        for a step (`at`) doesn't happen any more.  Programs that you killed stay down."""
+        """End all faults, and start the register and the brokers that are down.  Actions that wait
+        for a step (`at`) are dropped.  Programs that the test killed stay down."""
         self._triggers.clear()
         self._healed = self._injector
         self._healed.heal()
@@ -330,15 +331,15 @@ class Faults:
         who: str = "any",
         occurrence: int = 1,
     ) -> Trigger:
-        """Have *action* happen in the very moment in which *who* comes to *step* for the n-th
-        time from now on, before anything follows from the step::
+        """Have *action* happen exactly when *who* takes *step* for the n-th time from now on,
+        before the step has any consequence::
 
             cluster.at("P3a", cluster.kill, who="follower")
 
         *step*: a step of `octopi.tracing.steps` or its code, or one that a program names itself
-        (`Host.step`).  *action* is called with the name of the host, and can't wait.
-        *who*: any, register, broker, client, a host's name, or leader or follower: of the
-        partition that the step is about.
+        (`Host.step`).  *action* is called with the name of the host, and can't wait.  *who*: any,
+        register, broker, client, a host's name, or leader or follower, of the partition that the
+        step is about.
 
         Raises:
           MisuseError: if there is no such step or host, or *action* can't be called so.
@@ -364,9 +365,10 @@ class Faults:
             ) from None
 
     def came(self, event: Event) -> None:
-        """Called with each event of the world: see whether it is a step that is waited for.
+        """Check whether *event* is a step that an action waits for.  Called with each event of the
+        world.
 
-        This has to be the last of the world's observers, for what it does is seen by others.
+        This must be the last of the world's observers, because the others see what the action does.
         """
         waiting = self._triggers.get(event.what)
         for one in list(waiting or ()):
@@ -379,7 +381,7 @@ class Faults:
 
 
 def _step(step: type[Step] | str) -> str:
-    """The text of the event that *step* means."""
+    """The text of the event of *step*."""
     if not isinstance(step, str):
         return step.text
     if step in STEPS:

@@ -1,8 +1,9 @@
-"""Virtual time in a loop that Trio turns itself: a `trio.testing.MockClock` moved by a world.
+"""Virtual time in an event loop that Trio runs itself: a world moves a `trio.testing.MockClock`.
 
-`octopi.simulation.kernel.driver` turns the loop itself where it can; here a test runner has done so
-already.  An instrument is told whenever Trio is about to wait, and moves clock and world to
-the next moment at which something is due.  Uses Trio's public interface only.
+Where possible `octopi.simulation.kernel.driver` runs the loop itself; this module is for loops that
+a test runner has started.  An instrument is called whenever Trio is about to wait, and moves the
+clock and the world to the next moment at which something is due.  It uses only Trio's public
+interface.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def mock_clock() -> MockClock:
     """The clock of the running loop.
 
     Raises:
-      MisuseError: if it can't keep a cluster's time.
+      MisuseError: if the clock is not usable for a cluster.
     """
     try:
         clock = trio.lowlevel.current_clock()
@@ -57,11 +58,11 @@ def mock_clock() -> MockClock:
 
 @contextmanager
 def keeping_time(clock: MockClock, world: World) -> Iterator[None]:
-    """Have *clock* and *world* keep the same time within the block."""
+    """Keep *clock* and *world* at the same time within the block."""
     world.now = clock.current_time()
     pump = _Pump(clock, world)
     threshold = clock.autojump_threshold
-    # It would pass by what is due in the world.
+    # It would skip events that are due in the world.
     clock.autojump_threshold = inf
     trio.lowlevel.add_instrument(pump)
     _in_use.add(clock)
@@ -80,22 +81,22 @@ class _Pump(trio.abc.Instrument):
         self._ticks = TickCounter(world)
 
     def before_io_wait(self, timeout: float) -> None:
-        """Called whether tasks can run (or wait for all others to wait) or not, as *timeout*
-        tells."""
+        """Called before Trio waits, also if tasks can run or wait for all others; *timeout* tells
+        these cases apart."""
         try:
             if timeout == 0:
                 if (spinning := self._ticks.count()) is not None:
                     raise spinning
             else:
                 self._idle()
-                # Makes the wait, which has been decided upon, end at once.
+                # Makes the wait, which Trio has decided on, end at once.
                 trio.lowlevel.current_trio_token().run_sync_soon(_do_nothing, idempotent=True)
         except BaseException as error:  # kept as the verdict; Trio would only log it
             self._world.fail(error)
 
     def _idle(self) -> None:
         world, clock = self._world, self._clock
-        world.advance(clock.current_time())  # the test may have moved it
+        world.advance(clock.current_time())  # the test may have moved the clock
         while True:
             statistics = trio.lowlevel.current_statistics()
             if statistics.tasks_runnable:

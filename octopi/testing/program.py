@@ -1,4 +1,4 @@
-"""Hosts of the test's own: what programs on them are given, and what the test knows of them."""
+"""The programs of a test: the hosts that they run on, and their state."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Connect(Protocol):
 
 @attrs.frozen
 class Host:
-    """A simulated machine, as a program sees it that runs there: each life of a program gets
-    one of its own.
+    """A simulated machine, as a program on it sees it.  Each start of a program gets a `Host` of
+    its own.
 
-    The disk outlives the program; what was not synced doesn't outlive a loss of power.
+    The disk survives the program; data that was not synced may be lost in a power failure.
     """
 
     name: str
     life: int
     """1 when the program is started for the first time, then 2, and so on."""
     environment: Environment
-    """The machine's clock, network, disk and chance, for a program that wants more than a
-    client.  Once the life is over, every call ends it for good."""
+    """The machine's clock, network, disk and randomness, for a program that needs more than a
+    client. After the program was killed, every call to it ends the program."""
     _connect: Connect
 
     @property
@@ -47,15 +47,14 @@ class Host:
     def connect(
         self, *, request_timeout_s: float = REQUEST_TIMEOUT_S
     ) -> AbstractAsyncContextManager[Client]:
-        """A client of the cluster on this machine, for a block: what `octopi.connect` is
-        elsewhere."""
+        """A client of the cluster on this machine, for a block, as `octopi.connect` elsewhere."""
         return self._connect(self.name, self.environment, request_timeout_s)
 
     def step(self, what: str, **facts: Any) -> None:  # noqa: ANN401
-        """Say that the program has come to a step of its own.
+        """Take a step of the program's own.
 
-        It is shown on the page, and faults may strike there (`Cluster.at`).  *facts* have to
-        look the same in each run: no objects that show their address.
+        The page shows the step, and faults may strike there (`Cluster.at`).  *facts* must look the
+        same in each run, so they can't be objects that show their address.
         """
         trace = self.environment.trace
         assert trace is not None, "a simulated host traces"
@@ -70,33 +69,33 @@ class ProgramStep:
     facts: dict[str, Any]
 
     def values(self) -> tuple[Any, ...]:
-        """What it says, without the names."""
+        """The values of its facts, without their names."""
         return tuple(self.facts.values())
 
 
 Run: TypeAlias = Callable[[Host], Awaitable[object]]
-"""A program: returns when it is done."""
+"""A program: an async function that returns when it is done."""
 
 
 class Program:
-    """A program that the test put on a host."""
+    """A program that the test started on a host."""
 
     def __init__(self, node: Node, restart_s: float | None) -> None:
         self.restart_s = restart_s
-        """It is started again so long after it ended with an `OctopiError`."""
+        """The time after which it is started again when it ended with an `OctopiError` (s)."""
         self.errors: list[BaseException] = []
-        """What its lives ended with, where that was an error."""
+        """The errors with which it has ended."""
         self._node = node
         self._done = trio.Event()
 
     @property
     def name(self) -> str:
-        """Of its host."""
+        """The name of its host."""
         return self._node.name
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs now, be it paused."""
+        """Whether it runs now, even if it is paused."""
         return self._node.host.is_up
 
     @property
@@ -106,15 +105,15 @@ class Program:
 
     @property
     def life_count(self) -> int:
-        """How often it was started."""
+        """The number of times it was started."""
         return self._node.host.life_count
 
     async def wait(self) -> None:
-        """Return when it has returned.  Being killed doesn't count."""
+        """Wait until the program has returned.  A kill doesn't count."""
         await self._done.wait()
 
     def ended(self, error: BaseException | None) -> None:
-        """Called by the cluster when a life has ended by itself."""
+        """Called by the cluster when the program has ended by itself."""
         if error is None:
             self._done.set()
         else:

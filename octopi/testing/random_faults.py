@@ -1,8 +1,8 @@
-"""Faults that are drawn from the seed: what strikes, when, and which host.
+"""Draws faults from the seed: which fault, when, and on which host.
 
-Half of them strike at a step that somebody takes, because what is fragile is what happens
-between two steps: by the clock alone nobody is hit there.  Which steps there are is learned
-while they are taken, the program's own included.
+Half of the faults strike at a step of a node, because the state between two steps is the most
+fragile, and a fault at a random time hardly ever strikes there.  The possible steps are learned
+while they are taken, including those of the test's programs.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from octopi.testing.errors import MisuseError
 from octopi.testing.faults import Faults
 
 KINDS: Final = ("kill", "lose power", "stop", "pause", "cut", "isolate", "slow", "fill disk")
-"""What `Cluster.random_faults` draws from."""
+"""The kinds of faults that `Cluster.random_faults` draws."""
 
 _OF_PROCESSES: Final = frozenset({"kill", "lose power", "stop", "pause"})
 _NOT_STEPS: Final = frozenset(
     {FAULT, SKIPPED, "boot", "exit", "kill", "lose power", "stop", "pause", "resume"}
 )
-"""What the world notes of processes that they don't do themselves."""
+"""Events of the world about processes that aren't steps of these processes."""
 _OCCURRENCE_MAX: Final = 3
 
 
 class RandomFaults:
-    """Draws faults for *faults* in *world*, while they last; observes the world's events."""
+    """Draws faults for *faults* in *world*; observes the world's events."""
 
     def __init__(
         self,
@@ -53,21 +53,21 @@ class RandomFaults:
         self._hosts = hosts
         self._randomness: Random = world.random("random faults")
         self._steps: dict[tuple[str, str], None] = {}
-        """Host and step of all that were ever taken."""
+        """The host and the step of all steps that were taken."""
         self._is_over = False
 
     def __call__(self, event: Event) -> None:
-        """Learn which steps there are."""
+        """Learn the steps that are taken."""
         if event.life and event.what not in _NOT_STEPS:
             self._steps[event.host, event.what] = None
 
     def start(self) -> None:
-        """Have the first one strike sometime."""
+        """Schedule the first fault."""
         if self._kinds:
             self._world.after(self._randomness.expovariate(1 / self._every_s), self._strike)
 
     def end(self) -> None:
-        """Draw no more."""
+        """Draw no more faults."""
         self._is_over = True
 
     def _strike(self) -> None:
@@ -94,7 +94,7 @@ class RandomFaults:
         return list(hosts)
 
     def _drawn(self, kind: str) -> Callable[[str], object]:
-        """The fault, with all that can be drawn before it is known when it strikes."""
+        """The fault, with everything that can be drawn before it is known where it strikes."""
         faults, randomness = self._faults, self._randomness
         match kind:
             case "kill":

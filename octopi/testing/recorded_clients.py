@@ -1,8 +1,7 @@
-"""Clients that note what they do and see in a history, for the checker to judge.
+"""Clients that record their operations and results in a history, for the checker.
 
-A history needs values that are unlike each other, and programs may well send the same value
-twice.  So each value has a tag in front of it on its way and in the log, which is taken off
-before anybody is handed it.
+The values in a history must differ from each other, but programs may send a value twice.  So each
+value gets a tag in front of it before it is sent, which is removed before a consumer returns it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _TAG: Final = re.compile(rb"[^|]*-\d+\|")
 
 
 class HistoryRecorder:
-    """Notes what recorded clients do and see in *history*; *now* gives the time."""
+    """Records the operations and results of clients in *history*; *now* returns the time."""
 
     def __init__(self, history: History, now: Callable[[], float]) -> None:
         self.history = history
@@ -59,7 +58,7 @@ class HistoryRecorder:
         return f"{host}.{self._name_count}"
 
     def sender(self, producer: str) -> str:
-        """A sender of one message after another: a task that uses *producer*."""
+        """The name for a task that uses *producer* to send one message after another."""
         key = producer, trio.lowlevel.current_task()
         if key not in self._tasks:
             count = sum(name == producer for name, _ in self._tasks)
@@ -75,7 +74,7 @@ class HistoryRecorder:
         key: bytes | None,
         headers: Mapping[str, bytes] | None,
     ) -> bytes:
-        """*value* is about to be sent; return it with its tag."""
+        """Note that *value* is about to be sent; return it with its tag."""
         sender = self.sender(producer)
         self._sent_count += 1
         tagged = unique_value(sender, self._sent_count) + value
@@ -85,11 +84,11 @@ class HistoryRecorder:
         return tagged
 
     def settled(self, tagged: bytes, outcome: Receipt | OctopiError) -> None:
-        """It is known what became of a message."""
+        """Note the outcome of a message."""
         self.history.note(outcome_of(self.now(), tagged, outcome))
 
     def delivered(self, consumer: str, message: Message) -> Message:
-        """A consumer is handed *message*; return it without the tag of its value."""
+        """Note that *consumer* gets *message*; return it without the tag of its value."""
         log = LogName(message.topic, message.partition)
         self.history.note(
             Delivered(
@@ -106,7 +105,7 @@ class HistoryRecorder:
         return untagged(message)
 
     def note_final(self, log: LogName, messages: list[Message]) -> None:
-        """*log* has these messages in the end."""
+        """Note the final messages of *log*."""
         if messages and messages[0].offset:
             self.history.note(StartMoved(self.now(), log, messages[0].offset))
         stored = tuple(
@@ -135,7 +134,7 @@ class RecordedClient(Client):
     """Makes producers and consumers that are recorded."""
 
     def __init__(self, client: Client, host: str, scribe: HistoryRecorder) -> None:
-        vars(self).update(vars(client))  # none of which ever changes
+        vars(self).update(vars(client))  # the attributes of a client never change
         self._client = client
         self._host = host
         self._scribe = scribe
@@ -168,7 +167,7 @@ class RecordedClient(Client):
 
 
 class RecordedProducer(Producer):
-    """Does what *producer* does, and notes it."""
+    """Delegates to *producer*, and records its operations."""
 
     def __init__(self, producer: Producer, name: str, scribe: HistoryRecorder) -> None:
         self._producer = producer
@@ -228,7 +227,7 @@ class RecordedProducer(Producer):
 
 
 class RecordedReceipt(PendingReceipt):
-    """Does what *pending* does, and notes what comes of it."""
+    """Delegates to *pending*, and records the outcome."""
 
     __slots__ = ("_closed", "_is_noted", "_pending", "_scribe", "_tagged")
 
@@ -266,7 +265,7 @@ class RecordedReceipt(PendingReceipt):
 
 
 class RecordedConsumer(Consumer):
-    """Does what *consumer* does, and notes it."""
+    """Delegates to *consumer*, and records its operations."""
 
     def __init__(
         self, consumer: Consumer, name: str, scribe: HistoryRecorder, began: float

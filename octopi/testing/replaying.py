@@ -1,7 +1,7 @@
-"""How a failure is repeated: the seed in its message, and the page that shows the run.
+"""How to repeat a failed run: the seed in its message, and the page that shows the run.
 
-The only part of `octopi.testing` that touches the outside: it reads two variables of the
-environment and writes pages.
+Only this part of `octopi.testing` accesses the real world: it reads two environment variables and
+writes pages.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from octopi.simulation.report.recording import Broken
 from octopi.testing.errors import HistoryViolation, MisuseError, alone
 
 SEED_VARIABLE: Final = "OCTOPI_TEST_SEED"
-"""Its value is the only seed that tests run."""
+"""If this variable is set, tests run only with its value as the seed."""
 PAGES_VARIABLE: Final = "OCTOPI_TEST_PAGES"
-"""A directory where each failing run leaves its page."""
+"""The directory where each failing run leaves its page."""
 _TEST_VARIABLE: Final = "PYTEST_CURRENT_TEST"
 
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9_.]+")
@@ -35,13 +35,13 @@ _NAME_LENGTH_MAX: Final = 150
 
 
 def chosen_seed(seed: int | None) -> int:
-    """The seed to run: what the environment says, else *seed*, else 1."""
+    """The seed to run with: the one in the environment, else *seed*, else 1."""
     pinned = pinned_seed()
     return pinned if pinned is not None else 1 if seed is None else seed
 
 
 def pinned_seed() -> int | None:
-    """The seed that the environment says, if it says one.
+    """The seed in the environment; None if there is none.
 
     Raises:
       MisuseError: if that is no whole number.
@@ -66,9 +66,9 @@ class RunOfTest:
 
     world: World
     name: str
-    """What the test is called, if pytest doesn't say."""
+    """The name of the test, if pytest doesn't give one."""
     has_cluster: bool = False
-    """Whether a cluster is there."""
+    """Whether the run has a cluster."""
     _recorder: Recorder | None = None
     _network: Network | None = None
     _test: str = attrs.field(init=False)
@@ -78,28 +78,29 @@ class RunOfTest:
 
     @property
     def command(self) -> str:
-        """What repeats the run."""
+        """The command that repeats the run."""
         program = f"pytest {self._test!r}" if " " in self._test else f"pytest {self._test}"
         if not self._test:
             program = f"python {sys.argv[0]}" if sys.argv[0] else "it"
         return f"{SEED_VARIABLE}={self.world.seed} {program}"
 
     def watch(self, simulated: SimulatedCluster) -> None:
-        """Record what is needed for a page, if one is asked for."""
+        """Record what the page needs, if a page is wanted."""
         if _pages() is not None:
             self._recorder = Recorder().watch(simulated)
             self.world.observers.append(self._recorder)
             self._network = simulated.network
 
     def ends(self) -> None:
-        """Record nothing more: how a cluster is taken down is no part of the run."""
+        """Stop recording: the shutdown of the cluster isn't part of the run."""
         if self._recorder is not None:
             self.world.observers.remove(self._recorder)
             assert self._network is not None
             self._network.observers.clear()
 
     def told(self, error: BaseException) -> BaseException:
-        """*error* with the line that says how to repeat it.  Writes the page, if asked to."""
+        """Add to *error* the line that says how to repeat the run, and return it.  Writes the page,
+        if one is wanted."""
         error = alone(error)
         if isinstance(error, trio.Cancelled | KeyboardInterrupt):
             return error  # no verdict

@@ -1,8 +1,8 @@
-"""How a test gets its cluster, and virtual time.
+"""Runs tests with a cluster, in virtual time.
 
-There are two ways.  `run`, `simulated` and `runner` have the simulator turn Trio's loop: a
-seed then gives the same run each time.  `cluster` works in a loop that runs already, too, if
-that has a clock that jumps; there others may do things that no seed knows of.
+There are two ways.  With `run`, `simulated` and `runner` the simulator drives Trio's event loop, so
+a seed gives the same run each time.  `cluster` also works in a loop that runs already, if its clock
+jumps; there, other tasks may do things that don't depend on the seed.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from octopi.testing.unexpected_log_errors import sifted
 T = TypeVar("T")
 
 _RUN: ContextVar[RunOfTest | None] = ContextVar("_RUN", default=None)
-"""The run whose loop the simulator turns."""
+"""The run whose event loop the simulator drives."""
 
 
 def run(
     test: Callable[[Cluster], Awaitable[T]], *, seed: int | None = None, **options: Unpack[Options]
 ) -> T:
-    """Run *test* with a cluster of its own in virtual time, and return what it returns.
+    """Run *test* with a cluster of its own in virtual time, and return its result.
 
-    The same seed gives the same run; the variable OCTOPI_TEST_SEED, if it is set, goes before
-    *seed*, and without either it is 1.  For the *options* see `octopi.testing.Setup`.
+    The same seed gives the same run.  If the variable OCTOPI_TEST_SEED is set, it overrides *seed*;
+    without either the seed is 1.  For the *options* see `octopi.testing.Setup`.
 
     Raises:
       StuckError: if it takes more than ``timeout_s`` of virtual time.
-      Violation: if the cluster broke one of its own rules: that is a fault of Octopi.
-      octopi.simulation.kernel.sandbox.OutsideReachedError: if something reaches for the real world.
-      BaseException: what *test* or one of its programs raises.
+      Violation: if the cluster broke one of its invariants, which is a fault of Octopi.
+      octopi.simulation.kernel.sandbox.OutsideReachedError: if code accesses the real world.
+      BaseException: any exception of *test* or of one of its programs.
     """
     __tracebackhide__ = True
     _require_async(test)
@@ -67,15 +67,15 @@ def run(
 def simulated(
     *, seed: int | None = None, seeds: int = 1, **options: Unpack[Options]
 ) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., None]]:
-    """Make a plain function, as any test runner calls it, of an async test, whose parameter
+    """Make a plain function, which any test runner can call, from an async test whose parameter
     ``cluster`` is a cluster::
 
         @octopi.testing.simulated(seeds=100)
         async def test_nothing_is_lost(cluster: octopi.testing.Cluster) -> None: ...
 
-    The test is run with the seeds from *seed* (or 1) on, as many as *seeds* says, until it
-    fails; with OCTOPI_TEST_SEED set, with that one alone.  Other parameters are pytest's
-    fixtures, the same for all seeds.
+    The test is run with *seeds* seeds, from *seed* (or 1) on, until it fails.  If OCTOPI_TEST_SEED
+    is set, it is run with that seed only.  Other parameters are fixtures of pytest, the same for
+    all seeds.
 
     Raises:
       MisuseError: if the test isn't async, or has no such parameter.
@@ -112,8 +112,8 @@ def simulated(
 
 
 def runner(*, seed: int | None = None) -> Callable[..., Any]:
-    """What stands in the place of `trio.run`: for tests of pytest-trio, with all its fixtures,
-    where a seed shall give the same run each time::
+    """A replacement for `trio.run`, for tests of pytest-trio with all its fixtures, so that a seed
+    gives the same run each time::
 
         @pytest.mark.trio(run=octopi.testing.runner(seed=7))
         async def test_nothing_is_lost() -> None:
@@ -142,13 +142,13 @@ async def cluster(*, seed: int | None = None, **options: Unpack[Options]) -> Asy
         async with octopi.testing.cluster(brokers=3, seed=7) as cluster:
             async with cluster.client() as client: ...
 
-    In a loop of `runner` the seed is that of the loop.  Elsewhere the loop needs a
-    `trio.testing.MockClock` that jumps by itself; then *seed* (or OCTOPI_TEST_SEED, or 1)
-    decides what the network, the disks and the tasks do, but hosts can't be paused, and what
-    others do in the loop is beyond it.  For the *options* see `octopi.testing.Setup`.
+    In a loop of `runner` the seed is that of the loop.  Another loop needs a
+    `trio.testing.MockClock` that jumps by itself.  There *seed* (or OCTOPI_TEST_SEED, or 1) decides
+    what the network, the disks and the tasks do, but hosts can't be paused, and the seed doesn't
+    control other tasks of the loop.  For the *options* see `octopi.testing.Setup`.
 
     Raises:
-      MisuseError: on a real clock, and where there is a cluster already.
+      MisuseError: if the loop has a real clock, or a cluster already.
       And what `run` raises.
     """
     setup = Setup(**options)
@@ -174,7 +174,7 @@ async def cluster(*, seed: int | None = None, **options: Unpack[Options]) -> Asy
             async with _opened(here, setup, can_pause=False) as made:
                 guard.is_watching = True
                 yield made
-    except BaseException as error:  # told below, unless there is a better reason
+    except BaseException as error:  # raised below, unless there is a better reason
         problem = error
     if world.failure is not None:
         problem = world.failure
@@ -203,12 +203,12 @@ def _simulate(main: Callable[[], Awaitable[T]], seed: int, name: str) -> T:
 
 
 def _trimmed(error: BaseException) -> BaseException:
-    """*error* without what lies between whoever runs the test and the test itself."""
+    """*error* without the part of its traceback between the test runner and the test itself."""
     trace = error.__traceback__
     while trace is not None and not is_of_test(trace.tb_frame):
         trace = trace.tb_next
     if trace is None and not isinstance(error, StuckError | Violation | MisuseError):
-        return error  # nothing of it is the test's
+        return error  # no part of it is in the test
     return error.with_traceback(trace)
 
 
@@ -262,7 +262,7 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
 
 @contextmanager
 def _limited(world: World, timeout_s: float, made: Cluster) -> Iterator[None]:
-    """Give the run up if the block takes too long."""
+    """Give up the run if the block takes too long."""
     is_over = False
 
     def give_up() -> None:
@@ -277,7 +277,7 @@ def _limited(world: World, timeout_s: float, made: Cluster) -> Iterator[None]:
 
 
 def _in_order(world: World) -> AbstractContextManager[None]:
-    """Have tasks that could run at the same time run in an order that the seed says."""
+    """Have tasks that could run at the same time run in an order that the seed decides."""
     if driver.private_problem() is not None:
         return nullcontext()
     return driver.deterministic(world.random("schedule"))

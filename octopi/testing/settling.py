@@ -1,6 +1,6 @@
-"""Waits for a cluster to come to rest, as an operator would bring it there.
+"""Waits until a cluster is at rest, and does what an operator does for that.
 
-`octopi.simulation.quiescence` says what is missing.
+`octopi.simulation.quiescence` determines what is missing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MOVE_TIMEOUT_S: Final = 20.0
 
 
 class Settling:
-    """Looks at *simulated*; *operator* opens a client that may be told to move replicas, and
-    *replace_unfit* gives disks away and names those that wait for one."""
+    """Settles *simulated*.  *operator* opens a client that may move replicas.  *replace_unfit*
+    replaces disks, and returns the names of hosts that still need another disk."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class Settling:
         self._rest = Quiescence(simulated)
 
     async def problem(self) -> str:
-        """Why the cluster is not at rest; empty: it is.
+        """Why the cluster is not at rest; empty if it is.
 
-        Does what an operator does (docs/operations.md): a broker that lost its disk gets the
-        replicas of the one that it was before.
+        This does what an operator does (docs/operations.md): a broker that lost its disk gets the
+        replicas of the broker that ran on its host before.
         """
         unfit = self._replace_unfit()
         if unfit:
@@ -62,7 +62,7 @@ class Settling:
         return ""
 
     def logs(self) -> Iterator[tuple[LogName, list[Message]]]:
-        """All logs, as their leaders have them."""
+        """All logs, with the messages that their leaders have."""
         for log in self._names():
             leader = self._rest.replica(self._simulated.leader(log.partition), log)
             start, data = _records_of(leader)
@@ -92,5 +92,5 @@ class Settling:
 
 
 def _records_of(replica: ReplicaBytes) -> tuple[int, bytes]:
-    """Where a replica starts, and its records."""
+    """The offset where a replica starts, and its records."""
     return replica.start, replica.read(replica.start, replica.end)

@@ -1,4 +1,4 @@
-"""What a cluster under test is made of, and how long a test may take."""
+"""The options of a cluster under test, and the time that a test may take."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from octopi.limits import PARTITION_COUNT_DEFAULT, REPLICA_COUNT_DEFAULT
 from octopi.testing.errors import MisuseError
 
 TIMEOUT_S = 300.0
-"""An idle cluster passes so much virtual time in less than a second."""
+"""An idle cluster takes less than a second of real time for this virtual time."""
 
 
 class Options(TypedDict, total=False):
-    """What `octopi.testing.cluster` and its relatives take by name: see `Setup`."""
+    """The keyword arguments of `octopi.testing.cluster`, `run` and `simulated`: see `Setup`."""
 
     brokers: int
     partitions: int
@@ -33,22 +33,23 @@ class Setup:
 
     brokers: int = 3
     partitions: int = PARTITION_COUNT_DEFAULT
-    """How many partitions topics are spread over."""
+    """The number of partitions of the cluster."""
     replicas: int = REPLICA_COUNT_DEFAULT
-    """How many brokers hold each partition, if there are as many."""
+    """The number of replicas of each partition, if there are as many brokers."""
     latency_s: float = 0.0005
-    """A packet's way takes so many seconds, and"""
+    """The time that a packet takes (s)."""
     jitter_s: float = 0.0005
-    """up to so many more, drawn from the seed."""
+    """The largest additional time of a packet (s), drawn from the seed."""
     websocket: bool = False
-    """Whether connections carry the bytes of WebSockets, instead of whole messages: slower,
-    and only of interest to developers of Octopi."""
+    """Whether connections carry the bytes of WebSockets instead of whole messages: slower, and
+    useful only to developers of Octopi."""
     record: bool = False
-    """Whether what all clients do and see is recorded in `Cluster.history`, and judged."""
+    """Whether the operations and results of all clients are recorded in `Cluster.history`, and
+    checked."""
     oracle: bool = True
-    """Whether the cluster itself is watched at each step of its protocols."""
+    """Whether the invariants of the cluster are checked at each step of its protocols."""
     timeout_s: float = TIMEOUT_S
-    """A test fails if it takes longer than so many seconds of virtual time."""
+    """A test fails if it takes more than this virtual time (s)."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("brokers", "partitions", "replicas"):

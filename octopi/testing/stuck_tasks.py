@@ -1,7 +1,6 @@
-"""Who waits for what, in words: for a test that doesn't get on.
+"""Describes which tasks wait, and for what, for a test that makes no progress.
 
-Only tells of code that isn't ours: the test, and the programs on the hosts that it made.  What
-the cluster itself waits for is no news.
+Only tasks in the test's own code are described: the test, and the programs on its hosts.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from octopi.simulation.kernel.host import ProcessLife
 _NO_TEST: Final = frozenset(
     {"octopi", "trio", "outcome", "contextlib", "pytest_trio", "trio_websocket"}
 )
-"""Packages whose code nobody asks about who asks about a test."""
+"""Packages whose code isn't described."""
 
 
 def is_of_test(frame: FrameType) -> bool:
-    """Whether it is code of a test, or of a program under test."""
+    """Whether *frame* is in the code of a test, or of a program under test."""
     name: str = frame.f_globals.get("__name__", "")
     return name.partition(".")[0] not in _NO_TEST
 
 
 def who_waits() -> list[str]:
-    """A line for each task that waits in code of the test, or of one of its programs."""
+    """A line for each task that waits in the code of the test, or of one of its programs."""
     root = trio.lowlevel.current_root_task()
     found = [] if root is None else [_line(task) for task in _tasks(root)]
     return sorted(line for line in found if line)
@@ -44,7 +43,7 @@ def _tasks(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
 
 
 def _line(task: trio.lowlevel.Task) -> str:
-    """Empty: there is nothing but our code in it."""
+    """The description of one task; empty if it has no code of the test."""
     place: tuple[FrameType, int] | None = None
     waits_in = ""
     for frame, line in task.iter_await_frames():

@@ -1,8 +1,7 @@
-"""What nodes write to their logs while a test runs.
+"""Filters the logs of nodes while a test runs.
 
-That their peers die and their disks are full is what tests are made of, so what nodes complain of
-is not shown.  But an exception with its traceback is a fault of their code, whatever fails around
-them.
+Tests make nodes die and disks fill up on purpose, so the warnings and errors of nodes are not
+shown.  But an exception with its traceback is a fault of a node's code, whatever fails around it.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from octopi.simulation.node_logs import taken_logs, traceback_of
 
 @contextmanager
 def sifted(world: World, servers: frozenset[str]) -> Iterator[None]:
-    """Within the block, drop what *servers* log, fail the run at exceptions, and pass on what
-    clients log."""
+    """Within the block, drop the logs of *servers* except exceptions, which fail the run, and pass
+    on the logs of clients."""
 
     def take(life: ProcessLife | None, record: logging.LogRecord) -> None:
         if life is None or life.host.name not in servers:
