@@ -27,7 +27,7 @@ def a_log(highwater: int) -> Any:  # noqa: ANN401
 def test_a_new_leader_that_has_committed_but_not_yet_published_it_does_not_know_its_end() -> None:
     # What it committed is published behind effects that wait for the disk.
     led = SimpleNamespace(knows_end=lambda highwater: highwater >= 50)
-    with pytest.raises(NotReadyError, match="has not yet committed what it had"):
+    with pytest.raises(NotReadyError, match="has not yet committed and published what it had"):
         context(led).require_end(a_log(36), 0)
 
 

@@ -127,7 +127,7 @@ class Opening:
     def _was_given_up(
         self, partition_id: PartitionId, decided: PartitionRecord | None, broker: BrokerId | None
     ) -> bool:
-        """Whether the files of a replica are left of one that *broker* has given up, according to
+        """Whether *broker* has given the replica up, so that its files are left over, according to
         the newest stored decision: *decided*, or the decision in the replica's own file."""
         newest = self._newest(partition_id, decided)
         return broker is not None and newest is not None and broker not in newest.replicas

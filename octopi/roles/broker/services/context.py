@@ -99,8 +99,8 @@ class ClientContext:
         # The leader's own mark may be ahead: it is published after the effects before it.
         if led is None or not led.knows_end(log.highwater):
             raise NotReadyError(
-                f"the new leader of partition {partition} has not yet committed what it had when "
-                "it was elected"
+                f"the new leader of partition {partition} has not yet committed and published what "
+                "it had when it was elected"
             )
 
     @contextlib.contextmanager
