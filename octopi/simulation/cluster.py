@@ -1,8 +1,8 @@
-"""A whole cluster of simulated hosts: a register, brokers, and programs of clients.
+"""A whole simulated cluster: a register, brokers, and client programs, each on a host of its own.
 
-In charge of what runs where, and of starting it again: every host can be ended in any way
-at any moment, and `boot` brings back what ran there, once.  What goes wrong when is the
-business of `octopi.simulation.faults.injector`; what clients do is their programs'.
+This module decides what runs on which host, and starts it again: every host can be ended in any way
+at any moment, and `boot` starts what ran there.  `octopi.simulation.faults.injector` decides which
+faults happen when; the client programs decide what clients do.
 """
 
 from __future__ import annotations
@@ -41,26 +41,28 @@ REGISTER: Final = "register"
 
 _PORT: Final = 7000
 DATA_DIRECTORY: Final = "data"
-"""Where every node keeps its data, on its own disk."""
+"""The directory on its own disk where every node keeps its data."""
 
 STOP: Final = "stop"
-"""What the event is called when a node is asked to stop."""
+"""The name of the event when a node is asked to stop."""
 
 WIPE: Final = "wipe"
-"""What the event is called when a host gets an empty disk."""
+"""The name of the event when a host gets an empty disk."""
 
 _IDS_PER_DISK: Final = 10
-"""The broker on the second disk of ``broker-3`` has the id 13."""
+"""The step between the ids of brokers on successive disks of a host: the broker on the second disk
+of ``broker-3`` has the id 13."""
 _STOPPING_LOOK_S: Final = 0.05
 _UNWINDING_S: Final = 30.0
-"""What a dead life does reaches nothing, but a wait that was shielded before goes on."""
+"""How long to wait for the tasks of ended processes: they can't change anything, but a wait that is
+shielded from cancellation continues."""
 
 Kind = Literal["register", "broker", "client"]
 
 
 @attrs.frozen
 class ClusterOptions:
-    """What the nodes of a cluster are started with; the defaults are those of the program."""
+    """The options of the nodes of a cluster; the defaults are those of the program."""
 
     brokers: int = 3
     partitions: int = PARTITION_COUNT_DEFAULT
@@ -74,28 +76,28 @@ class ClusterOptions:
 
 
 class Node:
-    """A host and what runs on it whenever it is up."""
+    """A host, and the program that runs on it while it is up."""
 
     def __init__(self, host: SimulatedHost, kind: Kind, run: _Run) -> None:
         self.host = host
         self.kind: Kind = kind
         self.url = ""
-        """Where this life of it serves; empty while it doesn't (yet)."""
+        """The url at which the present process serves; empty while it doesn't serve."""
         self.stop = trio.Event()
-        """Set it, and this life ends in order."""
+        """Set this to stop the present process cleanly."""
         self.life: ProcessLife | None = None
-        """The newest life, be it over."""
+        """The newest process on the host, even if it has ended."""
         self.wipe_count = 0
-        """How often it lost its disk."""
+        """How many times the host has lost its disk."""
         self._run = run
 
     @property
     def name(self) -> str:
-        """The host's."""
+        """The name of the host."""
         return self.host.name
 
     async def run(self, environment: Environment) -> None:
-        """`Program` of its host."""
+        """The `Program` of its host."""
         await self._run(self, environment)
 
 
@@ -104,7 +106,7 @@ _Run = Callable[[Node, Environment], Awaitable[None]]
 
 @attrs.define
 class _Started:
-    """`trio.TaskStatus` that remembers where a node serves."""
+    """A `trio.TaskStatus` that stores the url of a node."""
 
     node: Node
     life: ProcessLife | None
@@ -117,7 +119,7 @@ class _Started:
 
 
 class SimulatedCluster:
-    """Hosts in *world* on *network*; the tasks of all lives are *nursery*'s."""
+    """Hosts in *world* on *network*; the tasks of all processes run in *nursery*."""
 
     def __init__(
         self,
@@ -130,14 +132,15 @@ class SimulatedCluster:
         self.network = network
         self.options = options or ClusterOptions()
         self.nodes: dict[str, Node] = {}
-        """All that ever ran, by name, in the order in which they were added."""
+        """All nodes, by name, in the order in which they were added."""
         self.register_view = RegisterView(REGISTER)
         """What the register has made durable."""
         self.secrets = JoinSecrets((world.random("join secret").randbytes(JOIN_SECRET_BYTES),))
-        """The join secret.  Each node was given a copy, so that it is not lost with a disk."""
+        """The join secret.  Each node has a copy outside its disk, so that it isn't lost with the
+        disk."""
         self._nursery = nursery
         self._lives: list[ProcessLife] = []
-        """Those whose tasks may not have ended."""
+        """Processes whose tasks may not have ended yet."""
         self._changed = trio.Event()
         self._is_ended = False
         world.observe(self.register_view, self.register_view.kinds)
@@ -145,7 +148,7 @@ class SimulatedCluster:
         for _ in range(self.options.brokers):
             self.add_broker()
 
-    # --- what there is -----------------------------------------------------------------
+    # --- nodes ---------------------------------------------------------------------------
 
     @property
     def register(self) -> Node:
@@ -164,17 +167,17 @@ class SimulatedCluster:
 
     @property
     def address(self) -> str:
-        """What clients connect to."""
+        """The address that clients connect to."""
         return f"ws://{REGISTER}:{_PORT}"
 
     def add_broker(self) -> Node:
-        """Have one more broker, which `boot` starts."""
+        """Add a broker, which `boot` starts."""
         number = len(self.brokers) + 1
         assert number < _IDS_PER_DISK
         return self._add(f"broker-{number}", "broker", self._run_broker)
 
     def add_client(self, name: str, program: Program) -> Node:
-        """Have a host that runs *program*, which `boot` starts, each time from its beginning."""
+        """Add a host that runs *program*, which `boot` starts from its beginning each time."""
 
         async def run(_: Node, environment: Environment) -> None:
             await program(environment)
@@ -187,23 +190,23 @@ class SimulatedCluster:
         return node
 
     def host_of(self, broker: BrokerId) -> str:
-        """The name of the host where the broker of that id runs, or ran."""
+        """The name of the host on which the broker with this id runs, or ran."""
         return f"broker-{broker % _IDS_PER_DISK}"
 
     def broker_of(self, host: str) -> BrokerId | None:
-        """The id of the broker on *host*; None: that is no host of brokers."""
+        """The id of the broker on *host*; None if it isn't a broker's host."""
         node = self.nodes.get(host)
         if node is None or node.kind != "broker":
             return None
-        # A broker that lost its disk is a new one.
+        # A broker that lost its disk is a new broker.
         return BrokerId(int(host.removeprefix("broker-")) + _IDS_PER_DISK * node.wipe_count)
 
     def leader(self, partition: PartitionId) -> str:
-        """The host of the leader that was decided last; empty: none."""
+        """The host of the leader that was decided last; empty if there is none."""
         record = self.register_view.state.partitions.get(partition)
         return self.host_of(record.leader) if record is not None else ""
 
-    # --- lives ---------------------------------------------------------------------------
+    # --- processes -----------------------------------------------------------------------
 
     def start(self) -> None:
         """Boot the register and all brokers."""
@@ -211,7 +214,7 @@ class SimulatedCluster:
             self.boot(node.name)
 
     def boot(self, name: str) -> bool:
-        """Start what runs on a host; False: it runs already, or all was ended."""
+        """Start the program of a host.  Returns False if it runs already, or if all was ended."""
         node = self.nodes[name]
         if node.host.is_up or self._is_ended:
             return False
@@ -222,8 +225,8 @@ class SimulatedCluster:
         return True
 
     def boot_after(self, name: str, seconds: float) -> None:
-        """Start it in so many *seconds*, unless it runs then; if it is stopping, when it has
-        stopped."""
+        """Start the program in *seconds*, unless it runs then; if it is stopping, start it when it
+        has stopped."""
         ending = self.nodes[name].life
 
         def again() -> None:
@@ -236,7 +239,7 @@ class SimulatedCluster:
         self.world.after(seconds, again)
 
     def stop(self, name: str) -> None:
-        """Have a node end in order, as SIGTERM does.  A client has no such end: it is killed."""
+        """Stop a node cleanly, as SIGTERM does.  A client has no clean stop: it is killed."""
         node = self.nodes[name]
         if node.kind == "client":
             node.host.kill()
@@ -254,19 +257,20 @@ class SimulatedCluster:
         node.wipe_count += 1
 
     async def wait_serving(self) -> None:
-        """Return when the register and all brokers serve; a broker does once it has joined."""
+        """Wait until the register and all brokers serve; a broker serves once it has joined."""
         while not all(node.url for node in self.servers):
             await self._changed.wait()
 
     def kill_all(self) -> None:
-        """Kill all, for good."""
+        """Kill all processes for good."""
         self._is_ended = True
         for node in self.nodes.values():
             if node.host.is_up:
                 node.host.kill()
 
     async def end(self) -> list[str]:
-        """Kill all, for good; return the lives whose tasks don't end: there must be none."""
+        """Kill all processes for good; return those whose tasks don't end, of which there should be
+        none."""
         self.kill_all()
         with trio.move_on_after(_UNWINDING_S):
             for life in self._lives:
@@ -282,7 +286,7 @@ class SimulatedCluster:
             data_directory=DATA_DIRECTORY,
             partition_count=self.options.partitions,
             replica_count=self.options.replicas,
-            # Brokers that it knew may take longer to come than those of a new cluster.
+            # Brokers that the register knew may take longer to join than those of a new cluster.
             gather_s=GATHER_S if node.wipe_count else self.options.gather_s,
             rebalance_interval_s=self.options.rebalance_interval_s,
             snapshot_entries=self.options.snapshot_entries,
@@ -309,10 +313,11 @@ class SimulatedCluster:
         self._changed.set()
         self._changed = trio.Event()
 
-    # --- what is on the disks ------------------------------------------------------------
+    # --- disks ---------------------------------------------------------------------------
 
     def stored_records(self, name: str, topic: str, partition: PartitionId) -> bytes | None:
-        """The bytes of a log as processes on that host see them; None: it has none."""
+        """The bytes of a log as processes on that host see them; None if the host has no such
+        log."""
         disk = self.nodes[name].host.disk
         directory = log_directory(DATA_DIRECTORY, PartitionId(partition), topic)
         files = disk.files(directory)

@@ -1,4 +1,4 @@
-"""What simulated nodes log, by the process that logs it."""
+"""Collects what simulated nodes log, with the process that logs it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from octopi.simulation.kernel.host import ProcessLife
 _LIBRARY: Final = "octopi"
 
 Take = Callable[[ProcessLife | None, logging.LogRecord], None]
-"""Gets a record of the log and the process that logged it; None: no simulated process did."""
+"""Gets a log record and the process that logged it; None if no simulated process did."""
 
 
 def traceback_of(record: logging.LogRecord) -> str:
-    """The exception of *record* with its traceback; empty: it has none.  A node that logs one has a
-    fault in its code, whatever fails around it."""
+    """The exception of *record* with its traceback; empty if it has none.  A node that logs an
+    exception has a fault in its code, whatever fails around it."""
     return logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
 
 
@@ -31,17 +31,17 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if get_ident() != self._thread:
-            return  # the run has no part in what other threads do meanwhile
+            return  # other threads aren't part of the run
         life = driver.OWNER.get()
         self._take(life if isinstance(life, ProcessLife) else None, record)
 
 
 @contextmanager
 def taken_logs(take: Take, *, errors_alone: bool = False) -> Iterator[None]:
-    """Within the block, give *take* all that the library logs in this thread, and pass nothing on
-    to the root.
+    """Within the block, pass to *take* all that the library logs in this thread, and nothing to the
+    root logger.
 
-    *errors_alone*: give it errors, and no record to other handlers.
+    *errors_alone*: pass only errors to *take*, and nothing to other handlers.
     """
     logger = logging.getLogger(_LIBRARY)
     saved = logger.level, logger.propagate, logger.handlers

@@ -1,7 +1,7 @@
-"""What a simulated cluster lacks to be at rest.
+"""Determines what a simulated cluster lacks to be at rest.
 
-Looks past the processes, at what the register made durable and at the bytes on the disks: what
-nodes say of themselves may be wrong.
+This reads what the register has made durable, and the bytes on the disks, because what nodes report
+may be wrong.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from octopi.wire.messages import PartitionRecord
 
 
 class Quiescence:
-    """Looks at *cluster*."""
+    """Examines *cluster*."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self.cut_off = ""
-        """A host that doesn't come back, and of which nothing is expected; empty: none."""
+        """A host that doesn't come back and isn't considered; empty if there is none."""
 
     @property
     def brokers(self) -> list[str]:
-        """The hosts of brokers of which something is expected."""
+        """The hosts of the brokers that are considered."""
         return [node.name for node in self._cluster.brokers if node.name != self.cut_off]
 
     @property
     def records(self) -> list[PartitionRecord]:
-        """What the register decided last, of each partition."""
+        """The newest decision of the register about each partition."""
         return list(self._cluster.register_view.state.partitions.values())
 
     def not_serving(self) -> str:
-        """Which nodes don't serve."""
+        """The names of the nodes that don't serve."""
         waiting = [
             node.name
             for node in self._cluster.servers
@@ -42,16 +42,16 @@ class Quiescence:
         return ", ".join(waiting)
 
     def ids(self) -> set[BrokerId]:
-        """The brokers that there are now."""
+        """The ids of the present brokers."""
         found = map(self._cluster.broker_of, self.brokers)
         return {one for one in found if one is not None}
 
     def is_gone(self, broker: BrokerId) -> bool:
-        """Whether that broker is gone with its disk: its host has another one now."""
+        """Whether *broker* was lost with its disk: its host has another broker now."""
         return self._cluster.broker_of(self._cluster.host_of(broker)) != broker
 
     def lost(self) -> list[tuple[PartitionRecord, BrokerId]]:
-        """Replicas of brokers that are gone with their disks, each by its partition and broker."""
+        """The replicas of brokers that were lost with their disks, each as partition and broker."""
         return [
             (record, broker)
             for record in self.records
@@ -60,18 +60,18 @@ class Quiescence:
         ]
 
     def behind(self) -> list[tuple[PartitionRecord, set[BrokerId]]]:
-        """Partitions with replicas that are not in sync, and the brokers that hold these."""
+        """Partitions with replicas that are not in sync, and the brokers of these replicas."""
         away = self._cluster.broker_of(self.cut_off)
         found = [(one, {*one.replicas} - {away} - {*one.in_sync}) for one in self.records]
         return [(record, brokers) for record, brokers in found if brokers]
 
     def replicas(self, log: LogName) -> list[ReplicaBytes]:
-        """What the disks of those that hold *log* have of it."""
+        """The bytes of *log* on the disks of its replicas."""
         record = self._cluster.register_view.state.partitions[log.partition]
         hosts = map(self._cluster.host_of, record.replicas)
         return [self.replica(host, log) for host in hosts if host != self.cut_off]
 
     def replica(self, host: str, log: LogName) -> ReplicaBytes:
-        """What the disk of *host* has of *log*."""
+        """The bytes of *log* on the disk of *host*."""
         disk = self._cluster.nodes[host].host.disk
         return ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)

@@ -1,7 +1,7 @@
-"""How every run of a simulated cluster goes: its nodes start, something happens, all is ended.
+"""Runs a simulated cluster: starts its nodes, runs a block, and ends everything.
 
-What happens is the caller's: the search plays a plan, `octopi.testing` runs a test, benchmarks and
-tests of the simulator do what they are about.
+The caller decides what happens in the block: the search plays a plan, `octopi.testing` runs a test,
+and so do benchmarks and the simulator's own tests.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ TIERS: Final[dict[str, Tier]] = {"message": FrameNet, "websocket": WebSocketTier
 """What connections carry: whole messages, or the bytes of WebSockets."""
 
 RESTART_S: Final = 0.5
-"""What supervises the nodes starts one that ended by itself again after this (seconds)."""
+"""How long after its end a node that ended by itself is started again (s)."""
 
 
 class LeftoverTasksError(Exception):
-    """Tasks go on although their process has ended: they are shielded from being cancelled."""
+    """Tasks continue after their process has ended, because they are shielded from cancellation."""
 
     def __init__(self, lives: list[str]) -> None:
         super().__init__(f"tasks go on without their process: {', '.join(lives)}")
         self.lives = lives
-        """The processes: the host and the number of its life."""
+        """The processes, each as host and number."""
 
 
 @asynccontextmanager
@@ -45,14 +45,15 @@ async def running_cluster(
     around: Callable[[SimulatedCluster], AbstractContextManager[object]] = nullcontext,
     boot_s: float = inf,
 ) -> AsyncIterator[SimulatedCluster]:
-    """A cluster for a block; behind it, if it ended well, all processes are killed for good.
+    """A cluster for a block.  After the block, if it ended without an error, all processes are
+    killed for good.
 
-    *around* is called with it before anything runs, and gives a context that lasts until all tasks
-    have ended or were given up.  The block begins when the register and all
-    brokers serve, or after *boot_s* seconds.
+    *around* is called with the cluster before anything runs, and returns a context that lasts until
+    all tasks have ended or were given up.  The block begins when the register and all brokers
+    serve, or after *boot_s* seconds.
 
     Raises:
-      LeftoverTasksError: if the block ended well and tasks of a process don't.
+      LeftoverTasksError: if the block ended without an error, and tasks of a process don't end.
     """
     async with background_tasks() as nursery:
         cluster = SimulatedCluster(world, network, nursery, options)

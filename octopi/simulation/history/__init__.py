@@ -1,1 +1,1 @@
-"""What clients did and saw, and the checker that judges it."""
+"""The operations and results of clients, and the checker for them."""

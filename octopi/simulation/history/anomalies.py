@@ -1,8 +1,8 @@
-"""What a cluster promises to its clients, rule by rule, and a promise that was broken.
+"""The guarantees of a cluster to its clients, as rules, and violations of them.
 
-The rules are those that Jepsen looks for in logs like ours (its ``jepsen.tests.kafka``
-workload), and those that offsets make possible here: a record's offset is the end of the one
-before it, so a reader can prove that it missed nothing.
+The rules are those that Jepsen checks for such logs (its ``jepsen.tests.kafka`` workload), and
+others that offsets make possible here: a record's offset is the end of the record before it, so a
+reader can prove that it missed nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from octopi.simulation.history.events import History, LogName
 
 
 class Rule(Enum):
-    """What a fault breaks.  The text says what holds where all promises are kept."""
+    """The rule that an anomaly breaks.  The text says what holds if the rule is kept."""
 
     LOST_WRITE = "what was acknowledged stays in its log"
     ABORTED_READ = "a message that is surely not stored is nowhere"
@@ -42,14 +42,14 @@ class Rule(Enum):
 
 @attrs.frozen
 class Anomaly:
-    """One rule broken once."""
+    """One violation of one rule."""
 
     rule: Rule
     log: LogName
     text: str
-    """What was seen, in words."""
+    """A description of what was observed."""
     values: tuple[bytes, ...]
-    """The messages that it is about."""
+    """The messages concerned."""
     events: tuple[int, ...]
     """The events in conflict: their positions in the history, ascending."""
 
@@ -57,8 +57,8 @@ class Anomaly:
         return f"{self.rule.name} in {self.log}: {self.text}; but {self.rule.value}"
 
     def explain(self, history: History) -> str:
-        """The fault, then the events in conflict (marked ``>``) among all that speak of the
-        same messages, a line each: number, seconds, and what happened."""
+        """The anomaly, then the events in conflict (marked ``>``) among all events about the same
+        messages, one line each: number, seconds, and what happened."""
         lines = [str(self)]
         for number, event in enumerate(history.events):
             if number in self.events or getattr(event, "value", None) in self.values:

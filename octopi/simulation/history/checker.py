@@ -1,10 +1,10 @@
-"""What no client may ever see, looked for in the history of all of them.
+"""Checks the history of all clients for violations of the rules.
 
-Pure: a history goes in, faults come out, the same and in the same order each time.  Offsets
-give every log one order, so nothing has to be searched: `octopi.simulation.history.index` reads
-the events once, and each rule here goes once through the messages.
+This module does no I/O: from a history it makes a list of anomalies, always in the same order.
+Offsets order every log, so no search for an order is needed: `octopi.simulation.history.index`
+reads the events once, and each rule here goes through the messages once.
 
-What the history doesn't say is no fault: without a final read nothing is missing from the end
+Only what the history shows can be an anomaly: without a final read nothing is missing from the end
 of a log, and without its start a consumer may begin anywhere.
 """
 
@@ -25,9 +25,10 @@ _RULES: Final = list(Rule)
 
 
 def check(history: History) -> list[Anomaly]:
-    """Every fault in *history*, the one that showed first at the front; empty: all is well.
+    """All anomalies in *history*, in the order in which they became visible; empty if there are
+    none.
 
-    Takes about a microsecond an event.
+    This takes about a microsecond per event.
 
     Raises:
       HistoryError: if two sends have the same value, or an outcome belongs to no send.
@@ -48,7 +49,7 @@ def check(history: History) -> list[Anomaly]:
 
 
 def _check_bytes(history_index: HistoryIndex, log: LogFacts, messages: list[MessageFacts]) -> None:
-    """Records have the sizes of their messages and don't overlap."""
+    """Check that records have the sizes of their messages and don't overlap."""
     end = 0
     previous: MessageFacts | None = None
     for one in messages:
@@ -59,7 +60,7 @@ def _check_bytes(history_index: HistoryIndex, log: LogFacts, messages: list[Mess
             text = f"{show(one.value)} from {one.offset} to {one.next_offset} has {size_bytes} "
             text += f"bytes, its record has {_sizes_bytes(one)[0]}"
             history_index.blame(Rule.NOT_DENSE, log, text, (one.value,), one.seen)
-        # Where there is a final read, that is held to be without gap instead.
+        # With a final read, the stricter rule applies that it has no gaps.
         if one.offset < end and previous is not None and log.final == NEVER:
             text = f"{show(one.value)} begins at {one.offset}, within {show(previous.value)}, "
             text += f"which lies from {previous.offset} to {end}"
@@ -70,7 +71,7 @@ def _check_bytes(history_index: HistoryIndex, log: LogFacts, messages: list[Mess
 
 
 def _sizes_bytes(message: MessageFacts) -> tuple[int, ...]:
-    """What a record of *message* may have; see `octopi.record`."""
+    """The sizes that the record of *message* may have; see `octopi.record`."""
     size_bytes = record_size_bytes(message.value, message.key, encode_headers(message.headers))
     if message.key is None and not message.headers:
         return size_bytes, HEADER_BYTES + len(message.value)  # version 1
@@ -78,7 +79,8 @@ def _sizes_bytes(message: MessageFacts) -> tuple[int, ...]:
 
 
 def _check_sends(history_index: HistoryIndex, log: LogFacts, messages: list[MessageFacts]) -> None:
-    """Messages lie in the log that they were sent to, in the order in which they were sent."""
+    """Check that messages lie in the log that they were sent to, in the order in which they were
+    sent."""
     topic, partition = log.name
     last: dict[str, MessageFacts] = {}
     for one in messages:
@@ -98,12 +100,12 @@ def _check_sends(history_index: HistoryIndex, log: LogFacts, messages: list[Mess
 def _check_receipts(
     history_index: HistoryIndex, log: LogFacts, messages: list[MessageFacts]
 ) -> None:
-    """From the end of the log: what lies behind was acknowledged no earlier than this was
-    sent, and in no older epoch."""
+    """Check, from the end of the log, that no message behind another one was acknowledged before
+    that one was sent, or in an older epoch."""
     earliest: MessageFacts | None = None
-    """Of what lies behind: acknowledged first."""
+    """The message behind the present one that was acknowledged first."""
     behind: MessageFacts | None = None
-    """Acknowledged, and next."""
+    """The next acknowledged message."""
     for one in reversed(messages):
         if earliest is not None and earliest.acknowledged < one.invoked:
             text = f"{show(earliest.value)} at {earliest.offset} was acknowledged before "
@@ -123,7 +125,7 @@ def _check_receipts(
 
 
 def _check_missing(history_index: HistoryIndex) -> None:
-    """What was acknowledged or handed out is in the log."""
+    """Check that acknowledged and delivered messages are in the log."""
     for one in history_index.messages.values():
         log = one.log
         if log is None or log.is_removed or one.offset < log.start:
@@ -144,7 +146,7 @@ def _check_missing(history_index: HistoryIndex) -> None:
 
 
 def _check_passed(history_index: HistoryIndex, one: MessageFacts, log: LogFacts) -> None:
-    """Nobody was handed *one*: then nobody may have read past it."""
+    """Check that no consumer has read past *one*, which was delivered to none."""
     for reading in log.readings:
         if reading.has_passed(Offset(one.offset)):
             text = f"{show(one.value)} at {one.offset} was acknowledged in epoch {one.epoch}, "
@@ -155,7 +157,7 @@ def _check_passed(history_index: HistoryIndex, one: MessageFacts, log: LogFacts)
 
 
 def _check_failed(history_index: HistoryIndex) -> None:
-    """What failed is nowhere."""
+    """Check that failed messages are in no log."""
     for number, one in history_index.failed:
         if one.log is not None:
             text = f"{show(one.value)} failed, and is at {one.offset}"
@@ -164,7 +166,7 @@ def _check_failed(history_index: HistoryIndex) -> None:
 
 
 def _check_rested(history_index: HistoryIndex) -> None:
-    """Consumers that had the time are at the end."""
+    """Check that consumers that had the time have read to the end."""
     for number, reading in history_index.rested:
         log = reading.log
         end = log.acknowledged_end if log.final == NEVER else log.end

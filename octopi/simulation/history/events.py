@@ -1,9 +1,9 @@
-"""What clients did and saw, event by event: the evidence that the checker judges.
+"""The operations and results of clients, as events that the checker examines.
 
-A history holds what a program did through its clients, in the order in which it noted it:
-`Invoked` *before* it asks for a send, the outcome *after* it has it, `Delivered` when a
-message was handed out.  Then one event standing before another means that it was over before
-the other began, and nothing else is needed to judge the order of things::
+A history holds the events in the order in which a program noted them: `Invoked` *before* it
+requests a send, the outcome *after* it got it, and `Delivered` when a message was delivered. So if
+an operation ended before another one began, their events are in that order, and the checker needs
+no other knowledge about the order of operations::
 
     history = History()
     value = unique_value("alice", 1)
@@ -13,12 +13,12 @@ the other began, and nothing else is needed to judge the order of things::
     offsets = receipt.offset, receipt.next_offset
     history.note(Acknowledged(now(), log, value, *offsets, receipt.epoch))
 
-Every value is sent once and is unlike every other, so a value names its message.  A send is
-settled by at most one of `Acknowledged`, `Failed` and `OutcomeUnknown`; without any, its
-outcome is unknown too.
+Every value is sent once and differs from all others, so it identifies its message.  A send has at
+most one outcome: `Acknowledged`, `Failed` or `OutcomeUnknown`.  Without any, its outcome is
+unknown, too.
 
-A history is data, and knows neither the rules (`octopi.simulation.history.checker`) nor who notes
-it. Events are tuples because hundreds of thousands are made a second.
+A history is data; it depends neither on the rules (`octopi.simulation.history.checker`) nor on the
+program that notes it.  Events are tuples, because hundreds of thousands are made per second.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SHOWN_BYTES_MAX: Final = 40
 
 
 class HistoryError(OctopiError):
-    """The history can't be read or judged: whoever noted it broke the rules of noting."""
+    """The history can't be read or checked, because events were noted wrongly."""
 
 
 class LogName(NamedTuple):
@@ -53,7 +53,7 @@ class LogName(NamedTuple):
 def unique_value(sender: str, number: int, size_bytes: int = 0) -> bytes:
     """A value to send: its name, ``sender-number``, a mark, and dots up to *size_bytes*.
 
-    By the name the checker knows a message again whose bytes were changed on their way.
+    By the name the checker recognises a message whose bytes were changed on their way.
     """
     return b"%s-%d%s" % (sender.encode(), number, _NAME_END) + b"." * (
         size_bytes - len(sender.encode()) - len(str(number)) - 2
@@ -61,12 +61,12 @@ def unique_value(sender: str, number: int, size_bytes: int = 0) -> bytes:
 
 
 def name_of(value: bytes) -> bytes:
-    """What stands before the mark of `unique_value`; of other values, all."""
+    """The part of a `unique_value` before the mark; all of any other value."""
     return value.partition(_NAME_END)[0]
 
 
 def show(value: bytes) -> str:
-    """The name of a value, for people to read."""
+    """The name of a value as text."""
     name = name_of(value)
     text = repr(name[:_SHOWN_BYTES_MAX]).removeprefix("b")
     return text if len(name) <= _SHOWN_BYTES_MAX else f"{text}... ({len(name)} bytes)"
@@ -79,13 +79,13 @@ class Invoked(NamedTuple):
     """A producer is about to be asked to send *value*."""
 
     at: float
-    """Seconds on a clock that all events share; only for people to read."""
+    """Seconds on a clock that all events share; only for display."""
     producer: str
-    """Whoever sends one message after another: two tasks that share a producer have two
-    names, because nothing is promised about their order."""
+    """The name for a sequence of sends, one after another.  Two tasks that share a producer have
+    two names, because there is no guarantee about their order."""
     topic: str
     partition: PartitionId | None
-    """None: left to the producer."""
+    """None: the producer chooses."""
     value: bytes
     key: bytes | None = None
     headers: Mapping[str, bytes] = NO_HEADERS
@@ -140,15 +140,15 @@ class OutcomeUnknown(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """A consumer was told to read *log* from *offset* on: it starts, seeks, or goes on behind
-    a gap that retention made.  What lies between is no fault of anybody."""
+    """A consumer was told to read *log* from *offset* on: it starts, seeks, or continues behind a
+    gap that retention made.  It may skip the records between."""
 
     at: float
     consumer: str
     log: LogName
     offset: Offset
     forked: bool = False
-    """Whether it was told that what it read behind that is gone."""
+    """Whether the consumer was told that the records that it read behind *offset* are lost."""
 
     def __str__(self) -> str:
         why = ", as what it read behind that is gone" if self.forked else ""
@@ -156,7 +156,7 @@ class Assigned(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A consumer was handed a message.  A consumer that is closed and goes on where it was
+    """A message was delivered to a consumer.  A consumer that is closed and continues where it was
     keeps its name."""
 
     at: float
@@ -176,7 +176,7 @@ class Delivered(NamedTuple):
 
 
 class PositionStored(NamedTuple):
-    """A consumer's position in *log* was put where it outlives the consumer."""
+    """A consumer's position in *log* was stored so that it survives the consumer."""
 
     at: float
     consumer: str
@@ -188,8 +188,8 @@ class PositionStored(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """A consumer began again at its stored position.  What it was handed since that was
-    stored may be handed to it again."""
+    """A consumer began again at its stored position.  Messages that were delivered to it after that
+    was stored may be delivered again."""
 
     at: float
     consumer: str
@@ -201,8 +201,8 @@ class Resumed(NamedTuple):
 
 
 class ReachedEnd(NamedTuple):
-    """A consumer that reads to the end of *log* came to it, at *offset*.  It asked where the
-    end is later than *since* (by the clock of `at`)."""
+    """A consumer that reads to the end of *log* came to it, at *offset*.  It asked for the end
+    after *since* (by the clock of `at`)."""
 
     at: float
     consumer: str
@@ -215,8 +215,7 @@ class ReachedEnd(NamedTuple):
 
 
 class Rested(NamedTuple):
-    """All is quiet, nothing fails any more, and the consumer has had the time to read all of
-    *log*."""
+    """No faults happen any more, and the consumer has had the time to read all of *log*."""
 
     at: float
     consumer: str
@@ -230,9 +229,9 @@ class Rested(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A highwater mark of *log* rose: nobody may be handed more than that.  Only who sees
-    into the brokers can note it; if it is noted, then each time and at once, and 0 at the
-    beginning: what is handed out before the first of them is not held against it."""
+    """A highwater mark of *log* rose: consumers may get no records beyond it.  Only an observer of
+    the brokers can note this.  If it notes this, it must note each change at once, and 0 at the
+    beginning; deliveries before the first such event are not checked."""
 
     at: float
     log: LogName
@@ -243,7 +242,7 @@ class Committed(NamedTuple):
 
 
 class StartMoved(NamedTuple):
-    """What lies below *start* was removed from *log* by retention."""
+    """Retention removed the records of *log* below *start*."""
 
     at: float
     log: LogName
@@ -254,8 +253,8 @@ class StartMoved(NamedTuple):
 
 
 class LossTold(NamedTuple):
-    """It was said that *log* may have lost what lay from *end* on and was acknowledged in an
-    older epoch than *epoch*.  A consumer that read some of it has to be told."""
+    """The cluster reported that *log* may have lost records from *end* on that were acknowledged in
+    an older epoch than *epoch*.  A consumer that read some of them must be told."""
 
     at: float
     log: LogName
@@ -267,7 +266,7 @@ class LossTold(NamedTuple):
 
 
 class StoredMessage(NamedTuple):
-    """A message of a log as it is in the end."""
+    """A message of a log in its final state."""
 
     offset: Offset
     next_offset: Offset
@@ -277,7 +276,8 @@ class StoredMessage(NamedTuple):
 
 
 class FinalLog(NamedTuple):
-    """All messages of *log*, read when everything had come to rest.  The last one counts."""
+    """All messages of *log*, read when the cluster was at rest.  Only the last such event
+    counts."""
 
     at: float
     log: LogName
@@ -289,8 +289,8 @@ class FinalLog(NamedTuple):
 
 
 class TopicRemoval(NamedTuple):
-    """Somebody asks to remove *topic*.  From here on nothing that is said about it counts,
-    until it is created again."""
+    """A client requests the removal of *topic*.  From here on, events about it are ignored until it
+    is created again."""
 
     at: float
     topic: str
@@ -300,7 +300,7 @@ class TopicRemoval(NamedTuple):
 
 
 class TopicCreation(NamedTuple):
-    """*topic* is there, and empty: what was sent to it before is gone by intention."""
+    """*topic* exists and is empty: messages sent to it before were removed on purpose."""
 
     at: float
     topic: str
@@ -336,5 +336,5 @@ class History:
     events: list[Event] = attrs.field(factory=list)
 
     def note(self, event: Event) -> None:
-        """Something happened."""
+        """Add an event."""
         self.events.append(event)

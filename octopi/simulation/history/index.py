@@ -1,9 +1,9 @@
-"""Where each message was seen: the events of a history, held against each other.
+"""Finds where each message was observed, and compares the events of a history with each other.
 
-For each log there is one table, offset -> message, built from whoever speaks of an offset
-first: receipt, consumer or final read.  Each event is held against it, and against the way of
-its consumer; what contradicts them is a fault.  What only shows when all is known is left to
-`octopi.simulation.history.checker`.
+Each log has one table, offset -> message, with what the first event about an offset says: a
+receipt, a delivery or a final read.  Each later event is compared with the table, and with what its
+consumer did before; a contradiction is an anomaly.  `octopi.simulation.history.checker` checks the
+rules that need the whole history.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from octopi.simulation.history.tables import NEVER, ConsumerRead, LogFacts, Mess
 
 
 class HistoryIndex:
-    """All that the events of a history say.
+    """The contents of all events of a history.
 
     Raises:
       HistoryError: if two sends have the same value, or an outcome belongs to no send.
@@ -49,18 +49,18 @@ class HistoryIndex:
 
     def __init__(self, events: list[Event]) -> None:
         self.faults: list[Anomaly] = []
-        """In the order in which they were found."""
+        """The anomalies in the order in which they were found."""
         self.messages: dict[bytes, MessageFacts] = {}
-        """Every value that was sent, or that turned up from nowhere."""
+        """Every value that was sent, or that was delivered without having been sent."""
         self.failed: list[tuple[int, MessageFacts]] = []
-        """Sends that failed, each with the number of the event that says so."""
+        """Sends that failed, each with the number of that event."""
         self.rested: list[tuple[int, ConsumerRead]] = []
-        """Consumers that had the time, each with the number of the event that says so."""
+        """Consumers that had the time to read everything, each with the number of that event."""
         self._events = events
         self._names: dict[bytes, bytes] = {}
-        """Name -> value of all that are ever sent; made when it is needed."""
+        """Name -> value of all sent messages; made when it is needed."""
         self._copies: list[tuple[MessageFacts, MessageFacts]] = []
-        """A message, and the same at another place."""
+        """Pairs of a message and the same message at another place."""
         self._logs: dict[LogName, LogFacts] = {}
         self._removed: list[LogFacts] = []
         self._readings: dict[tuple[str, LogName], ConsumerRead] = {}
@@ -75,14 +75,14 @@ class HistoryIndex:
 
     @property
     def logs(self) -> list[LogFacts]:
-        """All logs; those of removed topics first, as they were before that."""
+        """All logs; those of removed topics first, in their state before the removal."""
         return [*self._removed, *self._logs.values()]
 
     def blame(
         self, rule: Rule, log: LogFacts, text: str, values: tuple[bytes, ...], *numbers: int
     ) -> None:
-        """A rule is broken: *text* says how, *values* for which messages, *numbers* by which
-        events.  It is no fault if it has to do with the removal of a topic."""
+        """Note that a rule is broken: *text* says how, *values* are the messages and *numbers* the
+        events concerned.  Nothing is noted if the removal of a topic explains it."""
         if log.is_gone:
             return
         for value in values:
@@ -95,8 +95,8 @@ class HistoryIndex:
     # --- event by event ----------------------------------------------------------------
 
     def _read_events(self) -> None:
-        """What contradicts nothing costs a few look-ups: the kinds of events that there are
-        many of are judged right here."""
+        """Read all events.  The frequent kinds of events are handled in this function, so that an
+        event without contradiction costs only a few look-ups."""
         messages, logs, readings = self.messages, self._logs, self._readings
         for number, event in enumerate(self._events):
             if isinstance(event, Delivered):
@@ -218,7 +218,7 @@ class HistoryIndex:
         return self._readings[consumer, name]
 
     def _forget(self, topic: str) -> list[LogFacts]:
-        """What is said about *topic* from now on is about other logs."""
+        """Have later events about *topic* refer to new logs."""
         forgotten = [log for name, log in self._logs.items() if name.topic == topic]
         for log in forgotten:
             log.is_removed = True
@@ -227,7 +227,7 @@ class HistoryIndex:
             del self._readings[key]
         return forgotten
 
-    # --- what an event says of a message -----------------------------------------------
+    # --- events about messages ---------------------------------------------------------
 
     def _see(
         self,
@@ -239,7 +239,7 @@ class HistoryIndex:
         key: bytes | None,
         headers: Mapping[str, bytes],
     ) -> MessageFacts:
-        """The message that an event saw, where the table doesn't have it just so."""
+        """The message that an event shows, if the table doesn't have exactly that."""
         known = log.messages.get(offset)
         message = self.messages.get(value)
         if message is None:
@@ -286,7 +286,7 @@ class HistoryIndex:
         return copy
 
     def _has_passed(self, number: int, message: MessageFacts) -> bool:
-        """Whether the consumer that an event is about had *message* before."""
+        """Whether the consumer of an event got *message* before."""
         event = self._events[number]
         if message.delivered == NEVER or not isinstance(event, Delivered):
             return False
@@ -302,7 +302,8 @@ class HistoryIndex:
         key: bytes | None,
         headers: Mapping[str, bytes],
     ) -> MessageFacts:
-        """The message whose bytes became *value*; else one that came from nowhere."""
+        """The message whose bytes were changed to *value*; otherwise a new one that was never
+        sent."""
         if not self._names:
             sends = (event for event in self._events if isinstance(event, Invoked))
             self._names = {name_of(event.value): event.value for event in sends}
@@ -321,7 +322,7 @@ class HistoryIndex:
     # --- what is lost --------------------------------------------------------------------
 
     def _lose(self, number: int, log: LogFacts, event: LossTold) -> None:
-        """Nothing that is known of what lay behind the end of the loss counts any more."""
+        """Forget what is known of records behind the end of the loss."""
         log.losses.append((event.end, event.epoch, number))
         behind = [at for at, one in log.messages.items() if one.next_offset > event.end]
         for offset in behind:
@@ -344,9 +345,10 @@ class HistoryIndex:
         return event.next_offset
 
     def _is_of_lost(self, number: int, reading: ConsumerRead, event: Delivered) -> bool:
-        """Whether a consumer is handed what is lost, which may have been on its way; blame who
-        is handed what came instead and wasn't told.  What is handed out at another offset isn't
-        what was lost: a producer had sent it to an earlier leader as well, whose log it is now."""
+        """Whether a consumer gets a lost message, which may have been on its way.  If it gets one
+        that came instead and wasn't told of the loss, note an anomaly.  A message at another offset
+        isn't the lost one: the producer sent it to an earlier leader as well, whose log is in force
+        now."""
         message = self.messages.get(event.value)
         if (
             message is not None
@@ -365,7 +367,7 @@ class HistoryIndex:
         return False
 
     def _fork(self, number: int, reading: ConsumerRead, event: Assigned) -> None:
-        """A consumer is sent back at least as far as to the end of what was kept."""
+        """Check that a consumer is sent back at least as far as the end of what was kept."""
         for end, _, told in reading.log.losses:
             if told == reading.untold and event.offset > end:
                 text = (
@@ -395,7 +397,7 @@ class HistoryIndex:
             log.end = next_offset
             previous = (value,)
 
-    # --- what an event says of a consumer ----------------------------------------------
+    # --- events about consumers --------------------------------------------------------
 
     def _jump(self, number: int, reading: ConsumerRead, event: Delivered) -> None:
         expected = reading.position
@@ -448,12 +450,12 @@ class HistoryIndex:
 
 
 def _is_lost(log: LogFacts, event: Acknowledged) -> bool:
-    """Whether a receipt is of what was lost before it came."""
+    """Whether a receipt is for a message that was lost before the receipt came."""
     return any(event.next_offset > end and event.epoch < epoch for end, epoch, _ in log.losses)
 
 
 def _difference(sent: bytes, seen: bytes) -> str:
-    """Where two values part."""
+    """Where two values diverge."""
     same = next((at for at, (a, b) in enumerate(zip(sent, seen, strict=False)) if a != b), None)
     if same is None:
         return f"cut or lengthened from {len(sent)} to {len(seen)} bytes"
