@@ -1,7 +1,7 @@
-"""What goes wrong in a run, as data: a place, an action, and the node that it happens to.
+"""The faults of a run, as data: a place, an action, and the node that it happens to.
 
-A fault is frozen, so that it can be printed, stored, and left out of a plan to see whether
-the plan still fails.  `octopi.simulation.faults.injector` carries faults out.
+A fault is frozen, so that it can be printed, stored, and omitted from a plan to see whether the
+plan still fails.  `octopi.simulation.faults.injector` carries faults out.
 
 **Who** is a word for hosts:
 
@@ -31,27 +31,26 @@ from octopi.simulation.network.route import Mishap
 from octopi.tracing import steps
 
 STEPS: Final = {step.code: step.text for step in steps.ALL}
-"""The texts of `octopi.tracing.steps`, each by its code, the first word of its text."""
+"""The texts of `octopi.tracing.steps` by their codes, which are the first words of the texts."""
 
 
 Way = Literal["both", "in", "out"]
 
 Link = Literal["", "membership", "follow", "client"]
-"""What a connection is for: the last part of its endpoint; empty: anything."""
+"""The purpose of a connection: the last part of its endpoint; empty: any."""
 
 
-# --- places ----------------------------------------------------------------------------
-# One that is *behind* waits until the fault that stands before it in the plan has struck, or
-# was skipped; for the first fault of a plan that is the beginning of the run.
+# A place that is *behind* counts from the moment when the fault before it in the plan has struck or
+# was skipped; for the first fault of a plan, from the beginning of the run.
 
 
 @attrs.frozen
 class AtTime:
-    """So many virtual seconds after the run began."""
+    """A number of virtual seconds after the run began."""
 
     seconds: float
     behind: bool = False
-    """Whether they count from the fault before it in the plan."""
+    """Whether the seconds count from the fault before it in the plan."""
 
     def __str__(self) -> str:
         return f"{self.seconds:g} s later" if self.behind else f"at {self.seconds:g} s"
@@ -59,14 +58,14 @@ class AtTime:
 
 @attrs.frozen
 class AtStep:
-    """When a node comes to a step of the protocols for the n-th time."""
+    """When a node takes a step of the protocols for the n-th time."""
 
     step: str
-    """Its code: a key of `STEPS`."""
+    """The code of the step: a key of `STEPS`."""
     who: str = "any"
     occurrence: int = 1
     behind: bool = False
-    """Whether it counts from the fault before it in the plan."""
+    """Whether the steps count from the fault before it in the plan."""
 
     def __str__(self) -> str:
         step = STEPS.get(self.step, self.step)
@@ -75,16 +74,16 @@ class AtStep:
 
 @attrs.frozen
 class AtEffect:
-    """When the I/O of a node comes to an edge for the n-th time; for operations and their edges
-    see `octopi.simulation.disk.disk`, and ``send`` has ``before`` and ``after``."""
+    """When the I/O of a node reaches an edge for the n-th time.  `octopi.simulation.disk.disk`
+    defines operations and their edges; ``send`` has ``before`` and ``after``."""
 
     operation: str
-    """Empty: any."""
+    """Empty: any operation."""
     edge: str
     who: str = "any"
     occurrence: int = 1
     behind: bool = False
-    """Whether it counts from the fault before it in the plan."""
+    """Whether the edges count from the fault before it in the plan."""
 
     def __str__(self) -> str:
         what = self.operation or "I/O"
@@ -93,11 +92,11 @@ class AtEffect:
 
 @attrs.frozen
 class When:
-    """When something holds for the first time; ``here`` is whoever's step made it so.
+    """When a condition holds for the first time; ``here`` is the node whose step made it true.
 
-    ``acknowledged``: so many batches are.  ``epoch``: a partition has that epoch, or a greater
-    one.  ``in_sync``: the in-sync set of a partition has so few members.  ``lag``: a leader has
-    so many uncommitted bytes.
+    ``acknowledged``: that many batches are acknowledged.  ``epoch``: a partition has that epoch, or
+    a later one.  ``in_sync``: the in-sync set of a partition has that many members.  ``lag``: a
+    leader has that many uncommitted bytes.
     """
 
     condition: str
@@ -114,9 +113,8 @@ def _since(behind: bool) -> str:
     return " since then" if behind else ""
 
 
-# --- actions ---------------------------------------------------------------------------
-# A restart after None is one when everything is healed; after infinity, never, if the others can
-# do without that broker.
+# A restart after None happens when everything is healed.  A restart after infinity never happens,
+# if the cluster can do without that broker.
 
 
 @attrs.frozen
@@ -128,7 +126,7 @@ class Kill:
 
 @attrs.frozen
 class LosePower:
-    """What was not synced may be lost, and nobody is told."""
+    """Data that was not synced may be lost, and peers aren't told."""
 
     restart_s: float | None = 0.1
 
@@ -142,29 +140,29 @@ class Stop:
 
 @attrs.frozen
 class Pause:
-    """SIGSTOP, and SIGCONT after so long."""
+    """SIGSTOP, and SIGCONT after a time."""
 
     seconds: float = 2.0
 
 
 @attrs.frozen
 class Cut:
-    """What travels between a host and *peer* is lost for so long."""
+    """Packets between a host and *peer* are lost for a time."""
 
     peer: str = "others"
     seconds: float = 2.0
     way: Way = "both"
-    """``in``: only what comes to the host, ``out``: only what it sends."""
+    """``in``: only packets to the host; ``out``: only packets from it."""
     holds: bool = False
-    """Whether it is held instead, and arrives at the end."""
+    """Whether packets are held instead, and arrive at the end."""
     resets: bool = False
     """Whether the connections break at the end."""
 
 
 @attrs.frozen
 class Reset:
-    """All connections between a host and *peer* break; or, with a *link*, a single one of that
-    kind, and all others stay."""
+    """All connections between a host and *peer* break; with a *link*, only one connection of that
+    kind does."""
 
     peer: str = "others"
     link: Link = ""
@@ -172,18 +170,18 @@ class Reset:
 
 @attrs.frozen
 class CorruptLink:
-    """A mishap befalls all connections between a host and *peer*."""
+    """All connections between a host and *peer* suffer a mishap."""
 
     mishap: Mishap = Mishap.SILENCE
     peer: str = "others"
     way: Way = "both"
     after_bytes: int = 0
-    """So many bytes still arrive."""
+    """The number of bytes that still arrive before it."""
 
 
 @attrs.frozen
 class Slow:
-    """The routes between a host and *peer* become slow for so long, both ways."""
+    """The routes between a host and *peer* become slow for a time, both ways."""
 
     peer: str = "others"
     seconds: float = 2.0
@@ -194,63 +192,63 @@ class Slow:
 
 @attrs.frozen
 class Refuse:
-    """A host refuses new connections for so long."""
+    """A host refuses new connections for a time."""
 
     seconds: float = 2.0
 
 
 @attrs.frozen
 class BlackholeAccepts:
-    """A host accepts connections for so long that its program never hears of."""
+    """For a time a host accepts connections without its program learning of them."""
 
     seconds: float = 2.0
 
 
 @attrs.frozen
 class SwizzleClog:
-    """Half of all hosts are clogged one after the other, and freed in another order."""
+    """Half of all hosts are cut off one after another, and reconnected in another order."""
 
     seconds: float = 2.0
 
 
 @attrs.frozen
 class BreakDisk:
-    """Calls to the disk fail, or take their time, from now on."""
+    """Calls to the disk fail or take longer from now on."""
 
     fault: DiskFault
 
 
 @attrs.frozen
 class FillDisk:
-    """There is no space on the disk for so long."""
+    """There is no space on the disk for a time."""
 
     seconds: float = 2.0
 
 
 @attrs.frozen
 class ProtectDisk:
-    """The disk is mounted read-only for so long."""
+    """The disk is mounted read-only for a time."""
 
     seconds: float = 2.0
 
 
 @attrs.frozen
 class Wipe:
-    """The process dies and its disk is lost; it starts with an empty one."""
+    """The process dies and its disk is lost; it starts again with an empty one."""
 
     restart_s: float | None = 0.5
 
 
 @attrs.frozen
 class BitFlip:
-    """The process dies, and while it is down a bit of a log turns over."""
+    """The process dies, and a bit of a log flips while it is down."""
 
     restart_s: float | None = 0.5
 
 
 @attrs.frozen
 class RollBack:
-    """The machine dies, and starts with what was on its disk at an earlier time."""
+    """The machine dies, and starts with the content that its disk had at an earlier time."""
 
     taken_s: float = 0.5
     """When the copy was made, in seconds since the run began."""
@@ -259,7 +257,7 @@ class RollBack:
 
 @attrs.frozen
 class DriftClock:
-    """The clock runs at another rate for so long."""
+    """The clock runs at another rate for a time."""
 
     rate: float = 1.05
     seconds: float = 5.0
@@ -267,7 +265,7 @@ class DriftClock:
 
 @attrs.frozen
 class JumpClock:
-    """The wall clock is set."""
+    """The wall clock is set to another time."""
 
     jump_s: float = 3600.0
 
@@ -296,7 +294,7 @@ Action: TypeAlias = (
 )
 
 Destroying: TypeAlias = LosePower | Wipe | BitFlip | RollBack | Damage
-"""Actions that may take data away."""
+"""Actions that may destroy data."""
 
 
 @attrs.frozen

@@ -1,10 +1,9 @@
-"""Which files of a node that is down are damaged, and how.
+"""Chooses and damages files of a node that is down.
 
-Only what had been made durable some time ago is damaged: a node can't tell that bytes are gone
-of which it had noted nowhere that they were on the device.  The last flush of a log may have
-ended just before the node did, so what counts is the flush before that one.  A failure of power
-may take what was noted last: then what counts is what is noted still.  An older copy of a
-checkpoint likewise is older than the one before the last.
+Only data that became durable some time ago is damaged: a node can't detect the loss of bytes that
+it hadn't noted as durable.  The last flush of a log may have ended just before the node died, so
+the flush before that one counts.  A power failure may destroy the newest notes; then the notes that
+are left count.  Likewise, an older copy of a checkpoint is older than the last but one.
 
 =============  =========================================================================
 part           files, below the data directory
@@ -56,15 +55,16 @@ Part = Literal[
     "journal",
     "tail",
 ]
-"""What is damaged: see the table above."""
+"""The part that is damaged: see the table above."""
 
 Harm = Literal["cut", "flip", "missing", "older"]
-"""How: its end is missing, a bit of it is turned over, it is gone, or it is as it was before."""
+"""The kind of damage: the file's end is missing, a bit is flipped, the file is missing, or the file
+is as it was earlier."""
 
 
 @attrs.frozen
 class Damage:
-    """The process dies, and while it is down one of its files is damaged."""
+    """The process dies, and one of its files is damaged while it is down."""
 
     harm: Harm = "cut"
     part: Part = "log"
@@ -74,24 +74,24 @@ class Damage:
 
     @property
     def touches_records(self) -> bool:
-        """Whether records, or what is known about them, are gone or changed.  An index can be
-        made again from its segment."""
+        """Whether records, or what is known about them, are lost or changed.  An index can be
+        rebuilt from its segment."""
         return self.part != "index"
 
     @property
     def is_noticed(self) -> bool:
-        """Whether the node notices the damage by itself before it plays a role, says that its
-        replica isn't intact, and gets what is missing from others.  Otherwise an operator has
+        """Whether the node detects the damage by itself before it leads or follows, reports that
+        its replica isn't intact, and gets what is missing from others.  Otherwise an operator has
         to give the host an empty disk."""
         if self.part in {"log", "tail", "checkpoint", "ends", "directory"}:
-            # A bit in the midst of a segment is noticed only by those that read it, and an older
-            # list of ends is a list of ends.
+            # A flipped bit within a segment is detected only when it is read, and an older file of
+            # ends is valid.
             return (self.part, self.harm) not in {("log", "flip"), ("ends", "older")}
         return self.part == "index"
 
     @property
     def forgets_promises(self) -> bool:
-        """Whether what the replica promised may be gone."""
+        """Whether the promises of the replica may be lost."""
         return self.part in {"replica", "identity"}
 
 
@@ -99,8 +99,7 @@ _FORGETTING: Final = (steps.E13Truncated, steps.E14Restarted, steps.T7Removed)
 
 
 class Flushed:
-    """An observer: how far each host's logs, and the register's journal, have surely been
-    flushed."""
+    """An observer: how far each host's logs, and the register's journal, are certainly durable."""
 
     kinds: Final = frozenset(
         {
@@ -122,12 +121,13 @@ class Flushed:
         self._checkpoints: dict[tuple[str, str], int] = {}
         """Host and directory -> the greatest recovery point that a checkpoint may have."""
         self._stored: dict[tuple[str, str], tuple[str, int, int]] = {}
-        """Host and directory -> whose log it is, and the numbers of the last two checkpoints."""
+        """Host and directory -> the id of the log's topic, and the numbers of the last two
+        checkpoints."""
         self._dark: set[tuple[str, str]] = set()
-        """Host and directory of logs that were not opened since the host lost its power."""
+        """Host and directory of the logs that were not opened since the host lost power."""
 
     def __call__(self, event: Event) -> None:
-        """Take note of a flush."""
+        """Note a flush."""
         step = event.about
         if event.what == LOSE_POWER:
             self._dark.update(key for key in self._ends if key[0] == event.host)
@@ -144,7 +144,7 @@ class Flushed:
             case steps.D3Noted():
                 topic_id, _, before = self._stored.get(key, ("", 0, 0))
                 if topic_id != step.topic_id or step.number <= before:
-                    before = 0  # another log, or another disk
+                    before = 0  # it is another log, or another disk
                 self._stored[key] = step.topic_id, before, step.number
             case steps.D5Recovered():
                 self._dark.discard(key)
@@ -159,19 +159,19 @@ class Flushed:
         self._ends[key] = before, end
 
     def end(self, host: str, directory: str, disk: SimulatedDisk | None = None) -> int:
-        """Up to where the log in *directory* of *disk* had surely been flushed."""
+        """The end up to which the log in *directory* of *disk* was certainly flushed."""
         end = min(self._ends.get((host, directory), (0, 0)))
         if disk is not None and (host, directory) in self._dark:
             end = min(end, _noted_end(disk, directory))
         return end
 
     def checkpoint(self, host: str, directory: str) -> int:
-        """What lies before it in the log in *directory* may not be read when the log is opened."""
+        """The offset before which the log in *directory* may not be read when it is opened."""
         return self._checkpoints.get((host, directory), 0)
 
     def number(self, host: str, directory: str, disk: SimulatedDisk) -> tuple[str, int]:
-        """Whose log lies in *directory* of *disk*, and the number of a checkpoint of it of which it
-        is surely noted that it was stored."""
+        """The topic id of the log in *directory* of *disk*, and the number of one of its
+        checkpoints that is certainly noted as stored."""
         topic_id, number, _ = self._stored.get((host, directory), ("", 0, 0))
         if (host, directory) in self._dark:
             noted = [one.checkpoint for one in _noted(disk, directory)]
@@ -181,15 +181,15 @@ class Flushed:
 
 
 def _view(tree_of: DiskSnapshot) -> Disk:
-    """What the disk held, to be read without a process on it."""
+    """The content of the disk, readable without a process on it."""
     copy = SimulatedDisk()
     copy.restore(tree_of)
     return copy.attach(lambda *_: None)
 
 
 def _noted(disk: SimulatedDisk, directory: str) -> list[NotedLog]:
-    """What is noted of the log in *directory*; none or one, but for a topic that is being deleted
-    while one of its name is made."""
+    """The entries about the log in *directory* in the file of ends: at most one, except for a topic
+    that is being deleted while another one of its name is made."""
     _, partition, topic = directory.rsplit("/", 2)
     stored = load_ends(_view(disk.snapshot()), ends_path(f"data/replicas/{partition}"))
     logs = stored.logs.values() if stored is not None else ()
@@ -197,18 +197,18 @@ def _noted(disk: SimulatedDisk, directory: str) -> list[NotedLog]:
 
 
 def _noted_end(disk: SimulatedDisk, directory: str) -> int:
-    """Up to where the log in *directory* is noted to have been flushed."""
+    """The end up to which the log in *directory* is noted as flushed."""
     return max((one.recovery_point for one in _noted(disk, directory)), default=0)
 
 
 class Target(NamedTuple):
-    """A file, or a directory, that may be damaged."""
+    """A file or a directory that may be damaged."""
 
     path: str
     size_bytes: int
-    """So many leading bytes of it count..."""
+    """The number of leading bytes that may be damaged ..."""
     start_bytes: int = 0
-    """... without these."""
+    """... except this number of first bytes."""
 
 
 _FILES: Final[dict[str, str]] = {
@@ -228,7 +228,7 @@ _FILES: Final[dict[str, str]] = {
 def targets(
     disk: SimulatedDisk, host: str, action: Damage, flushed: Flushed, snapshot: DiskSnapshot | None
 ) -> list[Target]:
-    """The files (or directories) of *host* that *action* may befall."""
+    """The files (or directories) of *host* that *action* may damage."""
     found = []
     pattern = re.compile(_FILES[action.part])
     for path in disk.files("data"):
@@ -261,7 +261,7 @@ def targets(
 
 
 def _is_older(disk: SimulatedDisk, path: str, snapshot: DiskSnapshot | None) -> bool:
-    """Whether the copy has the file, and other bytes in it."""
+    """Whether the copy has the file, with other content."""
     copy = snapshot.tree.find(path) if snapshot is not None else None
     if not isinstance(copy, FileImage):
         return False
@@ -270,8 +270,8 @@ def _is_older(disk: SimulatedDisk, path: str, snapshot: DiskSnapshot | None) -> 
 
 
 def _is_known_older(path: str, snapshot: DiskSnapshot, noted: tuple[str, int]) -> bool:
-    """Whether the checkpoint at *path* of the copy is of the log that is *noted*, and older than
-    the one whose number is."""
+    """Whether the checkpoint at *path* in the copy is of the log in *noted*, and has a smaller
+    number than the one there."""
     stored = checkpoint.load(_view(snapshot), path) or {}
     topic_id, number = noted
     is_same: bool = stored["topic"]["topic_id"] == topic_id
@@ -285,7 +285,7 @@ def harm(
     randomness: Random,
     snapshot: DiskSnapshot | None,
 ) -> str:
-    """Damage *target*; return what was done to it, in words."""
+    """Damage *target*; return a description of the damage."""
     path = target.path
     match action.harm:
         case "flip" if action.part != "directory":

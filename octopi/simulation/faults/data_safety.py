@@ -1,9 +1,10 @@
-"""Which data may be taken away, so that what the cluster promises can still be asked for.
+"""Vetoes faults that would destroy the last intact copy of committed data; without that copy a
+violation would prove nothing.
 
-A promise holds as long as one in-sync replica of each log has all of it (docs/protocol.md,
-"What an acknowledgement promises").  The guard knows whose data was touched, and refuses an
-action that would touch the last intact copy.  It reads the register's decisions and
-brokers' sync flags, never a log: it errs on the side of sparing data.
+An acknowledgement holds as long as one in-sync replica of each log has all of it (docs/protocol.md,
+"What an acknowledgement promises").  The guard knows whose data was destroyed, and refuses an
+action that would destroy the last intact copy.  It uses the register's decisions and the brokers'
+sync flags, never a log, and in doubt it spares data.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from octopi.wire.messages import PartitionRecord
 
 
 class LastCopyGuard:
-    """The intact copies of one cluster."""
+    """Protects the last intact copies of data in one cluster."""
 
     def __init__(
         self,
@@ -33,26 +34,28 @@ class LastCopyGuard:
         may_lose_last: bool = False,
         may_lose_every_disk: bool = False,
     ) -> None:
-        """*may_lose_all*: power may fail although nobody else has what is in a memory.
-        *may_lose_last*: files may be damaged, and disks lost, although nobody else in sync is
-        whole.  *may_lose_every_disk*: then also the last disk with a replica of a partition."""
+        """*may_lose_all*: power may fail although no other replica has what is in the memory of
+        one.  *may_lose_last*: files may be damaged, and disks lost, although no other in-sync
+        replica is whole.  *may_lose_every_disk*: even the last disk with a replica of a partition
+        may be lost then."""
         self.may_lose_last: Final = may_lose_last
         self._may_lose_every_disk = may_lose_every_disk
         self._cluster = cluster
         self._may_lose_all = may_lose_all
         self._destroyed_at: dict[tuple[int, int], int] = {}
         """Partition and broker -> the version of the register's decisions when its data was
-        touched last."""
+        destroyed last."""
         self._unsure: set[str] = set()
-        """Hosts whose device may lack what they believe to be there: a sync failed."""
+        """Hosts whose device may lack data that they believe to be durable, because a sync
+        failed."""
         self._partitions_before_wipe: set[PartitionId] = set()
-        """What a register without memory has to find out again."""
+        """The partitions that a register with an empty disk has to learn of again."""
         self._register_is_lost = False
-        """Whether its journal is damaged, and it has no new disk yet."""
+        """Whether the register's journal is damaged, and it has no new disk yet."""
         self._flagged: dict[tuple[str, int], bool] = {}
         """Host and partition -> whether the sync flag is on the device."""
         self._proposed: dict[int, steps.E16Proposed] = {}
-        """Partition -> the in-sync set that its leader asked for last."""
+        """Partition -> the in-sync set that its leader proposed last."""
         self._made: set[tuple[str, int, str]] = set()
         """Host, partition and topic id of logs that are on the device."""
         cluster.world.observe(
@@ -80,7 +83,7 @@ class LastCopyGuard:
                 self._register_is_lost &= self._cluster.nodes[event.host].kind != "register"
 
     def objection(self, host: str, action: Destroying) -> str:
-        """Why *action* must not happen to *host* now; empty: it may."""
+        """Why *action* must not happen to *host* now; empty if it may."""
         node = self._cluster.nodes[host]
         view = self._cluster.register_view.state
         if node.kind == "client":
@@ -88,7 +91,7 @@ class LastCopyGuard:
         if self._register_is_lost:
             return "the register has no journal until it gets another disk"
         missing = self._partitions_before_wipe - view.partitions.keys()
-        # Who lost its power can tell what it heard all the same, and that it lost something.
+        # A broker that lost power can still report what it was told, and that it lost something.
         tells = isinstance(action, LosePower) and node.kind == "broker" and not self._may_lose_all
         if missing and not tells:
             return f"the register has yet to learn of partitions {sorted(missing)}"
@@ -111,7 +114,7 @@ class LastCopyGuard:
             ):
                 return f"nobody in sync in partition {record.partition} has all of it"
             if record.in_sync == [broker] and not isinstance(action, LosePower):
-                # Whatever became of its data before: without it nobody may lead.
+                # Without this broker no replica may lead, whatever happened to its data before.
                 return f"nobody else is in sync in partition {record.partition}"
             if (
                 _is_for_good(action)
@@ -119,21 +122,23 @@ class LastCopyGuard:
                 and broker not in record.in_sync
                 and len(record.in_sync) == 1
             ):
-                # A move may be under way: its harm goes unnoticed, and the whole one is removed.
+                # A move may be in progress: the damage to this replica could go unnoticed, and the
+                # whole one be removed.
                 return f"it may take the place of the only one in sync in {record.partition}"
             if any(self._is_last(broker, one) for one in self._sets_to_be(record)):
                 if not self._is_durable(host, record, action):
                     return f"it has the last intact copy of partition {record.partition}"
             elif (
                 broker in record.in_sync
-                and not isinstance(action, LosePower)  # who accepts has flushed before
+                and not isinstance(action, LosePower)  # a broker that accepts has flushed before
                 and view.announced_epoch(record.partition) > record.epoch
             ):
                 return f"it may be the only one to accept a new leader of {record.partition}"
         return ""
 
     def _objection_to_the_last(self, broker: BrokerId, action: Destroying) -> str:
-        """The same, where an operator orders who leads when nobody in sync is whole any more."""
+        """Like `objection`, where an operator orders who leads if no in-sync replica is whole any
+        more."""
         if isinstance(action, Damage) and action.is_noticed:
             return ""
         if not isinstance(action, Wipe):
@@ -151,13 +156,14 @@ class LastCopyGuard:
 
     @property
     def flushes_before_ack(self) -> bool:
-        """Whether some topic's logs count as intact when their broker has lost its power."""
+        """Whether the logs of some topic count as intact after a power failure of their broker."""
         view = self._cluster.register_view.state
         return any(one.options.flush_before_ack for one in view.topics_on({*view.partitions}))
 
     def _sets_to_be(self, record: PartitionRecord) -> list[PartitionRecord]:
-        """The record of a partition, and those that may come without another word of who is in
-        sync: what the register is about to make durable, and what the leader asked for."""
+        """The record of a partition, and the records that may follow without further word of the
+        in-sync replicas: those that the register is about to make durable, and the one that the
+        leader proposed."""
         records = [record, *self._cluster.register_view.to_be(record.partition)]
         asked = self._proposed.get(record.partition)
         if asked is not None and (asked.epoch, asked.version) == (record.epoch, record.version):
@@ -165,7 +171,7 @@ class LastCopyGuard:
         return records
 
     def _is_last(self, broker: BrokerId, record: PartitionRecord) -> bool:
-        """Whether nobody else who is in sync by *record* has intact data."""
+        """Whether no other in-sync replica of *record* has intact data."""
         intact = [one for one in record.in_sync if not self._is_destroyed(one, record)]
         return intact == [broker]
 
@@ -192,7 +198,8 @@ class LastCopyGuard:
         return "nobody else has its journal"
 
     def _is_replaced(self, topic_id: str, removal: Removal) -> bool:
-        """Whether all that hold the topic of that name can tell that the older one was deleted."""
+        """Whether all brokers that have the topic of that name know that the older one was
+        deleted."""
         view = self._cluster.register_view.state
         topic = view.topic(removal.topic)
         return (
@@ -206,28 +213,28 @@ class LastCopyGuard:
         )
 
     def _is_durable(self, host: str, record: PartitionRecord, action: Destroying) -> bool:
-        """Whether what is committed is on the device of *host*."""
+        """Whether the committed records are on the device of *host*."""
         if not isinstance(action, LosePower) or host in self._unsure:
             return False
         topics = self._cluster.register_view.state.topics_on({record.partition})
         flushed = all(one.options.flush_before_ack for one in topics)
-        # A broker without logs can't tell that what it had was flushed.
+        # A broker without logs doesn't know that what it had was flushed.
         flushed &= any((host, record.partition, one.topic_id) in self._made for one in topics)
         led_alone = len(record.in_sync) == 1 and len(record.replicas) > 1
-        # Whoever is alone because the register took the others out may have to hear of it yet.
+        # A replica that is alone because the register removed the others may not know that yet.
         return flushed or (led_alone and self._flagged.get((host, record.partition), False))
 
     def _is_destroyed(self, broker: BrokerId, record: PartitionRecord) -> bool:
-        """Whether the in-sync set still counts on data that was touched."""
+        """Whether the in-sync set still relies on data that was destroyed."""
         at = self._destroyed_at.get((record.partition, broker))
         if at is None:
             return False
         return self._cluster.register_view.was_out_of_sync(record.partition, broker) <= at
 
-    # --- what happened -------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------
 
     def destroyed(self, host: str, action: Destroying) -> None:
-        """*action* happened to *host*."""
+        """Note that *action* happened to *host*."""
         node = self._cluster.nodes[host]
         view = self._cluster.register_view
         if node.kind == "register" and isinstance(action, Wipe | Damage):
@@ -243,12 +250,12 @@ class LastCopyGuard:
             self._made = {one for one in self._made if one[0] != host}
 
     def sync_failed(self, host: str) -> None:
-        """A sync of *host* fails, or may."""
+        """Note that a sync of *host* fails, or may fail."""
         self._unsure.add(host)
 
 
 _FOR_GOOD: Final = 1 << 62
-"""Nothing mends a log that rots, or an old one, but a new disk; its broker has a new id then."""
+"""Only a new disk repairs a flipped bit or an older copy; its broker has a new id then."""
 
 
 def _is_for_good(action: Destroying) -> bool:

@@ -1,7 +1,7 @@
-"""Which hosts a fault is aimed at, by the words of plans.
+"""Finds the hosts of a fault by the words of plans.
 
 A word is the name of a host, a kind of node (``broker``, ``register``, ``client``), ``any``,
-``here`` for where the fault struck, or a role in a partition: ``leader``, ``follower/3``.
+``here`` for the host where the fault strikes, or a role in a partition: ``leader``, ``follower/3``.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _ROLES: Final = frozenset({"leader", "follower"})
 
 
 class HostSelector:
-    """Finds hosts of *cluster*; who leads is what its register decided."""
+    """Finds hosts of *cluster*; the decisions of its register say which host leads."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._world = cluster.world
 
     def may_fit(self, who: str, node: Node) -> bool:
-        """Whether *who* may ever mean *node*."""
+        """Whether *who* can ever denote *node*."""
         word = who.partition("/")[0]
         return word in {"any", node.kind, node.name} or (word in _ROLES and node.kind == "broker")
 
     def fits(self, who: str, host: str, partition: PartitionId | None) -> bool:
-        """Whether *who* means *host*, where *partition* is spoken of."""
+        """Whether *who* denotes *host*, for a step about *partition*."""
         node = self._cluster.nodes.get(host)
         if node is None or not self.may_fit(who, node):
             return False
@@ -37,7 +37,7 @@ class HostSelector:
         return host in self._in_role(word, PartitionId(int(number)) if number else partition)
 
     def target(self, who: str, here: str | None, partition: PartitionId | None) -> str:
-        """The one host that *who* means, drawn from those that are up; empty: there is none.
+        """One host that *who* denotes, drawn from those that are up; empty if there is none.
 
         *here* and *partition* are where the fault strikes.
         """
@@ -56,7 +56,7 @@ class HostSelector:
         return up[0] if len(up) == 1 else self._world.random("target", who).choice(up)
 
     def peers(self, who: str, node: Node, partition: PartitionId | None) -> list[str]:
-        """The other hosts that *who* means; ``others`` are all."""
+        """The other hosts that *who* denotes; ``others`` are all of them."""
         if who in {"others", "any"}:
             hosts = list(self._cluster.nodes)
         elif who.partition("/")[0] in _ROLES:
@@ -66,7 +66,7 @@ class HostSelector:
         return [host for host in hosts if host != node.name]
 
     def _in_role(self, word: str, partition: PartitionId | None) -> list[str]:
-        """The leaders or followers of *partition*; None: of any."""
+        """The hosts of the leaders or followers of *partition*; None: of any partition."""
         view = self._cluster.register_view.state
         found: dict[str, None] = {}
         for record in view.partitions.values():

@@ -1,12 +1,13 @@
-"""Carries faults out, at the very moment that they name.
+"""Carries out faults exactly at the moments that they name.
 
-An observer of the world's steps and of the effects of those hosts that are aimed at.  It
-acts at once, within the step: a host that is killed there does nothing that follows.  Each
-fault strikes once.  One that can't (the host is down already, or its data is the last intact copy:
-`octopi.simulation.faults.data_safety`) is noted as skipped: a plan says what it really did.
+The injector observes the world's steps, and the effects of the hosts that faults are aimed at.  It
+acts at once, within the step: a host that is killed there does nothing that follows.  Each fault
+strikes once.  A fault that can't strike (the host is down already, or its data is the last intact
+copy: `octopi.simulation.faults.data_safety`) is noted as skipped, so the events show what really
+happened.
 
-It has to be the last of the world's observers: the others hear of the step before they
-hear of what was done at it.
+The injector must be the last of the world's observers: the others then see a step before the fault
+at that step.
 """
 
 from __future__ import annotations
@@ -64,27 +65,28 @@ from octopi.tracing import steps
 FAULT: Final = "fault"
 SKIPPED: Final = "fault skipped"
 HEALED: Final = "healed"
-"""What the events are called."""
+"""The names of the events."""
 
 
 class Injector:
-    """Has *faults* happen to *cluster*, as far as *last_copies* lets them."""
+    """Injects *faults* into *cluster*, as far as *last_copies* allows."""
 
     def __init__(
         self, cluster: SimulatedCluster, last_copies: LastCopyGuard, faults: Iterable[InjectedFault]
     ) -> None:
         self.broken_disks: set[str] = set()
-        """Hosts whose disk failed: their processes may end by that, or play no role."""
+        """Hosts whose disk failed: their processes may end because of that, or stop leading and
+        following."""
         self._restarted: set[str] = set()
-        """Those of them whose processes can't go on when the disk is sound again.  A disk that was
-        only full may have space again, and who has it goes on."""
+        """The hosts of them whose processes must be restarted when the disk works again.  A disk
+        that was only full may have space again, and its process continues."""
         self.unfit: set[str] = set()
-        """Hosts whose disk holds what no register may take them back with: an operator has
-        to give them an empty one."""
+        """Hosts with a disk that no register may accept: an operator has to give them an empty
+        one."""
         self.counts: Counter[str] = Counter()
-        """What was done, and what was skipped."""
+        """The number of faults that were injected, and of those that were skipped, by kind."""
         self.timed_count = 0
-        """Faults that wait for their time, and for nothing else."""
+        """The number of faults that wait only for their time."""
         self.hosts = HostSelector(cluster)
         """Finds the hosts that faults are aimed at."""
         self._routes = RouteFaults(cluster)
@@ -99,19 +101,19 @@ class Injector:
         self._is_over = False
         self._cut_off = ""
         self._gone: list[str] = []
-        """Hosts that are never to start again, if the others can do without them."""
+        """Hosts that shall never start again, if the others can do without them."""
         self._ended: list[str] = []
-        """Hosts that are not to start again before everything is healed."""
+        """Hosts that shall not start again before everything is healed."""
         self._snapshots: dict[tuple[str, float], DiskSnapshot] = {}
         self._copied_in: dict[tuple[str, float], int] = {}
-        """How many lives the host of a snapshot had had."""
+        """How many processes the host of a snapshot had had."""
         self._flushed = damage.Flushed()
         self._world.observe(self._flushed, self._flushed.kinds)
 
-    # --- waiting for places --------------------------------------------------------------
+    # --- places --------------------------------------------------------------------------
 
     def arm(self) -> None:
-        """Have the faults strike from now on."""
+        """Let the faults strike from now on."""
         self._world.observers.append(self)
         for number, fault in enumerate(self._faults):
             if not (number and pending_faults.is_behind(fault)):
@@ -120,8 +122,8 @@ class Injector:
                 self._world.at(fault.action.taken_s, partial(self._copy, fault.action.taken_s))
 
     def _arm(self, number: int, here: str | None, partition: PartitionId | None) -> None:
-        """Wait for the place of a fault; *here* and *partition* are what the one before it,
-        if it waited for that, had to do with."""
+        """Wait for the place of a fault.  *here* and *partition* are the host and the partition of
+        the fault before it, if it waited for that."""
         fault = self._faults[number]
         match fault.place:
             case AtTime(seconds, behind):
@@ -136,7 +138,8 @@ class Injector:
                 self._conditions.append((fault.place, number))
 
     def _come(self, number: int, here: str | None, partition: PartitionId | None) -> None:
-        """The place of a fault has come: it strikes, and those behind it wait for theirs."""
+        """The place of a fault is reached: the fault strikes, and those behind it wait for their
+        places."""
         fault = self._faults[number]
         self.timed_count -= isinstance(fault.place, AtTime)
         if self._is_over:
@@ -153,7 +156,7 @@ class Injector:
             self._copied_in[node.name, taken_s] = node.host.life_count
 
     def __call__(self, event: Event) -> None:
-        """Look whether a fault is due at *event*."""
+        """Check whether a fault is due at *event*."""
         waiting = self._at_steps.get(event.what)
         if waiting:
             partition = event.get("partition")
@@ -176,14 +179,14 @@ class Injector:
 
         for node in self._cluster.nodes.values():
             if self.hosts.may_fit(place.who, node):
-                # A list of its own: this effect may be what is being observed.
+                # A copy of the list, because this effect may be the one that is being observed.
                 node.host.effect_observers = [*node.host.effect_observers, observe]
 
     def _look_at_conditions(self, event: Event) -> None:
         self._acknowledged_count += isinstance(event.about, steps.P7Acknowledged)
         for one in list(self._conditions):
             when, number = one
-            # What strikes is an event, too, and may have made others come true.
+            # A fault is an event, too, and may have made other conditions true.
             if one in self._conditions and self._holds(when, event):
                 self._conditions.remove(one)
                 self._come(number, event.host, event.get("partition"))
@@ -204,7 +207,7 @@ class Injector:
     # --- striking ------------------------------------------------------------------------
 
     def act(self, action: Action, target: str) -> str:
-        """Have *action* happen to *target* now; return why it can't, or nothing."""
+        """Have *action* happen to *target* now; return why it can't, or an empty text."""
         fault = InjectedFault(AtTime(self._world.now), action, target)
         return self._strike(fault, self.hosts.target(target, None, None), None)
 
@@ -229,7 +232,7 @@ class Injector:
         return why
 
     def _objection(self, node: Node, fault: InjectedFault) -> str:
-        """Why *fault* can't happen to *node*."""
+        """Why *fault* can't happen to *node*; empty if it can."""
         action = fault.action
         of_disk = Wipe | RollBack | BitFlip | BreakDisk | FillDisk | ProtectDisk | Damage
         if node.kind == "client" and isinstance(action, of_disk):
@@ -327,7 +330,7 @@ class Injector:
                 network.swizzle(self._cluster.nodes, seconds)
             case BreakDisk(disk_fault):
                 how = disk_fault.how
-                if not isinstance(how, Delay):  # a slow one is no excuse
+                if not isinstance(how, Delay):  # a slow disk excuses no failure
                     self.broken_disks.add(name)
                     if not pending_faults.is_full(disk_fault):
                         self._restarted.add(name)
@@ -378,7 +381,7 @@ class Injector:
         if not action.is_noticed:
             self.unfit.add(name)
         self.broken_disks.add(name)
-        # What has been flushed for some time is the same before and after a death.
+        # Data that was flushed some time ago is the same before and after the end of the process.
         chosen = self._world.random("damage", name).choice(self._damageable(node, action))
         self._kill(node)
         randomness = self._world.random("damage", name)
@@ -387,7 +390,7 @@ class Injector:
         self._restart(name, action.restart_s)
 
     def _rotting(self, node: Node) -> list[tuple[str, int]]:
-        """Files of logs, and how much of each is on the device."""
+        """Files of logs, and how many bytes of each are on the device."""
         disk = node.host.disk
         found = []
         for path in disk.files("data/logs"):
@@ -400,11 +403,11 @@ class Injector:
     # --- healing -------------------------------------------------------------------------
 
     def heal(self, cut_off: str = "") -> str:
-        """Have no fault strike any more, take back what can be, and start what is down.
+        """Let no more faults strike, end all faults that can be ended, and start what is down.
 
-        *cut_off*: a host that nothing comes from or goes to from now on, for ever.  Without it
-        one that was ended for good stays down.  Return which one it is, if any, because the
-        last intact copy of a log has to stay within reach.
+        *cut_off*: a host that is cut off from all others from now on.  Without it, a host that was
+        ended for good stays down.  Returns the host that stays away, if any, because the last
+        intact copy of a log must remain reachable.
         """
         away = [one for one in [cut_off, *self._gone] if one and self._may_stay_away(one)][:1]
         gone = away[0] if away and away[0] != cut_off else ""
@@ -430,7 +433,7 @@ class Injector:
             self._kill(self._cluster.nodes[gone])
         for node in self._cluster.servers:
             if node.name != gone:
-                self._cluster.boot_after(node.name, 0.0)  # also one that is still stopping
+                self._cluster.boot_after(node.name, 0.0)  # also a node that is still stopping
         for name in self._ended:
             if name != gone:
                 self._cluster.boot(name)
@@ -438,17 +441,17 @@ class Injector:
         return cut_off
 
     def fill(self, name: str) -> None:
-        """Leave no space on the disk of *name*, until `make_room`.  To be called after `heal`."""
+        """Leave no space on the disk of *name*, until `make_room`.  Call this after `heal`."""
         self.broken_disks.add(name)
         self._cluster.nodes[name].host.disk.capacity_bytes = 0
 
     def make_room(self, name: str) -> None:
-        """Take back what `fill` did."""
+        """End `fill`."""
         pending_faults.empty(self._cluster.nodes[name])
 
     def fail_append(self, name: str, partition: PartitionId) -> None:
         """Have the next append to a topic's log of the partition fail on the host *name*.  Its
-        process has to be started again after that.  To be called after `heal`."""
+        process must be restarted after that.  Call this after `heal`."""
         self.broken_disks.add(name)
         disk = self._cluster.nodes[name].host.disk
         paths = [
@@ -460,7 +463,7 @@ class Injector:
 
     def _may_stay_away(self, host: str) -> bool:
         if self._last_copies.may_lose_last:
-            return False  # what it has may be all that there is
+            return False  # its data may be the only copy
         node = self._cluster.nodes[host]
         is_spared = not self._last_copies.objection(host, Wipe()) and not is_needed(
             self._cluster, host
@@ -472,9 +475,9 @@ class Injector:
         return host in self._gone
 
     def replace_unfit(self) -> str:
-        """Give unfit hosts new disks, as an operator does once others can do without what is
-        on the old ones; return those that wait for it, empty if none does.  To be called
-        again and again after `heal`, until none does."""
+        """Give unfit hosts new disks, as an operator does once the cluster can do without the old
+        ones; return the names of those that still wait, empty if none does.  Call this repeatedly
+        after `heal`, until none does."""
         for name in sorted(self.unfit):
             if can_be_replaced(self._cluster, name, self._cut_off):
                 self.unfit.discard(name)

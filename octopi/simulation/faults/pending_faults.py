@@ -1,4 +1,4 @@
-"""Waiting for the places of faults, and taking back what they did to a node."""
+"""Waits for the places of faults, and takes back what faults did to a node."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from octopi.simulation.faults.actions import InjectedFault, When
 
 
 class PendingFault:
-    """A fault that waits for its place to come the n-th time."""
+    """A fault that waits until its place is reached for the n-th time."""
 
     def __init__(self, number: int, who: str, occurrence: int) -> None:
         self.number = number
-        """Which of the faults."""
+        """The index of the fault."""
         self.who = who
         self.left = occurrence
 
     def comes(self, fits: bool) -> bool:
-        """Count the place if it *fits*; say whether it is the one."""
+        """Count the place if it *fits*; return whether it is the awaited one."""
         self.left -= fits
         return fits and self.left == 0
 
@@ -29,8 +29,8 @@ def is_behind(fault: InjectedFault) -> bool:
 
 
 def is_full(fault: DiskFault) -> bool:
-    """Whether calls find no space and change nothing.  What a failed sync left on the device
-    nobody knows: that takes a restart."""
+    """Whether calls find no space and change nothing.  After a failed sync the content of the
+    device is unknown, so that takes a restart."""
     how = fault.how
     is_of_space = isinstance(how, Fail) and how.error_number == errno.ENOSPC and not how.done
     return is_of_space and fault.operation in {

@@ -1,4 +1,4 @@
-"""Faults of the routes between one host and others: cut, slow and reset."""
+"""Faults of the routes between a host and others: cut, slow and reset."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from octopi.simulation.network.route import Mishap
 
 
 class RouteFaults:
-    """Has them happen in the network of *cluster*; each ends by itself after its time."""
+    """Injects these faults into the network of *cluster*; each ends by itself after its time."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.is_over = False
-        """Whether the end of a fault resets nothing any more, as all was healed."""
+        """Whether the end of a fault resets no connections any more, because all was healed."""
         self._world = cluster.world
         self._network = cluster.network
         self._slowed: Counter[tuple[str, str]] = Counter()
         self._usual: dict[tuple[str, str], tuple[float, float, float]] = {}
-        """Latency, bandwidth and loss of routes as they were before they were slowed."""
+        """The latency, bandwidth and loss of routes before they were slowed."""
 
     def cut(self, host: str, peers: list[str], action: Cut) -> None:
-        """Lose or hold what travels between *host* and *peers*."""
+        """Lose or hold the packets between *host* and *peers*."""
         block = self._network.hold if action.holds else self._network.cut
         undos = [block(*way) for way in _ways(action.way, host, peers)]
 
@@ -37,7 +37,7 @@ class RouteFaults:
     def spoil(
         self, host: str, peers: list[str], mishap: Mishap, way: str, after_bytes: int
     ) -> None:
-        """Have *mishap* befall the connections between *host* and *peers*."""
+        """Have the connections between *host* and *peers* suffer *mishap*."""
         for source, target in _ways(way, host, peers):
             self._network.spoil(source, target, mishap, after_bytes)
 

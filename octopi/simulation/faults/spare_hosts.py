@@ -1,4 +1,4 @@
-"""Which hosts a cluster can do without, by what its register decided."""
+"""Determines which hosts a cluster can do without, from the decisions of its register."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from octopi.simulation.cluster import SimulatedCluster
 
 
 def is_needed(cluster: SimulatedCluster, host: str) -> bool:
-    """Whether topics want more replicas in sync than there are without a broker, or may want
-    them as soon as they are made."""
+    """Whether topics need more in-sync replicas than there are without this host, or may need them
+    as soon as they are created."""
     state, broker = cluster.register_view.state, cluster.broker_of(host)
     return not state.partitions or any(
         len(record.replicas) - 1 < topic.options.min_insync
@@ -19,7 +19,8 @@ def is_needed(cluster: SimulatedCluster, host: str) -> bool:
 
 
 def can_be_replaced(cluster: SimulatedCluster, host: str, cut_off: str) -> bool:
-    """Whether another host that is up, and not *cut_off*, is in sync wherever *host* is."""
+    """Whether, wherever *host* is in sync, another host that is up and not *cut_off* is in sync,
+    too."""
     broker = cluster.broker_of(host)
 
     def is_there(other: BrokerId) -> bool:

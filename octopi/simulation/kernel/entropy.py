@@ -1,9 +1,9 @@
-"""Seeded entropy: what the process would ask the operating system for comes from one source.
+"""Seeded entropy: the process draws from one seeded source instead of the operating system.
 
-WebSockets need it: wsproto masks with it and makes its handshake keys of it.  `os.urandom`,
-what `secrets`, `uuid` and `random.SystemRandom` make of it, and generators that nobody
-seeded are covered, and the state of the global generator is the same in each run.  What
-draws entropy below Python, as hash seeds and OpenSSL do, is not.
+WebSockets need this, because wsproto draws masks and handshake keys.  It covers `os.urandom`, the
+functions of `secrets`, `uuid` and `random.SystemRandom` that use it, and generators without a seed;
+the state of the global generator is the same in each run.  Entropy that is drawn below Python, as
+by hash seeds and OpenSSL, is not covered.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from types import FrameType
 from typing import Any
 
 Watch = Callable[[str, FrameType], bool]
-"""Told what was called and from where; whether the call is of the run (and not of another
-thread, say).  Raises if it must not be."""
+"""Called with the name and the caller of a function; returns whether the call belongs to the run
+(and not, for instance, to another thread).  Raises if the call is forbidden."""
 
 
 @contextmanager
 def seeded(source: random.Random, watch: Watch) -> Iterator[None]:
-    """Have *source* stand for the system's entropy within the block."""
+    """Use *source* in place of the system's entropy within the block."""
     system_urandom, system_seed, system_uuid1 = os.urandom, random.Random.seed, uuid.uuid1
     changed_random: Any = random
 

@@ -1,9 +1,9 @@
-"""One simulated machine: its lives, its clock, and how it dies.
+"""One simulated machine: its processes, its clock, and how they end.
 
-A host has a disk that outlives its lives.  A life is one run of a program on it, with an
-`Environment` of its own.  When a life is over, every call to that environment raises
-`NodeDead`: cancelling a task runs its cleanup, and the cleanup of a dead process must reach
-nothing any more.
+A host has a disk that survives its processes.  A process is one run of a program on the host, with
+an `Environment` of its own.  When the process has ended, every call to that environment raises
+`NodeDead`, because cancelling a task runs its cleanup, and the cleanup of a dead process must not
+change anything.
 """
 
 from __future__ import annotations
@@ -24,47 +24,48 @@ EPOCH_MS: Final = 1_767_225_600_000
 """2026-01-01 UTC, when every run begins, in milliseconds since 1970."""
 
 _TICK_S: Final = 1e-9
-"""What a clock shows at least, so that who waits for the rest of an instant doesn't spin."""
+"""The least time that a wait of a clock takes, so that a wait for the rest of an instant doesn't
+spin."""
 
 KILL: Final = "kill"
-"""What the event is called when a process is killed; its machine's disk is as it was then."""
+"""The name of the event when a process is killed; the machine's disk is unchanged at that time."""
 
 LOSE_POWER: Final = "lose power"
-"""What the event is called when a machine loses its power."""
+"""The name of the event when a machine loses power."""
 
 RESUME: Final = "resume"
-"""What the event is called when a paused process goes on."""
+"""The name of the event when a paused process continues."""
 
 LONG_TURN: Final = "long turn"
-"""What the event is called when a task reads too much before it lets others have their turn."""
+"""The name of the event when a task reads too much before other tasks run."""
 
 OUT_OF_BOUNDS: Final = "out of bounds"
-"""What the event is called when something that a node holds grows beyond its bound."""
+"""The name of the event when something in a node grows beyond its bound."""
 
 Program = Callable[[Environment], Awaitable[None]]
-"""What runs on a host: returns when it has stopped."""
+"""A program of a host: an async function that returns when it has stopped."""
 
 
-class NodeDead(BaseException):  # no error: the process is gone
-    """The life that called is over.  Not an `Exception`: nothing may handle it."""
+class NodeDead(BaseException):  # not an error: the process has ended
+    """The process of the caller has ended.  Not an `Exception`, so that no code handles it."""
 
 
 class HostClock:
-    """`octopi.environment.Clock` of one host, which may run fast or slow."""
+    """The `octopi.environment.Clock` of one host, which may run fast or slow."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._rate = 1.0
         self._rate_since = 0.0
-        """By the world's time."""
+        """In the world's time."""
         self._shown_then = 0.0
         self.wall_jump_ms = 0
-        """How far the wall clock was set off; `now` never jumps."""
+        """By how much the wall clock was set; `now` never jumps."""
         self._frozen_ms: int | None = None
 
     def set_rate(self, rate: float) -> None:
-        """From now on *rate* seconds of the host pass in a second of the world.  What waits
-        already goes on waiting at the old rate."""
+        """From now on *rate* seconds of the host pass in a second of the world.  Waits that have
+        begun keep the old rate."""
         self._shown_then, self._rate_since = self.now(), self._world.now
         self._rate = rate
 
@@ -73,7 +74,7 @@ class HostClock:
         self._frozen_ms = self.wall_ms()
 
     def thaw_wall(self) -> None:
-        """Let it show what it would show by now."""
+        """Have the wall clock show the time that it would show without `freeze_wall`."""
         self._frozen_ms = None
 
     def now(self) -> float:
@@ -87,19 +88,20 @@ class HostClock:
     async def sleep_until(self, deadline: float) -> None:
         while True:
             await self._world.sleep(self._waiting_s(deadline - self.now()))
-            if self.now() >= deadline:  # else it was slowed down meanwhile, or rounded
+            if self.now() >= deadline:  # else the clock was slowed meanwhile, or rounded
                 return
 
     def timeout(self, seconds: float) -> trio.CancelScope:
         return trio.move_on_after(self._waiting_s(seconds))
 
     def _waiting_s(self, seconds: float) -> float:
-        """What passes of the world's time; always some, also where rounding would eat it."""
+        """The world's time for *seconds* of the host; always above 0, also where rounding would
+        make it 0."""
         return max(seconds / self._rate, _TICK_S) if seconds > 0 else 0.0
 
 
 class HostRandomness:
-    """`octopi.environment.Randomness` of one life."""
+    """The `octopi.environment.Randomness` of one process."""
 
     def __init__(self, world: World, host: str, life: int) -> None:
         self._random = world.random("chance", host, life)
@@ -112,7 +114,7 @@ class HostRandomness:
 
 
 class ProcessLife:
-    """One run of a program on a host: what `driver.OWNER` says tasks belong to."""
+    """One run of a program on a host; its tasks have it as their `driver.OWNER`."""
 
     def __init__(self, host: SimulatedHost, number: int) -> None:
         self.host = host
@@ -122,15 +124,15 @@ class ProcessLife:
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
         self.error: BaseException | None = None
-        """What the program ended with, if that was an error of its own."""
+        """The exception with which the program ended, if that was a fault of the program."""
 
     def check(self) -> None:
-        """Raise `NodeDead` if this life is over."""
+        """Raise `NodeDead` if this process has ended."""
         if self.is_over:
             raise NodeDead(self.host.name)
 
     def trace(self, step: TraceEvent) -> None:
-        """`octopi.environment.Trace` of this life."""
+        """The `octopi.environment.Trace` of this process."""
         if self.is_over:
             raise NodeDead(self.host.name)
         self.host.world.record_step(step, self.host.name, self.number)
@@ -138,7 +140,7 @@ class ProcessLife:
             raise NodeDead(self.host.name)
 
     def effect(self, operation: str, edge: str, path: str) -> None:
-        """Something is about to be done to the outside, or was done just now."""
+        """Note the edge of an effect: it is about to happen, or has just happened."""
         if self.is_over:
             raise NodeDead(self.host.name)
         host = self.host
@@ -150,26 +152,26 @@ class ProcessLife:
 
 
 class HostNetwork(Protocol):
-    """What a host needs of the network that it is connected to."""
+    """The interface of a host to its network."""
 
     def add(self, host: SimulatedHost) -> None:
         """Connect *host*."""
 
     def net(self, life: ProcessLife, tasks: trio.Nursery) -> Net:
-        """The network as a life sees it; *tasks* owns the tasks of its connections."""
+        """The network as a process sees it; *tasks* owns the tasks of its connections."""
 
     def booted(self, life: ProcessLife) -> None:
-        """Note that a life begins."""
+        """Note that a process begins."""
 
     def closed(self, life: ProcessLife) -> None:
-        """Close what an ended process had open, as its system does."""
+        """Close the connections of an ended process, as its operating system does."""
 
     def vanished(self, life: ProcessLife) -> None:
-        """Note that the machine lost its power."""
+        """Note that the machine lost power."""
 
 
 class SimulatedHost:
-    """A machine in *world*; `boot` starts a life."""
+    """A machine in *world*; `boot` starts a process."""
 
     def __init__(self, world: World, network: HostNetwork, name: str) -> None:
         self.world = world
@@ -179,20 +181,20 @@ class SimulatedHost:
         self.disk.turns.on_long_turn = self._note_long_turn
         self.clock = HostClock(world)
         self.life: ProcessLife | None = None
-        """The current life; None while the host is down."""
+        """The present process; None while the host is down."""
         self.life_count = 0
         self.effects: Counter[tuple[str, str]] = Counter()
-        """How often each effect came to each of its edges."""
+        """How many times each effect reached each of its edges."""
         self.effect_observers: list[Callable[[ProcessLife, str, str, str], None]] = []
         network.add(self)
 
     @property
     def is_up(self) -> bool:
-        """Whether a program runs, be it paused."""
+        """Whether a program runs, even if it is paused."""
         return self.life is not None
 
     def boot(self, program: Program, nursery: trio.Nursery) -> ProcessLife:
-        """Start *program*; its tasks are *nursery*'s.  The host must be down."""
+        """Start *program*; its tasks run in *nursery*.  The host must be down."""
         assert self.life is None, f"{self.name} runs"
         self.life_count += 1
         life = self.life = ProcessLife(self, self.life_count)
@@ -208,7 +210,7 @@ class SimulatedHost:
                 async with trio.open_nursery() as tasks:
                     await program(self._environment(life, tasks))
                     tasks.cancel_scope.cancel()
-        except BaseException as error:  # sorted out below
+        except BaseException as error:  # handled below
             self._ended_with(life, error)
         finally:
             if not life.is_over:
@@ -225,7 +227,7 @@ class SimulatedHost:
             else (None, None if isinstance(error, NodeDead | trio.Cancelled) else error)
         )
         if others is None or life.is_over:
-            return  # what a dead process does with its death is nobody's business
+            return  # the process was killed: errors from unwinding its tasks are ignored
         if not (self.world.outlives_crashes or is_ordinary(others)):
             self.world.fail(others)
         life.error = others
@@ -257,25 +259,27 @@ class SimulatedHost:
     # --- ways to end -----------------------------------------------------------------
 
     def kill(self) -> None:
-        """End the process as SIGKILL does: the page cache and what was sent survive."""
+        """End the process as SIGKILL does: the page cache, and what was sent, survive."""
         life = self._running(KILL)
         self.disk.end_life()
         self.network.closed(life)
         self._end(life)
 
     def lose_power(self) -> None:
-        """End the machine: what was not synced may be lost, and nobody is told."""
+        """Cut the power of the machine: data that was not synced may be lost, and peers aren't
+        told."""
         life = self._running(LOSE_POWER)
         self.disk.lose_power(self.world.random("power", self.name, life.number))
         self.network.vanished(life)
         self._end(life)
 
     def pause(self) -> None:
-        """Stop all tasks as SIGSTOP does.  One of them that asks for it goes on until it waits."""
+        """Stop all tasks as SIGSTOP does.  If one of them calls this, it continues until it
+        waits."""
         driver.pause(self._running("pause"))
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         driver.resume(self._running(RESUME))
 
     def _running(self, what: str) -> ProcessLife:
@@ -287,13 +291,14 @@ class SimulatedHost:
         life.is_over = True
         self.world.looks.at_look.pop(self, None)
         life.scope.cancel()
-        if life.is_paused:  # its tasks have to run to find out that they are dead
+        if life.is_paused:  # its tasks have to run to learn that they have ended
             driver.resume(life)
         self.life = None
 
 
 def is_ordinary(error: BaseException) -> bool:
-    """Whether a process may end with *error*, as on a broken disk, instead of having a fault."""
+    """Whether *error* is a usual end of a process, as on a broken disk, and not a fault of the
+    program."""
     from octopi.errors import OctopiError
 
     if isinstance(error, BaseExceptionGroup):
@@ -302,5 +307,5 @@ def is_ordinary(error: BaseException) -> bool:
 
 
 def _check(machine: Machine) -> None:
-    """`octopi.environment.Audit` of a world that checks invariants."""
+    """The `octopi.environment.Audit` of a world that checks invariants."""
     machine.check_invariants()

@@ -1,12 +1,12 @@
-"""The tripwire: a run that reaches for the real world fails, and says who did.
+"""Makes a run fail that accesses the real world, and names the code that did so.
 
-Within a run, real time, threads, sockets, processes, files and entropy are out of bounds: what
-they give differs from run to run.  Some of it is found by Python's audit events, some by
-standing in the place of well-known functions.  It guards against mistakes, not against
-malice: a function that was imported by name before is not seen.
+Within a run, real time, threads, sockets, processes, files and entropy are forbidden, because their
+results differ from run to run.  Some accesses are detected by Python's audit events, others by
+replacing well-known functions.  This guards against mistakes, not against malice: a function that
+was imported by name before is not replaced.
 
-Not guarded against: imports, what a debugger, a profiler or a test framework does for itself,
-and time stamps of log records, which get the world's time.
+Not guarded: imports, what a debugger, a profiler or a test framework does for itself, and time
+stamps of log records, which get the world's time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ EPOCH_S: Final = 1_767_225_600
 _T = TypeVar("_T")
 
 _ALWAYS: Final = frozenset({"socket", "subprocess", "_thread"})
-"""Audit events by the part before their dot: nothing makes them repeatable."""
+"""Audit events, by the part before their dot, that can't be made repeatable."""
 
 _STRICT: Final = frozenset(
     {"open", "os", "shutil", "tempfile", "fcntl", "mmap", "glob", "pathlib", "sqlite3"}
 )
-"""Those of files: programs under test may read theirs, nodes have a disk."""
+"""Audit events of files: programs under test may read files; nodes have a simulated disk."""
 
 _TOOLS: Final = frozenset(
     {
@@ -43,23 +43,23 @@ _TOOLS: Final = frozenset(
         "pluggy", "pydevd", "pytest", "pytest_timeout", "traceback", "tracemalloc",
     }
 )  # fmt: skip
-"""Modules that may do for themselves whatever they like."""
+"""Modules that may access the real world for their own purposes."""
 
 _IMPORTS: Final = frozenset({"importlib", "zipimport", "pkgutil"})
 
 _OUTERMOST: Final = frozenset({"octopi.simulation.kernel.driver", "trio._core._run"})
-"""Whoever called these did not reach for anything: it runs the simulation."""
+"""Callers of these functions run the simulation, so their accesses are allowed."""
 
 _ENTROPY_USERS: Final = frozenset({"wsproto", "trio_websocket"})
 _ENTROPY_WRAPPERS: Final = frozenset({"random", "secrets", "uuid", "tempfile"})
 
 
 class OutsideReachedError(Exception):
-    """Something that runs in a simulation reached for the real world."""
+    """Code in a simulation accessed the real world."""
 
 
 class Sandbox:
-    """Watches over one run."""
+    """Guards one run."""
 
     def __init__(self, world: World, *, strict: bool) -> None:
         self.world = world
@@ -69,7 +69,7 @@ class Sandbox:
         self._thread = threading.get_ident()
 
     def concerns_us(self, caller: FrameType | None) -> bool:
-        """Whether a call from *caller* is the run's."""
+        """Whether a call from *caller* belongs to the run."""
         return (
             self.is_watching
             and threading.get_ident() == self._thread
@@ -88,7 +88,7 @@ class Sandbox:
         return True
 
     def audit(self, event: str) -> None:
-        """Something happens that Python tells its auditors of."""
+        """Handle an audit event of Python."""
         kind = event.partition(".")[0]
         if kind not in _ALWAYS and not (self.is_strict and kind in _STRICT):
             return
@@ -103,7 +103,7 @@ class Sandbox:
         self.fail(event, caller, "ask the Environment's net and disk")
 
     def fail(self, what: str, caller: FrameType | None, instead: str) -> NoReturn:
-        """Give the run up."""
+        """Give up the run."""
         where = f"{caller.f_code.co_filename}:{caller.f_lineno}" if caller is not None else "?"
         error = OutsideReachedError(f"{what} was called by {where} in a simulation; {instead}")
         self.world.fail(error)
@@ -121,7 +121,7 @@ def _root(frame: FrameType | None) -> str:
 
 
 _HARMLESS: Final = frozenset({"marshal.dumps", "builtins.id", "object.__getattr__"})
-"""Told thousands of times in a run, so nothing is asked about them."""
+"""Events that happen thousands of times in a run, and aren't checked."""
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:
@@ -131,14 +131,14 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 @contextmanager
 def armed(world: World, *, strict: bool = True) -> Iterator[Sandbox]:
-    """Prepare to guard what happens within the block, whenever `Sandbox.is_watching`.
+    """Prepare to guard the code within the block, whenever `Sandbox.is_watching`.
 
-    If it is not *strict*, files are allowed, and entropy and time are virtual for everybody
-    instead of forbidden.
+    If it is not *strict*, files are allowed, and entropy and time are virtual for all code instead
+    of forbidden.
     """
     global _guard, _is_installed
     if not _is_installed:
-        sys.addaudithook(_audit)  # for ever: there is no way to remove one
+        sys.addaudithook(_audit)  # permanent: an audit hook can't be removed
         _is_installed = True
     guard = Sandbox(world, strict=strict)
     with (
@@ -168,7 +168,7 @@ def _replaced(owner: ModuleType | type, stand_ins: dict[str, Callable[..., Any]]
 
 
 def _clocks(guard: Sandbox) -> dict[str, Callable[..., Any]]:
-    """What stands for the functions of `time`."""
+    """The replacements for the functions of `time`."""
     world = guard.world
 
     def clock(name: str, now: Callable[[], _T]) -> Callable[[], _T]:

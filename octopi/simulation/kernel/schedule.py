@@ -1,7 +1,7 @@
-"""Schedules: in which order tasks run that could run at the same time.
+"""Schedules: the order of tasks that could run at the same time.
 
-A schedule gets each batch of runnable tasks from the driver and puts it into order.  It knows
-nothing about what the tasks do; any order is one that Trio could have chosen.
+A schedule gets each batch of runnable tasks from the driver and orders it.  It doesn't know what
+the tasks do; every order is one that Trio could have chosen.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from trio.lowlevel import Task
 
 PCT_STEPS: Final = 5_000
-"""Turns within which a `Pct` changes priorities: a run of a few hundred messages."""
+"""The number of turns within which a `Pct` changes priorities: those of a run with a few hundred
+messages."""
 
 
 class Schedule(Protocol):
-    """Decides in which order tasks run that could run at the same time."""
+    """Decides the order of tasks that could run at the same time."""
 
     def shuffle(self, batch: list[Task]) -> Sequence[Task] | None:
-        """Put *batch*, in the order in which its tasks were started, into the order in which
-        they run, in place; the last one runs first.  Tasks that shall wait for another turn
-        are taken out of it, and returned."""
+        """Reorder *batch* in place, from the order in which its tasks were started to the order in
+        which they run; the last one runs first.  Tasks that shall wait for another turn are removed
+        from it, and returned."""
 
     def random(self) -> float:
         """A number in [0, 1)."""
@@ -46,7 +47,7 @@ class Random:
 
 
 class Fifo:
-    """Who was started first runs first: the order that is easiest to follow."""
+    """Runs tasks in the order in which they were started, which is the easiest to follow."""
 
     def shuffle(self, batch: list[Task]) -> None:
         """See `Schedule`."""
@@ -60,9 +61,9 @@ class Fifo:
 class Pct:
     """Strict priorities, drawn for each task, that change at *depth* - 1 drawn moments.
 
-    A bug that needs *depth* things to happen in one order is found with a probability that
-    can be computed (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees
-    of Finding Bugs", ASPLOS 2010).  The changes are drawn within the first *steps* turns.
+    A bug that needs *depth* events in one order is found with a probability that can be computed
+    (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs",
+    ASPLOS 2010).  The changes are drawn within the first *steps* turns.
     """
 
     def __init__(self, depth: int, source: random.Random, *, steps: int = PCT_STEPS) -> None:
@@ -94,9 +95,9 @@ class Pct:
 
 
 class OrderOfOneThread:
-    """What Trio asks for randomness: *order* in the thread that made this.  Other threads may run
-    loops of their own meanwhile, as Spark's client does: they are given the *usual* randomness,
-    because what they draw from *order* would change the run."""
+    """A replacement for Trio's source of randomness: *order* in the thread that made this.  Other
+    threads may run event loops of their own meanwhile, as Spark's client does.  They get the
+    *usual* randomness, because draws from *order* would change the run."""
 
     def __init__(self, order: Schedule, usual: Any) -> None:  # noqa: ANN401  # of Trio's own kind
         self._order = order
@@ -113,4 +114,4 @@ class OrderOfOneThread:
         return drawn
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._usual, name)  # a loop that begins has its real clock drawn
+        return getattr(self._usual, name)  # a new loop draws the offset of its real clock

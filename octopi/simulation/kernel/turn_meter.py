@@ -1,8 +1,8 @@
-"""How much is read from disks in one turn of a task: virtual time makes that free, and no real
-node can afford it.
+"""Measures how much is read from disks in one turn of a task: in virtual time reading is free, but
+a real node can't afford much of it.
 
-A turn lasts from one checkpoint of a task to its next.  Whoever reads in its turn keeps all other
-tasks of the node waiting, those among them that send heartbeats.
+A turn lasts from one checkpoint of a task to its next.  A task that reads in its turn delays all
+other tasks of the node, including those that send heartbeats.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from octopi.environment import Disk, File
 from octopi.limits import FETCH_BYTES_DEFAULT, MIB
 
 TURN_BYTES_MAX: Final = 2 * MIB + 2 * FETCH_BYTES_DEFAULT
-"""What a turn may read.  The longest ones are those of the fan-out, which sends 2 MiB, and at most
-a delivery more, before others have their turn (`octopi.roles.broker.tail_broadcast`).  Look-ups
-take slices of `octopi.limits.SLICE_BYTES`, and eight of them in one turn at most
+"""The most that a turn may read.  The longest turns are those of the fan-out, which sends 2 MiB,
+and at most one delivery more, before other tasks run (`octopi.roles.broker.tail_broadcast`).
+Look-ups take slices of `octopi.limits.SLICE_BYTES`, at most eight of them in one turn
 (`octopi.storage.time_slices`)."""
 
 
 class TurnMeter:
-    """Counts the bytes that each turn reads; the largest number is kept."""
+    """Counts the bytes that each turn reads, and keeps the largest number."""
 
     def __init__(self) -> None:
         self.bytes_max = 0
-        """What one turn read at most."""
+        """The largest number of bytes that one turn has read."""
         self.task = ""
-        """Whose turn that was, for people to read."""
+        """The name of the task with that turn."""
         self.on_long_turn: Callable[[str, int], None] | None = None
         """Called once for each turn that reads more than `TURN_BYTES_MAX`, with the name of the
-        task and how much it has read so far."""
+        task and the bytes that it has read so far."""
         self._turn: object = None
         self._bytes = 0
         self._is_told = False
 
     def note(self, size_bytes: int) -> None:
-        """The task that runs now has read so many bytes."""
+        """The running task has read *size_bytes*."""
         turn, name = _turn_now()
         if turn is None or turn != self._turn:
             self._turn, self._bytes, self._is_told = turn, 0, False
@@ -55,7 +55,7 @@ class TurnMeter:
 
 
 def counted(disk: Disk, turns: TurnMeter) -> Disk:
-    """*disk*, with what is read of its files noted in *turns*."""
+    """*disk*, with the bytes that are read from its files noted in *turns*."""
     return cast(Disk, _CountedDisk(disk, turns))
 
 
@@ -91,7 +91,7 @@ class _CountedFile:
 
 
 def _turn_now() -> tuple[object, str]:
-    """Something that no other turn is equal to (None: no task runs), and the task's name."""
+    """A value that differs between turns (None: no task runs), and the task's name."""
     try:
         task = trio.lowlevel.current_task()
     except RuntimeError:

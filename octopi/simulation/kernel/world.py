@@ -1,11 +1,11 @@
-"""One simulated world: its time, its chances, and the record of all that happened.
+"""One simulated world: its time, its randomness, and the record of its events.
 
-The world knows neither nodes nor networks.  It keeps virtual time and what is due at which
-moment, gives every part a source of randomness of its own, and folds each event into one
-digest: two runs of the same seed have the same digest or something is not deterministic.
+The world knows neither nodes nor networks.  It keeps virtual time and the actions that are due,
+gives every part a source of randomness of its own, and folds each event into one digest. If two
+runs of the same seed have different digests, something is not deterministic.
 
-Randomness is keyed by who draws (`World.random`), never shared: leaving one fault out of a
-run leaves every other draw as it was, so failures shrink.
+Randomness is keyed by its user (`World.random`), never shared: a run without one of its faults
+draws the same everywhere else, so that failures can be shrunk.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from octopi.environment import TraceEvent
 from octopi.simulation.invariants.queue_bounds import Looks
 
 _Due = tuple[float, int, Callable[[], object]]
-"""When, in which order of those of one moment, and what."""
+"""The time, the order among actions of the same time, and the action."""
 
 _MARSHAL_VERSION: Final = 2
-"""The newest whose bytes depend on nothing but the value: later ones say what is interned,
-and what is the same object."""
+"""The newest version whose bytes depend only on the value: later ones also encode which strings are
+interned, and which objects are identical."""
 
 _FOLDED_COUNT: Final = 64
-"""So many events are folded into the digest at once."""
+"""The number of events that are folded into the digest together."""
 
 AStep = TypeVar("AStep", covariant=True)
 
@@ -43,29 +43,29 @@ _PLAIN: Final = {bool, bytes, float, int, str, type(None)}
 
 
 class Event(NamedTuple):  # made for every step of a run, and cheaper to make than a class
-    """Something that happened at one moment in one place."""
+    """Something that happened at one moment on one host."""
 
     number: int
     """Position among all events of the run, from 0."""
     at: float
     """Seconds of virtual time."""
     host: str
-    """Name of the host, or empty if the world itself did it."""
+    """The name of the host; empty if the world itself is the cause."""
     life: int
-    """Which life of the host, from 1."""
+    """The number of the host's process, from 1."""
     what: str
     """The text of a step of `octopi.tracing.steps`, or a word of `octopi.simulation`."""
     about: TraceEvent | dict[str, Any]
-    """The step; of a word, what it says."""
+    """The step; or the facts of an event of the simulation."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What it says, by name."""
+        """The facts of the event by name."""
         about = self.about
         return about if isinstance(about, dict) else about.facts
 
     def get(self, name: str) -> Any:  # noqa: ANN401
-        """What it says by that name; None: nothing.  For those who look at any event."""
+        """The fact with this name; None if there is none.  For observers of events of any kind."""
         about = self.about
         return about.get(name) if isinstance(about, dict) else getattr(about, name, None)
 
@@ -75,26 +75,26 @@ class Event(NamedTuple):  # made for every step of a run, and cheaper to make th
 
 
 class StepEvent(Event, Generic[AStep]):
-    """A step that a node came to."""
+    """A step that a node took."""
 
     __slots__ = ()
 
     @property
     def step(self) -> AStep:
-        """What it is, with its fields."""
+        """The step with its fields."""
         return cast(AStep, self.about)
 
 
 Observer: TypeAlias = Callable[[Event], None]
 
 _new_event: Final = tuple.__new__
-"""Makes an `Event` without the call in between that its class would make."""
+"""Makes an `Event` without the additional call in the constructor of its class."""
 
 
 class Violation(Exception):  # what is broken is a rule, the run itself is fine
-    """A rule that never may be broken was broken.
+    """An invariant was broken.
 
-    *rule* is its name; the text says in words what was seen; *events* are the ones in
+    *rule* is its name, the text describes what was observed, and *events* are the events in
     conflict.
     """
 
@@ -107,8 +107,8 @@ class Violation(Exception):  # what is broken is a rule, the run itself is fine
 class World:
     """Virtual time, keyed randomness, and the record of events.
 
-    *events_kept* bounds the events that `events` remembers, the latest ones; the digest
-    has all of them.
+    *events_kept* bounds the number of events in `events`, which has the latest ones; the digest
+    covers all events.
     """
 
     def __init__(self, seed: int, *, events_kept: int | None = 20_000) -> None:
@@ -117,37 +117,37 @@ class World:
         """Seconds since the run began."""
         self.events: deque[Event] = deque(maxlen=events_kept)
         self.observers: list[Observer] = []
-        """Called with each event as it happens, or with those that `observe` names.  May
-        change the world, but never wait."""
+        """Called with each event as it happens, or with those of the kinds given to `observe`.
+        Observers may change the world, but must not wait."""
         self._kinds: dict[Observer, frozenset[str]] = {}
         self._observed: list[Observer] = []
-        """What `observers` were when `_observers_of` was filled."""
+        """The value of `observers` when `_observers_of` was filled."""
         self._observers_of: dict[str, list[Observer]] = {}
         self.failure: BaseException | None = None
-        """Why the run was given up, if it was."""
+        """Why the run was given up; None if it wasn't."""
         self.outlives_crashes = False
-        """Whether the run goes on when a program ends with an exception that is its own fault,
-        as it would for everybody else."""
+        """Whether the run continues when a program ends with an exception that is its own fault, as
+        a real cluster would."""
         self.checks_invariants = False
         """Whether every machine of every node checks its invariants after each event."""
         self.looks = Looks()
-        """What is done now and then while time goes on."""
+        """The checks that are made from time to time as virtual time passes."""
         self.scope = trio.CancelScope()
-        """All tasks of the run."""
+        """The cancel scope of all tasks of the run."""
         self._due: list[_Due] = []
         self._order = count()
         self._event_count = 0
         self._told: list[Any] = []
-        """What is not in the digest yet."""
+        """Events that are not in the digest yet."""
         self._with_objects: set[str] = set()
-        """Events known to tell of more than numbers, text and bytes."""
+        """Kinds of events known to have facts other than numbers, text and bytes."""
         self._digest = hashlib.blake2b(digest_size=16)
         self._sources: dict[tuple[str | int, ...], random.Random] = {}
 
-    # --- chance ----------------------------------------------------------------------
+    # --- randomness --------------------------------------------------------------------
 
     def random(self, *key: str | int) -> random.Random:
-        """The source of randomness of whoever *key* names; always the same one."""
+        """The source of randomness for *key*; always the same one."""
         source = self._sources.get(key)
         if source is None:
             named = "|".join(str(part) for part in (self.seed, *key))
@@ -158,17 +158,17 @@ class World:
     # --- time ------------------------------------------------------------------------
 
     def at(self, when: float, action: Callable[[], object]) -> None:
-        """Do *action* at the virtual time *when*: after all tasks that could run before
-        have run, and in the order of the calls among those of one moment."""
+        """Call *action* at the virtual time *when*, after all tasks that could run before.  Actions
+        of the same time are called in the order of their registration."""
         heappush(self._due, (when, next(self._order), action))
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do *action* in so many *seconds*."""
+        """Call *action* in *seconds*."""
         heappush(self._due, (self.now + seconds, next(self._order), action))
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many *seconds*: what `trio.sleep` does, for a fraction of its price,
-        since it takes neither a cancel scope nor an exception to end it."""
+        """Wait for *seconds*, as `trio.sleep` does, but much faster, because this needs neither a
+        cancel scope nor an exception to end it."""
         if seconds <= 0.0:
             await trio.lowlevel.checkpoint()
             return
@@ -185,39 +185,39 @@ class World:
         await trio.lowlevel.wait_task_rescheduled(give_up)
 
     def next_due(self) -> float:
-        """When something is due next; infinite if nothing is."""
+        """The time when something is due next; infinite if nothing is."""
         return self._due[0][0] if self._due else inf
 
     def advance(self, when: float) -> None:
-        """Let it be *when*, and do what is due by then."""
+        """Set the time to *when*, and call the actions that are due by then."""
         self.now = max(self.now, when)
         self.looks.moment()
         due = self._due
         while due and due[0][0] <= self.now:
             heappop(due)[2]()
 
-    # --- what happened ---------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------
 
     def observe(self, observer: Observer, kinds: Iterable[str] | None = None) -> None:
-        """Append *observer* to `observers`, to be called with events of these *kinds* only:
-        most events are of no interest to most observers.  None: with all."""
+        """Append *observer* to `observers`, to be called only with events of these *kinds*, because
+        most events concern few observers.  None: with all events."""
         if kinds is not None:
             self._kinds[observer] = frozenset(kinds)
         self.observers.append(observer)
 
     def note(self, what: str, host: str = "", life: int = 0, **facts: Any) -> Event:  # noqa: ANN401
-        """Record an event and tell the observers."""
+        """Record an event and call the observers."""
         return self.record(what, host, life, facts)
 
     def record(self, what: str, host: str, life: int, facts: dict[str, Any]) -> Event:
-        """`note`, for those who have the *facts* in a dictionary of their own."""
+        """Like `note`, with the *facts* in a dictionary."""
         number, now = self._event_count, self.now
         event: Event = _new_event(Event, (number, now, host, life, what, facts))
         self._keep(event, (now, host, life, what, *facts.values()))
         return event
 
     def record_step(self, step: TraceEvent, host: str, life: int) -> None:
-        """Record that *host* came to *step*, and tell the observers."""
+        """Record that *host* took *step*, and call the observers."""
         number, now, what = self._event_count, self.now, step.text
         event: Event = _new_event(StepEvent, (number, now, host, life, what, step))
         self._keep(event, (now, host, life, what, *step.values()))
@@ -241,7 +241,7 @@ class World:
             observer(event)
 
     def fold(self, data: bytes) -> None:
-        """Have *data*, such as a message delivered, in the digest without an event."""
+        """Fold *data*, such as a delivered message, into the digest without an event."""
         self._told.append(data)
         if len(self._told) == _FOLDED_COUNT:
             self._fold_told()
@@ -251,10 +251,10 @@ class World:
         self._told.clear()
 
     def _folded(self) -> bytes:
-        """What stands for all of `_told` in the digest."""
+        """The representation of `_told` in the digest."""
         try:
             return marshal.dumps(self._told, _MARSHAL_VERSION)
-        except ValueError:  # there is more to some of it than numbers, text and bytes
+        except ValueError:  # some facts aren't numbers, text or bytes
             plain = [_plain(one) for one in self._told]
         pairs = zip(self._told, plain, strict=True)
         self._with_objects.update(told[3] for told, same in pairs if told != same)
@@ -262,20 +262,20 @@ class World:
 
     @property
     def digest(self) -> str:
-        """32 hexadecimal digits that stand for everything that happened so far."""
+        """32 hexadecimal digits that depend on everything that has happened so far."""
         digest = self._digest.copy()
         digest.update(self._folded())
         return digest.hexdigest()
 
     def fail(self, failure: BaseException) -> None:
-        """Give the run up: the first *failure* is its verdict, and all tasks are cancelled."""
+        """Give up the run: the first *failure* is its verdict, and all tasks are cancelled."""
         if self.failure is None:
             self.failure = failure
         self.scope.cancel()
 
 
 def _plain(told: Any) -> Any:  # noqa: ANN401
-    """*told* as what `marshal` takes; the same where it is that already."""
+    """*told* converted to values that `marshal` takes; unchanged if it has only such values."""
     cls = type(told)
     if cls in _PLAIN:
         return told
