@@ -1,5 +1,5 @@
-"""What the oracle knows of a cluster besides its rules: the faults that befell it, what replicas
-promised, which logs there are, and whom a fault excuses.
+"""What the oracle knows of a cluster besides its rules: the faults that happened, the promises of
+replicas, the logs, and the replicas that a fault excuses.
 
 `octopi.simulation.invariants.oracle` has the rules.
 """
@@ -34,17 +34,17 @@ from octopi.tracing.durability import PromiseStep
 from octopi.wire.messages import PartitionRecord
 
 _NEVER: Final = -2
-"""Before any `RegisterView.version`."""
+"""Below every `RegisterView.version`."""
 
 
 def _says_full(action: BreakDisk) -> bool:
-    """Whether calls fail as those to a full disk do: the broker can't tell it from one."""
+    """Whether calls fail as on a full disk, so that the broker can't tell the difference."""
     how = action.fault.how
     return isinstance(how, Fail) and how.error_number in FULL
 
 
 class ClusterFacts:
-    """Observes *cluster*'s world, and knows what of it is excused."""
+    """Observes *cluster*'s world, and knows what a fault excuses."""
 
     def __init__(
         self, cluster: SimulatedCluster, report: Callable[[Violation], None] | None = None
@@ -55,53 +55,54 @@ class ClusterFacts:
         self._is_broken = False
         self._view = cluster.register_view
         self._logs: dict[str, CommittedLog] = {}
-        """By topic id and partition."""
+        """The logs by topic id and partition."""
         self._replicas: dict[tuple[str, str, int], ReplicaBytes] = {}
         self._journal = JournalBytes(cluster.register.host.disk, DATA_DIRECTORY)
         self._leaders: dict[tuple[int, int], Event] = {}
-        """Who led first, by partition and epoch."""
+        """The step of the first leader, by partition and epoch."""
         self._promised: dict[tuple[str, int], int] = {}
         self._given_up: set[tuple[str, int]] = set()
-        """Replicas that are removed with what they promised: they may begin anew."""
+        """Replicas that are removed together with their promises, so they may begin anew."""
         self._retirements = Retirements(cluster)
         self._filled: set[str] = set()
-        """Hosts whose disk was full, or is: such a broker keeps nothing that it gave up."""
+        """Hosts whose disk is or was full: such a broker need not keep replicas that it gave up."""
         self._flags: dict[tuple[str, int], bool] = {}
         self._data_lost_at: dict[int, int] = {}
-        """Broker -> `RegisterView.version` when data was taken from it last."""
+        """Broker -> `RegisterView.version` when its data was destroyed last."""
         self._caches_lost_at: dict[tuple[int, int], int] = {}
-        """Broker and partition -> the same, of page caches that counted."""
+        """Broker and partition -> the same for page caches that counted."""
         self._caches_lost_in: dict[tuple[int, int], int] = {}
         """Broker and partition -> the incarnation that the register knew then."""
         self._deleted: set[str] = set()
-        """Topic ids."""
+        """The ids of deleted topics."""
         self._spoiled: set[str] = set()
-        """Hosts whose disk holds what they never wrote there."""
+        """Hosts with data on their disk that they have not written."""
         self._register_wiped = False
         self._stop_asked_at: dict[str, float] = {}
-        """Host -> the moment at which its process was asked to stop, or went on after a pause in
-        which it was asked: its tasks take their turns then, and the one that hears of it may not be
-        the first.  Without those that are known to have heard."""
+        """Host -> the time when its process was asked to stop, or continued after a pause in which
+        it was asked.  Its tasks run then in any order, so another one may run before the one that
+        handles the request.  Processes that are known to have handled it are not listed."""
         self._refuses_in: dict[tuple[str, int], tuple[int, int]] = {}
-        """Host and partition -> the epoch and life in which it leads and resigned, because its disk
-        refused records.  Without those that have taken records since."""
+        """Host and partition -> the epoch and the process in which it leads and has resigned
+        because its disk refused records.  Hosts that have taken records since are not listed."""
         self._clocks_differ = False
-        """Whether a fault changed the clock of a host: ages mean nothing any more."""
+        """Whether a fault changed the clock of a host, so that ages mean nothing any more."""
         self._accepted_at: dict[tuple[int, int], int] = {}
-        """Broker and partition -> `RegisterView.version` when it was ordered that the broker leads
-        with what it has: what was taken from it before that is given up."""
+        """Broker and partition -> `RegisterView.version` when an operator ordered that the broker
+        leads with what it has: the loss of data before that is accepted."""
         self._serving_less: set[tuple[str, int]] = set()
-        """Hosts and partitions that have no other replica, and whose logs are damaged: what lies
-        before the damage is served until an operator gives up the rest."""
+        """Hosts and partitions without another replica whose logs are damaged: the records before
+        the damage are served until an operator accepts the loss of the rest."""
         self._had_on_device: dict[tuple[str, str, int], int] = {}
-        """Host and log -> up to where its device had what was committed when it was damaged."""
+        """Host and log -> the end of the committed records on its device when it was damaged."""
         self._cut_to_be: set[tuple[str, str, int]] = set()
-        """Hosts and logs whose damage was given up, and is not taken out of the log yet."""
+        """Hosts and logs with damage whose loss was accepted, and that is not yet removed from the
+        log."""
         self._recoveries = Recoveries(cluster)
         self._log_epochs: dict[tuple[str, int], int] = {}
         """Host and partition -> the epoch of the leader that it agreed with last."""
 
-    # --- what the world is like --------------------------------------------------------
+    # --- faults and promises -----------------------------------------------------------
 
     def _note_fault(self, event: Event) -> None:
         action = event.facts["action"]
@@ -123,7 +124,7 @@ class ClusterFacts:
 
     def _note_damage(self, host: str, action: Damage) -> None:
         if self._cluster.nodes[host].kind == "register":
-            self._register_wiped = True  # it gets an empty disk before it serves again
+            self._register_wiped = True  # the register gets an empty disk before it serves again
             return
         if not action.is_noticed:
             self._spoiled.add(host)
@@ -150,7 +151,7 @@ class ClusterFacts:
         self._stop_asked_at.pop(event.host, None)
 
     def _has_heard_stop(self, event: Event) -> bool:
-        """Whether the host of *event* knows by now that it is to stop."""
+        """Whether the host of *event* must know by now that it is to stop."""
         asked_at = self._stop_asked_at.get(event.host)
         is_asked = self._cluster.nodes[event.host].stop.is_set()
         return is_asked and (asked_at is None or asked_at < event.at)
@@ -175,7 +176,7 @@ class ClusterFacts:
         broker = self._cluster.broker_of(event.host)
         list(self._recoveries.found(event))
         for partition in self._view.records:
-            # With the flag on the device, all that counts is there, too.
+            # With the sync flag on the device, all data that counts is there, too.
             if broker is not None and not self._flags.get((event.host, partition)):
                 self._caches_lost_at[broker, partition] = self._view.version
                 if (known := self._view.state.brokers.get(broker)) is not None:
@@ -220,8 +221,9 @@ class ClusterFacts:
         return log
 
     def _live_logs(self, partition: PartitionId | None = None) -> list[CommittedLog]:
-        """The logs of *partition* (None: of all) whose topics weren't deleted, nor brought back
-        after that by a disk that is as it was before; internal logs always are there."""
+        """The logs of *partition* (None: of all partitions) whose topics were not deleted.  A
+        deleted topic that an older copy of a disk brought back still counts as deleted.  Internal
+        logs always exist."""
         return [
             log
             for key, log in self._logs.items()
@@ -232,7 +234,7 @@ class ClusterFacts:
         ]
 
     def _topic_id(self, log: CommittedLog) -> str:
-        """That of the log's topic as it is now, or the name of an internal log; empty: there is no
+        """The id of the log's present topic, or the name of an internal log; empty if there is no
         such topic."""
         if log.topic in INTERNAL_LOGS:
             return log.topic
@@ -250,8 +252,8 @@ class ClusterFacts:
         return replica
 
     def _agreed(self, host: str, log: CommittedLog) -> int:
-        """Up to where *host* has what is committed: whole records, as those of another leader may
-        begin with the same bytes."""
+        """The offset up to which *host* has the committed records.  Only whole records count,
+        because records of another leader may begin with the same bytes."""
         replica = self._replica(host, log)
         start = min(replica.start, log.end)
         agreed = agreement(replica.read(start, log.end), log.data[start:])
@@ -261,23 +263,23 @@ class ClusterFacts:
         return self._log_epochs.get((self._cluster.host_of(broker), record.partition), 0)
 
     def _has_its_disk(self, broker: BrokerId) -> bool:
-        """Whether *broker* has the disk that it began with, and what it wrote there."""
+        """Whether *broker* has the disk that it began with, with the data that it wrote there."""
         host = self._cluster.host_of(broker)
         return bool(host) and host not in self._spoiled and broker == self._cluster.broker_of(host)
 
     def _is_excused(self, broker: BrokerId, log: CommittedLog) -> bool:
-        """Whether the in-sync set counts on data that a fault took from *broker*."""
+        """Whether the in-sync set relies on data of *broker* that a fault destroyed."""
         if not self._has_its_disk(broker):
             return True
         known = self._view.state.brokers.get(broker)
         lost_in = self._caches_lost_in.get((broker, log.partition))
         if known is not None and known.incarnation == lost_in and self._counts_cache(log):
-            return True  # what is decided about a life that is over, its next one undoes
+            return True  # the next incarnation reverses a decision about an ended one
         lost_at = self._lost_at(broker, log)
         return self._view.was_out_of_sync(log.partition, broker) <= lost_at
 
     def _lost_at(self, broker: BrokerId, log: CommittedLog) -> int:
-        """The `RegisterView.version` when something that counted was taken from it last."""
+        """The `RegisterView.version` when data of it that counted was destroyed last."""
         lost_at = self._data_lost_at.get(broker, _NEVER)
         if lost_at <= self._accepted_at.get((broker, log.partition), _NEVER):
             lost_at = _NEVER
@@ -293,8 +295,8 @@ class ClusterFacts:
         return topic is None or not topic.options.flush_before_ack
 
     def _taken_out(self, log: CommittedLog, step: CommitStep) -> set[int]:
-        """Who lost what it held and is out of the in-sync set by now: a leader that has not heard
-        so may go on to count what it acknowledged before."""
+        """The brokers that lost data and have been removed from the in-sync set.  A leader that
+        doesn't know of it may still count what they acknowledged before."""
         record = self._view.state.partitions.get(log.partition)
         known = step.epoch, step.version
         if record is None or (record.epoch, record.version) <= known:

@@ -1,4 +1,4 @@
-"""What a node may hold for a peer, and how long one of its tasks may keep the others waiting.
+"""Bounds what a node holds for a peer, and how long a task delays the other tasks of a node.
 
 ======================= ================================================================
 rule                    broken when
@@ -23,7 +23,7 @@ from octopi.simulation.kernel.world import Event
 
 
 class NodeLoad(SystemInvariants):
-    """Takes what the hosts themselves notice."""
+    """Handles what the hosts themselves report."""
 
     promises: ClassVar[Mapping[str, str]] = {
         "bound-passed": "what a node holds for a peer stays within its bounds",

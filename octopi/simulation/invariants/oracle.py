@@ -1,17 +1,17 @@
-"""What may never happen inside a cluster, checked at the moment at which it would.
+"""Checks the invariants of a cluster at the moment at which they would be broken.
 
-The oracle observes the named steps (`octopi.tracing.steps`) and looks at the hosts' disks itself;
-of what a node believes it takes only what the step says.  It keeps, for each log, the
-records that were ever committed, and who committed them.  Everything else is held against
-that: replicas, receipts, consumers, the choice of leaders.
+The oracle observes the named steps (`octopi.tracing.steps`) and reads the hosts' disks itself; of a
+node's own view it uses only the fields of steps.  For each log it keeps the records that were ever
+committed, and the commits.  Everything else is compared with these: replicas, receipts, deliveries,
+and the choice of leaders.
 
-Data that a fault took away excuses its host as far as the protocol excuses it: until the
-host has been out of the in-sync set and come back (`docs/protocol.md`).
+If a fault destroyed data of a host, the host is excused as far as the protocol excuses it: until
+the host has left the in-sync set and come back (`docs/protocol.md`).
 
-Systems beside the log have rules of their own, each in its module
+Systems other than the log have rules of their own, each in its module
 (`octopi.simulation.invariants.systems`).  Rules about elections, decisions and in-sync sets are in
-`octopi.simulation.invariants.elections`.  These are the others, with the numbers of the invariants
-that they watch over:
+`octopi.simulation.invariants.elections`.  The others are listed here, with the numbers of the
+invariants that they check:
 
 ======================= ================================================================
 rule                    broken when
@@ -73,8 +73,8 @@ from octopi.tracing.common import CommitStep, LogStep, MarkStep
 
 
 class Oracle(ElectionRules):
-    """An observer of *cluster*'s world: gives the run up at the first broken rule, or only
-    calls *report* with it and looks at nothing more."""
+    """An observer of *cluster*'s world.  At the first broken rule it gives up the run; or, with
+    *report*, it calls that and checks nothing more."""
 
     def __init__(
         self, cluster: SimulatedCluster, report: Callable[[Violation], None] | None = None
@@ -128,17 +128,18 @@ class Oracle(ElectionRules):
 
     @property
     def kinds(self) -> Iterable[str]:
-        """The events that it looks at."""
+        """The kinds of events that the oracle handles."""
         return self._handlers.kinds
 
     def __call__(self, event: Event) -> None:
-        """Hold *event* against the rules."""
+        """Check *event* against the rules."""
         handler = self._handlers.of(event)
         if handler is not None and not self._is_broken and self._world.failure is None:
             handler(event)
 
     def at_rest(self) -> None:
-        """Everything is healed and nothing moves: every in-sync replica has it all."""
+        """Check, when everything is healed and the cluster is at rest, that every in-sync replica
+        has all committed records."""
         event = self._world.note("at rest")
         for log in self._live_logs():
             record = self._view.state.partitions.get(log.partition)
@@ -166,7 +167,7 @@ class Oracle(ElectionRules):
         self._check_highwater(event, log)
         leader = self._replica(event.host, log)
         if highwater <= log.end:
-            return  # it was committed before, and who had to hold it then does
+            return  # it was committed before, and the replicas that had to have it then have it
         counted = {*members, *(step.proposed or ())}
         out = self._taken_out(log, step)
         ours = leader.read(log.end, highwater)
@@ -245,7 +246,7 @@ class Oracle(ElectionRules):
         assert step.sequence is not None, "and a batch of its a sequence"
         log = self._log(event)
         if self._replica(event.host, log).start:
-            return  # where it began may have been counted from a record that is gone
+            return  # its beginning may have been counted from a record that is gone
         behind = log.next_sequence(step.producer, step.producer_epoch)
         if behind - step.sequence <= RECENT_BATCHES_COUNT:
             text = f"a producer is told that its sequence {step.sequence} is too old to be "
@@ -256,7 +257,7 @@ class Oracle(ElectionRules):
         before = log.highwater.get((event.host, event.life), 0)
         self._check_highwater(event, log)
         if highwater > log.end and not event.step.epoch:
-            # It committed as the leader, and left that role before it could say so.
+            # It committed as the leader, and lost that role before it could report it.
             self._commit(event)
         elif highwater > log.end:
             text = f"{event.host} is told that {log.name} is committed up to {highwater}; it is "
@@ -276,7 +277,7 @@ class Oracle(ElectionRules):
         log.highwater[where] = highwater
 
     def _compare(self, event: Event, log: CommittedLog, start: int, end: int) -> None:
-        """Whether the host of *event* has what was committed from *start* to *end*."""
+        """Check that the host of *event* has what was committed from *start* to *end*."""
         if event.host in self._spoiled:
             return
         replica = self._replica(event.host, log)
@@ -287,14 +288,14 @@ class Oracle(ElectionRules):
             text = f"{event.host} has other records at {at} of {log.name} than were committed"
             self._break("committed-differs", text, event, *log.committed_by(Offset(at)))
 
-    # --- keeping -----------------------------------------------------------------------
+    # --- retention ---------------------------------------------------------------------
 
     def _check_retention(self, event: StepEvent[steps.D4Retired]) -> None:
         log = self._log(event)
         replica = self._replica(event.host, log)
         topic = self._view.state.topic(log.topic)
         if topic is not None and topic.topic_id != event.step.topic_id:
-            topic = None  # the log is one of an older topic of that name
+            topic = None  # the log belongs to an older topic of that name
         wrong = removed_wrongly(log, replica, topic, self._wall_ms(event.host))
         if wrong:
             text = f"retention removes what {event.host} has of {log.name} before {replica.start}: "
@@ -306,7 +307,7 @@ class Oracle(ElectionRules):
         self._note_power_loss(event)
 
     def _note_removed(self, event: Event) -> None:
-        """A process that dies while it removes segments doesn't come to the step that says so.
+        """Note segments that a process removed before it died without reaching the step for that.
         Its disk is still as the process saw it."""
         now_ms = self._wall_ms(event.host)
         for log in self._live_logs():
@@ -316,11 +317,12 @@ class Oracle(ElectionRules):
                 log.removed_end = max(log.removed_end, replica.start)
 
     def _wall_ms(self, host: str) -> int | None:
-        """What the clock of *host* shows; None where ages mean nothing."""
+        """The wall clock of *host*; None if ages mean nothing because clocks differ."""
         return None if self._clocks_differ else self._cluster.nodes[host].host.clock.wall_ms()
 
     def _check_restart(self, event: StepEvent[steps.E14Restarted]) -> None:
-        """A follower begins where the leader's log does: there is nothing before that any more."""
+        """Check a follower that restarts its log at the leader's log start: nothing before that may
+        be missed."""
         self._forget_highwater(event)
         log, begin = self._log(event), event.step.begin
         if begin > log.removed_end:
@@ -340,7 +342,7 @@ class Oracle(ElectionRules):
     def _check_delivery(self, event: StepEvent[steps.C10Delivering]) -> None:
         step = event.step
         ends = [
-            max(log.end, log.furthest_end)  # what was lost may still be on its way
+            max(log.end, log.furthest_end)  # lost records may still be on their way
             for log in self._logs.values()
             if (log.topic, log.partition) == (step.topic, step.partition)
         ]
@@ -352,7 +354,8 @@ class Oracle(ElectionRules):
             self._check_credit(event)
 
     def _check_credit(self, event: StepEvent[steps.C10Delivering]) -> None:
-        """Records that begin below the credit are delivered; of the last one all of it."""
+        """Check that only records that begin below the credit are delivered; the last one as a
+        whole."""
         step = event.step
         offset, end, credit = step.offset, step.end, step.credit
         last_ends = [

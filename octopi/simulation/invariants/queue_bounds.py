@@ -1,8 +1,8 @@
-"""How much a node may hold of what comes and goes: queues, requests, what waits to be sent.
+"""Bounds the queues and buffers of nodes: queues, requests, and data that waits to be sent.
 
-The nodes of a run tell of all that has sizes (`octopi.environment.Sized`), once.  What lives is
-looked at now and then as time goes on: at each look all of it, for that is cheaper than a look
-at each change.
+The nodes of a run register each object with sizes (`octopi.environment.Sized`) once.  From time to
+time all objects that still exist are checked together, which is cheaper than a check at each
+change.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ BOUNDS: Final[Mapping[str, int]] = {
     "outbox bytes": OUTBOX_BYTES_MAX + MIB,  # and one message, of which a run has no larger ones
     "bytes of a log on their way": FOLLOW_WINDOW_BYTES + FETCH_BYTES_DEFAULT,
 }
-"""By the names that `octopi.environment.Sized` uses."""
+"""The bounds by the names that `octopi.environment.Sized` uses."""
 
 _LOOK_EVERY: Final = 32
-"""At so many moments of virtual time it is looked once."""
+"""Sizes are checked at every n-th moment of virtual time."""
 
 
 class Sizes:
-    """Of one life of a host; *tell* is called with each name, size and bound that is passed."""
+    """The objects with sizes of one process; *tell* is called with the name, size and bound of each
+    that is too large."""
 
     def __init__(self, tell: Callable[[str, int, int], None]) -> None:
         self._tell = tell
@@ -49,7 +50,7 @@ class Sizes:
         self._watched.append(weakref.ref(one))
 
     def look(self) -> None:
-        """Hold all that lives against the bounds."""
+        """Check all objects that exist against their bounds."""
         living = [(reference, one) for reference in self._watched if (one := reference())]
         self._watched = [reference for reference, _ in living]
         for _, one in living:
@@ -59,15 +60,15 @@ class Sizes:
 
 
 class Looks:
-    """Counts the moments, and looks at some of them."""
+    """Counts the moments of virtual time, and runs checks at some of them."""
 
     def __init__(self) -> None:
         self.at_look: dict[object, Callable[[], None]] = {}
-        """What to do, by whose business it is."""
+        """The checks, by their owners."""
         self._left = _LOOK_EVERY
 
     def moment(self) -> None:
-        """Time has moved on."""
+        """Virtual time has advanced."""
         self._left -= 1
         if self._left <= 0:
             self._left = _LOOK_EVERY

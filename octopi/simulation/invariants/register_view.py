@@ -1,7 +1,7 @@
-"""What a register has made durable, as the trace of its steps tells it.
+"""What a register has made durable, derived from the trace of its steps.
 
-A register that loses its power forgets what it had decided and not flushed, so this counts
-an entry only once it is on the device.
+A register that loses power forgets what it had decided and not flushed, so an entry counts here
+only once it is on the device.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class RegisterView:
     """An observer of a world with one register."""
 
     def __init__(self, register: str) -> None:
-        """*register* is its host."""
+        """*register* is the name of its host."""
         self._register = register
         self.kinds: Final = {
             steps.R1Read.text,
@@ -31,22 +31,22 @@ class RegisterView:
             "wipe",
         }
         self.state = ClusterState()
-        """As its journal would make it."""
+        """The state that its journal leads to."""
         self.version = 0
-        """Counts the changes of `state`."""
+        """The number of changes of `state`."""
         self.before: dict[PartitionId, PartitionRecord] = {}
         """For each partition the record before the one in `state`."""
         self._out_of_sync: dict[tuple[int, int], int] = {}
         self._known_before: dict[PartitionId, PartitionRecord] = {}
-        """What the register knew of partitions when it lost its disk."""
+        """The partitions that the register knew when it lost its disk."""
         self._appended: deque[Entry] = deque()
         self._flushing: dict[int, int] = {}
-        """For each flush that was begun, by the end of the journal then: how many entries it
-        covers, of all that were appended in this life."""
+        """For each flush in progress, by the end of the journal when it began: the number of
+        entries that it covers, of all that this process has appended."""
         self._appended_count = 0
 
     def __call__(self, event: Event) -> None:
-        """Take note of *event*."""
+        """Note *event*."""
         match event.about:
             case steps.R2Appended(entries):
                 self._appended.extend(entries)
@@ -67,23 +67,24 @@ class RegisterView:
                 self._appended.clear()
                 self._flushing.clear()
                 self._appended_count = 0
-                for entry in entries:  # what is known, and maybe a few more
+                for entry in entries:  # the known ones, and perhaps a few more
                     self.state.apply(entry)
                 self.version += 1
 
     @property
     def records(self) -> dict[PartitionId, PartitionRecord]:
-        """The newest record of each partition, also of those that the register lost with its disk
-        and has yet to hear of again."""
+        """The newest record of each partition, including those that the register lost with its disk
+        and has not learned again yet."""
         return self._known_before | self.state.partitions
 
     @property
     def version_to_be(self) -> int:
-        """What `version` will be when all that is decided is on the device."""
+        """The `version` when all decisions are on the device."""
         return self.version + len(self._appended)
 
     def incarnation_to_be(self, broker: BrokerId) -> int:
-        """The registered life of *broker* when all that is decided is on the device; 0: none."""
+        """The registered incarnation of *broker* when all decisions are on the device; 0 if there
+        is none."""
         known = self.state.brokers.get(broker)
         lives = [
             one.incarnation
@@ -98,8 +99,8 @@ class RegisterView:
         return [one.record for one in entries if one.record.partition == partition]
 
     def was_out_of_sync(self, partition: PartitionId, broker: BrokerId) -> int:
-        """The `version` up to which *broker* was not in the partition's in-sync set the last
-        time that it wasn't; -1: it was in it ever since."""
+        """The last `version` in which *broker* was not in the partition's in-sync set; -1 if it was
+        always in it."""
         record = self.state.partitions.get(partition) or self._known_before.get(partition)
         if record is None or broker not in record.in_sync:
             return self.version
@@ -116,7 +117,7 @@ class RegisterView:
 
     def _note_joining(self, record: PartitionRecord) -> None:
         known = self.state.partitions.get(record.partition)
-        # One that is heard of again is no new partition.
+        # A partition that the register learns of again is not a new one.
         known = known or self._known_before.get(record.partition)
         for broker in record.in_sync:
             if known is None or broker not in known.in_sync:

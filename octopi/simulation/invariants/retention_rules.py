@@ -1,7 +1,6 @@
-"""What retention has to keep of a log, by the settings of its topic: what a broker removes is held
-against that.
+"""What retention must keep of a log by the settings of its topic, to check what a broker removes.
 
-`octopi.simulation.invariants.oracle` asks; nothing of a broker's own counting is believed.
+`octopi.simulation.invariants.oracle` uses it; the broker's own accounting is not used.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from octopi.wire.messages import TopicRecord
 def removed_wrongly(
     log: CommittedLog, replica: LogBytes, topic: TopicRecord | None, now_ms: int | None
 ) -> str:
-    """What is wrong with where *replica* starts, if that is behind all that had to be kept no
-    longer up to now; empty if nothing is.
+    """Why *replica* must not start where it does, if that is behind the first record that had to be
+    kept up to now; empty if it may.
 
-    *topic* has the settings (None: it is deleted, and nothing has to be kept); *now_ms* is what
-    the clock of the replica's host shows (ms since 1970-01-01 UTC), None where the clocks of
-    hosts differ, so that age means nothing.
+    *topic* has the settings (None: it is deleted, and nothing has to be kept).  *now_ms* is the
+    wall clock of the replica's host (ms since 1970-01-01 UTC); None if the clocks of hosts differ,
+    so that ages mean nothing.
     """
     start = replica.start
     if topic is None or start <= log.removed_end:
@@ -48,8 +47,8 @@ def removed_wrongly(
 
 
 def _last_timestamp_ms(log: CommittedLog, end: int) -> int:
-    """The time stamp of the last record before *end*, where one ends.  A record comes to a log at
-    that time or later."""
+    """The time stamp of the last record before *end*, which must be the end of a record.  A record
+    is appended at that time or later."""
     position = log.removed_end
     while (behind := log.record_end(Offset(position))) < end:
         position = behind

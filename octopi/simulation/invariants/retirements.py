@@ -1,8 +1,8 @@
-"""What brokers gave up, and whether it is kept.
+"""Checks that brokers keep the replicas that they give up.
 
-A broker that gives a replica up keeps its files for a while
-(`octopi.roles.broker.retired_replicas`), unless its disk is full.  This looks past the broker at
-its disk.
+A broker that gives up a replica keeps its files for a while
+(`octopi.roles.broker.retired_replicas`), unless its disk is full.  The check reads the broker's
+disk.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from octopi.tracing import steps
 
 
 class Retirements:
-    """The replicas that brokers of *cluster* are about to give up."""
+    """The replicas that brokers of *cluster* are giving up."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._ends: dict[tuple[str, int], dict[str, int]] = {}
-        """Host and partition -> where the log of each topic ended, if it has records."""
+        """Host and partition -> the end of each topic's log that has records."""
 
     def begins(self, event: StepEvent[steps.J13Retiring], logs: Iterable[CommittedLog]) -> None:
-        """A broker begins to give up the replica that *event* names, with *logs* of it."""
+        """Note that a broker begins to give up the replica in *event*, which has the logs
+        *logs*."""
         disk, partition = self._disk(event), event.step.partition
         ends = {
             log.topic: ReplicaBytes(disk, DATA_DIRECTORY, log.topic, partition).end for log in logs
@@ -36,8 +37,8 @@ class Retirements:
         self._ends[event.host, partition] = {topic: end for topic, end in ends.items() if end}
 
     def missing(self, event: StepEvent[steps.J13Retired], logs: Iterable[CommittedLog]) -> str:
-        """Which of *logs* is not kept now that the replica is given up, in words; empty: all
-        are."""
+        """A description of one of *logs* that is not kept after the replica was given up; empty if
+        all are kept."""
         disk, partition = self._disk(event), event.step.partition
         ends = self._ends.pop((event.host, partition), {})
         roots = [f"{DATA_DIRECTORY}/{DIRECTORY}/{name}" for name in whole_ones(disk, partition)]

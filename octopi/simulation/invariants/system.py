@@ -1,7 +1,7 @@
-"""How a system brings rules of its own: in one module, named in one table.
+"""The interface for systems with rules of their own: each has one module, listed in one table.
 
-The rules about replicated logs are the oracle's (`octopi.simulation.invariants.oracle`); they share
-what they know.  Another system keeps what it knows to itself: it is a `SystemInvariants`, listed in
+The rules about replicated logs belong to the oracle (`octopi.simulation.invariants.oracle`) and
+share their state.  Another system has its own state: it is a `SystemInvariants`, listed in
 `octopi.simulation.invariants.systems`, and the oracle makes one for each run.
 """
 
@@ -16,18 +16,18 @@ from octopi.simulation.step_handlers import StepHandlers
 
 
 class BreakRule(Protocol):
-    """Says that a rule is broken; the first in a run counts."""
+    """Reports that a rule is broken; only the first report in a run counts."""
 
     def __call__(self, rule: str, text: str, event: Event, *others: Event) -> None:
-        """*text* says what was seen, *event* is when, and *others* led to it."""
+        """*text* describes what was observed, *event* is the moment, and *others* led to it."""
 
 
 class SystemInvariants:
-    """The rules of one system, in one run.  A subclass takes steps in its constructor:
+    """The rules of one system, in one run.  A subclass registers its handlers in its constructor:
     ``self.handlers.on(self._check, steps.N1Counted)``."""
 
     promises: ClassVar[Mapping[str, str]] = {}
-    """Rule -> what holds where it isn't broken, as reports show it."""
+    """Rule -> what holds if it isn't broken, as reports show it."""
 
     def __init__(self, cluster: SimulatedCluster, break_rule: BreakRule) -> None:
         self.cluster = cluster
@@ -35,4 +35,4 @@ class SystemInvariants:
         self.handlers = StepHandlers()
 
     def at_rest(self, event: Event) -> None:
-        """Everything is healed and nothing moves: look at what has to hold then."""
+        """Check what must hold when everything is healed and the cluster is at rest."""
