@@ -1,7 +1,7 @@
 """The device of a simulated machine: files, settings and armed faults.
 
-`octopi.simulation.disk.disk` decides what happens to it, `octopi.simulation.disk.view` has the
-calls of the processes that use it.
+`octopi.simulation.disk.disk` changes the device from outside, and `octopi.simulation.disk.view` has
+the calls of the processes that use it.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from octopi.simulation.kernel.turn_meter import TurnMeter
 
 
 class StorageDevice:
-    """Files, the page cache over them, and how the next calls go.
+    """Files, the page cache over them, and the faults of the next calls.
 
-    Paths count from ``/`` on, written or not.
+    Paths begin at ``/``, whether it is written or not.
     """
 
     def __init__(self) -> None:
         self.capacity_bytes: int | None = None
-        """Bytes that all files together may have; None: no limit."""
+        """The bytes that all files together may have; None: no limit."""
         self.read_only = False
-        """Whether every change is refused, as on a file system mounted so."""
+        """Whether every change is refused, as on a read-only file system."""
         self.sync_s = 0.001
-        """How long a sync takes (seconds)."""
+        """How long a sync takes (s)."""
         self.faults = ArmedFaults()
-        """Calls that are going to fail."""
+        """The faults that may still strike."""
         self.tree = Tree()
-        """What is there."""
+        """The files and directories."""
         self.locks: dict[FileImage, DiskLock] = {}
-        """By the file that is locked."""
+        """The locks, by the file that is locked."""
         self.turns = TurnMeter()
-        """How much is read in each turn of a task."""
+        """Measures how much is read in each turn of a task."""
         self.page_cache_count = 1
-        """Page caches so far: a power failure begins a new one."""
+        """The number of page caches so far: a power failure begins a new one."""
 
     def page_cache_id(self) -> str:
         """See `octopi.environment.Disk.page_cache_id`."""
         return f"page cache {self.page_cache_count}"
 
     def cached(self, path: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
-        """What processes see of a file, or a range of it.
+        """The content of a file, or of a range of it, as processes see it.
 
         Raises:
-          FileNotFoundError: if they see none.
+          FileNotFoundError: if processes see no such file.
         """
         return bytes(memoryview(self.image(path).cached)[start_bytes:end_bytes])
 
     def image(self, path: str, *, durable: bool = False) -> FileImage:
-        """The file of that name, as processes see names, or as the device has them.
+        """The file with that name, as processes see names, or (*durable*) as the device has them.
 
         Raises:
           FileNotFoundError, IsADirectoryError: if there is none.
@@ -62,14 +62,14 @@ class StorageDevice:
         return found
 
     def free_bytes(self) -> float:
-        """How many bytes may still be written."""
+        """The number of bytes that may still be written."""
         if self.capacity_bytes is None:
             return inf
         return self.capacity_bytes - sum(len(image.cached) for _, image in self.tree.files())
 
 
 class DiskLock:
-    """`octopi.environment.DirectoryLock` of one process."""
+    """The `octopi.environment.DirectoryLock` of one process."""
 
     def __init__(self, device: StorageDevice, file: FileImage) -> None:
         self._device = device

@@ -1,10 +1,9 @@
-"""Faults of a simulated disk, as data: which call is struck, and how.
+"""Faults of a simulated disk, as data: which calls fail, and how.
 
-A `DiskFault` is frozen, so that a plan of faults can be printed, stored and made smaller.
-What has to be counted until it strikes is in `ArmedFaults`.  What the words do is
-`octopi.simulation.disk.disk`'s.
+A `DiskFault` is frozen, so that a plan of faults can be printed, stored and shrunk. `ArmedFaults`
+counts the calls until a fault strikes, and `octopi.simulation.disk.disk` carries the fault out.
 
-Operations are named like the methods of `octopi.environment.Disk` and `File`.
+Operations have the names of the methods of `octopi.environment.Disk` and `File`.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ class Fail:
 
     error_number: int = errno.EIO
     written_fraction: float = 0.0
-    """An append writes this part of its data all the same: a short write."""
+    """The part of its data that an append still writes: a short write."""
     done: bool = False
-    """The call takes its whole effect and raises nevertheless."""
+    """Whether the call has its whole effect and still raises."""
 
 
 @attrs.frozen
 class Tear:
-    """An append writes a part, then comes to its edge ``during``, where its process may be
-    killed: Linux gives up a long write on a fatal signal.  If it lives, the rest follows."""
+    """An append writes a part, then reaches its edge ``during``, where its process may be killed:
+    Linux abandons a long write on a fatal signal.  If the process survives, the rest follows."""
 
     written_fraction: float = 0.5
 
@@ -44,14 +43,14 @@ class Delay:
 
 @attrs.frozen
 class MisdirectedRead:
-    """A pread gets what is elsewhere in the file; zeros beyond its ends."""
+    """A pread returns bytes from another place in the file, and zeros beyond its ends."""
 
     shift_bytes: int = 4096
 
 
 @attrs.frozen
 class StaleRead:
-    """A pread gets what was synced last; zeros where nothing was."""
+    """A pread returns the bytes that were synced last, and zeros where none were."""
 
 
 How = Fail | Tear | Delay | MisdirectedRead | StaleRead
@@ -59,8 +58,8 @@ How = Fail | Tear | Delay | MisdirectedRead | StaleRead
 
 @attrs.frozen
 class DiskFault:
-    """Calls of *operation* (empty: any) on paths that end in *path_end* meet *how*: *times* in
-    a row, after *calls_before* such calls."""
+    """The fault *how* strikes calls of *operation* (empty: any) on paths that end in *path_end*:
+    *times* in a row, after *calls_before* such calls."""
 
     operation: str
     how: How = Fail()
@@ -90,11 +89,11 @@ class ArmedFaults:
         self._armed.append(_Armed(fault, fault.calls_before, fault.times))
 
     def clear(self) -> None:
-        """Have nothing strike any more."""
+        """Have no faults strike any more."""
         self._armed.clear()
 
     def strike(self, operation: str, path: str) -> list[How]:
-        """Count a call; say what it meets, in the order in which the faults were added."""
+        """Count a call; return the faults that strike it, in the order in which they were added."""
         met: list[How] = []
         for one in self._armed:
             fault = one.fault
