@@ -47,7 +47,7 @@ def files(directory: Path) -> set[str]:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("partition", [0, -1, 10**9])
 def test_no_log_lies_outside_of_the_directory_for_logs(name: str, partition: int) -> None:
-    with pytest.raises(StorageError, match="has no place"):
+    with pytest.raises(StorageError, match="can't have a log of topic"):
         log_directory("data", PartitionId(partition), name)
     assert log_directory("data", PartitionId(9_999), "a.b") == "data/logs/9999/a.b"
 
