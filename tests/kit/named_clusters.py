@@ -85,6 +85,14 @@ class NamedBrokers(ABC):
         """The name of the broker that leads it, as soon as one does."""
         return self.named((await self.place(topic)).leader_address)
 
+    async def leader_after(self, topic: str, former: str) -> str:
+        """The name of the broker that leads it, as soon as that is another one than *former*, which
+        the register may not have noticed yet."""
+        with trio.fail_after(LEADER_S):
+            while (name := await self.leader(topic)) == former:
+                await trio.sleep(0.01)  # nothing announces it to clients
+            return name
+
     async def followers(self, topic: str) -> list[str]:
         """The names of the other brokers."""
         leader = await self.leader(topic)
