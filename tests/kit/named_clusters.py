@@ -89,9 +89,11 @@ class NamedBrokers(ABC):
         """The name of the broker that leads it, as soon as that is another one than *former*, which
         the register may not have noticed yet."""
         with trio.fail_after(LEADER_S):
-            while (name := await self.leader(topic)) == former:
+            while True:
+                name = await self.leader(topic)
+                if name != former:
+                    return name
                 await trio.sleep(0.01)  # nothing announces it to clients
-            return name
 
     async def followers(self, topic: str) -> list[str]:
         """The names of the other brokers."""
