@@ -77,6 +77,18 @@ def test_a_resignation_is_repeated_only_in_its_epoch() -> None:
     assert [one.epoch for one in ports.asked] == [4, 4]
 
 
+def test_a_resignation_is_not_repeated_when_the_disk_takes_records_again() -> None:
+    replica, ports = Replica(Leader(4, [1, 2])), Ports()
+    own = resignation(replica, ports)
+    own.resign(FAILURE)
+    own.withdraw()
+    own.repeat()
+    assert len(ports.asked) == 1
+    own.resign(FAILURE)
+    own.repeat()
+    assert len(ports.asked) == 2
+
+
 def test_a_leader_proposes_nobody_for_removal_until_its_disk_takes_records_again() -> None:
     replica, ports = Replica(Leader(4, [1])), Ports()
     assert replica.leader is not None

@@ -46,8 +46,9 @@ class Resignation:
             leader.takes_records = True
 
     def repeat(self) -> None:
-        """Ask again, because the request may have been lost with the link to the register."""
-        if self._sent is not None and self.has_resigned:
+        """Ask again, because the request may have been lost with the link to the register; but not
+        if the disk takes records again."""
+        if self._sent is not None and self.has_resigned and self.is_refusing:
             self._ports.to_register(self._sent)
 
     @property
