@@ -1,6 +1,6 @@
-"""Found by PySpark, which imports every module of such a name: ``format("octopi")`` works then.
+"""Registers ``format("octopi")``: PySpark imports every module whose name begins with ``pyspark_``.
 
-Kept this small because it is imported in a worker of every Spark program.
+The module is small because Spark imports it in a worker of every program.
 """
 
 from octopi.spark.source import OctopiDataSource as DefaultSource

@@ -1,6 +1,6 @@
-"""Octopi side by side with its peers, measured in the same minutes on the same machine.
+"""Octopi compared with its peers, measured in the same minutes on the same machine.
 
-`workloads.toml` says what is measured, `systems` how each system is started and used with its
-best Python client, `runner` takes turns, `report` prints.  Only ratios within one run mean
-anything: machines differ, and are shared.
+`workloads.toml` lists the workloads, `systems` starts each system and uses it with its best Python
+client, `runner` runs them in turn, and `report` prints the results.  Only ratios within one run
+mean anything, because machines differ and are shared.
 """

@@ -1,6 +1,6 @@
 """One client process of a measurement: ``python -m benchmarks.client SYSTEM ROLE PARAMETERS``.
 
-See `benchmarks.processes` for what it prints and when it begins.
+The parameters are JSON.  `benchmarks.processes` says what the process prints and when it begins.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import attrs
 
 @attrs.define
 class Gate:
-    """Where a client waits until all others are connected, too; its times count from there."""
+    """Holds a client back until all others are connected.  Its times count from then on."""
 
     opened_at: float = 0.0
     _cpu_s: float = 0.0
 
     def wait(self) -> None:
-        """Say that this client is ready, and wait to be let go."""
+        """Report that this client is ready, and wait for the signal to begin."""
         print("ready", flush=True)
         sys.stdin.readline()
         self._cpu_s = time.process_time()
         self.opened_at = time.perf_counter()
 
     def figures(self, **more: float) -> dict[str, float]:
-        """What every client reports, and *more*."""
+        """The wall time and the processor time since `wait` returned, in seconds, and *more*."""
         wall_s = time.perf_counter() - self.opened_at
         return {"wall_s": wall_s, "cpu_s": time.process_time() - self._cpu_s, **more}
 
 
 def spread(latencies_s: Iterable[float]) -> dict[str, float]:
-    """Median and 99th percentile, in microseconds."""
+    """The median and the 99th percentile of *latencies_s*, in microseconds."""
     ordered = sorted(latencies_s)
     return {
         "p50_us": ordered[len(ordered) // 2] * 1e6,
@@ -45,12 +45,13 @@ def spread(latencies_s: Iterable[float]) -> dict[str, float]:
 
 
 def stamped(size_bytes: int) -> bytes:
-    """A message that says when it was made, by the machine's monotonic clock."""
+    """A message that begins with the time at which it was made, by the machine's monotonic
+    clock."""
     return time.perf_counter_ns().to_bytes(8, "big") + bytes(size_bytes - 8)
 
 
 def age_s(message: bytes) -> float:
-    """How long ago *message* was `stamped`."""
+    """The seconds since `stamped` made *message*."""
     return (time.perf_counter_ns() - int.from_bytes(message[:8], "big")) / 1e9
 
 

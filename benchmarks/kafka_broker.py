@@ -1,4 +1,4 @@
-"""Apache Kafka brokers for comparisons, from a directory of their jars, with Java."""
+"""Runs Apache Kafka brokers for comparisons, with Java and a directory of Kafka's jars."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
 
 @attrs.frozen
 class KafkaBroker:
-    """One that runs."""
+    """A broker that is running."""
 
     address: str
     pid: int
@@ -38,9 +38,10 @@ class KafkaBroker:
 
 @contextmanager
 def kafka_broker(jars: Path, directory: Path) -> Iterator[KafkaBroker]:
-    """A broker that is its own controller, with settings as they come, while the block lasts.
+    """Run a broker that is its own controller, with default settings, within the block.
 
-    *jars* has ``kafka_2.13`` and what it needs; *directory* is for its files.
+    *jars* is a directory with ``kafka_2.13`` and the jars that it needs; *directory* is made for
+    the broker's files.
 
     Raises:
       RuntimeError: if it doesn't start.
@@ -53,7 +54,7 @@ def kafka_broker(jars: Path, directory: Path) -> Iterator[KafkaBroker]:
 def kafka_cluster(
     jars: Path, directory: Path, count: int, options: Mapping[str, object]
 ) -> Iterator[list[KafkaBroker]]:
-    """*count* of them, with *options* beside the settings as they come.
+    """Run *count* brokers, with *options* in addition to the default settings, within the block.
 
     Raises:
       RuntimeError: if one doesn't start.

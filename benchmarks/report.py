@@ -1,4 +1,4 @@
-"""What was measured, as a table for people and as JSON for programs."""
+"""Reports the results, as a table for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLIENTS = ("trio", "trio-websocket", "nats-py", "redis", "hiredis", "rstream")
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on."""
+    """The machine, the commit, and the versions of Python and of the clients."""
     return {
         "cpus": os.cpu_count(),
         "processor": _processor(),
@@ -32,12 +32,12 @@ def machine() -> dict[str, Any]:
 
 
 def document(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Every figure, for JSON."""
+    """All figures, for JSON."""
     return [attrs.asdict(one) for one in results]
 
 
 def table(results: list[Result]) -> str:
-    """A line for each workload and system; a ratio above 1 means that Octopi is ahead."""
+    """A line for each workload and system.  A ratio above 1 means that Octopi is ahead."""
     lines = [
         f"{'':<54}{'/s':>11}{'p50 us':>9}{'p99 us':>9}{'us/msg':>8}{'servers':>8}{'Octopi':>8}"
     ]
@@ -51,7 +51,7 @@ def table(results: list[Result]) -> str:
 
 
 def ahead(ours: Result, theirs: Result) -> dict[str, float]:
-    """By which factor Octopi is ahead, in each figure: above 1 it is quicker."""
+    """The factor by which Octopi is ahead in each figure.  Above 1, Octopi is faster."""
     found = {}
     if ours.rates and theirs.rates:
         found["rate"] = statistics.median(ours.rates) / statistics.median(theirs.rates)

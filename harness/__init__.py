@@ -1,1 +1,1 @@
-"""What tests and benchmarks share: real nodes as processes, and the machines that they run on."""
+"""Real nodes as processes, and the machines that they run on, for tests and benchmarks."""

@@ -1,10 +1,11 @@
 """Runs `octopi_node` on a machine that can lose power: ``node_on_machine.py DIRECTORY ARGUMENTS``.
 
-Only what a machine has of its own is taken from *DIRECTORY* instead: the id of its boot, and
-what its device holds.  Every fsync that succeeded leaves a line in ``synced``: how much of
-which file the device has, or which names of which directory.  `harness.machines` cuts the files
-back to that when the power goes.  While there is a file ``full`` there is no room for what is
-written; while there is one ``broken``, fsyncs fail.  Nothing of the program itself is replaced.
+The program runs unchanged; only `os.pwrite`, `os.fsync`, `os.fdatasync` and the file with the boot
+id are replaced.  The boot id is in *DIRECTORY*.  Every sync that succeeds adds a line to the file
+``synced`` there: the durable size of a file, or the durable names of a directory.
+`harness.machines` cuts the files back to that when the machine loses power.  While *DIRECTORY* has
+a file ``full``, `os.pwrite` and `os.fsync` fail with ENOSPC; while it has a file ``broken``, both
+syncs fail with EIO.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
 
 
 def run(directory: Path) -> None:
-    """Run the node as its command line says."""
+    """Run the node that the rest of the command line describes, on the machine of *directory*."""
     octopi.operating_system.BOOT_ID_FILE = str(directory / "boot_id")
-    # Unbuffered: what a killed process wrote is kept, as what its device holds would be.
+    # The journal is unbuffered, so that it survives a SIGKILL, as the data on a device does.
     journal = (directory / "synced").open("ab", buffering=0)
     lock = threading.Lock()
 
     def noted(sync: Callable[[FileDescriptorLike], None], fd: FileDescriptorLike) -> None:
         descriptor = fd if isinstance(fd, int) else fd.fileno()
         path = os.readlink(f"/proc/self/fd/{descriptor}")
-        # Looked at before: what is written meanwhile may come too late for the device.
+        # The size is taken before the fsync, which need not sync what is written while it runs.
         state = os.fstat(descriptor)
         names = sorted(os.listdir(path)) if stat.S_ISDIR(state.st_mode) else None
         if (directory / "broken").exists():
@@ -49,7 +50,7 @@ def run(directory: Path) -> None:
     of_file, of_data, write = os.fsync, os.fdatasync, os.pwrite
 
     def fsync(fd: FileDescriptorLike) -> None:
-        need_room()  # files that are replaced are written by the interpreter itself
+        need_room()  # the interpreter writes checkpoint files without `os.pwrite`
         noted(of_file, fd)
 
     def pwrite(fd: int, data: ReadableBuffer, offset: int, /) -> int:

@@ -1,4 +1,4 @@
-"""A cluster for tests and benchmarks of Spark, filled and looked at with the ordinary client."""
+"""A cluster for tests and benchmarks of Spark, filled and read with the ordinary client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLIGHTS = Path(cli.__file__).parent / "samples" / "flights-10k.csv.gz"
 
 
 def flights(count: int) -> list[bytes]:
-    """That many rows of the flights data, each with its number in front, so that all differ."""
+    """*count* rows of the flights data, each after its number, so that all of them differ."""
     lines = gzip.decompress(FLIGHTS.read_bytes()).splitlines()[1:]
     return [b"%d,%s" % (number, lines[number % len(lines)]) for number in range(count)]
 
@@ -39,11 +39,11 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """What the option ``server`` takes."""
+        """The url for the option ``server``."""
         return self.register.url
 
     def ask(self, question: Callable[[octopi.Client], Awaitable[_T]]) -> _T:
-        """The answer to *question*."""
+        """Connect a client, and return what *question* returns for it."""
 
         async def main() -> _T:
             async with octopi.connect(self.url) as client:
@@ -52,7 +52,7 @@ class Cluster:
         return trio.run(main)
 
     def topic(self, partitions: int = 1, *, name: str = "", **options: int) -> str:
-        """A new topic."""
+        """Create a topic, and return its name."""
         self._topics += 1
         name = name or f"topic-{self._topics}"
         self.ask(lambda client: client.create_topic(name, partitions, **options))  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ class Cluster:
     def fill(
         self, topic: str, values: Sequence[bytes], *, key: Callable[[bytes], bytes | None] = bytes
     ) -> None:
-        """Produce *values*, with *key* of each."""
+        """Produce *values*.  The key of each is what *key* returns for it."""
 
         async def produce(client: octopi.Client) -> None:
             async with client.producer() as producer:
@@ -71,7 +71,7 @@ class Cluster:
         self.ask(produce)
 
     def retain(self, topic: str, *, segments: int = 2) -> None:
-        """Remove all but the last *segments* of each log, as retention does in time."""
+        """Remove all but the last *segments* of each log, as retention would."""
         self.broker.terminate()
         for directory in (self.broker.data_dir / "logs").glob(f"*/{topic}"):
             for old in sorted(directory.glob("*.log"))[:-segments]:
@@ -81,7 +81,8 @@ class Cluster:
         self.broker.restart()
 
     def _note_start(self, directory: Path) -> None:
-        """Note where the log begins, without which what is missing of it would be damage."""
+        """Note the log start in the file of ends.  Without it, the segments that are gone would
+        count as damage."""
         disk, partition = SystemDisk(), directory.parent.name
         path = str(self.broker.data_dir / "replicas" / f"{partition}.ends")
         stored = load_ends(disk, path)
@@ -95,7 +96,7 @@ class Cluster:
         file.close()
 
     def messages(self, topic: str) -> list[octopi.Message]:
-        """All messages of *topic*, those of each partition in their order."""
+        """All messages of *topic*; those of each partition are in order."""
 
         async def consume(client: octopi.Client) -> list[octopi.Message]:
             found: list[octopi.Message] = []

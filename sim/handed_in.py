@@ -1,6 +1,6 @@
-"""The search as it is handed to the command line, which stands below it and imports nothing of it.
+"""The search for faults, as `octopi_node` and ``python -m sim`` pass it to the command line.
 
-`octopi_node`, the program of a checkout, finds it here; ``python -m sim`` is another way in.
+The command line is a lower layer, so it doesn't import the search.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Sockets of Trio and nothing else: what is left of a latency when the system is taken away.
+"""Trio's sockets and nothing else: a lower bound for the latencies of any Python program on Trio.
 
-No peer, but the floor beneath every Python program on Trio: the server writes what it gets to
-a file, unbuffered, hands it on to whoever listens, and acknowledges it.  It knows neither
-offsets nor topics, checks nothing, and its messages are all of one size.
+The server writes what it receives to a file, unbuffered, acknowledges it, and sends it to all
+listeners.  It has neither offsets nor topics, checks nothing, and all messages have the same size.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ _SENDING: Final = b"s"
 
 
 def missing() -> str | None:
-    """Why it can't be measured."""
+    """Why this system can't be measured; None: it always can."""
     return None
 
 
 @contextmanager
 def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
-    """The server, within the block."""
+    """Run the server within the block."""
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "benchmarks.systems.bare", str(port), str(directory / "kept")]
     with running(command, directory / "server.log") as process:
@@ -45,7 +44,7 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
 
 
 def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
-    """Play a role of a client process."""
+    """Run a client process in *role*; return its figures, if it has any."""
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
         "request": _request,
         "pace": _pace,

@@ -1,4 +1,4 @@
-"""NATS without JetStream: it hands on and keeps nothing, so only fan-out can be compared."""
+"""NATS without JetStream: it forwards messages and stores none, so only fan-out is compared."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ missing = nats.missing
 
 @contextmanager
 def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
-    """The server, within the block."""
+    """Run the server within the block."""
     with nats.serving(directory, replicas, flush_before_ack) as server:
         yield server
 
 
 def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
-    """Play a role of a client process."""
+    """Run a client process in *role*; return its figures, if it has any."""
     if role == "flush":
         return asyncio.run(_flush(access, **parameters))
     greeting = Greeting("/", "", nats.greet_at(lambda number: parameters["topic"]))
@@ -36,7 +36,8 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
 async def _flush(
     access: Gate, address: str, topic: str, size: int, count: int, flush_count: int, end: str
 ) -> None:
-    """Nobody acknowledges: each flush waits for the server's answer to a ping."""
+    """Publish messages.  The server doesn't acknowledge them, so each flush waits for its answer to
+    a ping."""
     from nats import connect
 
     value, last = bytes(size), end.encode().rjust(size, b"\0")

@@ -1,4 +1,4 @@
-"""RabbitMQ Streams: one broker; rstream with raw messages."""
+"""RabbitMQ Streams: one broker; the client is rstream, with raw messages."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _TIMEOUT_S: Final = 60.0
 
 
 def missing() -> str | None:
-    """Why it can't be measured."""
+    """Why this system can't be measured; None: it can."""
     return not_installed("rabbitmq-server", {"rstream": "rstream"})
 
 
 @contextmanager
 def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
-    """The server, within the block."""
+    """Run the server within the block."""
     assert replicas == 1
     assert not flush_before_ack
     amqp, port, distribution = free_ports(3)
@@ -63,7 +63,7 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
 
 
 def _program() -> str:
-    """The server itself: what Debian puts in the path changes to a user of its own first."""
+    """The path of the server's own script.  Debian's script in the PATH changes to another user."""
     for path in Path("/usr/lib/rabbitmq/lib").glob("*/sbin/rabbitmq-server"):
         return str(path)
     found = shutil.which("rabbitmq-server")
@@ -82,7 +82,7 @@ def _version() -> str:
 
 
 def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
-    """Play a role of a client process."""
+    """Run a client process in *role*; return its figures, if it has any."""
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
         "produce": _produce,
         "consume": _consume,
@@ -96,7 +96,7 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
 
 
 class _Confirmations:
-    """Counts them."""
+    """Counts the confirmations of published messages."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -104,7 +104,7 @@ class _Confirmations:
         self._reached = asyncio.Event()
 
     async def wait(self, count: int) -> None:
-        """Return when there were *count* of them."""
+        """Wait until *count* messages are confirmed."""
         if self.count < count:
             self._wanted = count
             self._reached.clear()

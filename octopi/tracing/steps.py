@@ -52,6 +52,13 @@ logs, revoked                     pairs of log and claim that are sent to a memb
                                   member is to release them
 mark, offset, acknowledge         the offset before which all messages are processed; the same as a
                                   member sends it, and the number to answer when it is committed
+session, dealt                    an attach to a queue, as its leader numbers them, and messages
+                                  that it is dealt: offset, end and attempt of each
+acknowledged, released, rejected, what a queue's member answers: offset and attempt of each
+extended                          delivery
+stale, confirmed                  the messages of answers that don't count, and whether the others
+                                  are committed
+letter                            the number of a dead letter, among those of its queue
 lost_from, lost_to, reset_to      the range that a member's log has lost; where an operator sets
                                   the mark
 status, reason, why               the `octopi.errors.Status` of a refusal, and a text

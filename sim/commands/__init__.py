@@ -1,6 +1,6 @@
 """The commands of the search: ``octopi-node sim ...`` and ``python -m sim ...``.
 
-What a command imports to explain itself is cheap; the simulator comes when it runs.
+Modules of commands import little, so help is quick; the simulator is imported when a command runs.
 """
 
 from __future__ import annotations
@@ -26,4 +26,4 @@ class _Commands(LazyGroup):
 
 @click.group(cls=_Commands)
 def commands() -> None:
-    """Only a place for the commands: `octopi.cli.commands.sim` has the help."""
+    """Hold the commands.  `octopi.cli.commands.sim` has their help."""

@@ -56,7 +56,7 @@ EDGES: Final = (
 
 
 def when_producing(randomness: Random) -> Place:
-    """At a step of producing, or at an operation of a leader or follower."""
+    """A place at a step of producing, or at an operation of a leader or follower."""
     occurrence = randomness.choice((1, 2, 3, 5, 8, 12, 20))
     if randomness.random() < 0.7:
         return AtStep(randomness.choice(_PRODUCING), occurrence=occurrence)
@@ -65,7 +65,7 @@ def when_producing(randomness: Random) -> Place:
 
 
 def soon(randomness: Random) -> Place:
-    """Some time after the fault before it, mostly while the cluster reacts to that one."""
+    """A place some time after the fault before it, mostly while the cluster reacts to that one."""
     kind = randomness.random()
     if kind < 0.5:
         steps = randomness.choice((_CHANGING, _COMING_BACK, _PRODUCING))
@@ -83,17 +83,18 @@ def soon(randomness: Random) -> Place:
 
 
 def at_once(randomness: Random) -> Place:
-    """After the fault before it, at a step of producing."""
+    """A place at a step of producing after the fault before it."""
     return AtStep(randomness.choice(_PRODUCING), occurrence=randomness.randint(1, 8), behind=True)
 
 
 def shortly(randomness: Random) -> Place:
-    """Up to 0.9 s after the fault before it: before other nodes react to that one."""
+    """A place up to 0.9 s after the fault before it, before other nodes react to that one."""
     return AtTime(some_seconds(randomness, 0.0, 0.9), behind=True)
 
 
 def late(randomness: Random) -> Place:
-    """1.1 s or more after the fault before it: when other nodes have reacted to that one."""
+    """A place 1.1 s or more after the fault before it, when other nodes have reacted to that
+    one."""
     return AtTime(_late_s(randomness), behind=True)
 
 

@@ -95,8 +95,8 @@ def _says_so_twice(randomness: Random) -> Scenario:
 
 
 def _nothing_is_healed_before(seconds: float) -> InjectedFault:
-    """A fault at that time, because healing begins when all messages are sent and all timed faults
-    were injected."""
+    """A small fault after *seconds*.  Healing begins when all messages are sent and all timed
+    faults were injected, so it begins no earlier."""
     return InjectedFault(AtTime(seconds), Reset("client"), "leader")
 
 
@@ -120,8 +120,8 @@ _useless = _found_by_its_owner("cut", "checkpoint")
 
 
 def _altered_and_dark(randomness: Random) -> Scenario:
-    """The same, and the machine has lost its power, too.  It had flushed all that it acknowledged,
-    so it would have lost nothing; but a bit has flipped, far from the end."""
+    """Like `_found_by_its_owner`, and the machine has lost its power, too.  It had flushed all that
+    it acknowledged, so it would have lost nothing; but a bit has flipped, far from the end."""
     damaged, *others = randomness.sample(BROKERS, len(BROKERS))
     faults = [
         # Within a second the file of ends, which notes what was flushed, is on the device.
@@ -133,8 +133,8 @@ def _altered_and_dark(randomness: Random) -> Scenario:
 
 
 def _useless_and_dark(randomness: Random) -> Scenario:
-    """The same, and the checkpoint of a log is damaged.  It can't be rebuilt from the noted facts,
-    which may be older than the checkpoint, so the log is copied again."""
+    """Like `_altered_and_dark`, but the checkpoint of a log is damaged.  It can't be rebuilt from
+    the noted facts, which may be older than the checkpoint, so the log is copied again."""
     damaged, *others = randomness.sample(BROKERS, len(BROKERS))
     harm: Harm = randomness.choice(("cut", "missing"))
     faults = [

@@ -159,7 +159,7 @@ def made_again(randomness: Random) -> Scenario:
 
 
 def made_again_and_forgotten(randomness: Random) -> Scenario:
-    """The same, and the register loses its disk before that broker is back."""
+    """Like `made_again`, and the register loses its disk before that broker is back."""
     away = randomness.choice(BROKERS)
     faults = (
         InjectedFault(

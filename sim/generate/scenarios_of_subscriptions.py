@@ -45,13 +45,13 @@ def _group(randomness: Random, *, count: int = 2, mode: str = "") -> dict[str, A
 
 
 def _at_a_step(randomness: Random, *, behind: bool = False) -> AtStep:
-    """At a step of subscriptions, an early or a later one."""
+    """A place at an early or a later step of subscriptions."""
     code = randomness.choice(_CODES)
     return AtStep(code, occurrence=randomness.choice((1, 1, 2, 3, 5, 9)), behind=behind)
 
 
 def leaders_die_with_marks(randomness: Random) -> Scenario:
-    """A leader ends at a step of subscriptions; perhaps another one does soon."""
+    """A leader dies at a step of subscriptions; perhaps others die soon after."""
     faults = [InjectedFault(_at_a_step(randomness), a_death(randomness))]
     for _ in range(randomness.choice((0, 1, 2))):
         place = randomness.choice((_at_a_step(randomness, behind=True), soon(randomness)))
@@ -66,7 +66,7 @@ def leaders_die_with_marks(randomness: Random) -> Scenario:
 
 
 def leaders_are_moved_from_marks(randomness: Random) -> Scenario:
-    """Leaders stop in good order, or are drained, while members mark."""
+    """Leaders are asked to stop, or are drained, while members mark."""
     faults = [
         InjectedFault(_at_a_step(randomness), Stop(some_seconds(randomness, 0.1, 1.0)), "leader"),
         InjectedFault(soon(randomness), Stop(some_seconds(randomness, 0.1, 1.0)), "leader"),
@@ -77,7 +77,7 @@ def leaders_are_moved_from_marks(randomness: Random) -> Scenario:
 
 
 def members_die(randomness: Random) -> Scenario:
-    """Members end, hang or can't be heard while they work; others get their logs."""
+    """Members die, hang or are cut off while they work; others get their logs."""
 
     def trouble() -> Action:
         return randomness.choice(
@@ -104,8 +104,8 @@ def members_die(randomness: Random) -> Scenario:
 
 
 def replaced_members_come_back(randomness: Random) -> Scenario:
-    """Members can't be heard for longer than a session lasts, others get their logs, and then they
-    are there again, with claims that are over."""
+    """Members are cut off or paused for longer than the session timeout, and others get their logs.
+    Then the first ones come back, with claims that are over."""
     faults = []
     for number in range(4):
         seconds = some_seconds(randomness, 1.2, 2.5)
@@ -119,7 +119,7 @@ def replaced_members_come_back(randomness: Random) -> Scenario:
 
 
 def members_and_leaders_fail(randomness: Random) -> Scenario:
-    """A member is away when the leader that knew its marks ends."""
+    """A member is away when the leader that knew its marks dies."""
     away = randomness.choice(
         (Pause(some_seconds(randomness, 0.5, 3.0)), Cut("leader", 2.0), Kill(1.5))
     )

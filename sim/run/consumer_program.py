@@ -39,7 +39,7 @@ class ConsumerProgram:
         """The offsets in the stored position."""
 
     async def run(self, environment: Environment) -> None:
-        """`octopi.simulation.kernel.host.Program`."""
+        """See `octopi.simulation.kernel.host.Program`."""
         client_log, clock = self._client_log, environment.clock
         await client_log.topics_made.wait()
         while True:

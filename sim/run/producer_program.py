@@ -67,7 +67,7 @@ class ProducerProgram:
         return f"p{self._number}.{self._life}"
 
     async def run(self, environment: Environment) -> None:
-        """`octopi.simulation.kernel.host.Program`."""
+        """See `octopi.simulation.kernel.host.Program`."""
         client_log, workload = self._client_log, self._client_log.plan.workload
         await client_log.topics_made.wait()
         async with client_log.connected(environment) as client:

@@ -140,7 +140,7 @@ def _sent_count(plan: Plan) -> int:
 
 
 def _idle(tier: Tier) -> None:
-    """A cluster to which nothing happens."""
+    """Run a cluster to which nothing happens."""
     world = World(1, events_kept=0)
     network = Network(world, TIERS[tier])
 

@@ -22,8 +22,8 @@ LINE_INTERVAL_S: Final = 10.0
 
 
 class ProgressBar:
-    """Counts things done, for a block; *total*: how many there will be, None if only time
-    tells."""
+    """Counts what was done, within a block.  *total* is how much there is to do; None: as much as
+    the time allows."""
 
     def __init__(self, thing: str, total: int | None) -> None:
         self.count = self.failed_count = 0

@@ -113,7 +113,7 @@ class SeedSearch:
         if waiting is not None:
             yield waiting
 
-    # --- what came of it -------------------------------------------------------------------
+    # --- outcomes --------------------------------------------------------------------------
 
     def _take(self, seed: int, outcome: Outcome) -> None:
         self._cpu_s += outcome.cpu_s

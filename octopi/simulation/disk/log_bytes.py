@@ -1,7 +1,7 @@
-"""The records that a simulated host has in a log, read past the process that keeps them.
+"""The records that a simulated host has in a log, read from its disk and not through its process.
 
-Only reads what `octopi.storage` lays out (`octopi.storage.file_names`,
-`octopi.storage.ends_file`); decides nothing.
+This module only reads the files of `octopi.storage` (`octopi.storage.file_names`,
+`octopi.storage.ends_file`), and decides nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LogBytes:
         self._segments: list[tuple[int, FileImage]] = []
 
     def segments(self) -> list[tuple[int, FileImage]]:
-        """Base offset and content of each segment, in order; empty if there is no log."""
+        """The base offset and the content of each segment, in order; empty if there is no log."""
         directory = self._disk.tree.find(self._path)
         if not isinstance(directory, Directory):
             return []
@@ -44,18 +44,18 @@ class LogBytes:
         return self._segments
 
     def empty_at(self, *, durable: bool) -> int:
-        """Where the log goes on if it has no segment; *durable*: after any failure of power."""
+        """The offset at which a log without segments goes on; *durable*: after a power failure."""
         return 0
 
     @property
     def start(self) -> int:
-        """Offset of the first record that is kept; where the log goes on if there is none."""
+        """The offset of the first record, or the offset at which a log without segments goes on."""
         segments = self.segments()
         return segments[0][0] if segments else self.empty_at(durable=False)
 
     @property
     def end(self) -> int:
-        """Where the records end that processes see."""
+        """The end of the records that processes see."""
         segments = self.segments()
         if not segments:
             return self.empty_at(durable=False)
@@ -63,7 +63,7 @@ class LogBytes:
 
     @property
     def durable_end(self) -> int:
-        """Where those end that any failure of power leaves."""
+        """The end of the records that survive any power failure."""
         segments = self.segments()
         end = 0 if segments else self.empty_at(durable=True)
         for base, image in segments:
@@ -73,7 +73,7 @@ class LogBytes:
         return end
 
     def read(self, start: int, end: int) -> bytes:
-        """The records from *start* to *end*, as far as they are there."""
+        """The records from *start* to *end*, as far as the log has them."""
         parts = []
         for base, image in self.segments():
             if base < end and base + len(image.cached) > start:
@@ -83,7 +83,7 @@ class LogBytes:
 
 
 class _Content:
-    """What `load_ends` needs of a disk."""
+    """The part of a disk that `load_ends` needs."""
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
         self.read_file = read
@@ -100,8 +100,8 @@ class ReplicaBytes(LogBytes):
         self._ends_path = ends_path(f"{data_directory}/replicas/{partition}")
 
     def empty_at(self, *, durable: bool) -> int:
-        """As it is noted beside the replica's state.  Retention may have removed all that lay
-        before a segment that was damaged, and was set aside."""
+        """The offset that is noted beside the replica's state: retention may have removed all
+        records before a segment that was damaged and set aside."""
         read = self._disk.durable if durable else self._disk.cached
         try:
             stored = load_ends(cast(Disk, _Content(read)), self._ends_path)
@@ -112,8 +112,8 @@ class ReplicaBytes(LogBytes):
 
 
 class JournalBytes:
-    """The register's journal, below *data_directory*: the one in force, and maybe others that
-    are to follow it or were before it."""
+    """The register's journal, below *data_directory*: the current one, and perhaps earlier ones, or
+    one that shall replace it."""
 
     def __init__(self, disk: SimulatedDisk, data_directory: str) -> None:
         self._disk = disk
@@ -121,16 +121,16 @@ class JournalBytes:
 
     @property
     def durable_end(self) -> int:
-        """Where the longest of them ends that any failure of power leaves."""
+        """The end of the longest one that survives any power failure."""
         directories = {path.rpartition("/")[0] for path in self._files()}
         return max((LogBytes(self._disk, one).durable_end for one in directories), default=0)
 
     @property
     def is_durable(self) -> bool:
-        """Whether the device has all that processes see."""
+        """Whether everything that processes see is on the device."""
         try:
             return all(self._disk.durable(one) == self._disk.cached(one) for one in self._files())
-        except FileNotFoundError:  # not even its name is durable
+        except FileNotFoundError:  # not even the name of the file is durable
             return False
 
     def _files(self) -> list[str]:

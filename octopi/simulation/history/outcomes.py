@@ -1,4 +1,4 @@
-"""What became of a message, as an event of a history."""
+"""The outcome of a produced message, as an event of a history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from octopi.simulation.history.events import Acknowledged, Failed, LogName, Outc
 def outcome_of(
     now: float, value: bytes, outcome: Receipt | OctopiError
 ) -> Acknowledged | Failed | OutcomeUnknown:
-    """That the message with *value* was stored where a receipt says, or what its error tells."""
+    """The event at time *now* (s) that says what became of the message with *value*, by its receipt
+    or by its error."""
     if not isinstance(outcome, Receipt):
         kind = OutcomeUnknown if isinstance(outcome, OutcomeUnknownError) else Failed
         return kind(now, value, str(outcome))

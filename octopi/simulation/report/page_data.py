@@ -1,22 +1,31 @@
-"""What a page draws its diagram and its timeline from: lists of numbers, and lines of text.
+"""The data from which a page draws its diagram and its timeline: lists of numbers, lines of text.
 
 =========== ========================================================================
 key         value
 =========== ========================================================================
-lanes       name and kind of each
-whats       of each thing that can happen: code of a step or nothing, words, kind
-logs        topic and partition of each; without topic: all of the partition
+lanes       the name and the kind of each lane
+moments     ``[lane, us, what, log]`` for an event,
+            ``[lane, us, kind, log, bytes, target]`` for a message that is sent,
+            ``[lane, us, moment]`` for its arrival, with the moment of its sending
+whats       of each kind of event: the code of its step or nothing, its words, its
+            group
+logs        the topic and the partition of each log; without a topic, all logs of the
+            partition
 kinds       the types of messages
-moments     ``[lane, us, what, log]`` is an event, ``[lane, us, kind, log, bytes, target]`` a
-            message that is sent, ``[lane, us, moment]`` the arrival of what was sent then
-conflict    moments by which a rule is broken
+lines       the lines of `octopi.simulation.report.timeline`, of all moments but
+            arrivals
+conflict    the moments that break a rule
 focus       the moment to look at first
-lives, ...  the fields of the classes in `octopi.simulation.report.space_time_diagram`, in their
-order lines       of `octopi.simulation.report.timeline`, of all moments but arrivals marks       of
-each replica: log, lane, and moment, log end, highwater mark again and again ===========
-========================================================================
+lives,      the fields of the classes in
+spells,     `octopi.simulation.report.space_time_diagram`, in their order
+leads,
+reigns
+marks       of each replica: its log, its lane, and a list that repeats moment, log
+            end, highwater mark
+=========== ========================================================================
 
-Times are whole microseconds.  -1 stands for None, and for what isn't recorded any more.
+Times are whole microseconds.  -1 stands for None, and for a sending that is no longer in the
+recording.
 """
 
 from __future__ import annotations
@@ -39,7 +48,7 @@ _FAULTS: Final = frozenset({FAULT, SKIPPED, HEALED})
 
 
 def page_data(drawn: Diagram, lines: Iterable[str]) -> dict[str, object]:
-    """All of it, for JSON."""
+    """The data of a page, ready for JSON."""
     whats: dict[tuple[str, str, str], int] = defaultdict(count().__next__)
     kinds: dict[str, int] = defaultdict(count().__next__)
     found = {log for one in drawn.moments if (log := drawn.names.log(one)) is not None}
@@ -85,7 +94,7 @@ def page_data(drawn: Diagram, lines: Iterable[str]) -> dict[str, object]:
 
 
 def _kind(event: Event) -> str:
-    """The letter of a step's protocol, or a word."""
+    """The group of an event: the letter of its step's protocol, or a word."""
     letter = code(event.what)[:1]
     if letter:
         return letter
