@@ -1,7 +1,7 @@
-"""``python -m benchmarks``: Octopi and its peers, in turn, over all workloads.
+"""``python -m benchmarks``: runs all workloads with Octopi and its peers, in turn.
 
-Prints a table on standard error and JSON on standard output.  A peer that can't be had is
-named and left out; ``--quick`` runs the part of the workloads that fits three minutes.
+Prints a table on standard error and JSON on standard output.  A peer that can't be measured here is
+named and left out.  ``--quick`` runs the part of the workloads that fits in three minutes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from benchmarks.systems import NAMES
 from benchmarks.workloads import load
 
 QUICK_S = 150.0
-"""After so long no further workload is begun; the one that runs is finished."""
+"""After this time ``--quick`` begins no other workload; the one that runs is finished."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="what fits three minutes")
+    parser.add_argument("--quick", action="store_true", help="what fits in three minutes")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="workloads with this in their name")
+    parser.add_argument("--only", default="", help="workloads with this text in their names")
     parser.add_argument("--systems", default=",".join(NAMES), help="comma-separated")
     arguments = parser.parse_args()
     systems = []
@@ -47,7 +47,7 @@ def main() -> int:
     ):
         for workload in workloads:
             if arguments.quick and time.monotonic() - began > QUICK_S:
-                print(f"no time is left for: {workload.name}", file=sys.stderr)
+                print(f"{workload.name} is left out: the time is up", file=sys.stderr)
                 continue
             results += runner.run(workload, 3 if arguments.quick else arguments.rounds)
             print(f"done: {workload.name}", file=sys.stderr)

@@ -1,19 +1,22 @@
-"""What it costs to catch up: a follower was away while the others took a lot of messages.
+"""Measures the catch-up of a follower that was away, and what it costs producers meanwhile.
 
 Starts a register and three brokers as processes, with default settings, and a topic on one
-partition.  A follower is killed, and producers send `--megabytes` that it lacks.  Then it is
-started and killed again by turns, and the producers' rate while it catches up is compared
-with the rate just before and after in which it is away: a machine that has other things to
-do, too, is quicker now and slower then.  The last time it may stay, and it is measured how
-long it needs until it is in sync, what it writes to its log against what it lacked, and what
-producers manage then.  At last, `--rounds` times, it is killed, lacks as much, and comes back
-while nobody produces: each time that rate is compared with that of a plain copy of its files
-right behind it, by one Python program that reads and sends and one that receives and writes.
+partition.  A follower is killed, and a producer sends `--megabytes` that it lacks.  Then:
+
+1. The follower is started and killed again in turn.  The producer's rate while the follower catches
+   up is compared with the rates just before and after, while it is away, because a machine with
+   other work is faster at one time than at another.
+2. The follower is started and stays.  Measured are the time until it is in sync, the bytes that it
+   writes compared with the bytes that it lacked, and the producer's rate afterwards.
+3. `--rounds` times, the follower is killed, lacks as much again, and comes back while nothing is
+   produced.  Each time its rate is compared with that of a plain copy of its files directly
+   afterwards, by one Python program that reads and sends and one that receives and writes.
+
 Prints JSON on standard output.
 
-By default producers send at half the rate that this machine can take.  `--load 1` takes
-all: then all processors are busy, and a third replica costs producers something as soon as
-it is in sync, too.
+By default the producer sends at half the rate that this machine can take.  With `--load 1` it sends
+as fast as it can: then all processors are busy, and a third replica also slows the producer as soon
+as it is in sync.
 """
 
 from __future__ import annotations
@@ -44,16 +47,16 @@ TOPIC: Final = "measured"
 BROKER_COUNT: Final = 3
 VALUE: Final = b"x" * 1024
 WARM_UP_S: Final = 4.0
-"""How long it is measured what the machine can take, if producers shall not take all."""
+"""How long the rate that the machine can take is measured at the beginning."""
 
 TURN_S: Final = 5.0
-"""How long the follower runs, or is away, in a turn."""
+"""The duration of a turn, in which the follower runs or is away."""
 
 BEGINNING_S: Final = 0.5
-"""So much of a turn doesn't count: buffers fill and empty."""
+"""The beginning of a turn, which doesn't count because buffers fill and empty."""
 
 QUIET_S: Final = 2.0
-"""For what producers sent to reach the devices."""
+"""How long to wait until the devices have what the producer sent."""
 
 _PIECE_BYTES: Final = 256 * 1024
 _RECEIVER: Final = f"""
@@ -67,7 +70,7 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
 
 @attrs.frozen
 class Window:
-    """What a producer managed in a span."""
+    """The rate and the latencies of the producer in a span of time."""
 
     megabytes_per_second: float
     latency_ms_median: float
@@ -75,11 +78,11 @@ class Window:
 
 
 class Load:
-    """One producer, as quick as it can or at a steady *rate*."""
+    """One producer that sends as fast as it can, or at a steady rate."""
 
     def __init__(self, producer: octopi.Producer) -> None:
         self.rate: float | None = None
-        """Bytes/s; None: all it can."""
+        """Bytes per second; None: as fast as it can."""
         self.acknowledged_bytes = 0
         self.latencies_s: list[float] = []
         self._producer = producer
@@ -101,18 +104,18 @@ class Load:
                     await trio.sleep_until(due)
 
     async def acknowledged(self, megabytes: float) -> None:
-        """Return when so much more is acknowledged."""
+        """Wait until *megabytes* more are acknowledged."""
         self._awaited_bytes = self.acknowledged_bytes + megabytes * 1e6
         self._arrived = trio.Event()
         await self._arrived.wait()
 
     async def pause(self) -> None:
-        """Produce nothing until `go_on`."""
+        """Stop producing until `go_on`, and wait until all that was sent is acknowledged."""
         self._may_produce = trio.Event()
         await self._producer.flush()
 
     def go_on(self) -> None:
-        """Produce."""
+        """Go on producing after `pause`."""
         self._may_produce.set()
 
     async def _wait(self, pending: octopi.PendingReceipt, sent_at: float) -> None:
@@ -123,11 +126,11 @@ class Load:
             self._arrived.set()
 
     def begin(self) -> tuple[float, int, int]:
-        """The beginning of a window."""
+        """Begin a window: return the time, the acknowledged bytes and the number of latencies."""
         return trio.current_time(), self.acknowledged_bytes, len(self.latencies_s)
 
     def end(self, begin: tuple[float, int, int]) -> Window:
-        """That window, until now."""
+        """The window from *begin*, which the method `begin` returned, until now."""
         at, acknowledged_bytes, count = begin
         seconds = trio.current_time() - at
         latencies = sorted(self.latencies_s[count:]) or [float("inf")]
@@ -140,37 +143,39 @@ class Load:
 
 @attrs.frozen
 class Return:
-    """A time that the follower came back and stayed."""
+    """One return of the follower, after which it stayed until it was in sync."""
 
     missing_megabytes: float
     written_for_missing: float
+    """The bytes that it wrote, divided by the bytes that it lacked."""
     seconds: float
-    """From the moment that the broker served until it was in sync."""
+    """The time from when the broker served until its replica was in sync."""
     seconds_to_begin: float
-    """Of these: until the first of what it lacked was in its log."""
+    """The part of `seconds` until the first of the missing bytes were in its log."""
     seconds_copying: float
-    """Of these: from there until it held what the leader had, but for a megabyte."""
+    """The part of `seconds` from there until its log was within a megabyte of the leader's."""
     megabytes_per_second: float
-    """What it got, over all seconds."""
+    """The missing megabytes, divided by `seconds`."""
 
 
 @attrs.frozen
 class Figures:
-    """All that was measured."""
+    """All measurements."""
 
     away: list[Window]
-    """The first of them is before, and the last one after, all turns in `catching_up`."""
+    """One window more than in `catching_up`: each turn lies between two of these."""
     catching_up: list[Window]
     in_sync: Window
     returned: Return
     returned_alone: list[Return]
-    """The same while nobody produces."""
+    """The same while nothing is produced."""
     copied_megabytes_per_second: list[float]
-    """What a plain copy of the same bytes got right behind each of them."""
+    """The rate of a plain copy of as many bytes, directly after each return in `returned_alone`."""
 
     @property
     def ratios(self) -> list[float]:
-        """The producers' rate in each turn for that in the two around it."""
+        """For each turn, the producer's rate while the follower catches up, divided by the mean of
+        its rates in the two turns around it."""
         return [
             2 * turn.megabytes_per_second / (one.megabytes_per_second + other.megabytes_per_second)
             for turn, (one, other) in zip(self.catching_up, pairwise(self.away), strict=True)
@@ -178,7 +183,7 @@ class Figures:
 
     @property
     def alone_for_copied(self) -> list[float]:
-        """The rate of each return while nobody produces for that of the copy."""
+        """For each return while nothing is produced, its rate divided by that of the copy."""
         return [
             alone.megabytes_per_second / copied
             for alone, copied in zip(
@@ -209,7 +214,7 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> Figures:
             await trio.sleep(WARM_UP_S)
             possible = load.end(begin).megabytes_per_second * 1e6
             brokers[follower].kill9()
-            # In each turn it gets something of that.
+            # The follower catches up a part of this in each turn.
             await load.acknowledged(arguments.megabytes * (1 + arguments.turns / 2))
             load.rate = possible * arguments.load if arguments.load < 1 else None
             figures = await take_turns(client, load, brokers, follower, arguments)
@@ -224,15 +229,14 @@ async def take_turns(
     number: int,
     arguments: argparse.Namespace,
 ) -> Figures:
-    """Have the follower of that *number*, which is away, come back so many times, and stay the
-    last time; then have it come back while nobody produces."""
+    """Have follower *number*, which is away, come back in the three parts of the measurement."""
     follower = brokers[number]
     away, catching_up = [await take_turn(load)], []
     for _ in range(arguments.turns):
         await trio.to_thread.run_sync(follower.start)
         catching_up.append(await take_turn(load))
         if len((await describe(client)).in_sync) == BROKER_COUNT:
-            raise SystemExit("it caught up within a turn: let it miss more --megabytes")
+            raise SystemExit("the follower caught up within a turn: choose more --megabytes")
         follower.kill9()
         away.append(await take_turn(load))
     returned = await come_back(client, brokers, follower)
@@ -255,7 +259,7 @@ async def take_turns(
 async def come_back(
     client: octopi.Client, brokers: dict[int, NodeProcess], follower: NodeProcess
 ) -> Return:
-    """Start *follower*, which is away, and wait until it is in sync."""
+    """Start *follower*, which is away, wait until it is in sync, and describe its return."""
     place = await describe(client)
     assert place.leader is not None
     leader, partition = brokers[place.leader], place.partition
@@ -278,8 +282,8 @@ async def come_back(
 
 
 def copied_rate(paths: list[Path], megabytes: float) -> float:
-    """Send so much of the ends of *paths* over the loopback to a process that writes it to a
-    file; return the rate (MB/s)."""
+    """Send *megabytes* of *paths*, from the last file on, over the loopback interface to a process
+    that writes them to a file; return the rate (MB/s)."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         tempfile.NamedTemporaryFile() as target,
@@ -301,7 +305,7 @@ def copied_rate(paths: list[Path], megabytes: float) -> float:
 
 
 async def take_turn(load: Load) -> Window:
-    """What producers manage in a turn."""
+    """Wait for a turn; return what the producer managed in it."""
     await trio.sleep(BEGINNING_S)
     begin = load.begin()
     await trio.sleep(TURN_S - BEGINNING_S)
@@ -318,7 +322,7 @@ async def in_sync(client: octopi.Client) -> int:
 
 
 async def when(holds: Callable[[], bool]) -> float:
-    """Wait until it holds; return the time."""
+    """Wait until *holds* returns true; return the time."""
     while True:
         if holds():
             return trio.current_time()
@@ -326,28 +330,28 @@ async def when(holds: Callable[[], bool]) -> float:
 
 
 async def describe(client: octopi.Client) -> octopi.PartitionInfo:
-    """Where the topic's one partition is."""
+    """The topic's only partition."""
     [place] = (await client.describe_topic(TOPIC)).partitions
     return place
 
 
 def log_files(broker: NodeProcess, partition: int) -> list[Path]:
-    """The files of that broker's log, in order."""
+    """The segments of *broker*'s log, in order."""
     return sorted((broker.data_dir / "logs" / str(partition) / TOPIC).glob("*.log"))
 
 
 def log_bytes(broker: NodeProcess, partition: int) -> int:
-    """How long that broker's log is on its disk."""
+    """The size of *broker*'s log on disk, in bytes."""
     return sum(path.stat().st_size for path in log_files(broker, partition))
 
 
 def written_bytes(broker: NodeProcess) -> int:
-    """What that process has written to files since it was started."""
+    """The bytes that *broker*'s process has written to files since it was started."""
     for line in Path(f"/proc/{broker.pid}/io").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "wchar":
             return int(value)
-    raise AssertionError("the system counts no writes")
+    raise AssertionError("the system doesn't count the bytes that a process writes")
 
 
 def main() -> int:
@@ -356,11 +360,11 @@ def main() -> int:
         "--megabytes",
         type=float,
         default=1000.0,
-        help="that the follower lacks, before turns half as much more for each of them",
+        help="what the follower lacks; before the turns, half as much more for each of them",
     )
-    parser.add_argument("--turns", type=int, default=5, help="0: only how it comes back")
-    parser.add_argument("--rounds", type=int, default=5, help="0: only while others produce")
-    parser.add_argument("--load", type=float, default=0.5, help="share of what is possible")
+    parser.add_argument("--turns", type=int, default=5, help="in part 1; may be 0")
+    parser.add_argument("--rounds", type=int, default=5, help="in part 3; may be 0")
+    parser.add_argument("--load", type=float, default=0.5, help="share of the possible rate")
     parser.add_argument("--slowdown", type=float, help="the brokers' --catch-up-slowdown")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

@@ -1,15 +1,16 @@
-"""How long a partition takes and gives no messages after its leader was killed.
+"""Measures how long a partition accepts and delivers no messages after its leader was killed.
 
-Starts a register and brokers as processes, with default settings.  One producer a partition
-sends a message every few milliseconds and waits for none of them, one consumer a partition
-reads them.  Again and again the leader of one partition gets SIGKILL (or SIGSTOP: it hangs,
-and its connections stay open).
-A partition is unavailable for the longest time between two acknowledgements of its messages,
-and for its consumer for the longest time between two deliveries.
-Measured at once: the same for the partitions that other brokers led, and for all partitions
-in a quiet span of the same length just before, which says what this machine adds by itself.
-With SIGSTOP the partitions of other leaders stand still, too, for as long as their leaders
-wait for a follower in sync that hangs.
+Starts a register and brokers as processes, with default settings.  Each partition has one producer,
+which sends a message every few milliseconds without waiting for receipts, and one consumer.
+Repeatedly, the leader of one partition gets SIGKILL.  With `--signal SIGSTOP` it hangs instead, and
+its connections stay open.
+
+A partition is unavailable to its producer for the longest time between two acknowledgements, and to
+its consumer for the longest time between two deliveries.  The same is measured for the partitions
+that other brokers led, and for all partitions in a quiet span just before, which shows what the
+machine itself adds.  With SIGSTOP the partitions of other leaders stand still, too, for as long as
+their leaders wait for an in-sync follower that hangs.
+
 Prints JSON on standard output.
 """
 
@@ -32,11 +33,11 @@ from harness.processes import NodeProcess, node_processes
 from octopi.limits import MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 
 SPAN_S = 3.0
-"""Watched before a kill, and at least so long behind it."""
+"""How long partitions are watched before a kill, and at least how long after it."""
 
 
 class WatchedStream(Stream):
-    """The same, with a consumer."""
+    """A stream with a consumer, and when it got each batch."""
 
     def __init__(self, partition: int) -> None:
         super().__init__(partition)
@@ -51,7 +52,7 @@ class WatchedStream(Stream):
                 self.delivered_at.append(trio.current_time())
 
     async def flows(self, since: float) -> None:
-        """Wait for an acknowledgement and a delivery."""
+        """Wait until there was an acknowledgement and a delivery at *since* or later."""
         for times in (self.acknowledged_at, self.delivered_at):
             while not times or times[-1] < since:  # noqa: ASYNC110
                 await trio.sleep(0.02)
@@ -103,7 +104,7 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, l
 
 
 def revive(broker: NodeProcess) -> None:
-    """Have it serve again, whichever way it was ended."""
+    """Restart a broker that was killed or suspended."""
     broker.signal(signal.SIGCONT)
     broker.kill9()
     broker.restart()

@@ -1,10 +1,10 @@
-"""``python -m benchmarks.fanout``: many WebSocket subscribers on one topic, beside NATS's own
-WebSocket listener: deliveries a second, and what an open connection costs in memory.
+"""``python -m benchmarks.fanout``: many WebSocket subscribers of one topic, compared with NATS and
+its own WebSocket listener.
 
-Each round starts fresh servers, so that memory is not what an earlier round left, and each
-system takes its turn in it.  A server's memory is taken before anybody subscribes, when all
-have, and when all have got everything.  Prints a table on standard error and JSON on standard
-output.
+Measures deliveries per second, and what an open connection costs in memory.  The systems take turns
+in each round.  Each turn starts new servers, so that no memory is left from an earlier round.  The
+memory of the servers is measured before anybody subscribes, when all have subscribed, and when all
+have received everything.  Prints a table on standard error and JSON on standard output.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _END: Final = "end-of-the-measurement"
 
 @attrs.define
 class FanOut:
-    """What one system did; a list has an entry a round."""
+    """The figures of one system; a list has an entry for each round."""
 
     system: str
     title: str
     version: str = ""
     deliveries_per_s: list[float] = attrs.field(factory=list)
     server_cpu_us: list[float] = attrs.field(factory=list)
-    """Processor time of all servers for a delivery: what other programs of the machine change
-    least."""
+    """The processor time of all servers per delivery, in microseconds.  Of all figures, other
+    programs on the machine change this one least."""
     idle_kib: list[float] = attrs.field(factory=list)
-    """Resident memory of all servers for each subscriber that waits."""
+    """The resident memory that all servers took per subscriber, when all had subscribed."""
     busy_kib: list[float] = attrs.field(factory=list)
-    """The same when all was delivered."""
+    """The same when everything was delivered."""
 
 
 def main() -> int:
@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("--subscribers", type=int, default=1_000)
     parser.add_argument("--messages", type=int, default=2_000)
     parser.add_argument("--message-bytes", type=int, default=200)
-    parser.add_argument("--flush-count", type=int, default=100, help="published before a flush")
+    parser.add_argument("--flush-count", type=int, default=100, help="messages per flush")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated")
     arguments = parser.parse_args()
@@ -119,7 +119,7 @@ def _run_once(result: FanOut, arguments: argparse.Namespace) -> None:
 
 
 def _resident_kib(pids: Mapping[str, int]) -> int:
-    """Resident memory of these processes."""
+    """The resident memory of the processes *pids*."""
     total_kib = 0
     for pid in pids.values():
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -129,7 +129,7 @@ def _resident_kib(pids: Mapping[str, int]) -> int:
 
 
 def _table(results: list[FanOut]) -> str:
-    """A line for each system; a ratio above 1 means that Octopi delivers more."""
+    """A line for each system.  A ratio above 1 means that Octopi delivers more per second."""
     ours = next((one for one in results if one.system == "octopi"), None)
     lines = [
         f"{'':<24}{'deliveries/s':>14}{'us/each':>9}{'KiB idle':>10}{'KiB busy':>10}{'Octopi':>8}"

@@ -1,9 +1,9 @@
-"""What nodes take: memory and processor when idle, for a connection, a subscriber and a topic,
-and with a long log; and how soon a broker serves again that was killed with that log.
+"""Measures what nodes need: memory and processor time when idle, for a connection, a subscriber and
+a topic, and with a long log; and how soon a broker that was killed with that log serves again.
 
-Starts a register and one broker as processes, with default settings.  Connections are bare
-sockets that only greet.  ``--log-gb 10`` needs as much disk for a minute or two.  Prints JSON
-on standard output.
+Starts a register and one broker as processes, with default settings.  Connections are bare sockets
+that only send a greeting.  ``--log-gb 10`` needs 10 GB of disk for a minute or two.  Prints JSON on
+standard output.
 """
 
 from __future__ import annotations
@@ -34,30 +34,31 @@ from octopi.wire.messages import PROTOCOL_VERSION, SUBPROTOCOL, Hello, Subscribe
 TOPIC: Final = "measured"
 IDLE_S: Final = 10.0
 SETTLE_S: Final = 15.0
-"""New brokers have got their replicas."""
+"""How long to wait until new brokers have their replicas."""
 
 REST_S: Final = 2.0
-"""What was set up comes to rest."""
+"""How long nodes get to finish what a change of load has caused."""
 VALUE: Final = bytes(16 * 1024)
 GROUP: Final = 500
 TOPICS_AT_A_TIME: Final = 50
 
 
 class Measurement:
-    """Figures of a register and a broker, taken one after the other."""
+    """The figures of a register and a broker, which are measured one after another."""
 
     def __init__(self, register: NodeProcess, broker: NodeProcess) -> None:
         self.figures: dict[str, float] = {}
         self._register, self._broker = register, broker
 
     def idle(self) -> None:
-        """What they take while nobody wants anything."""
+        """Measure memory and processor time without clients."""
         for node in (self._register, self._broker):
             self.figures[f"{node.name}_idle_mb"] = node.rss_bytes() / 1e6
         self._idle_cpu("alone")
 
     def brokers(self, nodes: NodeProcesses, count: int) -> None:
-        """What register and broker do while *count* more brokers share the partitions."""
+        """Start *count* more brokers, and measure the processor time of the register and the first
+        broker."""
         for number in range(count):
             nodes.broker(self._register, f"broker-{number + 2}")
         time.sleep(SETTLE_S)
@@ -72,7 +73,7 @@ class Measurement:
             self.figures[f"{node.name}_idle_cpu_us_per_s_{when}"] = used_s / IDLE_S * 1e6
 
     def connections(self, count: int) -> None:
-        """What clients cost that only greet, and those that wait for messages."""
+        """Measure *count* clients that only send a greeting, and *count* that also subscribe."""
         hello = encode(Hello(PROTOCOL_VERSION, "benchmark"))
         partition = trio.run(_make_topic, self._register.url)
         subscribe = Subscribe(1, TOPIC, PartitionId(partition), Offset(0), 1 << 30)
@@ -86,12 +87,12 @@ class Measurement:
             time.sleep(REST_S)
 
     def topics(self, count: int) -> None:
-        """What topics cost that were made, and that nobody uses."""
+        """Measure *count* unused topics, and a restart with them."""
         self._grow("topic", count, lambda: trio.run(_create, self._register.url, count))
         self._kill_and_restart(f"with_{count}_topics")
 
     def long_log(self, log_gb: float) -> None:
-        """What a long log costs, and how soon a broker that was killed with it serves again."""
+        """Measure a log of *log_gb*, and how soon a broker that was killed with it serves again."""
         before = self._broker.rss_bytes()
         trio.run(_fill, self._register.url, int(log_gb * 1e9) // len(VALUE))
         self.figures["broker_growth_over_log_mb"] = (self._broker.rss_bytes() - before) / 1e6
@@ -128,7 +129,7 @@ def _connect(sockets: ExitStack, url: str, messages: list[bytes], count: int) ->
 
 
 async def _make_topic(register: str) -> int:
-    """Make the topic; return its one partition."""
+    """Create the topic, and return its only partition."""
     async with octopi.connect(register) as client:
         [place] = (await client.create_topic(TOPIC)).partitions
         return place.partition

@@ -1,10 +1,10 @@
-"""What a message costs in instructions of Python, the same in each run: ``python -m
-benchmarks.instructions`` prints a line for each way of a message.
+"""Counts the Python instructions that a message costs: ``python -m benchmarks.instructions``.
 
-A cluster in virtual time carries some messages, and then more; the difference, by message, is
-what one costs in the code of Octopi and Trio, on all sides together.  Instructions say nothing
-of C: of copies, checksums and the kernel.  But a check, a wait or a loop too many shows here,
-on any machine, however busy.
+The count is the same in each run.  Each way of producing or consuming is one line.  A cluster on
+virtual time carries some messages, and in a second run more.  The difference, divided by the number
+of additional messages, is what one costs in the code of Octopi and Trio, on all sides together.
+Instructions say nothing about C code, such as copies, checksums and the kernel.  But one check, one
+wait or one loop too many shows here, on any machine, however busy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import octopi.testing
 _OURS: Final = tuple(str(Path(str(one.__file__)).parent) for one in (octopi, trio))
 _SIMULATED: Final = tuple(f"{_OURS[0]}/{one}" for one in ("simulation", "testing"))
 _LOOP_INSTRUCTIONS: Final = 10_728
-"""What `_loop` is in Python 3.11, for which the bounds are."""
+"""The instructions of `_loop` in Python 3.11, the version that the bounds are for."""
 _TOPIC: Final = "topic"
 _VALUE: Final = bytes(100)
 _GROUP: Final = 1000
@@ -34,11 +34,11 @@ _TOPIC_COUNT: Final = 100
 
 @attrs.frozen
 class Cost:
-    """What one message costs."""
+    """The cost of one message."""
 
     instructions: float
     places: Counter[str]
-    """Instructions by function."""
+    """The instructions of all additional messages, by function."""
 
 
 @attrs.define
@@ -48,7 +48,7 @@ class _Meter:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Count what is done meanwhile, by all tasks."""
+        """Count the instructions of all tasks within the block."""
         before = sys.gettrace()
         sys.settrace(self._begin)
         try:
@@ -123,7 +123,8 @@ async def _consume(cluster: octopi.testing.Cluster, meter: _Meter, count: int) -
 
 
 async def _subscribe(cluster: octopi.testing.Cluster, meter: _Meter, count: int) -> None:
-    """Consumers at the tail get ten messages one by one: *count* deliveries."""
+    """Send ten messages one by one to consumers at the tail, so that there are *count*
+    deliveries."""
     got, consumer_count = 0, count // 10
 
     async def take(started: trio.Event) -> None:
@@ -162,11 +163,12 @@ WAYS: Final[dict[str, tuple[Carry, int, int, int]]] = {
     "consumed": (_consume, 4_000, 12_000, 1),
     "delivered to one more consumer": (_subscribe, 50, 150, 1),
 }
-"""How messages go, how many and how many more of them, and how many brokers there are."""
+"""For each way: the function that carries messages, how many it carries in the first run and in the
+second, and the number of brokers."""
 
 
 def cost(way: str) -> Cost:
-    """What one more message costs that goes this *way*, one of `WAYS`."""
+    """The cost of one more message on *way*, a key of `WAYS`."""
     carry, some, more, brokers = WAYS[way]
     few, many = _carried(carry, some, brokers), _carried(carry, more, brokers)
     extra = more - some
@@ -193,7 +195,7 @@ def _carried(carry: Carry, count: int, brokers: int) -> _Meter:
 
 
 def scale() -> float:
-    """How many instructions this Python takes for one of Python 3.11's."""
+    """The number of instructions that this Python executes for one of Python 3.11."""
     meter = _Meter()
     with meter.on():
         _loop()
@@ -201,7 +203,7 @@ def scale() -> float:
 
 
 def _loop() -> int:
-    """Some of everything, for ever the same."""
+    """Execute various instructions.  A change here would change `_LOOP_INSTRUCTIONS`."""
     seen: dict[int, list[int]] = {}
     for number in range(1000):
         if number & 7 == 3:
@@ -210,7 +212,7 @@ def _loop() -> int:
 
 
 def main() -> None:
-    print(f"one instruction of Python 3.11 is {scale():.2f} here")
+    print(f"this Python executes {scale():.2f} instructions for one of Python 3.11")
     for way in WAYS:
         found = cost(way)
         print(f"{way}: {found.instructions:,.1f} instructions")

@@ -1,12 +1,15 @@
-"""How long the logs of a subscription stand still when one of its members is killed.
+"""Measures how long the logs of a subscription stand still when one of its members is killed.
 
 Starts a register and one broker as processes, with default settings, and the members of a
-subscription of the mode ``failover``, a process each.  One producer a log sends a message every
-few milliseconds.  Again and again one of the members gets SIGKILL; when its logs are at other
-members, one takes its place.
-Measured: the time from the kill until the last of its logs is read again, and of all logs of the
-other members the longest time between two messages that are handed out.  For comparison, the
-longest such time in a quiet span just before the kill, which says what this machine adds by itself.
+subscription of the mode ``failover``, each as a process.  Each log has a producer that sends a
+message every few milliseconds.  Repeatedly, one of the members gets SIGKILL, and a new member takes
+its place when other members have its logs.
+
+Measured are the time from the kill until the last of its logs is read again, and the longest time
+between two messages that are handed out in the logs of the other members.  For comparison, the
+longest such time in all logs is measured in a quiet span just before the kill, which shows what the
+machine itself adds.
+
 Prints JSON on standard output.
 """
 
@@ -35,13 +38,13 @@ from harness.processes import node_processes
 
 NAME: Final = "billing"
 SPAN_S: Final = 3.0
-"""Watched before a kill, and behind the moment when all logs are read again."""
+"""How long logs are watched before a kill, and after all of them are read again."""
 _DEADLINE_S: Final = 120.0
 _LOOK_S: Final = 0.05
 
 
 async def belong(url: str) -> None:
-    """Be a member that says for each message which log it is of, and when it was handed out."""
+    """Be a member, and print for each message its log and the time at which it was handed out."""
     async with (
         octopi.connect(url) as client,
         client.subscription(TOPIC, NAME, mode="failover") as messages,
@@ -53,13 +56,13 @@ async def belong(url: str) -> None:
 
 @attrs.define
 class Member:
-    """A member's process, and what it wrote."""
+    """A member's process, and what it has printed."""
 
     process: subprocess.Popen[bytes]
     path: Path
     _read: int = 0
     handed_at: defaultdict[int, list[float]] = attrs.field(factory=lambda: defaultdict(list))
-    """By log."""
+    """The times at which messages were handed out, by log."""
 
     @classmethod
     def start(cls, directory: Path, number: int, url: str) -> Member:
@@ -69,7 +72,7 @@ class Member:
             return cls(subprocess.Popen(command, stdout=output), path)
 
     def look(self) -> None:
-        """Take in what it has written since."""
+        """Read what the process has printed since the last call."""
         with self.path.open("rb") as file:
             file.seek(self._read)
             written = file.read()
@@ -80,28 +83,28 @@ class Member:
             self.handed_at[int(log)].append(float(at))
 
     def logs(self, since: float) -> set[int]:
-        """The logs of which it was handed messages since then."""
+        """The logs of which this member was handed messages at *since* or later."""
         return {log for log, times in self.handed_at.items() if times and times[-1] >= since}
 
 
 @attrs.define
 class Group:
-    """All members."""
+    """All members of the subscription."""
 
     members: list[Member] = attrs.field(factory=list)
 
     def logs(self, since: float) -> set[int]:
-        """The logs of which messages were handed out since then."""
+        """The logs of which messages were handed out at *since* or later."""
         for one in self.members:
             one.look()
         return {log for one in self.members for log in one.logs(since)}
 
     async def reads(self, logs: set[int], since: float) -> None:
-        """Wait until messages of all *logs* were handed out since then."""
+        """Wait until messages of all *logs* were handed out at *since* or later."""
         deadline = time.monotonic() + _DEADLINE_S
         while not self.logs(since) >= logs:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"not all logs are read {_DEADLINE_S:g} s later")
+                raise RuntimeError(f"not all logs are read after {_DEADLINE_S:g} s")
             await trio.sleep(_LOOK_S)
 
     async def is_even(self, count: int) -> None:
@@ -114,7 +117,7 @@ class Group:
             if [len(one.logs(since)) for one in self.members] == [count] * len(self.members):
                 return
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the logs are not spread evenly {_DEADLINE_S:g} s later")
+                raise RuntimeError(f"the logs are not spread evenly after {_DEADLINE_S:g} s")
 
 
 async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, list[float]]:
@@ -166,7 +169,7 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, l
 
 
 def first_again_s(group: Group, logs: set[int], killed_at: float) -> float:
-    """From the kill to the first message of that one of *logs* that was read again last."""
+    """The time from the kill until the last of *logs* was read again."""
     return max(
         min(at for one in group.members for at in one.handed_at[log] if at > killed_at) - killed_at
         for log in logs
@@ -174,7 +177,8 @@ def first_again_s(group: Group, logs: set[int], killed_at: float) -> float:
 
 
 def longest_pause_s(members: list[Member], logs: set[int], begin: float, end: float) -> float:
-    """The longest time between two messages of one of *logs*."""
+    """The longest time between *begin* and *end* in which *members* were handed no message of one
+    of *logs*."""
     return max(
         longest_gap_s(sorted(at for one in members for at in one.handed_at[log]), begin, end)
         for log in logs
@@ -183,7 +187,7 @@ def longest_pause_s(members: list[Member], logs: set[int], begin: float, end: fl
 
 @contextmanager
 def ended(group: Group) -> Iterator[None]:
-    """No member lives on behind the block."""
+    """Kill all members at the end of the block."""
     try:
         yield
     finally:
@@ -196,7 +200,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--members", type=int, default=5)
-    parser.add_argument("--logs", type=int, default=10, help="a multiple of the members")
+    parser.add_argument("--logs", type=int, default=10, help="a multiple of --members")
     parser.add_argument("--interval-ms", type=float, default=20.0, help="between messages of a log")
     parser.add_argument("--be-a-member", metavar="URL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

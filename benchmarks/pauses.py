@@ -1,7 +1,7 @@
-"""How long a partition stands still: what benchmarks share that end brokers under load.
+"""Measures how long partitions stand still, for benchmarks that end processes under load.
 
-One producer a partition sends a message every few milliseconds and waits for none of them.  A
-pause is the longest time between two acknowledgements.
+Each partition has a producer, which sends a message every few milliseconds without waiting for
+receipts.  A pause is the longest time between two acknowledgements.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import octopi
 
 TOPIC: Final = "measured"
 _REST_S: Final = 2.0
-"""The register evens out leaderships when a broker is back; not within this: it is done."""
+"""How long leaders must stay the same.  The register balances them when a broker comes back; if it
+moves none for this time, it has finished."""
 
 
 class Stream:
-    """Messages to one partition, and when each was acknowledged."""
+    """The messages to one partition, and when each was acknowledged."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.acknowledged_at: list[float] = []
         self.refusals: list[str] = []
-        """Why messages were refused for good; there must be none."""
+        """The reasons of messages that were refused for good; there must be none."""
 
     async def produce(self, url: str, interval_s: float) -> None:
         """Send a message every *interval_s* seconds, until cancelled."""
@@ -54,14 +55,14 @@ class Stream:
 
 
 def longest_gap_s(times: list[float], begin: float, end: float) -> float:
-    """The longest time between two of *times*, as far as they lie between *begin* and *end*."""
+    """The longest time between *begin* and *end* that has none of *times* in it."""
     within = [at for at in times if begin <= at <= end]
     return max(after - before for before, after in pairwise([begin, *within, end]))
 
 
 async def leaders_at_rest(client: octopi.Client) -> dict[int, int]:
-    """Wait until all replicas are in sync, and nothing is evened out any more; return the
-    leader of each partition."""
+    """Wait until all replicas are in sync and leaders stay where they are; return the leader of
+    each partition."""
     leaders: dict[int, int] = {}
     while True:
         seen = (await client.admin.describe_cluster()).partitions
@@ -74,7 +75,7 @@ async def leaders_at_rest(client: octopi.Client) -> dict[int, int]:
 
 
 def summary(seconds: list[float]) -> dict[str, float]:
-    """What a report says of several measurements."""
+    """The count, the median and the maximum of *seconds*, for a report."""
     return {
         "count": len(seconds),
         "median_s": round(statistics.median(seconds), 3),
@@ -83,7 +84,7 @@ def summary(seconds: list[float]) -> dict[str, float]:
 
 
 def machine() -> dict[str, Any]:
-    """What a report says of where it was made."""
+    """The machine and the version of Python, for a report."""
     return {
         "cpus": os.cpu_count(),
         "system": platform.platform(),

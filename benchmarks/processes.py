@@ -1,8 +1,8 @@
-"""Processes of a measurement: servers and clients, and the processor time that they took.
+"""The server and client processes of a measurement, and their processor time.
 
-A client process is ``python -m benchmarks.client``: it prints ``ready`` when it is connected,
-begins when it reads a line, and prints its figures as JSON.  So several begin at once, and
-nothing that comes before is measured.
+A client process runs ``python -m benchmarks.client``.  It prints ``ready`` when it is connected,
+begins when it reads a line, and prints its figures as JSON.  So several clients begin at once, and
+what they do before isn't measured.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Final
 
 READY_TIMEOUT_S: Final = 300.0
-"""To make 10,000 topics takes minutes."""
+"""This is long because clients that create 10,000 topics take minutes."""
 CLIENT_TIMEOUT_S: Final = 120.0
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens at right now."""
+    """*count* ports of this machine on which nothing listens now."""
     with ExitStack() as sockets:
         ports = []
         for _ in range(count):
@@ -37,27 +37,27 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return when somebody listens at *port*.
+    """Wait until a server listens on *port*.
 
     Raises:
-      RuntimeError: if *process* ended, or nobody listened in time.
+      RuntimeError: if *process* ended, or nothing listened in time.
     """
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"it ended with code {process.returncode}")
+            raise RuntimeError(f"the server ended with exit code {process.returncode}")
         with socket.socket() as one:
             if one.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
-    raise RuntimeError(f"nobody listened at port {port} within {READY_TIMEOUT_S:g} s")
+    raise RuntimeError(f"no server listened on port {port} within {READY_TIMEOUT_S:g} s")
 
 
 @contextmanager
 def running(
     command: list[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A server process within the block; what it prints goes to *log*."""
+    """Run a server process within the block; what it prints goes to *log*."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -74,7 +74,7 @@ def running(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to all that *process* started, SIGKILL if that takes long."""
+    """Send SIGTERM to the process group of *process*, and SIGKILL if it takes too long to end."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -92,7 +92,7 @@ class Client:
     """One client process."""
 
     def __init__(self, system: str, role: str, parameters: Mapping[str, Any]) -> None:
-        """Start it; *role* is a function of the system's client."""
+        """Start the process, in one of the roles that the system's module has."""
         self._what = f"{system} {role}"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.client", system, role, json.dumps(parameters)],
@@ -103,20 +103,20 @@ class Client:
         )
 
     def wait_ready(self) -> None:
-        """Return when it is connected."""
+        """Wait until the client is connected."""
         self._expect("ready")
 
     def go(self) -> None:
-        """Let it begin."""
+        """Let the client begin."""
         assert self._process.stdin is not None
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
 
     def figures(self) -> dict[str, float]:
-        """What it measured, once it is done.
+        """Wait until the client has finished, and return what it measured.
 
         Raises:
-          RuntimeError: if it failed.
+          RuntimeError: if it failed, or took longer than `CLIENT_TIMEOUT_S`.
         """
         try:
             output, _ = self._process.communicate(timeout=CLIENT_TIMEOUT_S)
@@ -128,7 +128,7 @@ class Client:
         return figures
 
     def close(self) -> None:
-        """End it if it lives."""
+        """Kill the process if it is running."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.communicate()
@@ -137,16 +137,19 @@ class Client:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if line.strip() != word:
-            raise RuntimeError(f"{self._what} said {line!r} instead of {word!r}")
+            raise RuntimeError(f"{self._what} printed {line!r} instead of {word!r}")
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that *pid* has taken so far."""
+    """The processor time that process *pid* has used so far, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def main_thread_s(pid: int) -> float:
-    """Processor time of the thread that does everything but to wait for devices: in
-    nanoseconds, where `cpu_s` counts ticks."""
+    """The processor time of a node's main thread, in seconds.
+
+    That thread does everything except waiting for devices.  Its time is exact to a nanosecond,
+    where `cpu_s` counts ticks.
+    """
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9

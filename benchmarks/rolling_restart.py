@@ -1,15 +1,16 @@
-"""How long producers wait when brokers are restarted one after the other, stopped or killed.
+"""Measures how long producers wait when brokers are restarted one after another, stopped or killed.
 
-Starts a register and brokers as processes, with default settings.  One producer a partition
-sends a message every few milliseconds and waits for none of them.  Then each broker in turn is
-ended and started again, once all replicas are in sync: in one round with SIGTERM, in the next
-with SIGKILL, in turn, so that both meet the same machine.
+Starts a register and brokers as processes, with default settings.  Each partition has a producer,
+which sends a message every few milliseconds without waiting for receipts.  Then each broker in turn
+is ended and started again, once all replicas are in sync.  Rounds with SIGTERM and rounds with
+SIGKILL alternate, so that both meet the same conditions.
 
 A pause is the longest time between two acknowledgements of one partition's messages, from the
-moment at which a broker is ended until all replicas are in sync again: so it has everything that
-a restart costs, also the broker's coming back and the evening out of leaders.  Measured beside
-it is the same in a quiet span just before, which says what this machine adds by itself.
-Messages that were refused for good are counted; there must be none.
+moment at which a broker is ended until all replicas are in sync again.  So it includes everything
+that a restart costs, also the return of the broker and the balancing of leaders.  The same is
+measured in a quiet span just before, which shows what the machine itself adds.  Messages that were
+refused for good are counted; there must be none.
+
 Prints JSON on standard output.
 """
 
@@ -31,9 +32,9 @@ from benchmarks.pauses import TOPIC, Stream, leaders_at_rest, longest_gap_s, mac
 from harness.processes import NodeProcess, node_processes
 
 QUIET_S = 3.0
-"""Watched before each restart."""
+"""How long partitions are watched before each restart."""
 GOAL_S = 0.3
-"""A planned stop costs no producer more than this on a quiet machine."""
+"""The longest pause that a planned stop may cause on a quiet machine."""
 
 
 def pauses_s(streams: list[Stream], begin: float, end: float) -> list[float]:
@@ -77,7 +78,7 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, l
 
 
 def restart(process: NodeProcess, how: signal.Signals) -> None:
-    """End it in that way, wait until it is gone, and start it again."""
+    """End the broker with *how*, wait until it is gone, and start it again."""
     if how is signal.SIGKILL:
         process.kill9()
     else:
@@ -87,7 +88,7 @@ def restart(process: NodeProcess, how: signal.Signals) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="of each kind")
+    parser.add_argument("--rounds", type=int, default=3, help="with each signal")
     parser.add_argument("--brokers", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--min-insync", type=int, default=2)

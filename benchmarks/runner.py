@@ -1,5 +1,5 @@
-"""Takes turns: in each round each system runs the workload once, so that whatever else the
-machine does meets all of them alike.
+"""Runs workloads in turn: in each round each system runs the workload once, so that other work of
+the machine affects all systems alike.
 """
 
 from __future__ import annotations
@@ -24,27 +24,30 @@ _MARK: Final = "end-of-the-measurement"
 
 @attrs.define
 class Result:
-    """What one system did with one workload; a list has an entry a round."""
+    """The figures of one system for one workload; a list has an entry for each round."""
 
     workload: Workload
     system: str
     settings: str
     version: str
     rates: list[float] = attrs.field(factory=list)
-    """Messages a second; delivered ones, where there are subscribers."""
+    """Messages per second; delivered messages, if there are subscribers."""
     p50_us: list[float] = attrs.field(factory=list)
     p99_us: list[float] = attrs.field(factory=list)
     client_cpu_us: list[float] = attrs.field(factory=list)
-    """Processor time a message of all clients together."""
+    """The processor time of all clients together per message, in microseconds."""
     server_cpu_us: list[float] = attrs.field(factory=list)
+    """The same of all servers."""
     cpu_shares: dict[str, list[float]] = attrs.field(factory=dict)
-    """For each server process, and all clients: processor time for wall time."""
+    """For each server process, and for all clients together: processor time divided by wall
+    time."""
     problem: str = ""
+    """Why a round failed; the system runs no other round then."""
 
 
 @attrs.define
 class Runner:
-    """Runs workloads; the servers stay up from their first one to the end."""
+    """Runs workloads.  Servers start with the first workload that needs them, and stay up."""
 
     directory: Path
     systems: list[str]
@@ -60,7 +63,8 @@ class Runner:
         self._servers.close()
 
     def run(self, workload: Workload, rounds: int) -> list[Result]:
-        """The results of all systems that take part; who does not start is named and left out."""
+        """Run *workload* with all systems that take part in it, and return their results.  A system
+        that does not start is named and left out."""
         results = []
         for name in self.systems:
             module = module_of(name)
@@ -115,7 +119,7 @@ class Runner:
         _add(result, figures, {one: after[one] - before[one] for one in after}, wall_s)
 
     def _filled_topic(self, name: str, serving: Serving, workload: Workload) -> str:
-        """A topic with enough messages; it is read again in each round."""
+        """A topic with the workload's messages, which each round reads again."""
         key = (name, workload.name)
         if key not in self._filled:
             self._filled[key] = f"filled-{workload.message_bytes}-{self._topics}"
@@ -141,12 +145,13 @@ class Runner:
 
 
 def module_of(name: str) -> ModuleType:
-    """The module of a system."""
+    """The module of the system *name*."""
     return importlib.import_module(f"benchmarks.systems.{name}")
 
 
 def _roles(workload: Workload, serving: Serving) -> Iterable[tuple[str, dict[str, Any]]]:
-    """The client processes of a workload, in the order in which they are started."""
+    """The roles and parameters of a workload's client processes, in the order in which they are
+    started."""
     what: dict[str, Any] = {"size": workload.message_bytes, "count": workload.message_count}
     more: dict[str, Any] = {"replicas": workload.replicas} if workload.replicas > 1 else {}
     match workload.kind:

@@ -1,14 +1,14 @@
-"""What Spark pays for reading and writing topics, as ratios measured in one run.
+"""Measures what reading and writing topics costs in Spark, as ratios within one run.
 
-Starts a register and a broker as processes and a Spark session beside them.  Rates are per
-second of processor time, JVM and Python together, taken from /proc: machines are shared, and
-what a job costs is what counts on a cluster.  The broker's own time is not counted, as it is
-spent on another machine.  Prints JSON on standard output; every rate is a median over `--runs`
-interleaved runs.
+Starts a register and a broker as processes, and a Spark session.  Rates are per second of processor
+time, of the JVM and Python together, taken from /proc, because machines are shared and the cost of
+a job is what counts on a cluster.  The broker's processor time isn't counted, because in production
+it is spent on another machine.  Every rate is the median of `--runs` interleaved runs.  Prints JSON
+on standard output.
 
-With `--kafka-jars` and `--connector-jars`, directories of jars, Spark's own Kafka source reads
-the same values from a Kafka broker in the same run: the first has `kafka_2.13` and what it needs,
-the second `spark-sql-kafka-0-10_2.13` and what it needs.
+With `--kafka-jars` and `--connector-jars`, Spark's own Kafka source reads the same values from a
+Kafka broker in the same run.  Both are directories of jars: the first has `kafka_2.13` and what it
+needs, the second `spark-sql-kafka-0-10_2.13` and what it needs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=500, help="of values, for each size")
-    parser.add_argument("--batches", type=int, default=30, help="for the latency")
+    parser.add_argument("--batches", type=int, default=30, help="to measure the latency")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--kafka-jars", type=Path)
     parser.add_argument("--connector-jars", type=Path)
@@ -91,9 +91,9 @@ def main() -> None:
                 to_kafka = rows.write.format("kafka").options(**kafka_topic(kafka, size, "topic"))
                 to_kafka.save()
         broker.terminate()
-        broker.restart()  # the checkpoint has the highwater marks now
+        broker.restart()  # now the checkpoint has the highwater marks
         meter = Meter([register.pid, broker.pid, *([kafka.pid] if kafka else [])])
-        for run in range(-1, arguments.runs):  # the first one warms up
+        for run in range(-1, arguments.runs):  # the first run warms up and isn't counted
             for size in SIZES:
                 one = without_spark(size) | with_spark(
                     spark, cluster, kafka, meter, directory, size, counts[size], run
@@ -147,7 +147,7 @@ def kafka_topic(kafka: KafkaBroker, name: int | str, option: str = "subscribe") 
 
 
 class Meter:
-    """Processor time of this process and all that it started, but for the nodes."""
+    """Measures the processor time of this process and its descendants, except for the nodes."""
 
     def __init__(self, left_out: Collection[int]) -> None:
         self._left_out = left_out
@@ -170,12 +170,12 @@ class Meter:
                 pid = parents[pid]
             return False
 
-        own = sum(os.times()[:2]) * _TICKS  # without children that have ended: nodes did
+        own = sum(os.times()[:2]) * _TICKS  # without ended children, which include a node
         others = sum(ticks[pid] for pid in parents if pid != os.getpid() and is_ours(pid))
         return (own + others) / _TICKS
 
     def rate(self, count: int, work: Callable[[], object]) -> float:
-        """*count* per second of processor time."""
+        """Do *work*; return *count* per second of processor time."""
         before = self.seconds()
         work()
         return count / (self.seconds() - before)
@@ -219,7 +219,7 @@ def with_spark(
 
 
 def without_spark(size: int) -> dict[str, float]:
-    """What this very process does with one piece of records."""
+    """Rates of encoding, checking and hashing one piece of records in this process."""
     rows = 4 * MIB // (size + 57)
     stamps = np.zeros(rows, np.uint64)
     column = values(np.random.default_rng(1), size, rows)
@@ -250,7 +250,7 @@ def measure_latency(
     batches: int,
     figures: Figures,
 ) -> None:
-    """How long a micro-batch with a few messages takes, and what of it is planning."""
+    """Measure how long a micro-batch with a few messages takes, and its planning, in ms."""
     cluster.ask(lambda client: client.create_topic("latency"))
     rates = spark.readStream.format("rate").option("rowsPerSecond", "10")
     topics = spark.readStream.format("octopi").options(server=cluster.url, subscribe="latency")
@@ -262,7 +262,7 @@ def measure_latency(
         source = spark.readStream.format("kafka").options(**kafka_topic(kafka, "latency"))
         feeds["kafka"] = (source, kafka_sender(spark, kafka, "bench-latency"))
     for name, (source, feed) in feeds.items():
-        feed()  # there is a topic now
+        feed()  # Kafka creates the topic now
         writer = source.load().writeStream.format("noop")
         query = writer.option("checkpointLocation", str(directory / f"latency-{name}")).start()
         seen: set[int] = set()
@@ -282,7 +282,7 @@ def measure_latency(
 
 
 def kafka_sender(spark: SparkSession, kafka: KafkaBroker, topic: str) -> Callable[[], object]:
-    """Sends a message with the Kafka client in Spark's JVM."""
+    """A function that sends a message with the Kafka client in Spark's JVM."""
     jvm: Any = spark.sparkContext._jvm
     settings = jvm.java.util.HashMap()
     settings["bootstrap.servers"] = kafka.address

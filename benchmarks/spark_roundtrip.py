@@ -1,8 +1,8 @@
-"""Real rows all the way round: produce, read, ask in SQL, archive, replay, read again.
+"""Sends real rows through Spark and back: produce, read, query with SQL, archive, replay, read.
 
-Starts a register and brokers as processes and one Spark session.  Each step is compared with
-what was produced: equal, counted, and in order for each partition.  Prints JSON on standard
-output; ends with an error at the first difference.
+Starts a register and brokers as processes, and a Spark session.  After each step the rows are
+compared with those that were produced: the same values, as often, and in order for each partition.
+Prints JSON on standard output.  Exits with an error at the first difference.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--data", type=Path, help="lines of CSV, gzipped or not, with a heading")
-    parser.add_argument("--key-column", type=int, default=9, help="of the data, from 0")
+    parser.add_argument("--data", type=Path, help="a CSV file with a header line, gzipped or not")
+    parser.add_argument("--key-column", type=int, default=9, help="counted from 0")
     arguments = parser.parse_args()
     column = arguments.key_column
-    if arguments.data is None:  # ten thousand real rows again and again, with numbers in front
+    if arguments.data is None:  # ten thousand real rows are repeated, each after a number
         lines, column = flights(arguments.rows), 10
     else:
         data = arguments.data.read_bytes()
@@ -117,7 +117,7 @@ def go_round(
     replayed = replay(spark, ReplayOptions(directory / "archive", "flights-again", again))
     check("replayed rows", replayed.rows, len(lines))
     copied = partitions(read(spark, again | {"subscribe": "flights-again"}))
-    # The same rows together in the same order; which partition that is, is the topic's affair.
+    # The rows of a partition stay together and in order, but may be in another partition.
     check("the replay", sorted(digests(copied).values()), sorted(digests(produced).values()))
     done("replayed and read again")
 
@@ -127,7 +127,7 @@ def read(spark: SparkSession, source: dict[str, str]) -> DataFrame:
 
 
 def partitions(frame: DataFrame) -> dict[int, list[bytes]]:
-    """The values of each partition, by their offsets."""
+    """The values of each partition, in the order of their offsets."""
     table: Any = (
         frame.select(*COLUMNS)
         .toArrow()
@@ -141,7 +141,7 @@ def partitions(frame: DataFrame) -> dict[int, list[bytes]]:
 
 
 def digests(found: dict[int, list[bytes]]) -> dict[int, tuple[int, str]]:
-    """How many values each partition has, and what they are, in order."""
+    """The number of values of each partition, and a hash of the values in order."""
     return {
         number: (len(values), hashlib.sha256(b"\n".join(values)).hexdigest())
         for number, values in found.items()
@@ -150,7 +150,7 @@ def digests(found: dict[int, list[bytes]]) -> dict[int, tuple[int, str]]:
 
 def check(what: str, found: object, wanted: object) -> None:
     if found != wanted:
-        sys.exit(f"{what}: {found}, not {wanted}")
+        sys.exit(f"{what}: found {found}, expected {wanted}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Many WebSocket subscribers in one process, as cheap as they can be: what they cost shall not
+"""Many WebSocket subscribers in one process, which cost as little as possible, so that they don't
 hide what the server costs.
 
-They shake hands and subscribe properly; after that they take bytes until the last message's
-mark comes, and parse nothing.
+They do a proper handshake and subscribe.  After that they receive bytes until the mark of the last
+message arrives, and parse nothing.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ from benchmarks.client import Gate
 _RECEIVE_BYTES = 1 << 20
 _HEARTBEAT_S = 3.0
 _TAIL_BYTES = 512
-"""Behind the last message may come the end of what carries it."""
+"""How far from the end of what arrived the mark may be.  The last message may be followed by the
+rest of the protocol message that carries it."""
 
 
 @attrs.frozen
 class Greeting:
-    """How a subscriber of some system begins."""
+    """How a subscriber of a system begins."""
 
     path: str
     subprotocol: str
     messages: Callable[[int], list[bytes]]
-    """What subscriber number n says, a message after the other, each answered before the next."""
+    """Returns the messages of the subscriber with a number.  Each is sent when the one before it
+    was answered."""
     heartbeat: bytes = b""
-    """Sent now and then by who would be taken for dead otherwise."""
+    """Sent every few seconds if the system closes silent connections; empty: never."""
 
 
 def drain(access: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -> dict[str, float]:
-    """Subscribe *count* times at *url*; return when each has got the message with *mark*."""
+    """Subscribe *count* times at *url*; return when each has received the message with *mark*."""
     sockets: dict[int, socket.socket] = {}
     heartbeat_at = time.monotonic() + _HEARTBEAT_S
 
@@ -50,7 +52,7 @@ def drain(access: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -
     for one in connected(url, greeting, count):
         one.setblocking(False)
         sockets[one.fileno()] = one
-        beat()  # on a busy machine it takes long until all are there
+        beat()  # on a busy machine it takes long until all are connected
     poll = select.epoll()
     for descriptor in sockets:
         poll.register(descriptor, select.EPOLLIN)
@@ -62,7 +64,7 @@ def drain(access: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -
         beat()
         for descriptor, _ in poll.poll(_HEARTBEAT_S):
             size = sockets[descriptor].recv_into(buffer)
-            assert size, "a subscriber was thrown out"
+            assert size, "the server closed a subscriber's connection"
             received_bytes += size
             if buffer.find(mark, max(0, size - _TAIL_BYTES), size) >= 0:
                 poll.unregister(descriptor)
@@ -74,7 +76,7 @@ def drain(access: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -
 
 
 def connected(url: str, greeting: Greeting, count: int) -> Iterator[socket.socket]:
-    """*count* WebSockets to *url* that have said their *greeting*."""
+    """Open *count* WebSockets to *url*, and send the *greeting* over each."""
     address = urlsplit(url)
     assert address.hostname is not None
     assert address.port is not None
@@ -83,7 +85,7 @@ def connected(url: str, greeting: Greeting, count: int) -> Iterator[socket.socke
         _shake_hands(one, greeting)
         for message in greeting.messages(number):
             one.sendall(_frame(message))
-            assert one.recv(_RECEIVE_BYTES), "a subscriber was not wanted"
+            assert one.recv(_RECEIVE_BYTES), "the server closed a new subscriber's connection"
         yield one
 
 
@@ -103,7 +105,7 @@ def _shake_hands(one: socket.socket, greeting: Greeting) -> None:
 
 
 def _frame(message: bytes) -> bytes:
-    """One binary frame with the mask that changes nothing."""
+    """A binary frame with *message*, masked with zeros, which change nothing."""
     size = len(message)
     length = bytes((0x80 | size,)) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
     return b"\x82" + length + b"\0\0\0\0" + message

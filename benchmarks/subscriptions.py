@@ -1,12 +1,13 @@
-"""What durable subscriptions cost: ``python -m benchmarks.subscriptions``.
+"""Measures what durable subscriptions cost: ``python -m benchmarks.subscriptions``.
 
 Starts a register and one broker as processes, with default settings.  In each round the same
 messages of 100 B are consumed by a plain consumer and through a subscription that marks each batch
 (or message) and commits at the end.  Then as many are produced to a topic without subscriptions,
-and to one with many subscriptions that have no member.  Each pair is one run right after the
-other, and which comes first changes from round to round.  A ratio is that of the rates of a pair
-(above 1: with subscriptions it is faster).  The processor time is that of client, register and
-broker together, for a message.  Prints JSON on standard output.
+and to one with many subscriptions that have no member.
+
+The two runs of a pair follow each other directly, and their order changes from round to round.  A
+ratio compares the rates of a pair: above 1, the run with subscriptions is faster.  The processor
+time is that of client, register and broker together, per message.  Prints JSON on standard output.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ WITH: Final = "with"
 VALUE: Final = bytes(100)
 _GROUP: Final = 1000
 _AT_A_TIME: Final = 20
-"""Subscriptions that are made at once."""
+"""How many subscriptions are created at once."""
 
 
 @attrs.frozen
@@ -45,23 +46,23 @@ class Run:
     """One measured run."""
 
     rate: float
-    """Messages a second."""
+    """Messages per second."""
     cpu_us: float
-    """For a message, of all processes."""
+    """The processor time of all processes per message, in microseconds."""
 
 
 @attrs.define
 class Meter:
-    """Measures *count* messages between *nodes* and this process."""
+    """Measures runs in which *count* messages pass between *nodes* and this process."""
 
     nodes: list[NodeProcess]
     count: int
     run: Run | None = None
-    """The last one."""
+    """The last measured run."""
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Measure the block."""
+        """Measure the block as a run."""
         cpu_s, began = self._cpu_s(), time.perf_counter()
         yield
         wall_s, used_s = time.perf_counter() - began, self._cpu_s() - cpu_s
@@ -76,7 +77,7 @@ Way = Callable[[Meter], Awaitable[None]]
 
 @attrs.define
 class Pair:
-    """Two ways, measured in turn."""
+    """Two ways that are compared, and their runs."""
 
     name: str
     plain: Way
@@ -84,7 +85,7 @@ class Pair:
     runs: list[tuple[Run, Run]] = attrs.field(factory=list)
 
     def report(self) -> dict[str, object]:
-        """Medians, and the ratio of each pair."""
+        """The medians of both ways, and the ratio of each pair of runs."""
         ratios = [other.rate / plain.rate for plain, other in self.runs]
         median = statistics.median
         return {
@@ -140,7 +141,7 @@ async def _consume_marking(client: octopi.Client, meter: Meter, *, in_batches: b
 
 
 async def _subscribe(client: octopi.Client, topic: str, count: int) -> None:
-    """Make *count* subscriptions, which nobody uses."""
+    """Create *count* subscriptions without members."""
     async with trio.open_nursery() as nursery:
         limit = trio.CapacityLimiter(_AT_A_TIME)
 
@@ -153,7 +154,7 @@ async def _subscribe(client: octopi.Client, topic: str, count: int) -> None:
 
 
 async def measure(directory: Path, arguments: argparse.Namespace) -> dict[str, object]:
-    """All pairs, in all rounds."""
+    """Measure all pairs in all rounds; return the report of each by its name."""
     with node_processes(directory) as processes:
         register = processes.register()
         meter = Meter([register, processes.broker(register)], arguments.messages)
@@ -195,7 +196,7 @@ async def _rounds(pairs: list[Pair], meter: Meter, rounds: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=500_000, help="of each run")
-    parser.add_argument("--subscriptions", type=int, default=1_000, help="that nobody uses")
+    parser.add_argument("--subscriptions", type=int, default=1_000, help="without members")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

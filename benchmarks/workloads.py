@@ -1,6 +1,6 @@
-"""What is measured: `workloads.toml`, in the terms of the OpenMessaging benchmark.
+"""The workloads, which `workloads.toml` lists in the terms of the OpenMessaging benchmark.
 
-Knows no system; a system says itself which kinds of workload it can run.
+This module knows no system.  Each system says which kinds of workload it can run.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ _FILE: Final = Path(__file__).with_name("workloads.toml")
 
 @attrs.frozen
 class Workload:
-    """One line of the table; for each system in turn it runs once a round."""
+    """One entry of the list.  In each round it runs once for each system in turn."""
 
     name: str
     kind: Kind
     message_bytes: int
     message_count: int
-    """In all; by all producers together, or consumed."""
+    """How many messages all producers produce together, or are consumed."""
     replicas: int = 1
     producers: int = 1
-    """Processes, each with its own connection."""
+    """The number of producers, each with its own connection.  With the kind ``produce`` each one is
+    a process."""
     topics: int = 1
     rate: int = 0
-    """Messages a second; 0: as fast as it goes."""
+    """Messages per second; 0: as fast as possible."""
     subscribers: int = 0
     flush_count: int = 1
-    """Messages that the producer hands over at a time."""
+    """How many messages the producer sends before it waits until they are acknowledged."""
     flush_before_ack: bool = False
     systems: tuple[str, ...] = ()
-    """Who runs it; none named: all that can."""
+    """The systems that run it; empty: all that can."""
     quick: bool = False
-    """Part of `make bench-quick`."""
+    """Whether `make bench-quick` runs it."""
     goal: str = ""
-    """What the project wants here, for people to read."""
+    """The project's goal for this workload, for people to read."""
 
     def __attrs_post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -53,7 +54,7 @@ def load(path: Path = _FILE) -> list[Workload]:
     """The workloads of *path*, in their order.
 
     Raises:
-      ValueError, TypeError: if one of them is none; the text says what.
+      ValueError, TypeError: if an entry is no workload; the message says why.
     """
     document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     return [

@@ -1,7 +1,8 @@
-"""Machines whose power and disks fail: a node on one forgets what no fsync brought to the device.
+"""Machines whose power and disks fail: a loss of power takes the data that was not synced.
 
-The node is a real process.  `harness/node_on_machine.py` notes what each fsync made durable and
-gives it a boot id of its own; losing power cuts the files back to that and changes the id.
+The node is a real process.  `harness/node_on_machine.py` runs it, notes what each fsync made
+durable, and gives the machine a boot id of its own.  A loss of power cuts the files back to what
+may be durable, and changes the boot id.
 """
 
 from __future__ import annotations
@@ -20,33 +21,33 @@ _RUNNER: Final = Path(__file__).with_name("node_on_machine.py")
 
 @attrs.define
 class _Durable:
-    """What a device holds, as far as fsyncs tell."""
+    """What a device holds for certain, because an fsync succeeded."""
 
     sizes: dict[int, int] = attrs.field(factory=dict)
-    """Bytes of a file, by its inode: a name may change."""
+    """The durable size of each file in bytes, by its inode, because a file may be renamed."""
     names: dict[Path, set[str]] = attrs.field(factory=dict)
-    """The entries of a directory."""
+    """The durable entries of each directory."""
 
 
 class Machine:
-    """One machine, with its boot id and the memory of what its device holds."""
+    """One machine, with its boot id and a note of what its device holds."""
 
     def __init__(self, directory: Path) -> None:
-        """*directory* is for its own notes, outside of the node's data directory."""
+        """Boot the machine.  Its notes are in *directory*, outside of the node's data directory."""
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self._boot()
 
     def node_command(self, *arguments: str) -> list[str]:
-        """The command line that runs a node here."""
+        """The command line that runs a node on this machine."""
         return [sys.executable, str(_RUNNER), str(self.directory), *arguments]
 
     def fill(self, *, full: bool = True) -> None:
-        """Have no room left on the disk, or have room again."""
+        """Fill the disk, or make room on it again."""
         self._mark("full", there=full)
 
     def break_disk(self, *, broken: bool = True) -> None:
-        """Have every fsync fail, or none any more."""
+        """Make every fsync fail, or succeed again."""
         self._mark("broken", there=broken)
 
     def _mark(self, name: str, *, there: bool) -> None:
@@ -56,17 +57,17 @@ class Machine:
             (self.directory / name).unlink(missing_ok=True)
 
     def unsynced(self, data_dir: Path) -> list[Path]:
-        """The segments in *data_dir* that have bytes which the device need not hold."""
+        """The segments in *data_dir* with bytes that may not be durable."""
         durable = self._durable()
         states = {path: path.stat() for path in data_dir.rglob("*.log")}
         return [path for path, it in states.items() if durable.sizes.get(it.st_ino, 0) < it.st_size]
 
     def lose_power(self, data_dir: Path, randomness: random.Random) -> list[str]:
-        """Take from *data_dir*, whose node is dead, what need not be on the device, and boot.
+        """Take from *data_dir* data that may not be durable, and boot.  The node must be dead.
 
-        A file that was appended to keeps what was synced and a random part of the rest, which
-        may also be zeros.  A file whose name was not synced may be gone.  Return what changed,
-        a line for each file.
+        A file that was appended to keeps what was synced, and a random part of the rest.  Zeros may
+        take the place of the part that is lost.  A file whose name was not synced may be gone.
+        Return a line about each file that changed.
         """
         durable = self._durable()
         changes = []
@@ -95,7 +96,7 @@ class Machine:
         return changes
 
     def _note_all(self, data_dir: Path) -> None:
-        """What is there after a loss of power came from the device, so it is durable."""
+        """Note everything as durable: what is there after a loss of power came from the device."""
         with (self.directory / "synced").open("w") as journal:
             for path in [data_dir, *data_dir.rglob("*")]:
                 names = sorted(one.name for one in path.iterdir()) if path.is_dir() else None
@@ -114,7 +115,7 @@ class Machine:
             try:
                 entry = json.loads(line)
             except ValueError:
-                continue  # torn: the node was killed in the middle
+                continue  # the node was killed while it wrote this line
             if entry["names"] is None:
                 durable.sizes[entry["inode"]] = entry["size"]
             else:

@@ -1,8 +1,8 @@
-"""Real node processes for tests and benchmarks: started, asked, killed and started again.
+"""Real node processes for tests and benchmarks: start, inspect, kill and restart them.
 
-Each node has a folder for its data and a file for its log.  Readiness is the node's own
-word on standard output.  A node ends with the test even if the test process is killed,
-because its standard input does.
+Each node has a data directory, and a file for what it logs.  It is ready when it says so on
+standard output.  A node ends with the test even if the test process is killed, because it stops
+when its standard input ends.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ END_TIMEOUT_S = 20.0
 
 
 def join_secret(directory: Path) -> Path:
-    """The file with the secret that all nodes below *directory* share.  It is in no data directory,
-    so it outlives each of them."""
+    """The file with the join secret that all nodes below *directory* share.  It is made if there is
+    none.  It is outside of the data directories, so it outlives each of them."""
     file = directory / "join-secret"
     if not file.exists():
         add_secret(file, os.urandom(JOIN_SECRET_BYTES))
@@ -38,7 +38,7 @@ def join_secret(directory: Path) -> Path:
 
 
 class NodeProcess:
-    """One node; a restart keeps its data directory, its address and its options."""
+    """One node.  A restart keeps its data directory, its address and its options."""
 
     def __init__(
         self,
@@ -49,15 +49,15 @@ class NodeProcess:
         machine: Machine | None = None,
         files_max: int | None = None,
     ) -> None:
-        """Describe the node; `start` runs it.  *options* may hold ``--listen``.  On *machine* it
-        can lose power; None: on this one, which is not expected to.  *files_max*: how many
-        descriptors it may have; None: as many as this process."""
+        """Describe the node; `start` runs it.  *options* may include ``--listen``.  A node on a
+        *machine* can lose power; None runs it directly on this one.  *files_max* limits the file
+        descriptors that it may open; None: the limit of this process."""
         self.name = name
         self.role = role
         self.data_dir = directory / name
         self.log_file = directory / f"{name}.log"
         self.url = ""
-        """Where it serves, once it does."""
+        """The address of the node; empty until it serves."""
         self.machine = machine
         self.files_max = files_max
         self._options = list(options)
@@ -67,9 +67,9 @@ class NodeProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        """Start the process without waiting for anything."""
+        """Start the process, and return without waiting until it serves."""
         if self._process is not None:
-            assert self._process.poll() is not None, "it is running"
+            assert self._process.poll() is not None, f"{self.name} is already running"
             self._gone(self._process)
         listen = [] if "--listen" in self._options else ["--listen", self._listen]
         command = node_command if self.machine is None else self.machine.node_command
@@ -123,67 +123,67 @@ class NodeProcess:
         self._listen = url.removeprefix("ws://")
 
     def restart(self) -> None:
-        """Start it again, at its old address, and wait until it serves."""
+        """Start the node again, at its old address, and wait until it serves."""
         self.start()
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._running().pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def rss_bytes(self) -> int:
-        """Memory that it has in RAM now."""
+        """The resident memory of the process now."""
         return self._status_bytes("VmRSS")
 
     def rss_bytes_max(self) -> int:
-        """The most memory that it ever had in RAM."""
+        """The largest resident memory that the process has had."""
         return self._status_bytes("VmHWM")
 
     def descriptors(self) -> list[str]:
-        """What it has open now: paths of files, and ``socket:`` with a number."""
+        """What the process has open now: paths of files, and ``socket:`` with a number."""
         found = []
         for one in Path(f"/proc/{self.pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
                 found.append(str(one.readlink()))
         return found
 
     def socket_count(self) -> int:
-        """How many sockets it has open now."""
+        """The number of sockets that the process has open now."""
         return sum(one.startswith("socket:") for one in self.descriptors())
 
     def log(self) -> str:
-        """All that it has logged, over all its lives."""
+        """All that the node has logged since its first start."""
         return self.log_file.read_text(errors="replace")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
+        """Send the process a signal."""
         self._running().send_signal(number)
 
     def kill9(self) -> None:
-        """End it without any grace; return when it is gone."""
+        """Kill the process with SIGKILL, and return when it is gone."""
         process = self._running()
         process.kill()
         self._gone(process)
 
     def lose_power(self, randomness: random.Random) -> list[str]:
-        """End it with its machine, which forgets what its device does not hold: see
+        """Kill the process and have its machine lose power; see
         `harness.machines.Machine.lose_power`."""
-        assert self.machine is not None, f"{self.name} is on no machine of its own"
+        assert self.machine is not None, f"{self.name} has no machine that could lose power"
         self.close()
         return self.machine.lose_power(self.data_dir, randomness)
 
     def terminate(self, timeout_s: float = END_TIMEOUT_S) -> int:
-        """Ask it to stop; return its exit code when it has."""
+        """Stop the node with SIGTERM, wait for its end, and return its exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout_s)
 
     def wait(self, timeout_s: float = END_TIMEOUT_S) -> int:
-        """Wait for its end; return its exit code."""
+        """Wait for the end of the process, and return its exit code."""
         process = self._running()
         try:
             process.wait(timeout_s)
@@ -195,7 +195,7 @@ class NodeProcess:
         return process.returncode
 
     def close(self) -> None:
-        """End it if it lives."""
+        """Kill the process if it is running."""
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.kill()
@@ -227,7 +227,7 @@ class NodeProcess:
             name, _, value = line.partition(":")
             if name == field:
                 return int(value.split()[0]) * 1024
-        raise AssertionError(f"{self.name} is gone")
+        raise AssertionError(f"{self.name} has ended")
 
 
 class NodeProcesses:
@@ -236,7 +236,7 @@ class NodeProcesses:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.closed: list[Callable[[], object]] = []
-        """Called when all nodes are gone."""
+        """The functions to call when all nodes have ended, the last one first."""
         self._nodes: list[NodeProcess] = []
 
     def node(
@@ -247,7 +247,7 @@ class NodeProcesses:
         machine: Machine | None = None,
         files_max: int | None = None,
     ) -> NodeProcess:
-        """A node that isn't started yet, but is ended with the test; see `NodeProcess`."""
+        """A node that isn't started yet, and that is ended with the test; see `NodeProcess`."""
         node = NodeProcess(
             self.directory, name, role, *options, machine=machine, files_max=files_max
         )
@@ -257,7 +257,8 @@ class NodeProcesses:
     def register(
         self, name: str = "register", *options: str, files_max: int | None = None
     ) -> NodeProcess:
-        """A register that serves; it decides at once, unless *options* say otherwise."""
+        """A register that serves.  It doesn't wait for brokers to report, unless *options* have
+        ``--gather``."""
         gather = [] if "--gather" in options else ["--gather", "0"]
         return self.node(name, "register", *gather, *options, files_max=files_max).start()
 
@@ -275,7 +276,7 @@ class NodeProcesses:
 
 @contextmanager
 def node_processes(directory: Path) -> Iterator[NodeProcesses]:
-    """Node processes with their data in *directory*, all gone after the block."""
+    """Node processes with their data in *directory*.  They are killed at the end of the block."""
     nodes = NodeProcesses(directory)
     try:
         yield nodes

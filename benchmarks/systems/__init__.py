@@ -1,8 +1,8 @@
 """The systems that are measured, each with the best Python client and settings that we know.
 
-Each module has the same names: `TITLE`, `KINDS`, `missing`, `serving`, and `run` with the
-roles of its client processes (``produce``, ``consume``, ``request``, ``pace``, ``receive``,
-``flush``, ``subscribe``), as far as it takes part in the workloads that need them.
+Each module has the same names: `TITLE`, `KINDS`, `missing`, `serving`, and `run`, which runs a
+client process in one of its roles (such as ``produce``, ``consume`` or ``subscribe``).  A module
+has the roles that the workloads of its `KINDS` need.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ NAMES: Final = ("octopi", "kafka", "rabbitmq", "redis", "nats", "nats_core", "ba
 
 @attrs.frozen
 class Serving:
-    """The servers of a system, running."""
+    """The running servers of a system."""
 
     address: str
-    """Where clients connect."""
+    """The address that clients connect to."""
     pids: dict[str, int]
-    """Their processes, by name."""
+    """The process ids of the servers, by name."""
     version: str
     settings: str
-    """What is not the default, for people to read."""
+    """The settings that aren't defaults, for people to read."""
     websocket: str = ""
-    """Where WebSocket subscribers connect, if that is somewhere else."""
+    """The address that WebSocket subscribers connect to, if it is another one."""
 
 
 def not_installed(program: str, packages: dict[str, str]) -> str | None:
-    """Why a system can't be measured without *program* and *packages* (module -> its name in PyPI);
-    None: all of them are there."""
+    """Why a system that needs *program* and *packages* (module -> its name in PyPI) can't be
+    measured; None: all of them are installed."""
     if shutil.which(program) is None:
         return f"{program} is not installed"
     lacking = [name for module, name in packages.items() if find_spec(module) is None]

@@ -1,4 +1,5 @@
-"""Apache Kafka: one broker, or three with as many replicas; confluent-kafka (librdkafka).
+"""Apache Kafka: one broker, or three with three replicas; the client is confluent-kafka
+(librdkafka).
 
 ``OCTOPI_BENCH_KAFKA_JARS`` names a directory with ``kafka_2.13`` and the jars that it needs.
 """
@@ -26,15 +27,15 @@ _TIMEOUT_S: Final = 60.0
 
 
 def missing() -> str | None:
-    """Why it can't be measured."""
+    """Why this system can't be measured; None: it can."""
     if not os.environ.get(JARS):
-        return f"{JARS} names no directory of Kafka's jars"
+        return f"the variable {JARS} doesn't name a directory of Kafka's jars"
     return not_installed("java", {"confluent_kafka": "confluent-kafka"})
 
 
 @contextmanager
 def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
-    """The brokers, within the block."""
+    """Run the brokers within the block."""
     jars = Path(os.environ[JARS])
     options = {"default.replication.factor": replicas, "min.insync.replicas": replicas}
     if flush_before_ack:
@@ -45,13 +46,13 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
             {f"kafka-{number + 1}": one.pid for number, one in enumerate(brokers)},
             jar_version(jars),
             f"acks=all, batches of {_BATCH_BYTES >> 20} MiB, {_LINGER_MS} ms of lingering; "
-            "none of it one by one and end to end",
+            "neither for single messages and end to end",
         )
 
 
 def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
-    """Play a role of a client process."""
-    parameters.pop("flush_before_ack", None)  # the brokers do
+    """Run a client process in *role*; return its figures, if it has any."""
+    parameters.pop("flush_before_ack", None)  # this is a setting of the brokers
     roles = {
         "produce": _produce,
         "consume": _consume,
@@ -67,7 +68,7 @@ def _make(address: str, topic: str, replicas: int) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": address})  # its answers end with it
+    admin = AdminClient({"bootstrap.servers": address})  # its futures need it to stay alive
     try:
         admin.create_topics([NewTopic(topic, 1, replicas)])[topic].result(_TIMEOUT_S)
     except KafkaException as error:
@@ -106,7 +107,7 @@ def _send(producer: Any, topic: str, value: bytes, failures: list[object]) -> No
 
 def _flush(producer: Any, failures: list[object]) -> None:
     if producer.flush(_TIMEOUT_S) or failures:
-        raise RuntimeError(f"Kafka did not take all: {failures[:1]}")
+        raise RuntimeError(f"Kafka did not accept all messages: {failures[:1]}")
 
 
 def _produce(
@@ -159,7 +160,7 @@ def _pace(access: Gate, address: str, topic: str, size: int, count: int, rate: i
 
 
 def _consumer(address: str, topic: str) -> Any:
-    """A consumer that has found the leader, and reads nothing yet."""
+    """A consumer that has found the leader and doesn't read yet."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -202,7 +203,8 @@ def _work_off(
     count: int,
     group: str,
 ) -> None:
-    """A share group; Kafka has them since 4.2.  A poll acknowledges what the one before gave."""
+    """Consume as a share group, which Kafka has since 4.2.  Each poll acknowledges the messages of
+    the poll before."""
     from confluent_kafka import ShareConsumer
     from confluent_kafka.admin import (
         AdminClient,
@@ -234,7 +236,7 @@ def _receive(access: Gate, address: str, topic: str, size: int, count: int) -> d
     _make(address, topic, 1)
     consumer = _consumer(address, topic)
     _read_all(consumer, topic)
-    consumer.poll(1.0)  # it waits for messages then
+    consumer.poll(1.0)  # after this it waits for messages
     latencies: list[float] = []
     access.wait()
     deadline = time.monotonic() + _TIMEOUT_S

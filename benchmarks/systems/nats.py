@@ -1,7 +1,7 @@
-"""NATS with JetStream: a log in a file, of one replica or three; nats-py.
+"""NATS with JetStream: a log in a file, with one replica or three; the client is nats-py.
 
-Producing goes as fast as that client lets it: bare publishes with one inbox for all answers,
-many in flight, instead of a future for each message.
+Producing is as fast as that client allows: plain publishes with one inbox for all answers and many
+in flight, instead of a future for each message.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _TIMEOUT_S: Final = 60.0
 
 
 def missing() -> str | None:
-    """Why it can't be measured."""
+    """Why this system can't be measured; None: it can."""
     return not_installed("nats-server", {"nats": "nats-py"})
 
 
 @contextmanager
 def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
-    """The servers, within the block."""
+    """Run the servers within the block."""
     version = subprocess.run(
         ["nats-server", "--version"], capture_output=True, text=True, check=True
     ).stdout.split()[-1]
@@ -71,13 +71,13 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
             address,
             pids,
             version,
-            f"file storage{flushing}; bare publishes, {IN_FLIGHT} in flight; push consumers",
+            f"file storage{flushing}; plain publishes, {IN_FLIGHT} in flight; push consumers",
             f"ws://127.0.0.1:{ports[replicas]}",
         )
 
 
 async def _wait_for_streams(address: str, replicas: int) -> None:
-    """A cluster takes a while to have a leader."""
+    """Wait until a stream can be created, which takes a leader in a cluster."""
     import nats
 
     deadline = time.monotonic() + _TIMEOUT_S
@@ -97,7 +97,7 @@ async def _wait_for_streams(address: str, replicas: int) -> None:
 
 
 def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
-    """Play a role of a client process."""
+    """Run a client process in *role*; return its figures, if it has any."""
     if role == "subscribe":
         return subscribe(access, parameters)
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
@@ -109,23 +109,23 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
         "receive": receive,
         "flush": flush,
     }
-    parameters.pop("flush_before_ack", None)  # the server does
+    parameters.pop("flush_before_ack", None)  # this is a setting of the server
     return asyncio.run(roles[role](access, **parameters))  # type: ignore[arg-type]
 
 
 async def _connect(address: str, topic: str, replicas: int) -> Any:
-    """A connection, when there is a stream for *topic*."""
+    """Connect, and make sure that there is a stream for *topic*."""
     import nats
     from nats.js.errors import BadRequestError
 
     connection = await nats.connect(address, pending_size=64 << 20)
-    with contextlib.suppress(BadRequestError):  # another process made it
+    with contextlib.suppress(BadRequestError):  # another process has created it
         await connection.jetstream().add_stream(name=topic, subjects=[topic], num_replicas=replicas)
     return connection
 
 
 class _Acknowledgements:
-    """Counts the answers to publishes, all of which name one inbox."""
+    """Counts the answers to publishes, which all go to one inbox."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -138,7 +138,7 @@ class _Acknowledgements:
         await self._connection.subscribe(self.inbox, cb=self._take)
 
     async def wait(self, count: int) -> None:
-        """Return when there were *count* of them."""
+        """Wait until *count* answers have arrived."""
         if self._count < count:
             self._wanted = count
             self._reached.clear()
@@ -195,7 +195,8 @@ async def work_off(
     group: str,
     replicas: int = 1,
 ) -> None:
-    """A pull consumer with explicit acknowledgements; of the last one, the answer is awaited."""
+    """Consume as a pull consumer with explicit acknowledgements.  Wait only for the answer to the
+    last one."""
     from nats.js.api import AckPolicy, ConsumerConfig
 
     connection = await _connect(address, topic, replicas)
@@ -290,7 +291,7 @@ def subscribe(access: Gate, parameters: dict[str, Any]) -> dict[str, float]:
 
 
 async def _make_consumers(address: str, topic: str, count: int) -> None:
-    """One for each subscriber, as an ordered consumer of nats-py would make it."""
+    """Create a consumer for each subscriber, as an ordered consumer of nats-py would."""
     from nats.js.api import AckPolicy, ConsumerConfig
 
     connection = await _connect(address, topic, 1)
@@ -309,7 +310,8 @@ async def _make_consumers(address: str, topic: str, count: int) -> None:
 
 
 def greet_at(subject: Callable[[int], str]) -> Callable[[int], list[bytes]]:
-    """What NATS's protocol wants of subscriber number n before it sends."""
+    """The messages with which each subscriber begins in NATS's protocol.  *subject* returns the
+    subject of the subscriber with a number."""
     return lambda number: [
         b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n',
         f"SUB {subject(number)} 1\r\nPING\r\n".encode(),

@@ -1,4 +1,4 @@
-"""Octopi: a register and one broker, or three; the client as programs use it."""
+"""Octopi: a register and one broker, or three; the client is that of ordinary programs."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ KINDS: Final = frozenset(
 )
 _WINDOW_BYTES: Final = 1 << 40
 _GROUP: Final = 1000
-"""Messages handed over in one call, where there are many."""
+"""How many messages one call submits, in workloads with many messages."""
 _CREATIONS_AT_A_TIME: Final = 32
 
 
 def missing() -> str | None:
-    """Why it can't be measured."""
+    """Why this system can't be measured; None: it always can."""
     return None
 
 
 @contextmanager
 def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
-    """The servers, within the block."""
+    """Run the nodes within the block."""
     with ExitStack() as nodes:
         pids = {}
 
@@ -64,7 +64,7 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
             octopi.__version__,
             "acknowledged from the page cache of all replicas, fdatasync every second"
             if not flush_before_ack
-            else "acknowledged when it is on the device",
+            else "acknowledged when it is durable",
         )
 
 
@@ -76,7 +76,7 @@ def _url_in(log: Path) -> str:
             if url is not None:
                 return url
         time.sleep(0.05)
-    raise RuntimeError(f"no node served: {log.read_text(errors='replace')[-500:]}")
+    raise RuntimeError(f"the node doesn't serve: {log.read_text(errors='replace')[-500:]}")
 
 
 async def _all_in_sync(register: str, replicas: int) -> None:
@@ -90,7 +90,7 @@ async def _all_in_sync(register: str, replicas: int) -> None:
 
 
 def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
-    """Play a role of a client process."""
+    """Run a client process in *role*; return its figures, if it has any."""
     if role == "subscribe":
         return trio.run(_locate_and_subscribe, access, parameters)
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
@@ -104,7 +104,7 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
         "topics": _topics,
         "producers": _producers,
     }
-    parameters.pop("replicas", None)  # each broker has one
+    parameters.pop("replicas", None)  # each broker has a replica anyway
     return trio.run(partial(roles[role], access, **parameters))
 
 

@@ -1,4 +1,4 @@
-"""Redis Streams: one server, or one with two replicas; redis-py with hiredis."""
+"""Redis Streams: one server, or one with two replicas; the client is redis-py with hiredis."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _WAIT_MS: Final = 60_000
 
 
 def missing() -> str | None:
-    """Why it can't be measured."""
+    """Why this system can't be measured; None: it can."""
     return not_installed("redis-server", {"redis": "redis", "hiredis": "hiredis"})
 
 
 @contextmanager
 def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
-    """The servers, within the block."""
+    """Run the servers within the block."""
     version = subprocess.run(
         ["redis-server", "--version"], capture_output=True, text=True, check=True
     ).stdout.split()[2]
@@ -54,7 +54,7 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
             pids,
             version.removeprefix("v="),
             f"appendonly, fsync {flushing}; pipelines of {_PIPELINE} XADD, XREAD COUNT 1000"
-            + ("; WAIT 2 behind each pipeline" if replicas > 1 else ""),
+            + ("; WAIT 2 after each pipeline" if replicas > 1 else ""),
         )
 
 
@@ -64,15 +64,15 @@ def _wait_for_replicas(port: int, count: int) -> None:
     with redis.Redis("127.0.0.1", port) as connection:
         connection.xadd("warm", {"v": b"1"})
         if connection.wait(count, _WAIT_MS) < count:
-            raise RuntimeError("its replicas did not follow")
+            raise RuntimeError("its replicas did not acknowledge in time")
 
 
 def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
-    """Play a role of a client process."""
+    """Run a client process in *role*; return its figures, if it has any."""
     import redis
 
     host, _, port = parameters.pop("address").partition(":")
-    parameters.pop("flush_before_ack", None)  # the server does
+    parameters.pop("flush_before_ack", None)  # this is a setting of the server
     roles = {
         "produce": _produce,
         "consume": _consume,
