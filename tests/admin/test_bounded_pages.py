@@ -199,7 +199,7 @@ async def test_the_subscriptions_of_many_topics_come_in_pages_of_topics() -> Non
     assert (topics, pages) == ([one.topic for one in seen.topics], 3)
 
 
-async def test_others_have_their_turn_between_the_entries_of_a_page() -> None:
+async def test_other_tasks_have_their_turn_while_a_page_is_made() -> None:
     turns = Turns()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(turns.take)
@@ -235,7 +235,7 @@ async def test_a_consumer_that_reports_nothing_ranks_by_what_was_not_sent() -> N
 
 
 @pytest.mark.parametrize("after", ["x", "-", "1-x", "9" * 30, "-1", "\x00", "1-" + "9" * 5000])
-async def test_a_page_that_there_is_not_is_one_all_the_same(after: str) -> None:
+async def test_an_invalid_position_or_limit_is_answered_with_a_page(after: str) -> None:
     seen = snapshot(readings=3, topics=3, partitions=3)
     query = {"after": after, "limit": after}
     for body in (
@@ -248,7 +248,7 @@ async def test_a_page_that_there_is_not_is_one_all_the_same(after: str) -> None:
         told(body)
 
 
-async def test_who_may_know_of_no_topic_has_a_bounded_number_of_them_looked_at() -> None:
+async def test_a_page_checks_a_bounded_number_of_topics_for_a_client_that_may_see_none() -> None:
     seen = snapshot(topics=25_000)
     looked_at: list[str] = []
 
@@ -293,7 +293,7 @@ async def test_lists_come_in_bounded_pages_and_each_entry_comes_once(
     assert len(found) == len(set(found)) == count
 
 
-def test_of_many_problems_some_are_told_and_how_many_there_are() -> None:
+def test_a_long_list_of_problems_is_cut_and_ends_with_the_number_left_out() -> None:
     lines = [f"broker {one} is away" for one in range(5_000)]
     assert some_of(lines)[-1] == "and 4,900 more"
     assert len(some_of(lines)) == PROBLEMS_SHOWN_MAX + 1
@@ -308,7 +308,7 @@ def console(request: HttpRequest) -> HttpAnswer:
     return plain(200, "console")
 
 
-async def test_a_node_holds_a_bounded_number_of_pages_for_those_who_do_not_read() -> None:
+async def test_a_node_holds_a_bounded_number_of_unread_pages() -> None:
     site = Site(SystemClock(), console, HttpAccessPolicy())
     unread = [await site.answer(asked("/api/v1/status")) for _ in range(PAGES_AT_A_TIME_MAX)]
     refused = await site.answer(asked("/api/v1/status"))
@@ -321,7 +321,7 @@ async def test_a_node_holds_a_bounded_number_of_pages_for_those_who_do_not_read(
     assert (await site.answer(asked("/api/v1/status"))).status == 200
 
 
-async def test_pages_count_for_the_bytes_of_a_token() -> None:
+async def test_pages_count_against_the_byte_rate_of_a_token() -> None:
     clock = HandClock()
     ring = key_ring()
     authenticator = Authenticator(ring, clock, TokenLimits(bytes_per_s=100))

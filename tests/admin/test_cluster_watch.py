@@ -23,7 +23,7 @@ SECONDS = 40
     [(0.0, LOOK_INTERVAL_S), (2.0, 2.0 + 2.0 / LOOK_SHARE_MAX)],
     ids=["a fast look", "a slow look"],
 )
-async def test_however_often_pages_are_asked_for_looks_take_a_bounded_share_of_the_time(
+async def test_frequent_requests_for_pages_do_not_make_a_node_look_at_its_cluster_more_often(
     takes_s: float, every_s: float, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began: list[float] = []

@@ -61,7 +61,7 @@ async def exported(urls: list[str], bearer: str) -> dict[str, Exported]:
     return found
 
 
-async def test_what_is_documented_is_what_nodes_export(tmp_path: Path) -> None:
+async def test_nodes_export_exactly_the_documented_metrics(tmp_path: Path) -> None:
     """A cluster in which everything that has a metric has happened."""
     common = with_tokens(tmp_path, NodeSettings())
     mine = token("app", create="*", publish="*", subscribe="*", consume="*")
@@ -109,7 +109,7 @@ def test_examples_ask_for_metrics_that_exist(name: str) -> None:
     assert used <= labels | {"instance", "job"}
 
 
-def test_the_dashboard_has_room_for_each_panel() -> None:
+def test_no_two_panels_of_the_dashboard_overlap() -> None:
     panels = json.loads((DOCS / "examples" / "grafana.json").read_text())["panels"]
     taken: set[tuple[int, int]] = set()
     for panel in panels:
@@ -125,7 +125,7 @@ def test_the_dashboard_has_room_for_each_panel() -> None:
         assert panel["targets"]
 
 
-async def test_series_of_logs_have_a_bound(tmp_path: Path) -> None:
+async def test_a_broker_exports_series_of_a_bounded_number_of_logs(tmp_path: Path) -> None:
     """So that a scrape of a broker with many logs takes a short time; the busiest are shown."""
     shown: list[BrokerNode] = []
     async with trio.open_nursery() as nursery:

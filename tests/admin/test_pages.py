@@ -153,7 +153,7 @@ async def test_elections_and_members_are_told_as_events(tmp_path: Path) -> None:
         assert page["life"]
 
 
-async def test_what_is_measured_is_what_happened(tmp_path: Path) -> None:
+async def test_metrics_count_what_happened(tmp_path: Path) -> None:
     async with serving_nodes(tmp_path, brokers=2) as nodes:
         receipt = await written(nodes, count=10)
         label = str(receipt.partition)
@@ -183,7 +183,7 @@ async def test_what_is_measured_is_what_happened(tmp_path: Path) -> None:
         assert found["octopi_connections", "/v1/membership"] == 2
 
 
-async def test_a_cluster_that_can_not_be_asked_is_said_so(tmp_path: Path) -> None:
+async def test_the_page_of_a_cluster_says_that_no_broker_has_joined(tmp_path: Path) -> None:
     async with serving_nodes(tmp_path, brokers=0) as nodes:
         page = await ask(nodes.register, "/api/v1/cluster")
         assert page.json["problems"] == ["no broker has joined"]

@@ -100,7 +100,7 @@ def refused(status: Status) -> Iterator[None]:
 # --- TLS -------------------------------------------------------------------------------
 
 
-async def test_a_cluster_over_tls_from_end_to_end(tmp_path: Path) -> None:
+async def test_clients_and_pages_use_a_cluster_over_tls_and_with_tokens(tmp_path: Path) -> None:
     """Register, three brokers, the client, pages and metrics; tokens on top."""
     files = certificates(tmp_path)
     common = with_tokens(tmp_path, files.settings)
@@ -130,7 +130,9 @@ async def test_a_cluster_over_tls_from_end_to_end(tmp_path: Path) -> None:
             assert cluster["problems"] == []
 
 
-async def test_who_speaks_no_tls_or_trusts_nobody_gets_nothing(tmp_path: Path) -> None:
+async def test_a_client_without_tls_or_the_authority_of_the_cluster_can_not_connect(
+    tmp_path: Path,
+) -> None:
     files, others = certificates(tmp_path), certificates(tmp_path, "others")
     async with serving_nodes(tmp_path, 0, common=files.settings) as nodes:
         plain = nodes.register.replace("wss://", "ws://")
@@ -146,7 +148,7 @@ async def test_who_speaks_no_tls_or_trusts_nobody_gets_nothing(tmp_path: Path) -
             assert await client.topics() == []
 
 
-async def test_a_broker_without_a_certificate_of_the_cluster_is_none(tmp_path: Path) -> None:
+async def test_a_broker_without_a_certificate_of_the_cluster_can_not_join(tmp_path: Path) -> None:
     files, others = certificates(tmp_path), certificates(tmp_path, "others")
     async with serving_nodes(tmp_path, 0, common=files.settings) as nodes:
         stranger = tls_of_client(files.ca)
@@ -178,7 +180,7 @@ async def test_a_broker_without_a_certificate_of_the_cluster_is_none(tmp_path: P
                 nursery.cancel_scope.cancel()
 
 
-def test_files_that_are_no_certificates_are_told(tmp_path: Path) -> None:
+def test_invalid_certificate_key_and_authority_files_are_refused(tmp_path: Path) -> None:
     nothing = tmp_path / "nothing"
     nothing.write_text("nothing")
     files = certificates(tmp_path)
@@ -246,7 +248,9 @@ async def test_metrics_may_have_a_listener_without_tokens(tmp_path: Path) -> Non
         assert await upgrade(beside) == 404
 
 
-async def test_a_client_with_a_function_keeps_its_session(tmp_path: Path) -> None:
+async def test_a_client_whose_function_fetches_fresh_tokens_keeps_its_session(
+    tmp_path: Path,
+) -> None:
     common = with_tokens(tmp_path, NodeSettings())
     given: list[str] = []
 
@@ -277,7 +281,7 @@ async def test_a_client_without_fresh_tokens_stops(tmp_path: Path) -> None:
                     await anext(consumer)
 
 
-async def test_a_broker_comes_back_with_the_token_that_its_file_has_by_then(
+async def test_a_broker_reads_its_token_file_again_for_each_connection(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "own.token"
@@ -298,7 +302,7 @@ async def test_a_broker_comes_back_with_the_token_that_its_file_has_by_then(
 # --- pages from elsewhere ------------------------------------------------------------------
 
 
-async def test_a_page_from_elsewhere_gets_no_websocket_and_no_answer(tmp_path: Path) -> None:
+async def test_a_page_of_a_foreign_origin_gets_no_websocket_and_no_answer(tmp_path: Path) -> None:
     """Cross-site WebSocket hijacking, and reading pages across origins."""
     common = NodeSettings(allow_origin="https://app.example, http://other.example:81")
     async with serving_nodes(tmp_path, common=common) as nodes:
@@ -324,7 +328,7 @@ async def test_a_page_from_elsewhere_gets_no_websocket_and_no_answer(tmp_path: P
         assert await upgrade(broker) == 101, "no browser"
 
 
-async def test_a_name_made_to_point_here_is_found_out(tmp_path: Path) -> None:
+async def test_requests_for_a_rebound_host_name_are_refused(tmp_path: Path) -> None:
     """DNS rebinding: the browser takes the page for ours, so its origin says nothing."""
     async with serving_nodes(tmp_path) as nodes:
         for url in (nodes.register, *nodes.brokers):
@@ -361,12 +365,12 @@ def test_settings_that_protect_nothing_are_refused(
     assert why in str(caught.value)
 
 
-def test_who_says_insecure_may_listen_to_the_network() -> None:
+def test_a_node_with_the_insecure_option_may_listen_to_the_network_without_tokens() -> None:
     shelter = protection(NodeSettings(insecure=True), "0.0.0.0:7000")
     assert shelter.authenticator is None
 
 
-def test_a_key_set_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_key_set_is_refused_with_the_name_of_its_file(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     file.write_text("{}")
     with pytest.raises(InvalidOptionError, match=r"keys\.json: no key set"):

@@ -50,7 +50,7 @@ async def test_lag_members_and_marks_of_a_subscription_are_measured(tmp_path: Pa
             assert not [one for one in found if one[0].startswith("octopi_subscription")]
 
 
-async def test_only_the_greatest_lags_have_series_and_one_stands_for_the_others(
+async def test_only_the_subscriptions_with_the_greatest_lags_have_series_of_their_own(
     tmp_path: Path,
 ) -> None:
     shown: list[BrokerNode] = []

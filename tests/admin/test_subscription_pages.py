@@ -62,7 +62,7 @@ async def test_subscriptions_are_shown_with_members_and_lag(tmp_path: Path) -> N
                 assert found["options"]["session_timeout_ms"] == 10_000
 
 
-async def test_what_there_is_not_is_not_found(tmp_path: Path) -> None:
+async def test_unknown_topics_and_subscriptions_are_answered_with_404(tmp_path: Path) -> None:
     async with serving_nodes(tmp_path) as nodes:
         await written(nodes, count=1)
         await until(nodes.brokers[0], "/api/v1/topics", "topics", 1)

@@ -23,7 +23,7 @@ def test_the_table_of_layers_has_every_package_and_module() -> None:
     assert sorted(listed) == sorted(name for name in there if name != "__init__")
 
 
-def test_what_is_not_built_has_a_place_and_is_not_there() -> None:
+def test_packages_that_are_not_built_yet_are_listed_and_do_not_exist() -> None:
     """The last section of the page on layers names what the layer contract has in parentheses."""
     text = (DOCS / "architecture.md").read_text()
     missing = text.partition("## What has a place but is not built yet")[2]
@@ -35,7 +35,7 @@ def test_what_is_not_built_has_a_place_and_is_not_there() -> None:
     assert [name for name in named if (ROOT / "octopi" / name).exists()] == []
 
 
-def test_terms_are_in_alphabetical_order_and_there_once() -> None:
+def test_terms_are_in_alphabetical_order_and_none_stands_twice() -> None:
     terms = re.findall(r"^\*\*(.+)\*\*\n: \S", (DOCS / "glossary.md").read_text(), re.MULTILINE)
     assert len(terms) > 50
     assert terms == sorted(set(terms))

@@ -64,7 +64,7 @@ def _reached(start: str, imports: Mapping[str, set[str]]) -> set[str]:
 
 
 @pytest.mark.parametrize("guard", ["", "if TYPE_CHECKING:\n    "])
-def test_a_circle_is_found_also_where_it_is_hidden(guard: str) -> None:
+def test_a_circle_is_found_also_if_its_imports_are_for_types_only(guard: str) -> None:
     sources = {
         "house": "",
         "house.hall": "from house.stairs import up",

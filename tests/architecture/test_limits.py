@@ -120,7 +120,7 @@ def named(cell: str) -> list[str]:
 LIMITS, THREATS = section(PLAN, "Limits"), section(PLAN, "Threats")
 
 
-def test_each_limit_stands_in_the_plan_or_is_said_to_bound_nobody_else() -> None:
+def test_each_limit_stands_in_the_plan_or_is_listed_as_limiting_no_other_party() -> None:
     exempt = [name for names in BOUNDS_NOBODY_ELSE.values() for name in names]
     in_plan = [name for cells in table(LIMITS, "Limit | Test") for name in named(cells[0])]
     assert sorted(exempt + in_plan) == sorted(constants())
@@ -145,7 +145,7 @@ def test_each_row_of_the_page_on_security_stands_in_the_plan(
     assert [cells[:-1] for cells in shown] == [cells[:columns] for cells in promised]
 
 
-def test_each_row_names_tests_and_only_those_that_there_are() -> None:
+def test_each_row_of_the_plan_names_tests_and_only_existing_ones() -> None:
     files = (ROOT / "tests").rglob("test_*.py")
     there = {name for path in files for name in re.findall(r"def (test_\w+)", path.read_text())}
     rows = re.findall(r"^\| (?!.*\| Test \|$)([^-].*) \|$", LIMITS + THREATS, re.MULTILINE)

@@ -188,7 +188,7 @@ def names_in_code() -> frozenset[str]:
     return frozenset(found)
 
 
-def test_the_checker_knows_a_name_from_none() -> None:
+def test_the_checker_tells_existing_names_from_others() -> None:
     assert resolves("octopi.environment.Disk.page_cache_id")
     assert resolves("octopi.connect")
     assert resolves("octopi.roles.broker")
@@ -200,7 +200,7 @@ def test_the_checker_knows_a_name_from_none() -> None:
     assert not has_attribute("LocalLog", "check_anchors")
 
 
-def test_every_full_name_in_docstrings_and_comments_is_a_name_that_there_is() -> None:
+def test_every_full_name_in_docstrings_and_comments_exists() -> None:
     mentioned = {
         (name, f"{path.relative_to(ROOT)}:{line}")
         for path in python_files()
@@ -213,7 +213,7 @@ def test_every_full_name_in_docstrings_and_comments_is_a_name_that_there_is() ->
     assert sorted(one for one in mentioned if not resolves(one[0])) == []
 
 
-def test_every_full_name_in_the_documents_is_a_name_that_there_is() -> None:
+def test_every_full_name_in_the_documents_exists() -> None:
     mentioned = {
         (name, str(path.relative_to(ROOT)))
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -224,7 +224,7 @@ def test_every_full_name_in_the_documents_is_a_name_that_there_is() -> None:
     assert sorted(one for one in mentioned if not resolves(one[0])) == []
 
 
-def test_every_file_that_is_mentioned_is_there() -> None:
+def test_every_file_that_is_mentioned_exists() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = [(path, text) for path in python_files() for _, text in prose(path)]
     texts += [(path, path.read_text()) for path in pages]
@@ -235,7 +235,7 @@ def test_every_file_that_is_mentioned_is_there() -> None:
     assert sorted(one for one in mentioned if not (ROOT / one[0]).exists()) == []
 
 
-def test_every_name_below_a_package_in_the_documents_is_a_name_that_there_is() -> None:
+def test_every_name_below_a_package_in_the_documents_exists() -> None:
     """`replication.replica.Replica` is short for the same name below `octopi`."""
     packages = "|".join(path.parent.name for path in (ROOT / "octopi").glob("*/__init__.py"))
     short = re.compile(rf"`((?:{packages})(?:\.\w+)+)`")
@@ -249,7 +249,7 @@ def test_every_name_below_a_package_in_the_documents_is_a_name_that_there_is() -
     assert sorted(one for one in mentioned if not resolves(f"octopi.{one[0]}")) == []
 
 
-def test_every_attribute_of_a_class_in_docstrings_and_documents_is_one_that_the_class_has() -> None:
+def test_every_attribute_in_docstrings_and_documents_is_one_that_the_class_has() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = [
         (f"{path.relative_to(ROOT)}:{line}", text)

@@ -72,7 +72,7 @@ def refusals() -> list[type[RefusedError]]:
     return sorted(found, key=lambda cls: cls.__name__)
 
 
-def test_numbers_and_names_are_what_clients_in_the_field_know() -> None:
+def test_numbers_and_names_of_statuses_stay_as_clients_know_them() -> None:
     # __members__ has aliases too: two names for one number.
     found = {name: int(status) for name, status in Status.__members__.items()}
     assert found == NUMBERS, "a new status gets a line in NUMBERS, above"
@@ -111,7 +111,7 @@ def test_the_protocol_document_has_the_same_table() -> None:
     ], 'docs/protocol.md, "Statuses", has the same rows'
 
 
-def test_a_refusal_without_a_fault_is_retryable_but_for_some_statuses() -> None:
+def test_a_refusal_that_blames_neither_side_is_retryable_but_for_some_statuses() -> None:
     final = {
         status
         for status, meaning in STATUS_MEANINGS.items()
@@ -128,14 +128,16 @@ def test_a_refusal_without_a_fault_is_retryable_but_for_some_statuses() -> None:
 
 
 @each_status
-def test_what_can_be_looked_up_was_refused_before_append(status: Status) -> None:
+def test_a_status_after_which_clients_look_up_the_topic_means_refused_before_append(
+    status: Status,
+) -> None:
     """Or the records of a request that is sent again could be stored twice."""
     meaning = STATUS_MEANINGS[status]
     assert meaning.before_append or not meaning.look_up
 
 
 @each_status
-def test_what_is_wrong_with_a_token_was_found_before_append(status: Status) -> None:
+def test_a_status_about_tokens_means_refused_before_append(status: Status) -> None:
     meaning = STATUS_MEANINGS[status]
     assert meaning.before_append or not meaning.of_access
 
@@ -146,7 +148,7 @@ def test_a_failure_of_the_node_itself_does_not_say_whether_records_were_appended
 
 
 @each_status
-def test_an_answer_becomes_the_exception_that_carries_it(status: Status) -> None:
+def test_an_answer_becomes_an_exception_with_all_its_fields(status: Status) -> None:
     error = refused(status, "because", "ws://127.0.0.1:7001", 3, 99)
     assert (error.status, error.address) == (status, "ws://127.0.0.1:7001")
     assert (error.epoch, error.offset) == (3, 99)
@@ -174,6 +176,6 @@ def test_a_status_without_a_class_of_its_own_is_a_plain_refusal() -> None:
         assert type(refused(status, "because")) is RefusedError
 
 
-def test_a_refusal_without_a_status_is_a_fault_of_ours() -> None:
+def test_a_refusal_without_a_status_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="a refusal needs a status"):
         RefusedError("because")

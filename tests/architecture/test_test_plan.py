@@ -35,7 +35,7 @@ def test_the_plan_names_each_integration_test_and_no_other() -> None:
     assert named(plan) == defined_in("integration")
 
 
-def test_each_line_of_what_survives_what_names_the_tests_that_show_it() -> None:
+def test_each_line_of_the_table_of_survived_failures_names_its_tests() -> None:
     promised, shown = survival((ROOT / "README.md").read_text()), survival(PLAN)
     assert len(promised) >= 8
     assert list(shown) == list(promised)
@@ -45,7 +45,7 @@ def test_each_line_of_what_survives_what_names_the_tests_that_show_it() -> None:
         assert named(tests) <= there, what
 
 
-def test_each_test_of_survival_shows_a_line() -> None:
+def test_each_test_of_survival_is_named_in_the_table_of_survived_failures() -> None:
     assert defined_in("survival") <= {
         name for tests in survival(PLAN).values() for name in named(tests)
     }

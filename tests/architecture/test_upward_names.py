@@ -61,5 +61,5 @@ def test_nothing_imports_what_stands_above_it() -> None:
         "__import__('harness.processes')",
     ],
 )
-def test_every_way_of_importing_is_seen(source: str) -> None:
+def test_every_way_of_importing_is_found(source: str) -> None:
     assert len(upward("octopi", source)) == 1

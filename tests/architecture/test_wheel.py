@@ -39,7 +39,7 @@ def run(installation: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_an_installation_takes_no_name_but_the_products(installation: Path) -> None:
+def test_an_installation_has_only_the_modules_of_the_product(installation: Path) -> None:
     names = {path.name for path in installation.iterdir() if path.suffix != ".dist-info"}
     assert names == {"octopi", "octopi_node.py", "pyspark_octopi.py"}
 

@@ -4,7 +4,7 @@ from tests.attack.__main__ import ATTACKS
 from tests.attack.frame import Figure, Result, quantile, table
 
 
-def test_an_attack_is_met_only_if_all_its_figures_keep_their_bounds() -> None:
+def test_nodes_withstand_an_attack_only_if_all_its_figures_keep_their_bounds() -> None:
     good, bad = Figure("stall", 10, "ms", 50), Figure("stall", 51, "ms", 50)
     assert Result("one", [good]).is_met
     assert not Result("one", [good, bad]).is_met
@@ -23,7 +23,7 @@ def test_the_table_has_a_line_for_each_figure_and_for_what_could_not_be_measured
     assert lines[3].endswith("MISSED")
 
 
-def test_of_no_values_every_quantile_is_infinite() -> None:
+def test_every_quantile_of_no_values_is_infinite() -> None:
     assert quantile([], 0.99) == float("inf")
     assert quantile([3, 1, 2], 0.5) == 2
     assert quantile(range(100), 0.99) == 99
@@ -34,6 +34,6 @@ def test_all_attacks_together_are_planned_for_less_than_five_minutes() -> None:
     assert all(one.planned_s < one.timeout_s / 2 for one in ATTACKS)
 
 
-def test_attacks_have_names_of_their_own() -> None:
+def test_no_two_attacks_have_the_same_name() -> None:
     names = [one.name for one in ATTACKS]
     assert len(set(names)) == len(names)

@@ -90,12 +90,12 @@ def depth(value: object) -> int:
 
 
 @given(VALUES.filter(lambda value: depth(value) <= 8))
-def test_what_cbor2_writes_is_read(node: NodePeer, value: object) -> None:
+def test_the_client_reads_what_cbor2_writes(node: NodePeer, value: object) -> None:
     assert meant(node.ask("decode", cbor2.dumps(value).hex())) == value
 
 
 @given(VALUES.filter(lambda value: depth(value) <= 8))
-def test_what_is_written_cbor2_reads(node: NodePeer, value: object) -> None:
+def test_cbor2_reads_what_the_client_writes(node: NodePeer, value: object) -> None:
     assert cbor2.loads(bytes.fromhex(node.ask("encode", described(value)))) == value
 
 
@@ -178,7 +178,7 @@ def rounded(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @given(logs(), st.integers(0, 2**52))
 @settings(max_examples=50)
-def test_records_are_read_alike(node: NodePeer, log: BuiltLog, offset: int) -> None:
+def test_both_clients_read_records_alike(node: NodePeer, log: BuiltLog, offset: int) -> None:
     messages, error = read_there(node, log.data, offset)
     assert error == ""
     assert rounded(messages) == rounded(read_here(log.data, offset))
@@ -232,7 +232,7 @@ def test_golden_vectors_are_read(node: NodePeer, golden: Any) -> None:  # noqa: 
     st.integers(0, 2**40),
 )
 @settings(max_examples=50)
-def test_records_are_written_alike(
+def test_both_clients_write_records_alike(
     node: NodePeer,
     messages: list[tuple[bytes, bytes | None, dict[str, bytes], int]],
     epoch: int,
@@ -269,7 +269,7 @@ def test_records_are_written_alike(
         max_size=5,
     ),
 )
-def test_positions_are_the_same_text(
+def test_both_clients_write_a_position_as_the_same_text(
     node: NodePeer, topic: str, topic_id: str, places: dict[PartitionId, Place]
 ) -> None:
     text = str(Position(TopicName(topic), TopicId(topic_id), places))
@@ -280,7 +280,7 @@ def test_positions_are_the_same_text(
 
 
 @given(st.integers(0, 100), ANCHORS, st.lists(st.integers(-30, 30), max_size=20), st.data())
-def test_a_trail_leads_to_the_same_places(
+def test_both_clients_keep_the_same_trail(
     node: NodePeer, start: int, anchor: Anchor, moves: list[int], data: st.DataObject
 ) -> None:
     """Forwards by reading, backwards where a broker disagrees."""
@@ -326,7 +326,7 @@ def test_a_trail_leads_to_the_same_places(
         "v1:t@0f:0=1~1200.9f3a61c2aa55bb6",
     ],
 )
-def test_what_is_no_position_is_refused(node: NodePeer, text: str) -> None:
+def test_an_invalid_position_is_refused(node: NodePeer, text: str) -> None:
     with pytest.raises(JavaScriptError, match="invalid_option"):
         node.ask("parsePosition", text)
 

@@ -53,7 +53,7 @@ def _in_a_page(page: Page, url: str, prefix: str) -> list[Any]:
 
 
 @pytest.mark.process
-def test_all_clients_see_the_same(tmp_path: Path, page: Page) -> None:
+def test_all_clients_see_the_same_results(tmp_path: Path, page: Page) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()
         broker = nodes.broker(register)

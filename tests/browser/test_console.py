@@ -119,7 +119,9 @@ def test_large_messages_are_cut_and_can_be_shown_whole(tmp_path: Path, page: Pag
         page.wait_for_function(f"() => document.querySelectorAll('{ROWS}').length === 11")
 
 
-def test_the_ring_keeps_the_newest_and_a_pause_takes_nothing(tmp_path: Path, page: Page) -> None:
+def test_the_console_keeps_the_newest_messages_and_a_pause_loses_none(
+    tmp_path: Path, page: Page
+) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()
         nodes.broker(register)
@@ -139,7 +141,7 @@ def test_the_ring_keeps_the_newest_and_a_pause_takes_nothing(tmp_path: Path, pag
         page.wait_for_selector(f"{ROWS}:text-is('2009')")
 
 
-def test_it_can_be_used_with_a_keyboard_alone(tmp_path: Path, page: Page) -> None:
+def test_the_console_can_be_used_with_a_keyboard_alone(tmp_path: Path, page: Page) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()
         nodes.broker(register)
@@ -224,7 +226,7 @@ def test_a_thousand_topics_come_in_pages(tmp_path: Path, page: Page) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
-def test_nothing_is_wider_than_the_screen(
+def test_no_view_of_the_console_is_wider_than_the_screen(
     tmp_path: Path, page: Page, width: int, scheme: str
 ) -> None:
     page.set_viewport_size({"width": width, "height": 800})

@@ -22,13 +22,13 @@ SCRIPTS = [
 ]
 
 
-def test_the_readme_has_a_short_one_and_the_documents_have_others() -> None:
+def test_the_readme_has_a_short_script_and_the_documents_have_others() -> None:
     assert len(SCRIPTS) == 5
     assert len(SCRIPTS[0].splitlines()) <= 15
 
 
 @pytest.mark.process
-def test_the_scripts_run(tmp_path: Path, page: Page) -> None:
+def test_the_documented_scripts_run(tmp_path: Path, page: Page) -> None:
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     with node_processes(tmp_path) as nodes:

@@ -116,7 +116,7 @@ class Canary:
         assert self._asked == []
 
 
-def test_the_canary_sings_where_a_page_is_open_to_attack(page: Page) -> None:
+def test_a_page_that_runs_hostile_text_is_noticed(page: Page) -> None:
     page.set_content(f'<p>{HOSTILE["quoted"]}</p><a title="{HOSTILE["quoted"]}">x</a>')
     with pytest.raises(AssertionError):
         Canary(page).is_silent()

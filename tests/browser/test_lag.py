@@ -38,7 +38,7 @@ def consumer(page: Page, name: str, condition: str) -> dict[str, Any]:
     raise AssertionError(f"{condition} never held")
 
 
-def test_a_page_that_does_not_process_is_shown_as_one_that_is_behind(
+def test_a_page_that_does_not_process_its_messages_is_shown_with_its_lag(
     tmp_path: Path, page: Page
 ) -> None:
     with node_processes(tmp_path) as nodes:
@@ -65,7 +65,9 @@ def test_a_page_that_does_not_process_is_shown_as_one_that_is_behind(
         assert consumer(page, name, "one.lag_bytes === 0")["dealt"] == stuck["highwater"]
 
 
-def test_a_batch_counts_when_the_next_one_is_asked_for(tmp_path: Path, page: Page) -> None:
+def test_a_batch_counts_as_processed_when_the_next_one_is_asked_for(
+    tmp_path: Path, page: Page
+) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()
         nodes.broker(register)
@@ -83,7 +85,7 @@ def test_a_batch_counts_when_the_next_one_is_asked_for(tmp_path: Path, page: Pag
         consumer(page, "batches", "one.lag_bytes === 0")
 
 
-def test_a_member_of_a_subscription_has_dealt_with_what_is_marked(
+def test_a_member_of_a_subscription_has_processed_what_it_has_marked(
     tmp_path: Path, page: Page
 ) -> None:
     with node_processes(tmp_path) as nodes:

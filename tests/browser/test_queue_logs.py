@@ -57,7 +57,7 @@ def play(node: NodePeer, *steps: list[Any], **how: object) -> Any:  # noqa: ANN4
     return node.ask("dealtLog", {"steps": steps, **how})
 
 
-def test_it_attaches_with_credit_and_takes_messages_wherever_they_lie(node: NodePeer) -> None:
+def test_a_member_attaches_with_credit_and_takes_messages_at_any_offsets(node: NodePeer) -> None:
     found = play(node, ["attached"], ["take"], deal(1, 2, 5, 0), *[["take"]] * 5)
     assert found["asked"] == [
         {
@@ -77,7 +77,7 @@ def test_it_attaches_with_credit_and_takes_messages_wherever_they_lie(node: Node
     assert found["posted"] == [{"type": "detach", "request": 7}]
 
 
-def test_answers_have_what_the_leader_needs(node: NodePeer) -> None:
+def test_answers_to_messages_have_all_fields_that_the_leader_needs(node: NodePeer) -> None:
     found = play(
         node,
         ["attached"],
@@ -107,7 +107,9 @@ def test_answers_have_what_the_leader_needs(node: NodePeer) -> None:
     )
 
 
-def test_a_list_is_answered_but_for_what_was_answered_by_itself(node: NodePeer) -> None:
+def test_the_next_batch_acknowledges_the_messages_of_the_last_that_have_no_answer_yet(
+    node: NodePeer,
+) -> None:
     found = play(
         node,
         ["batch"],
@@ -155,7 +157,9 @@ def test_messages_of_a_key_wait_for_each_other_where_they_are_ordered(node: Node
     assert [found["seen"][place] for place in (2, 3, 5)] == [taken(0), None, taken(1)]
 
 
-def test_what_arrives_behind_a_pause_is_not_handed_out(node: NodePeer) -> None:
+def test_a_message_that_arrives_after_a_pause_of_the_program_is_not_handed_out(
+    node: NodePeer,
+) -> None:
     pause: list[Any] = [["attached"], ["pass", 20_000], deal(0), ["take"], ["again"], ["attached"]]
     found = play(node, *pause, deal(0, attempt=2), ["take"])
     assert (found["seen"][3], found["seen"][-1]) == (None, taken(0, 2))
@@ -163,7 +167,9 @@ def test_what_arrives_behind_a_pause_is_not_handed_out(node: NodePeer) -> None:
 
 
 @pytest.mark.parametrize("status", [Status.MEMBER_FENCED, Status.NOT_LEADER, Status.LOG_CORRUPT])
-def test_it_attaches_again_and_what_was_open_counts_no_more(node: NodePeer, status: Status) -> None:
+def test_a_member_attaches_again_and_its_open_messages_count_no_more(
+    node: NodePeer, status: Status
+) -> None:
     steps: list[Any] = [
         ["attached"],
         deal(0, 1),
@@ -178,7 +184,7 @@ def test_it_attaches_again_and_what_was_open_counts_no_more(node: NodePeer, stat
     assert found["error"] is None
 
 
-def test_what_was_lost_is_told_once(node: NodePeer) -> None:
+def test_a_loss_is_reported_once(node: NodePeer) -> None:
     removed = {"mark": 100, "lost_from": 100, "lost_to": 300, "log_start": 300}
     forked = {"mark": 400, "lost_from": 400, "lost_to": 500, "log_start": 300}
     fenced = ["end", int(Status.MEMBER_FENCED)]
@@ -192,7 +198,7 @@ def test_what_was_lost_is_told_once(node: NodePeer) -> None:
     ]
 
 
-def test_a_log_that_lost_its_mark_is_given_one_again(node: NodePeer) -> None:
+def test_a_mark_that_the_log_has_lost_is_restored(node: NodePeer) -> None:
     lost = ["end", int(Status.UNKNOWN_SUBSCRIPTION)]
     found = play(node, ["attached"], lost, ["attached"], deal(0), ["take"])
     assert found["told"][0] == "restored"
@@ -217,7 +223,7 @@ TWICE = (record(0) + record(1)).hex()
         ([["attached"], ["hear", {"type": "marked", "acknowledge": 1}]], "protocol"),
     ],
 )
-def test_what_the_protocol_does_not_allow_ends_it(
+def test_a_message_against_the_protocol_ends_the_log(
     node: NodePeer, steps: list[list[Any]], code: str
 ) -> None:
     first = [] if steps[0][0] == "attached" else [["again", 1]]

@@ -88,7 +88,7 @@ async def leader_of(url: str, topic: str) -> int:
         return place.leader
 
 
-def test_no_gap_no_double_through_ten_cut_sockets_and_a_killed_leader(
+def test_a_page_reads_each_message_once_through_ten_cut_sockets_and_a_killed_leader(
     tmp_path: Path, page: Page
 ) -> None:
     with node_processes(tmp_path) as nodes:
@@ -115,7 +115,9 @@ def test_no_gap_no_double_through_ten_cut_sockets_and_a_killed_leader(
         page.wait_for_function("() => octopi.state === 'open'")
 
 
-def test_a_page_that_is_loaded_again_goes_on_where_it_was(tmp_path: Path, page: Page) -> None:
+def test_a_page_that_is_loaded_again_goes_on_at_its_stored_position(
+    tmp_path: Path, page: Page
+) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()
         nodes.broker(register)
@@ -167,7 +169,9 @@ async def forgetful(directory: Path) -> AsyncIterator[Cluster]:
         yield cluster
 
 
-def test_history_that_is_gone_is_an_event(tmp_path: Path, page: Page) -> None:
+def test_records_that_retention_removed_are_reported_as_an_event(
+    tmp_path: Path, page: Page
+) -> None:
     async def fill(url: str) -> None:
         async with octopi.connect(url) as client:
             await client.create_topic(

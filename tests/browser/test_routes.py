@@ -81,7 +81,7 @@ async def run(steps: list[list[Any]]) -> list[object]:
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
-def test_redirects_are_followed_alike(node: NodePeer, steps: list[list[Any]]) -> None:
+def test_both_clients_follow_redirects_alike(node: NodePeer, steps: list[list[Any]]) -> None:
     assert node.ask("route", steps) == trio.run(run, steps)
 
 

@@ -213,7 +213,7 @@ def _members(url: str, topic: str, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("client", "number"), RUNS)
-def test_every_client_sees_what_the_list_says(
+def test_every_client_sees_what_the_list_of_scenarios_says(
     client: str, number: int, url: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     opened: AbstractContextManager[ConformingClient]
@@ -231,7 +231,7 @@ def test_every_client_sees_what_the_list_says(
         Scenario(url, topic, conforming).run(SCENARIOS[number])
 
 
-def test_what_a_client_has_no_means_for_has_a_reason() -> None:
+def test_each_scenario_that_leaves_out_a_client_gives_a_reason() -> None:
     for scenario in SCENARIOS:
         for client, reason in scenario.get("without", {}).items():
             assert client == "cli", "the clients for programs can all of it"

@@ -65,7 +65,7 @@ def told(effect: GroupEffect) -> dict[str, Any]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(["", "ann"]), st.lists(GROUP_STEP, max_size=15))
-def test_claims_are_taken_and_given_back_alike(
+def test_both_clients_take_and_release_claims_alike(
     node: NodePeer, member: str, steps: list[list[Any]]
 ) -> None:
     session = GroupSession(MemberId(member) if member else None)
@@ -102,7 +102,7 @@ MARK_STEP = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(MARK_STEP, max_size=25))
-def test_marks_are_sent_and_believed_alike(node: NodePeer, tail: list[list[Any]]) -> None:
+def test_both_clients_send_and_confirm_marks_alike(node: NodePeer, tail: list[list[Any]]) -> None:
     steps = [["attaching"], *tail]
     marks = MarkSession(1.0)
     now_ms = 100_000
@@ -281,7 +281,7 @@ def queue_walk(prefetch: int, *, is_ordered: bool, steps: list[list[Any]]) -> li
 @settings(max_examples=500, deadline=None)
 @example(100, True, [*[["take"]] * 3, ["acknowledge", [0]], DEALT_AGAIN, ["take"], ["take"]])
 @given(st.sampled_from([1, 2, 5, 100]), st.booleans(), QUEUE_STEPS)
-def test_messages_of_queues_are_taken_and_answered_alike(
+def test_both_clients_take_and_answer_messages_of_queues_alike(
     node: NodePeer, prefetch: int, is_ordered: bool, tail: list[list[Any]]
 ) -> None:
     steps = [["attach"], FIRST_DEAL, *tail]
@@ -290,7 +290,7 @@ def test_messages_of_queues_are_taken_and_answered_alike(
     assert node.ask("queueSession", asked) == expected
 
 
-def test_more_answers_than_one_message_takes_are_split_alike(node: NodePeer) -> None:
+def test_both_clients_split_many_answers_alike(node: NodePeer) -> None:
     places = list(range(2_500))
     steps = [
         ["attach"],
@@ -311,7 +311,7 @@ def test_more_answers_than_one_message_takes_are_split_alike(node: NodePeer) -> 
     assert node.ask("queueSession", asked) == expected
 
 
-def test_what_ends_a_session_has_the_same_remedy(node: NodePeer) -> None:
+def test_both_clients_react_alike_to_each_status_that_ends_a_session(node: NodePeer) -> None:
     found = node.ask("remedies")
     joins = {
         JoinRemedy.JOIN_AGAIN: "again",
@@ -340,7 +340,7 @@ def test_what_ends_a_session_has_the_same_remedy(node: NodePeer) -> None:
     assert found["protocol"] == ["stop"] * 3
 
 
-def test_options_have_the_same_defaults(node: NodePeer) -> None:
+def test_options_have_the_same_defaults_in_both_clients(node: NodePeer) -> None:
     found = node.ask("subscriptionOptions", {"name": "billing"})
     assert found == attrs.asdict(SubscriptionOptions())
     queue = {"name": "billing", "mode": "shared", "attempts": None, "ackTimeout": 1_000}
@@ -388,8 +388,6 @@ def test_options_have_the_same_defaults(node: NodePeer) -> None:
         ({"name": "a", "windowMessages": 5}, "windowMessages"),
     ],
 )
-def test_an_option_that_cannot_be_is_named(
-    node: NodePeer, options: dict[str, Any], named: str
-) -> None:
+def test_an_invalid_option_is_named(node: NodePeer, options: dict[str, Any], named: str) -> None:
     with pytest.raises(JavaScriptError, match=f"^invalid_option: {named} is "):
         node.ask("subscriptionOptions", options)

@@ -46,7 +46,7 @@ CONSUME = """([count, options]) => {
 }"""
 
 
-def test_nothing_is_passed_over_through_cut_sockets_and_a_killed_leader(
+def test_a_member_passes_over_no_message_through_cut_sockets_and_a_killed_leader(
     tmp_path: Path, page: Page
 ) -> None:
     with node_processes(tmp_path) as nodes:
@@ -111,7 +111,7 @@ async def all_processed(url: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["shared", "key_shared"])
-def test_each_message_of_a_queue_is_worked_off_through_cut_sockets_and_a_killed_leader(
+def test_each_message_of_a_queue_is_processed_through_cut_sockets_and_a_killed_leader(
     tmp_path: Path, page: Page, mode: str
 ) -> None:
     with node_processes(tmp_path) as nodes:

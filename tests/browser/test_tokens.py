@@ -67,7 +67,7 @@ def attempt(page: Page, token: str | None) -> tuple[Any, int]:
     return outcome, opened
 
 
-def test_a_good_token_lets_in(page: Page, url: str) -> None:
+def test_a_page_with_a_valid_token_can_publish_and_read(page: Page, url: str) -> None:
     assert attempt(page, everything()) == ("from the page", 2)  # sockets: register and broker
 
 

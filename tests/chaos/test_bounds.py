@@ -17,7 +17,7 @@ def everywhere(*in_sync: int) -> list[Place]:
     return [Place([1, 2, 3], list(in_sync))]
 
 
-def test_two_of_three_copies_may_go_one_after_the_other() -> None:
+def test_two_of_three_copies_may_be_damaged_one_after_the_other() -> None:
     bounds = Bounds()
     assert bounds.spoil(1, everywhere(1, 2, 3))
     assert bounds.spoil(2, everywhere(1, 2, 3))
@@ -25,7 +25,7 @@ def test_two_of_three_copies_may_go_one_after_the_other() -> None:
     assert bounds.spoilt == {1, 2}
 
 
-def test_a_copy_alone_in_sync_may_not_go_and_one_out_of_sync_may() -> None:
+def test_the_only_copy_in_sync_may_not_be_damaged_and_one_out_of_sync_may() -> None:
     bounds = Bounds()
     assert not bounds.spoil(1, everywhere(1))
     assert bounds.spoil(2, everywhere(1))
@@ -41,11 +41,11 @@ def test_a_copy_can_be_spared_only_where_another_intact_one_is_in_sync_and_live(
     assert not bounds.can_spare(3, [*everywhere(1, 2, 3), *everywhere(3)])
 
 
-def test_what_nobody_is_known_to_hold_may_not_go() -> None:
+def test_no_copy_may_be_damaged_while_none_is_known_to_be_in_sync() -> None:
     assert not Bounds().spoil(1, everywhere())
 
 
-def test_a_copy_counts_again_when_it_is_in_sync_in_everything() -> None:
+def test_a_damaged_copy_counts_again_when_it_is_in_sync_in_all_its_partitions() -> None:
     bounds = Bounds()
     assert bounds.spoil(1, everywhere(1, 2))
     assert not bounds.all_intact

@@ -32,7 +32,9 @@ def contents(data_dir: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_each_kind_changes_something_and_says_what(kind: Harm, tmp_path: Path) -> None:
+def test_each_kind_of_damage_changes_a_file_and_says_what_it_did(
+    kind: Harm, tmp_path: Path
+) -> None:
     data_dir, copy = broker(tmp_path), tmp_path / "older"
     keep_copy(data_dir, copy)
     (data_dir / "logs/0/orders/checkpoint").write_bytes(b"something newer")
@@ -44,12 +46,12 @@ def test_each_kind_changes_something_and_says_what(kind: Harm, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_where_there_is_nothing_nothing_is_damaged(kind: Harm, tmp_path: Path) -> None:
+def test_damage_to_an_empty_directory_does_nothing(kind: Harm, tmp_path: Path) -> None:
     assert kind(random.Random(1), tmp_path, tmp_path / "older") == ""
     assert damage(random.Random(1), tmp_path, tmp_path / "older") == ""
 
 
-def test_every_kind_is_drawn(tmp_path: Path) -> None:
+def test_every_kind_of_damage_is_drawn(tmp_path: Path) -> None:
     seen = set()
     for seed in range(60):
         folder = tmp_path / str(seed)
@@ -62,7 +64,7 @@ def test_every_kind_is_drawn(tmp_path: Path) -> None:
     assert len(seen) >= 6
 
 
-def test_the_segment_in_the_middle_is_the_one_that_is_lost(tmp_path: Path) -> None:
+def test_the_segment_that_is_lost_is_one_in_the_middle(tmp_path: Path) -> None:
     data_dir = broker(tmp_path)
     [lose] = [kind for kind in KINDS if kind.__name__ == "lose_segment"]
     lose(random.Random(1), data_dir, tmp_path / "older")

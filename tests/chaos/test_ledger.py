@@ -27,12 +27,12 @@ def read(book: Ledger, *seen: Stored) -> Ledger:
     return book
 
 
-def test_a_history_without_a_fault_has_none() -> None:
+def test_a_sound_history_has_no_fault() -> None:
     book = read(ledger(A, B, C), A, B, C)
     assert book.judge({LOG: [A, B, C]}) == []
 
 
-def test_a_message_without_an_outcome_may_be_there_or_not() -> None:
+def test_a_message_without_an_outcome_may_be_stored_or_not() -> None:
     assert ledger(A, B).judge({LOG: [A, B, C]}) == []
     assert ledger(A, B).judge({LOG: [A, B]}) == []
 
@@ -48,47 +48,49 @@ def test_a_message_without_an_outcome_may_be_there_or_not() -> None:
         ([A, B, C._replace(offset=21)], "a gap or an overlap"),
     ],
 )
-def test_a_wrong_log_is_told(final: list[Stored], fault: str) -> None:
+def test_a_log_that_differs_from_its_acknowledgements_is_a_fault(
+    final: list[Stored], fault: str
+) -> None:
     assert fault in "\n".join(ledger(A, B, C).judge({LOG: final}))
 
 
-def test_a_message_in_another_log_is_told() -> None:
+def test_a_message_in_another_log_is_a_fault() -> None:
     other = LogName("orders", 1)
     faults = ledger(A).judge({LOG: [A], other: [Stored(0, 10, b"b")]})
     assert faults == ["orders/1: holds what was not sent to it: 1 messages: b"]
 
 
-def test_an_acknowledgement_for_another_log_is_told() -> None:
+def test_an_acknowledgement_for_another_log_is_a_fault() -> None:
     book = ledger()
     book.acknowledged(b"a", LogName("orders", 1), 0, 10, now=0.0)
     assert book.faults == ["a was sent to orders/0, acknowledged in orders/1"]
 
 
-def test_a_message_that_its_producer_believes_not_stored_is_told() -> None:
+def test_a_stored_message_whose_producer_was_told_otherwise_is_a_fault() -> None:
     book = ledger(A)
     book.failed(b"b")
     assert book.judge({LOG: [A]}) == []
     assert "was told that it is not" in book.judge({LOG: [A, B]})[0]
 
 
-def test_a_wrong_order_of_a_producers_messages_is_told() -> None:
+def test_a_wrong_order_of_a_producers_messages_is_a_fault() -> None:
     final = [Stored(0, 10, b"b"), Stored(10, 20, b"a")]
     assert "behind a later message of its producer" in ledger().judge({LOG: final})[0]
 
 
-def test_a_gap_that_a_consumer_saw_is_told() -> None:
+def test_a_gap_that_a_consumer_saw_is_a_fault() -> None:
     assert "saw a gap" in read(ledger(A, B, C), A, C).judge({LOG: [A, B, C]})[0]
 
 
-def test_a_repeat_that_a_consumer_saw_is_told() -> None:
+def test_a_repeat_that_a_consumer_saw_is_a_fault() -> None:
     assert "saw a repeat" in read(ledger(A, B, C), A, B, B, C).judge({LOG: [A, B, C]})[0]
 
 
-def test_a_consumer_that_comes_to_no_end_is_told() -> None:
+def test_a_consumer_that_does_not_reach_the_end_is_a_fault() -> None:
     assert "came to 20 of" in read(ledger(A, B, C), A, B).judge({LOG: [A, B, C]})[0]
 
 
-def test_a_consumer_that_resumes_elsewhere_is_told() -> None:
+def test_a_consumer_that_resumes_at_another_offset_is_a_fault() -> None:
     book = read(ledger(A, B, C), A)
     book.begins("c", LOG, 10)
     assert book.faults == []
@@ -106,7 +108,7 @@ def test_a_fork_is_a_fault_unless_the_consumer_was_told() -> None:
     assert book.judge({LOG: [A, forked]}) == []
 
 
-def test_what_was_on_its_way_when_a_consumer_was_told_may_still_come() -> None:
+def test_a_message_in_flight_when_its_consumer_was_told_of_a_loss_may_still_come() -> None:
     book = read(ledger(A), A)
     book.may_be_lost({LOG}, since=5.0)
     book.told("c", LOG, 10)
@@ -124,14 +126,14 @@ def test_a_consumer_that_is_told_of_a_loss_where_none_may_be_is_a_fault() -> Non
     assert book.faults == ["c was told at 10 that orders/0 lost what it may not"]
 
 
-def test_only_what_was_not_flushed_may_be_lost() -> None:
+def test_only_messages_that_were_not_flushed_may_be_lost() -> None:
     book = ledger(A, B)
     book.may_be_lost({LOG}, since=1.0)
     assert book.judge({LOG: [A]}) == []
     assert book.judge({LOG: []}) == ["orders/0: acknowledged, and not there: 1 messages: a"]
 
 
-def test_what_may_be_lost_and_was_read_needs_to_be_told() -> None:
+def test_a_consumer_has_to_be_told_of_lost_messages_that_it_has_read() -> None:
     book = read(ledger(A, B), A, B)
     book.may_be_lost({LOG}, since=1.0)
     assert book.judge({LOG: [A]}) == [
@@ -139,7 +141,7 @@ def test_what_may_be_lost_and_was_read_needs_to_be_told() -> None:
     ]
 
 
-def test_a_replica_that_differs_is_told() -> None:
+def test_a_replica_that_differs_is_a_fault() -> None:
     assert judge_replica(LOG, "broker-1", [A, B], [A, B]) == []
     assert judge_replica(LOG, "broker-1", [A, B, C], [A, B]) == []
     assert judge_replica(LOG, "broker-1", [A], [A, B], whole=False) == []

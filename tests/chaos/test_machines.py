@@ -40,7 +40,7 @@ def written(tmp_path: Path) -> tuple[Machine, Path]:
     return machine, data_dir
 
 
-def test_what_was_synced_stays_and_the_rest_may_go(tmp_path: Path) -> None:
+def test_synced_bytes_outlive_a_power_failure_and_others_may_be_lost(tmp_path: Path) -> None:
     machine, data_dir = written(tmp_path)
     before = (machine.directory / "boot_id").read_text()
     assert [len((data_dir / name).read_bytes()) for name in ("synced", "unnamed")] == [200, 200]

@@ -43,14 +43,14 @@ async def arrives(stream: trio.SocketStream, data: bytes) -> bool:
     return False
 
 
-async def test_what_is_not_cut_passes() -> None:
+async def test_bytes_pass_in_a_direction_that_is_not_cut() -> None:
     async with echoing() as (network, stream):
         network.cut([("a", "c"), ("c", "b")])
         assert await answers(stream, b"one")
 
 
 @pytest.mark.parametrize("way", [("a", "b"), ("b", "a")])
-async def test_a_cut_direction_holds_what_is_sent_until_it_is_healed(way: tuple[str, str]) -> None:
+async def test_a_cut_direction_holds_sent_bytes_until_it_is_healed(way: tuple[str, str]) -> None:
     async with echoing() as (network, stream):
         assert await answers(stream, b"one")
         network.cut([way])
@@ -62,7 +62,7 @@ async def test_a_cut_direction_holds_what_is_sent_until_it_is_healed(way: tuple[
         assert await arrives(stream, b"two")
 
 
-async def test_behind_a_cut_an_end_is_not_noticed() -> None:
+async def test_the_end_of_a_stream_is_not_noticed_behind_a_cut() -> None:
     async with echoing() as (network, stream):
         assert await answers(stream, b"one")
         network.cut([("b", "a")])
@@ -72,7 +72,7 @@ async def test_behind_a_cut_an_end_is_not_noticed() -> None:
         assert await arrives(stream, b"")
 
 
-async def test_a_reset_is_seen_at_once() -> None:
+async def test_a_reset_is_noticed_at_once() -> None:
     async with echoing() as (network, stream):
         assert await answers(stream, b"one")
         network.reset(both_ways(["a"], ["b"]))

@@ -41,7 +41,7 @@ def test_no_bit_flips_unnoticed() -> None:
             list(read_records(bytes(damaged)))
 
 
-def test_segments_have_to_join(tmp_path: Path) -> None:
+def test_segments_that_do_not_join_are_refused(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").write_bytes(GOLDEN)
     (tmp_path / f"{len(GOLDEN):020}.log").write_bytes(GOLDEN)
     assert log_bytes(tmp_path) == GOLDEN * 2

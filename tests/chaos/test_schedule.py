@@ -118,7 +118,7 @@ async def test_a_log_with_flipped_bits_stays_when_others_fall_behind_just_before
     assert not cluster.log.exists()
 
 
-async def test_a_log_with_flipped_bits_that_no_other_broker_ever_has_is_a_fault(
+async def test_a_log_with_flipped_bits_that_no_other_broker_ever_copies_is_a_fault(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     cluster = Cluster(tmp_path, [3])

@@ -71,7 +71,7 @@ def test_replicas_come_from_the_file_the_environment_and_the_flag(tmp_path: Path
         configuration.section(RegisterSettings, replicas=0)
 
 
-def test_one_variable_serves_both_roles() -> None:
+def test_both_roles_read_the_same_variable() -> None:
     configuration = Configuration(None, {"OCTOPI_DATA_DIR": "/data"})
     assert configuration.section(BrokerSettings).data_dir == "/data"
     assert configuration.section(RegisterSettings).data_dir == "/data"

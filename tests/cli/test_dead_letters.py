@@ -83,7 +83,7 @@ async def test_each_letter_is_sent_again_once_as_it_was_and_to_its_partition(
         assert len(await read_all(client, "orders")) == 12
 
 
-async def test_a_part_is_dealt_with_and_the_rest_waits(autojump_clock: MockClock) -> None:
+async def test_some_letters_are_replayed_and_the_rest_waits(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await write_letters(client, 0, 10)
         assert await replay(client, 3) == 3
@@ -93,7 +93,9 @@ async def test_a_part_is_dealt_with_and_the_rest_waits(autojump_clock: MockClock
         assert sorted(int(one.value) for one in await read_all(client, "orders")) == list(range(10))
 
 
-async def test_what_is_sent_and_not_noted_is_sent_again(autojump_clock: MockClock) -> None:
+async def test_letters_that_were_sent_and_not_marked_are_sent_again(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         await write_letters(client, 0, 4)
 
@@ -108,7 +110,7 @@ async def test_what_is_sent_and_not_noted_is_sent_again(autojump_clock: MockCloc
         assert await replay(client) == 4
 
 
-async def test_letters_that_come_meanwhile_are_left_for_the_next_time(
+async def test_letters_that_come_during_a_replay_wait_for_the_next_one(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -122,7 +124,7 @@ async def test_letters_that_come_meanwhile_are_left_for_the_next_time(
         assert await waiting_values(client) == [10, 11, 20, 21]
 
 
-async def test_what_another_one_dealt_with_meanwhile_is_not_waited_for(
+async def test_a_replay_does_not_wait_for_letters_that_another_one_has_replayed(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -137,7 +139,7 @@ async def test_what_another_one_dealt_with_meanwhile_is_not_waited_for(
             assert await deal_with_letters(client, waiting, None, fail) == 0
 
 
-async def test_two_do_not_replay_at_the_same_time(autojump_clock: MockClock) -> None:
+async def test_two_replays_do_not_run_at_the_same_time(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client, world.client() as second:
         await write_letters(client, 0, 4)
         async with client.subscription(LETTERS, "replay", mark="manual", expires=None):
@@ -146,7 +148,9 @@ async def test_two_do_not_replay_at_the_same_time(autojump_clock: MockClock) -> 
         assert await replay(second) == 4
 
 
-async def test_a_letter_says_what_happened(autojump_clock: MockClock) -> None:
+async def test_a_letter_has_its_attempts_its_reason_and_where_it_came_from(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         await write_letters(client, 7, 1)
         (letter,) = await read_all(client, LETTERS)

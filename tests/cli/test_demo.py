@@ -80,7 +80,7 @@ def test_the_leader_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_any_file_survives(tmp_path: Path) -> None:
+def test_the_demo_repeats_any_file_and_loses_no_line_of_it(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"a\n\nb\xff\r\nc")
     with demo(tmp_path, "--brokers", "2", "-f", str(file)) as process:
@@ -109,7 +109,7 @@ def test_a_file_without_lines_is_refused(program: Program, tmp_path: Path) -> No
     ],
     ids=["short", "no newline at the end", "empty line", "long", "long, no newline", "twice"],
 )
-def test_a_stream_is_a_file_repeated(
+def test_the_demo_repeats_a_file_until_there_are_enough_messages(
     tmp_path: Path, content: bytes, lines: list[bytes], times: int
 ) -> None:
     file = tmp_path / "file"
@@ -122,7 +122,9 @@ def test_a_stream_is_a_file_repeated(
 
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_nothing_stays_behind_an_interruption(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_demo_leaves_no_file_and_no_process(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with demo(tmp_path, "--brokers", "2", "-f", str(large_file(tmp_path))) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("started")

@@ -74,20 +74,20 @@ def test_a_failed_delivery_has_the_exit_code_of_its_cause() -> None:
     assert "on the node's side: free space" in explain(error).line
 
 
-def test_a_group_of_one_is_that_one() -> None:
+def test_a_group_of_one_exception_is_explained_as_that_exception() -> None:
     inner = UnreachableError("nobody there")
     group = ExceptionGroup("a", [ExceptionGroup("b", [inner])])
     assert explain(group) == explain(inner)
 
 
-def test_a_group_is_explained_by_its_most_informative_member() -> None:
+def test_a_group_is_explained_by_its_most_informative_exception() -> None:
     group = ExceptionGroup("a", [ConnectionLostError("gone"), StorageError("broken disk")])
     explanation = explain(group)
     assert explanation.code == ExitCode.FAILED
     assert explanation.line == "broken disk (and 1 more: --debug shows all)"
 
 
-def test_equal_members_count_once() -> None:
+def test_equal_exceptions_of_a_group_count_once() -> None:
     group = ExceptionGroup("a", [ConnectionLostError("gone"), ConnectionLostError("gone")])
     assert len(leaves(group)) == 1
 
@@ -120,13 +120,13 @@ def test_a_traceback_comes_only_with_debug() -> None:
     assert stderr.endswith("octopi-node: broken disk\n")
 
 
-def test_an_interruption_has_its_code() -> None:
+def test_an_interruption_has_an_exit_code_of_its_own() -> None:
     code, stderr = run("fail", raising=KeyboardInterrupt())
     assert code == 130
     assert stderr.strip() == "octopi-node: interrupted"  # after the ^C, on a line of its own
 
 
-def test_the_code_of_a_system_exit_is_kept() -> None:
+def test_the_exit_code_of_a_system_exit_is_kept() -> None:
     assert run("fail", raising=SystemExit(7))[0] == 7
 
 

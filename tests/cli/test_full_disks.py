@@ -124,7 +124,7 @@ async def test_status_names_the_broker_whose_disk_is_full_the_partitions_and_wha
             await producer.send("orders", b"and it takes records again")
 
 
-async def test_a_node_is_not_ready_while_what_it_leads_takes_no_records_and_says_so_once(
+async def test_a_node_is_not_ready_while_a_log_that_it_leads_takes_no_records_and_logs_this_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -52,7 +52,7 @@ async def test_short_collections_are_seconds_apart(
     assert began == pytest.approx([5, 10, 15])
 
 
-async def test_without_new_objects_nothing_is_collected(
+async def test_without_new_objects_no_garbage_is_collected(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     collector = Collector(monkeypatch, took_s=0.001)
@@ -60,7 +60,7 @@ async def test_without_new_objects_nothing_is_collected(
     assert await collecting(collector, 1_000) == []
 
 
-async def test_python_begins_no_full_collection_by_itself_meanwhile(
+async def test_python_begins_no_full_collection_by_itself_while_a_node_collects(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     collector = Collector(monkeypatch, took_s=0.001)

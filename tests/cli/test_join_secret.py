@@ -114,7 +114,7 @@ async def test_a_broker_without_the_registers_secret_ends_and_names_the_command(
     assert "--join-secret FILE" in said
 
 
-async def test_a_cluster_that_is_started_again_has_its_secret_still(tmp_path: Path) -> None:
+async def test_a_cluster_that_is_started_again_keeps_its_secret(tmp_path: Path) -> None:
     secrets = []
     for _ in range(2):
         async with register_alone(tmp_path) as (nodes, url):

@@ -17,7 +17,7 @@ def split(*parts: bytes, line_bytes_max: int = 100) -> list[bytes]:
 
 
 @given(st.lists(st.binary(max_size=20)))
-def test_pieces_give_the_lines_of_the_whole(parts: list[bytes]) -> None:
+def test_lines_are_the_same_however_the_bytes_are_cut_into_pieces(parts: list[bytes]) -> None:
     whole = b"".join(parts)
     expected = whole.split(b"\n")
     if not expected[-1]:
@@ -37,7 +37,7 @@ def test_only_newline_ends_a_line() -> None:
     assert split(b"a\r\x0b\x0c\x1c\x85\xe2\x80\xa8b\n") == [b"a\r\x0b\x0c\x1c\x85\xe2\x80\xa8b"]
 
 
-def test_nothing_gives_nothing() -> None:
+def test_empty_input_has_no_lines() -> None:
     assert split(b"") == []
 
 

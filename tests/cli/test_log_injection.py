@@ -22,7 +22,7 @@ EVIL = "orders\n12:00:00 [error] the disk is full\x1b[2J\u202e"
 
 
 @pytest.mark.parametrize("log_format", ["console", "json"])
-def test_a_log_has_no_lines_but_the_node_s_own(
+def test_a_log_has_only_lines_of_its_node(
     log_format: str, nodes: NodeProcesses, tmp_path: Path
 ) -> None:
     settings = tmp_path / "log.toml"

@@ -38,11 +38,11 @@ MESSAGE = Message(
         ("", b""),
     ],
 )
-def test_fields_and_escapes(text: str, printed: bytes) -> None:
+def test_fields_and_escapes_are_printed(text: str, printed: bytes) -> None:
     assert compile_format(text)(MESSAGE) == printed
 
 
-def test_what_a_message_lacks_prints_as_nothing() -> None:
+def test_a_field_that_a_message_lacks_is_printed_as_nothing() -> None:
     bare = MESSAGE._replace(key=None, timestamp_ms=None, headers=NO_HEADERS)
     assert compile_format("<%k|%h|%T>")(bare) == b"<||->"
 
@@ -53,7 +53,7 @@ def test_an_unknown_field_is_refused_with_those_there_are(text: str) -> None:
         compile_format(text)
 
 
-def test_json_gives_text_where_it_is_text() -> None:
+def test_json_shows_utf_8_bytes_as_text() -> None:
     line = as_json(MESSAGE._replace(key=b"k", value="ü".encode()))
     assert line.endswith(b"\n")
     assert json.loads(line) == {
@@ -68,7 +68,7 @@ def test_json_gives_text_where_it_is_text() -> None:
     }
 
 
-def test_json_gives_base_64_where_it_is_not() -> None:
+def test_json_shows_other_bytes_in_base_64() -> None:
     fields = json.loads(as_json(MESSAGE._replace(key=None, value=b"\xff")))
     assert fields["value_base64"] == "/w=="
     assert "value" not in fields

@@ -87,7 +87,9 @@ def test_a_line_of_json_has_the_event_its_fields_and_what_was_bound(
     assert went_on.keys() == {"event", "level", "timestamp"}
 
 
-def test_columns_for_people_quote_what_is_no_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_for_people_quote_values_that_are_not_one_word(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     set_up_log(LogSettings(format="console", level="info"))
     contextvars.copy_context().run(fail)
     get_logger("octopi.x").warning("it is slow", why="a disk")

@@ -80,7 +80,7 @@ def test_the_log_is_json_off_a_terminal_and_names_the_role(nodes: NodeProcesses)
     assert all({"event", "level", "timestamp"} <= entry.keys() for entry in entries)
 
 
-def test_the_log_can_be_for_people_and_only_of_what_matters() -> None:
+def test_the_log_can_be_for_people_and_leave_out_lower_levels() -> None:
     environment = {**node_environment(), "OCTOPI_LOG_FORMAT": "console"}
     command = node_command("--role", "register", "--listen", "127.0.0.1:0", "--stop-at-eof")
     done = subprocess.run(
@@ -148,7 +148,7 @@ def test_an_invalid_address_is_a_usage_error(nodes: NodeProcesses) -> None:
     assert "write host:port" in last_line(node.log())
 
 
-def test_an_option_of_the_other_role_is_wrong_use(nodes: NodeProcesses) -> None:
+def test_an_option_of_the_other_role_is_a_usage_error(nodes: NodeProcesses) -> None:
     node = nodes.node("register", "register", "--flush-bytes", "1")
     node.launch()
     assert node.wait() == 2

@@ -76,7 +76,9 @@ def test_a_data_directory_that_is_open_to_others_is_warned_of(
     assert "open to other users" not in register.log()[len(before) :]
 
 
-async def test_what_is_replaced_is_private_whatever_was_there_before(tmp_path: Path) -> None:
+async def test_new_and_replaced_files_are_private_whatever_mode_the_old_ones_had(
+    tmp_path: Path,
+) -> None:
     disk = SystemDisk()
     with umask(0):
         for name in ("state", "state.new"):
@@ -94,7 +96,9 @@ async def test_what_is_replaced_is_private_whatever_was_there_before(tmp_path: P
         disk.make_directory(str(tmp_path / "file"))
 
 
-def test_keys_are_private_and_what_is_public_says_so(program: Program, tmp_path: Path) -> None:
+def test_files_with_keys_are_private_and_only_public_files_are_readable(
+    program: Program, tmp_path: Path
+) -> None:
     with umask(0):
         assert program("token", "keygen", "sign.json", "--public", "keys.json").exit_code == 0
         assert program("tls", "dev-ca", "tls").exit_code == 0

@@ -66,7 +66,7 @@ def command(*arguments: str) -> list[str]:
 # --- there and back ----------------------------------------------------------------------
 
 
-def test_what_goes_in_comes_out_the_same(
+def test_consumed_lines_are_the_produced_ones(
     program: Program, consume: Consume, tmp_path: Path, topic: str
 ) -> None:
     summary = produce(program, tmp_path, topic, LINES)
@@ -88,7 +88,7 @@ def test_an_empty_file_makes_no_messages(
     assert consume(topic, "-e") == b""
 
 
-def test_a_pipe_through_two_processes_is_identical(topic: str) -> None:
+def test_bytes_piped_through_produce_and_consume_stay_the_same(topic: str) -> None:
     data = b"".join(b"line %d of a longer text\n" % number for number in range(50_000))
     done = subprocess.run(command("produce", topic), input=data, capture_output=True, check=True)
     assert done.stdout == b""
@@ -126,7 +126,7 @@ def test_messages_go_to_the_partition_that_is_named(
     assert sorted(consume(topic, "-e").splitlines()) == [b"five", b"two"]
 
 
-def test_a_line_beyond_the_limit_is_named_and_those_before_it_are_safe(
+def test_a_line_beyond_the_limit_is_named_and_the_lines_before_it_are_produced(
     program: Program, consume: Consume, tmp_path: Path, topic: str
 ) -> None:
     file = tmp_path / "long"
@@ -166,7 +166,7 @@ def test_ctrl_c_tells_how_many_are_acknowledged(
     assert stderr == b"octopi-node: interrupted; 3 messages acknowledged\n"
 
 
-def test_options_that_contradict_each_other_are_wrong_use(program: Program) -> None:
+def test_options_that_contradict_each_other_are_a_usage_error(program: Program) -> None:
     for arguments in (["-k", "a", "--key-separator", ":"], ["--key-separator", ""]):
         assert program("produce", "orders", *arguments).exit_code == 2
 
@@ -204,7 +204,7 @@ def test_consume_ends_after_the_given_number_of_messages(consume: Consume, numbe
     assert consume(numbers, "-n", "99", "-e") == b"1\n2\n3\n4\n5\n"
 
 
-def test_json_is_an_object_a_line(
+def test_json_has_one_object_per_line(
     program: Program, consume: Consume, tmp_path: Path, topic: str
 ) -> None:
     produce(program, tmp_path, topic, b"text\n\xff\n", "-k", "k")
@@ -252,13 +252,13 @@ def test_a_position_file_of_something_else_is_refused(
         assert file.read_text() == content
 
 
-def test_a_position_is_a_start(consume: Consume, numbers: str, tmp_path: Path) -> None:
+def test_consume_starts_at_a_given_position(consume: Consume, numbers: str, tmp_path: Path) -> None:
     file = tmp_path / "position"
     consume(numbers, "-n", "2", "--position-file", str(file))
     assert consume(numbers, "-e", "-o", file.read_text().strip()) == b"3\n4\n5\n"
 
 
-def test_what_was_read_and_is_gone_is_an_error_that_names_the_way_out(
+def test_lost_records_that_were_read_are_an_error_that_names_the_option_to_go_on(
     program: Program, consume: Consume, numbers: str, tmp_path: Path
 ) -> None:
     """As if the log had been longer before a failure of power."""
@@ -280,7 +280,7 @@ def test_what_was_read_and_is_gone_is_an_error_that_names_the_way_out(
     assert f"warning: {numbers}/" in resumed.stderr
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(topic: str) -> None:
+def test_consume_ends_quietly_when_its_output_is_closed(topic: str) -> None:
     data = b"a line of text\n" * 100_000
     subprocess.run(command("produce", topic), input=data, capture_output=True, check=True)
     with subprocess.Popen(
@@ -295,7 +295,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(topic: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_a_summary(
+def test_a_signal_ends_consume_with_a_summary(
     program: Program, tmp_path: Path, numbers: str, number: signal.Signals
 ) -> None:
     with subprocess.Popen(
@@ -313,7 +313,7 @@ def test_a_signal_ends_it_with_a_summary(
     assert stderr.count(b"\n") == 1
 
 
-def test_a_reader_that_has_stopped_reading_can_be_interrupted(topic: str) -> None:
+def test_consume_can_be_interrupted_while_nobody_reads_its_output(topic: str) -> None:
     data = b"a line of text\n" * 100_000
     subprocess.run(command("produce", topic), input=data, capture_output=True, check=True)
     with subprocess.Popen(
@@ -325,7 +325,7 @@ def test_a_reader_that_has_stopped_reading_can_be_interrupted(topic: str) -> Non
         assert process.wait(20) == 130
 
 
-def test_what_reads_with_a_name_is_listed_under_it(program: Program, numbers: str) -> None:
+def test_a_consumer_with_a_name_is_listed_under_it(program: Program, numbers: str) -> None:
     with subprocess.Popen(
         command("consume", numbers, "--name", "nightly export"), stdout=subprocess.PIPE
     ) as process:
@@ -363,7 +363,7 @@ def test_a_server_that_is_not_there_is_reported_in_time(
 
 
 @pytest.mark.parametrize("verb", ["produce", "consume"])
-def test_a_name_that_can_not_be_shown_is_wrong_use(
+def test_an_invalid_connection_name_is_a_usage_error(
     program: Program, server: str, verb: str
 ) -> None:
     refused = program(verb, "orders", "--name", "a" * 201)
@@ -392,7 +392,7 @@ def test_a_partition_that_is_not_there_is_refused(program: Program, numbers: str
 
 
 @pytest.mark.parametrize("name", ["../etc", "a/b", "..", "", "nul\0", "é", "x" * 300])
-def test_an_illegal_name_is_wrong_use(program: Program, server: str, name: str) -> None:
+def test_an_illegal_topic_name_is_a_usage_error(program: Program, server: str, name: str) -> None:
     for arguments in (["consume", name], ["topics", "create", name], ["produce", name]):
         result = program(*arguments)
         assert result.exit_code == 2, arguments

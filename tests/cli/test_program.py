@@ -72,7 +72,7 @@ def test_the_version_is_the_distributions(program: Program) -> None:
     assert program("--version").stdout == f"octopi-node {version('octopi-node')}\n"
 
 
-def test_without_arguments_the_help_is_shown_and_the_use_is_wrong(program: Program) -> None:
+def test_without_arguments_the_help_is_shown_as_a_usage_error(program: Program) -> None:
     result = program()
     assert result.exit_code == 2
     assert "Usage: octopi-node" in result.stderr
@@ -116,7 +116,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(program: Program) -> No
     assert "There is no command prodcue; did you mean produce?" in result.stderr
 
 
-def test_help_imports_nothing_dear() -> None:
+def test_help_imports_no_slow_module() -> None:
     dear = ["trio", "trio_websocket", "rich.progress", "cbor2"]
     code = (
         "import sys; from octopi.cli.main import cli\n"
@@ -154,7 +154,7 @@ def test_completion_prints_a_script(program: Program, shell: str) -> None:
         ("octopi-node topics cr", "create"),
     ],
 )
-def test_completion_completes(line: str, wanted: str) -> None:
+def test_completion_finds_commands_and_values(line: str, wanted: str) -> None:
     words = line.split()
     done = subprocess.run(
         [sys.executable, "-m", "octopi_node"],

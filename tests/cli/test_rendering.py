@@ -34,7 +34,7 @@ def test_sizes_are_for_people(count: float, text: str) -> None:
     assert size(count) == text
 
 
-def test_one_is_singular() -> None:
+def test_a_count_of_one_is_singular() -> None:
     assert (counted(1, "log"), counted(0, "log"), counted(2000, "log")) == (
         "1 log",
         "0 logs",
@@ -42,7 +42,7 @@ def test_one_is_singular() -> None:
     )
 
 
-def test_a_meter_sums_up_in_one_line() -> None:
+def test_the_summary_of_a_meter_is_one_line() -> None:
     meter = RateMeter()
     with meter.shown("producing"):  # no terminal here: nothing is shown
         meter.add(2, 3_000_000)

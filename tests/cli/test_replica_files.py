@@ -34,7 +34,7 @@ def test_logs_that_are_cut_into_other_segments_are_the_same(tmp_path: Path) -> N
     compare_replicas(logs, len(content))
 
 
-def test_what_is_not_committed_may_differ(tmp_path: Path) -> None:
+def test_replicas_may_differ_above_the_highwater_mark(tmp_path: Path) -> None:
     logs = {1: log(tmp_path / "1", b"abcd", b"efgh"), 2: log(tmp_path / "2", b"abcde", b"XY")}
     compare_replicas(logs, 5)
 

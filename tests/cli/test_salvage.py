@@ -10,7 +10,7 @@ from tests.kit.cluster import describe, running_cluster
 from tests.kit.probes import batch, fetch, values
 
 
-async def test_what_is_kept_is_named_and_its_sound_messages_are_printed(
+async def test_bytes_that_were_set_aside_are_named_and_their_sound_messages_printed(
     program: Program, tmp_path: Path
 ) -> None:
     await fill(tmp_path)
@@ -42,7 +42,7 @@ async def test_what_is_kept_is_named_and_its_sound_messages_are_printed(
     assert program("salvage", str(broker), "--print", "elsewhere").exit_code == 2
 
 
-async def test_what_fits_behind_the_end_of_a_sole_replicas_log_is_put_back(
+async def test_messages_that_fit_behind_the_end_of_a_sole_replicas_log_are_put_back(
     program: Program, tmp_path: Path
 ) -> None:
     await fill(tmp_path)

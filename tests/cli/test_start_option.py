@@ -28,7 +28,7 @@ from octopi.position import Position
         ("@1700000000123", datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)),
     ],
 )
-def test_every_form_has_its_meaning(text: str, meaning: Start) -> None:
+def test_every_form_of_the_start_option_has_its_meaning(text: str, meaning: Start) -> None:
     assert parse_start(text) == meaning
 
 
@@ -59,6 +59,6 @@ def test_a_damaged_position_is_refused() -> None:
         "@" + "9" * 18,
     ],
 )
-def test_what_has_no_meaning_is_refused_with_the_forms_there_are(text: str) -> None:
+def test_an_invalid_start_option_is_refused_with_the_possible_forms(text: str) -> None:
     with pytest.raises(CommandError, match="is not a start position: use earliest"):
         parse_start(text)

@@ -110,7 +110,7 @@ COMMANDS = [
 
 @pytest.mark.process
 @pytest.mark.parametrize("refuses", [False, True], ids=["answers", "refuses"])
-async def test_no_command_brings_what_a_node_says_to_the_terminal_as_it_is(refuses: bool) -> None:
+async def test_no_command_prints_control_characters_that_a_node_sent(refuses: bool) -> None:
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         urls: list[str] = []
@@ -132,7 +132,7 @@ async def test_no_command_brings_what_a_node_says_to_the_terminal_as_it_is(refus
         nursery.cancel_scope.cancel()
 
 
-def test_messages_reach_a_terminal_without_what_it_would_obey(
+def test_consume_prints_no_control_characters_of_messages_to_a_terminal(
     nodes: NodeProcesses, tmp_path: Path
 ) -> None:
     register = nodes.register("register")

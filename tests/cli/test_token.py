@@ -27,7 +27,7 @@ def mode(file: Path) -> int:
     return stat.S_IMODE(file.stat().st_mode)
 
 
-def test_a_secret_signs_what_it_verifies_and_is_for_its_owner_alone(
+def test_a_secret_key_signs_and_verifies_and_only_its_owner_can_read_it(
     program: Program, tmp_path: Path
 ) -> None:
     made = program("token", "keygen", "keys.json")
@@ -52,7 +52,9 @@ def test_a_secret_signs_what_it_verifies_and_is_for_its_owner_alone(
         assert secret not in shown
 
 
-def test_a_public_key_verifies_and_can_not_sign(program: Program, tmp_path: Path) -> None:
+def test_a_public_key_verifies_tokens_and_can_not_sign_any(
+    program: Program, tmp_path: Path
+) -> None:
     made = program("token", "keygen", "signing.json", "--public", "public.json")
     assert made.exit_code == 0, made.stderr
     assert mode(tmp_path / "signing.json") == 0o600
@@ -86,7 +88,7 @@ def test_a_key_is_never_overwritten(program: Program, tmp_path: Path) -> None:
         (("--publish", "*", "--key", "nothing.json"), "no key set"),
     ],
 )
-def test_what_can_not_be_granted_is_said(
+def test_invalid_grants_and_options_are_refused_with_the_reason(
     options: tuple[str, ...], why: str, program: Program, tmp_path: Path
 ) -> None:
     (tmp_path / "nothing.json").write_text("{}")
@@ -117,7 +119,7 @@ def test_a_token_is_shown_to_people_and_to_programs(program: Program, tmp_path: 
     assert "missing" in program("token", "show", "missing").stderr
 
 
-def test_what_commands_make_is_what_nodes_take(
+def test_nodes_accept_the_keys_and_tokens_that_the_commands_make(
     program: Program,
     nodes: NodeProcesses,
     tmp_path: Path,
@@ -168,7 +170,7 @@ def test_a_key_set_of_a_directory_that_is_not_there_is_an_error_of_one_line(
     assert refused.stderr == "octopi-node: missing/keys.json: No such file or directory\n"
 
 
-def test_another_kind_of_file_is_no_key_set(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused_as_a_key_set(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     file.write_text('{"keys": ["a"]}')
     with pytest.raises(InvalidOptionError, match="no key set"):

@@ -40,7 +40,7 @@ def segment_of(broker: Path) -> Path:
     return segment
 
 
-async def test_sound_directories_are_sound(program: Program, tmp_path: Path) -> None:
+async def test_sound_directories_have_no_damage(program: Program, tmp_path: Path) -> None:
     await fill(tmp_path)
     broker = program("verify", str(tmp_path / "broker-1"))
     assert (broker.exit_code, broker.stderr) == (0, "")
@@ -220,13 +220,13 @@ async def test_a_directory_in_use_is_refused(program: Program, tmp_path: Path, i
     assert f"a node is using {broker}: stop it first" in result.stderr
 
 
-def test_a_directory_of_something_else_is_wrong_use(program: Program, tmp_path: Path) -> None:
+def test_a_directory_of_something_else_is_a_usage_error(program: Program, tmp_path: Path) -> None:
     result = program("verify", str(tmp_path))
     assert result.exit_code == 2
     assert "is not a data directory" in result.stderr
 
 
-def test_a_directory_that_is_not_there_is_wrong_use(program: Program, tmp_path: Path) -> None:
+def test_a_missing_directory_is_a_usage_error(program: Program, tmp_path: Path) -> None:
     assert program("verify", str(tmp_path / "nowhere")).exit_code == 2
 
 

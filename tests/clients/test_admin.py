@@ -157,7 +157,7 @@ async def test_a_move_that_was_made_before_its_answer_was_lost_is_no_error(
         lambda client: client.fetch("t", -1, partition=0),
     ],
 )
-async def test_a_number_that_no_node_takes_is_refused_before_it_is_sent(
+async def test_an_invalid_number_is_refused_before_it_is_sent(
     ask: Callable[[octopi.Client], Awaitable[object]], autojump_clock: MockClock
 ) -> None:
     async with running_world() as world, world.client() as client:

@@ -72,7 +72,7 @@ async def test_a_cancelled_flush_can_be_repeated(autojump_clock: MockClock) -> N
         assert await values(client, "orders") == [b"%d" % steps for steps in STEPS]
 
 
-async def test_a_producers_block_that_is_cancelled_reports_the_truth(
+async def test_a_cancelled_producer_block_reports_what_was_stored(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:

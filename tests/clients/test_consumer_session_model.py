@@ -174,7 +174,7 @@ ConsumerSessionMachine.TestCase.settings = settings(max_examples=100, stateful_s
 TestConsumerSessionAgainstAModel = ConsumerSessionMachine.TestCase
 
 
-def test_with_an_end_no_credit_reaches_behind_it() -> None:
+def test_credit_never_reaches_beyond_the_end_of_a_bounded_reading() -> None:
     session = ConsumerSession(
         TopicName("t"), PartitionId(0), TOPIC_ID, Place(Offset(0)), WINDOW_BYTES, end=Offset(70)
     )

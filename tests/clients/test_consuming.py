@@ -31,7 +31,7 @@ def numbered(count: int, size_bytes: int = 0) -> list[bytes]:
     return [(b"%d" % number).zfill(size_bytes) for number in range(count)]
 
 
-async def test_latest_means_what_is_produced_after_the_block_was_entered(
+async def test_latest_means_messages_produced_after_the_block_was_entered(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -85,7 +85,7 @@ async def test_every_kind_of_start_finds_its_place(autojump_clock: MockClock) ->
         ("v1:others@0123456789abcdef:0=1", "others"),
     ],
 )
-async def test_a_start_that_is_none_is_refused(
+async def test_an_invalid_start_is_refused(
     start: object, why: str, autojump_clock: MockClock
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -253,7 +253,7 @@ async def test_a_consumer_goes_on_while_the_register_is_away(autojump_clock: Moc
             assert (await anext(consumer)).value == b"2"
 
 
-async def test_no_broker_for_too_long_is_reported(autojump_clock: MockClock) -> None:
+async def test_a_consumer_without_a_broker_for_too_long_fails(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await fill(client, "orders", b"0")
         async with client.consumer("orders", start="earliest", reconnect_timeout_s=30) as consumer:
@@ -387,7 +387,7 @@ async def test_a_damaged_record_is_reported_behind_the_good_ones_before_it(
                 await anext(consumer)
 
 
-async def test_a_hole_in_what_the_broker_sends_is_never_passed_on(
+async def test_a_gap_in_the_deliveries_of_a_broker_is_an_error(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -450,7 +450,7 @@ async def test_a_cancelled_wait_takes_no_message_away(autojump_clock: MockClock)
         assert read == sent
 
 
-async def test_times_before_any_and_behind_all_messages(autojump_clock: MockClock) -> None:
+async def test_a_time_before_all_messages_finds_the_first_offset(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         (receipt,) = await fill(client, "orders", b"0")
         at_zero = datetime.fromtimestamp(WALL_MS_AT_ZERO / 1000, UTC)

@@ -178,7 +178,7 @@ async def stage(
         log.close()
 
 
-async def test_it_attaches_with_credit_and_takes_messages_wherever_they_lie(
+async def test_a_member_attaches_with_credit_and_takes_messages_at_any_offsets(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(monkeypatch) as one:
@@ -202,7 +202,7 @@ async def test_it_attaches_with_credit_and_takes_messages_wherever_they_lie(
 
 
 @pytest.mark.parametrize("is_seen_by_the_timer", [False, True])
-async def test_what_arrives_behind_a_pause_is_not_handed_out_and_the_member_attaches_again(
+async def test_messages_after_a_pause_are_not_handed_out_and_the_member_attaches_again(
     is_seen_by_the_timer: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(monkeypatch) as one:
@@ -253,7 +253,7 @@ async def test_answers_go_to_the_leader_soon_and_together(
         assert [taken[3].is_answered, taken[4].is_answered] == [True, False]
 
 
-async def test_a_batch_is_answered_together_but_for_what_was_answered_by_itself(
+async def test_a_batch_answers_together_all_its_messages_that_have_no_answer_yet(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(monkeypatch) as one:
@@ -302,7 +302,7 @@ async def test_a_commit_waits_for_the_leader(
         assert one.log.stale_count == 0
 
 
-async def test_it_attaches_again_and_what_was_open_counts_no_more(
+async def test_a_member_attaches_again_and_its_open_messages_count_no_more(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(monkeypatch) as one:
@@ -321,7 +321,7 @@ async def test_it_attaches_again_and_what_was_open_counts_no_more(
         assert one.take().attempt == 2
 
 
-async def test_what_was_lost_is_told_once(
+async def test_a_loss_is_reported_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(monkeypatch) as one:
@@ -343,7 +343,7 @@ async def test_what_was_lost_is_told_once(
         (ConnectionLostError("broken"), 0.0, "no leader for 0 s; last: broken"),
     ],
 )
-async def test_an_error_that_does_not_pass_ends_the_log(
+async def test_a_permanent_error_ends_the_log(
     error: OctopiError,
     reconnect_timeout_s: float | None,
     told: str,
@@ -364,7 +364,7 @@ async def test_an_error_that_does_not_pass_ends_the_log(
 
 
 @pytest.mark.parametrize("fault", ["attempts", "few", "many", "early", "other", "damaged"])
-async def test_a_deal_that_cannot_be_is_an_error(
+async def test_an_invalid_delivery_is_an_error(
     fault: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(monkeypatch) as one:

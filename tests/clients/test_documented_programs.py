@@ -22,12 +22,12 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_the_document_has_programs(document: Path) -> None:
+def test_each_document_about_clients_has_programs(document: Path) -> None:
     assert f"{document.stem} 4" in PROGRAMS
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_the_program_runs(
+async def test_each_documented_program_runs(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = PROGRAMS[name]

@@ -392,7 +392,7 @@ def _told(chosen: object) -> str:
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
-def test_no_walk_breaks_a_promise(first: int) -> None:
+def test_no_random_walk_breaks_a_promise_of_a_group(first: int) -> None:
     for seed in range(first, first + 50):
         world = World(seed)
         try:
@@ -406,7 +406,7 @@ HELD = (PartitionId(0), Claim(4))
 OLD, NEW = Anchor("1-0"), Anchor("2-12.1-0")
 
 
-def test_what_was_given_back_is_not_revived_and_is_reported_again() -> None:
+def test_a_released_claim_is_not_taken_again_and_its_release_is_reported_again() -> None:
     session = GroupSession(ANN)
     assert session.assigned(ANN, [HELD], []) == [BeginLog(*HELD)]
     assert session.finished(*HELD) == [ReportReleased((HELD,))]
@@ -423,7 +423,7 @@ def test_a_release_that_comes_before_its_assignment_is_answered() -> None:
     assert session.assigned(ANN, [HELD], []) == [ReportReleased((HELD,))]
 
 
-def test_an_assignment_older_than_what_is_held_is_given_back_until_there_is_a_newer_one() -> None:
+def test_an_assignment_older_than_the_held_claim_is_released_until_a_newer_one_comes() -> None:
     """The coordinator forgot claims: all replicas of its partition lost what they had in memory."""
     session = GroupSession(ANN)
     partition = PartitionId(0)
@@ -436,7 +436,7 @@ def test_an_assignment_older_than_what_is_held_is_given_back_until_there_is_a_ne
     assert session.assigned(ANN, [newer], []) == [BeginLog(*newer)]
 
 
-def test_an_expired_member_gives_up_all_that_it_has() -> None:
+def test_an_expired_member_gives_up_all_its_logs() -> None:
     session = GroupSession(ANN)
     session.assigned(ANN, [HELD, (PartitionId(3), Claim(1))], [HELD])
     assert session.expired() == [AbandonLog(*HELD), AbandonLog(PartitionId(3), Claim(1))]
@@ -455,7 +455,7 @@ def test_a_member_without_a_name_keeps_the_id_that_it_got_until_it_expires() -> 
     assert session.member == ""
 
 
-def test_a_new_leader_that_knows_an_older_mark_is_told_the_newest() -> None:
+def test_a_new_leader_that_knows_an_older_mark_is_sent_the_newest() -> None:
     marks = MarkSession(TIMEOUT_S)
     marks.attaching(0.0)
     marks.attached(Offset(10), 0.0)
@@ -504,9 +504,7 @@ def test_a_member_whose_messages_are_lost_begins_again_at_the_mark_of_the_leader
     assert marks.mark(Offset(8), 3.0, NEW) == [SendMark(Offset(8), None, NEW)]
 
 
-def test_a_member_is_set_back_by_a_loss_that_is_news_and_by_a_mark_older_than_the_confirmed() -> (
-    None
-):
+def test_a_member_is_set_back_by_a_new_loss_or_a_mark_older_than_the_confirmed_one() -> None:
     marks = MarkSession(TIMEOUT_S)
     marks.attaching(0.0)
     known = Offset(10), Offset(20)
@@ -531,7 +529,7 @@ def test_marks_wait_a_moment_for_newer_ones() -> None:
     assert marks.due_at() is None
 
 
-def test_while_messages_wait_the_leader_is_asked_for_a_word() -> None:
+def test_the_leader_is_asked_for_a_confirmation_while_messages_wait() -> None:
     marks = MarkSession(8.0)
     marks.attaching(0.0)
     marks.attached(Offset(0), 0.5)
@@ -568,7 +566,7 @@ def test_while_messages_wait_the_leader_is_asked_for_a_word() -> None:
         (ProtocolError("no"), JoinRemedy.STOP, AttachRemedy.STOP),
     ],
 )
-def test_what_an_ended_session_is_followed_by(
+def test_each_error_that_ends_a_session_has_its_remedy(
     error: OctopiError, join: JoinRemedy, attach: AttachRemedy
 ) -> None:
     assert (join_remedy(error), attach_remedy(error)) == (join, attach)

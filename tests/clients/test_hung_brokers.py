@@ -117,7 +117,7 @@ async def test_a_hung_leaders_partition_takes_messages_again_as_soon_as_another_
         assert not any(one.duplicate for one in stream.receipts.values())
 
 
-async def test_all_logs_of_a_hung_broker_move_and_those_of_others_see_nothing(
+async def test_all_logs_of_a_hung_broker_move_and_those_of_others_are_undisturbed(
     autojump_clock: MockClock,
 ) -> None:
     async with three_brokers() as (world, client):
@@ -168,7 +168,7 @@ async def test_a_slow_leader_is_waited_for(autojump_clock: MockClock) -> None:
         assert len(batches) == world.net.count(m.Produce) > sent
 
 
-async def test_one_question_at_a_time_is_asked_however_much_waits(
+async def test_a_client_asks_one_question_at_a_time_however_many_logs_wait(
     autojump_clock: MockClock,
 ) -> None:
     async with three_brokers() as (world, client):
@@ -185,7 +185,9 @@ async def test_one_question_at_a_time_is_asked_however_much_waits(
         await check(client, *streams)
 
 
-async def test_a_leader_is_left_only_on_the_registers_word(autojump_clock: MockClock) -> None:
+async def test_a_client_leaves_a_leader_only_if_the_register_names_another(
+    autojump_clock: MockClock,
+) -> None:
     async with three_brokers() as (world, client):
         await client.create_topic("orders")
         ((partition, leader),) = (await leaders(client, "orders")).items()
@@ -199,7 +201,7 @@ async def test_a_leader_is_left_only_on_the_registers_word(autojump_clock: MockC
         assert len(batches) == world.net.count(m.Produce)
 
 
-async def test_who_connects_to_a_leader_that_hangs_is_led_elsewhere_as_soon(
+async def test_a_client_that_connects_to_a_hung_leader_soon_finds_the_next_one(
     autojump_clock: MockClock,
 ) -> None:
     async with three_brokers() as (world, client):
@@ -213,7 +215,7 @@ async def test_who_connects_to_a_leader_that_hangs_is_led_elsewhere_as_soon(
         assert [one.value for one in await read_all(client, "orders")] == [b"from somebody new"]
 
 
-async def test_a_question_to_a_leader_that_hangs_is_asked_elsewhere_as_soon(
+async def test_a_request_to_a_hung_leader_is_soon_sent_to_the_next_one(
     autojump_clock: MockClock,
 ) -> None:
     async with three_brokers() as (world, client):
@@ -233,7 +235,7 @@ async def test_a_question_to_a_leader_that_hangs_is_asked_elsewhere_as_soon(
 
 
 @pytest.mark.parametrize("hung", BROKERS)
-async def test_a_consumer_goes_on_elsewhere_when_messages_stop_with_its_broker(
+async def test_a_consumer_goes_on_at_another_broker_when_its_own_one_hangs(
     hung: str, autojump_clock: MockClock
 ) -> None:
     async with three_brokers() as (world, client):
@@ -270,7 +272,7 @@ async def test_a_consumer_goes_on_elsewhere_when_messages_stop_with_its_broker(
 
 @pytest.mark.parametrize("hung", BROKERS)
 @pytest.mark.parametrize("is_connected", [True, False])
-async def test_a_reading_that_is_not_answered_is_made_elsewhere(
+async def test_a_subscribe_request_without_an_answer_is_sent_to_another_broker(
     hung: str, is_connected: bool, autojump_clock: MockClock
 ) -> None:
     async with three_brokers() as (world, other), world.client() as client:
@@ -286,7 +288,7 @@ async def test_a_reading_that_is_not_answered_is_made_elsewhere(
 
 
 @pytest.mark.parametrize("hung", BROKERS)
-async def test_an_idle_consumer_misses_the_heartbeat_of_a_broker_that_hangs(
+async def test_an_idle_consumer_notices_a_hung_broker_by_its_missing_heartbeat(
     hung: str, autojump_clock: MockClock
 ) -> None:
     async with three_brokers() as (world, client):
@@ -305,7 +307,7 @@ async def test_an_idle_consumer_misses_the_heartbeat_of_a_broker_that_hangs(
                     assert (await anext(consumer)).value == b"1"
 
 
-async def test_an_idle_consumer_soon_asks_nothing_any_more(
+async def test_an_idle_consumer_soon_stops_asking_the_register_and_probing(
     autojump_clock: MockClock,
 ) -> None:
     async with three_brokers() as (world, client):

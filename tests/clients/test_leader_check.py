@@ -37,14 +37,14 @@ def place(leader: str, *readers: str, epoch: int = 5, replicas: int = 3) -> Part
     )
 
 
-def test_a_leader_is_left_for_another_one_or_for_its_own_later_epoch() -> None:
+def test_a_client_leaves_a_leader_for_another_one_or_for_a_later_epoch_of_the_same() -> None:
     assert judge_leader(A, 5, place(A)) is LeaderVerdict.STAY
     assert judge_leader(A, 5, place(B, epoch=6)) is LeaderVerdict.LEAVE
     assert judge_leader(A, 5, place(A, epoch=6)) is LeaderVerdict.LEAVE
     assert judge_leader(A, 5, place("", B, C)) is LeaderVerdict.NO_LEADER
 
 
-def test_a_reader_is_left_if_others_are_named_and_it_is_not() -> None:
+def test_a_consumer_leaves_a_broker_if_the_register_names_only_others() -> None:
     assert judge_reader(A, place(B, C, A)) is LeaderVerdict.STAY
     assert judge_reader(A, place(A)) is LeaderVerdict.STAY
     assert judge_reader(A, place(B, B, C)) is LeaderVerdict.LEAVE
@@ -52,7 +52,7 @@ def test_a_reader_is_left_if_others_are_named_and_it_is_not() -> None:
     assert judge_reader(A, place("")) is LeaderVerdict.NO_LEADER
 
 
-def test_the_only_replica_is_waited_for_however_it_is() -> None:
+def test_a_client_waits_for_the_only_replica_even_without_a_leader() -> None:
     assert judge_leader(A, 5, place("", replicas=1)) is LeaderVerdict.STAY
     assert judge_reader(A, place("", replicas=1)) is LeaderVerdict.STAY
 
@@ -87,19 +87,21 @@ class Register:
         return seconds
 
 
-async def test_a_wait_ends_when_the_register_names_another(autojump_clock: MockClock) -> None:
+async def test_a_wait_for_a_leader_ends_when_the_register_names_another(
+    autojump_clock: MockClock,
+) -> None:
     register = Register(place(A), place(A), place(B, epoch=6))
     assert LEADER_SILENCE_S < await register.wait(15) < 1
     assert len(register.asked_at) == 3
 
 
-async def test_a_wait_that_ends_in_time_asks_nothing(autojump_clock: MockClock) -> None:
+async def test_a_short_wait_asks_the_register_nothing(autojump_clock: MockClock) -> None:
     register = Register(place(B, epoch=6))
     assert await register.wait(0.9 * LEADER_SILENCE_S) == 0.9 * LEADER_SILENCE_S
     assert register.asked_at == []
 
 
-async def test_what_comes_out_of_the_block_comes_as_it_is(autojump_clock: MockClock) -> None:
+async def test_an_exception_leaves_the_waiting_block_unchanged(autojump_clock: MockClock) -> None:
     register = Register(place(A))
 
     async def fail() -> None:
@@ -116,7 +118,9 @@ async def test_what_comes_out_of_the_block_comes_as_it_is(autojump_clock: MockCl
     assert outside.cancelled_caught
 
 
-async def test_while_nobody_leads_it_is_asked_often_at_first(autojump_clock: MockClock) -> None:
+async def test_the_register_is_asked_often_when_a_leader_is_first_missing(
+    autojump_clock: MockClock,
+) -> None:
     register = Register(place(A), place(A), place(A), place(""), place(""), place(B, epoch=6))
     await register.wait(15)
     in_charge, nobody, soon, last = (at - LEADER_SILENCE_S for at in register.asked_at[2:])
@@ -125,7 +129,7 @@ async def test_while_nobody_leads_it_is_asked_often_at_first(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("error", [UnreachableError("away"), NotReadyError("just started")])
-async def test_a_register_that_can_not_say_moves_nobody(
+async def test_a_client_stays_with_its_leader_if_the_register_can_not_answer(
     error: OctopiError, autojump_clock: MockClock
 ) -> None:
     register = Register(error)
@@ -133,5 +137,5 @@ async def test_a_register_that_can_not_say_moves_nobody(
     assert len(register.asked_at) < 12
 
 
-async def test_a_topic_that_is_gone_is_not_waited_for(autojump_clock: MockClock) -> None:
+async def test_a_client_does_not_wait_for_a_deleted_topic(autojump_clock: MockClock) -> None:
     assert await Register(UnknownTopicError("no such topic")).wait(15) < 0.5

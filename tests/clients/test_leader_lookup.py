@@ -50,7 +50,7 @@ async def ask(lookup: LeaderLookup, wrong: TopicInfo | None, found: list[TopicIn
     found.append(await lookup.topic("orders", other_than=wrong))
 
 
-async def test_many_who_find_the_same_wrong_ask_once() -> None:
+async def test_tasks_that_find_the_same_answer_wrong_ask_once() -> None:
     register = Register()
     lookup = LeaderLookup(VirtualClock(), register.describe)
     wrong: TopicInfo | None = None
@@ -64,7 +64,7 @@ async def test_many_who_find_the_same_wrong_ask_once() -> None:
         wrong = found[0]
 
 
-async def test_a_failed_question_leaves_nothing_known() -> None:
+async def test_a_failed_question_leaves_no_answer_behind() -> None:
     register = Register()
     lookup = LeaderLookup(VirtualClock(), register.describe)
     known = await lookup.topic("orders")
@@ -79,7 +79,7 @@ async def test_a_failed_question_leaves_nothing_known() -> None:
     assert register.asked == 4
 
 
-async def test_who_doubts_asks_once_for_all_topics_and_not_again_at_once(
+async def test_a_client_that_doubts_its_broker_asks_once_for_all_topics_and_not_again_at_once(
     autojump_clock: MockClock,
 ) -> None:
     register = Register()
@@ -93,7 +93,7 @@ async def test_who_doubts_asks_once_for_all_topics_and_not_again_at_once(
         await trio.sleep(2 * QUESTION_INTERVAL_S)
 
 
-async def test_who_doubts_shares_failures_too(autojump_clock: MockClock) -> None:
+async def test_failures_to_ask_are_shared_as_well(autojump_clock: MockClock) -> None:
     register = Register()
     register.is_away = True
     lookup = LeaderLookup(VirtualClock(), register.describe)
@@ -116,7 +116,7 @@ async def test_who_doubts_shares_failures_too(autojump_clock: MockClock) -> None
     assert (await lookup.place("orders", 0)).leader == 1
 
 
-async def test_doubts_leave_what_is_known_of_topics_to_who_finds_it_wrong(
+async def test_checking_a_leader_does_not_replace_the_known_answer_about_its_topic(
     autojump_clock: MockClock,
 ) -> None:
     register = Register()
@@ -128,7 +128,7 @@ async def test_doubts_leave_what_is_known_of_topics_to_who_finds_it_wrong(
     assert register.asked == 3
 
 
-async def test_brokers_stay_known_while_nobody_leads() -> None:
+async def test_the_brokers_of_a_partition_stay_known_while_it_has_no_leader() -> None:
     """They are asked when the register can't be."""
     lookup = LeaderLookup(VirtualClock(), Register().describe)
     assert lookup.brokers("orders", 0) == []
@@ -140,20 +140,20 @@ async def test_brokers_stay_known_while_nobody_leads() -> None:
     assert lookup.brokers("orders", 0) == ["ws://c:1"]
 
 
-async def test_a_partition_that_a_topic_does_not_have_is_no_place() -> None:
+async def test_a_partition_that_a_topic_does_not_have_is_refused() -> None:
     lookup = LeaderLookup(VirtualClock(), Register().describe)
     with pytest.raises(RefusedError, match="no partition 9"):
         await lookup.place("orders", 9)
 
 
-def test_addresses_are_readers_first_and_the_leader_last() -> None:
+def test_readers_try_followers_first_and_the_leader_last() -> None:
     info = described("ws://b:1", "ws://c:1")
     assert leader_address(info, 0) == "ws://leader:1"
     assert reader_addresses(info, 0) == ["ws://b:1", "ws://c:1", "ws://leader:1"]
     assert reader_addresses(described("ws://leader:1"), 0) == ["ws://leader:1"]
 
 
-def test_nobody_there_may_pass_and_no_such_partition_may_not() -> None:
+def test_a_missing_leader_is_a_passing_error_and_a_missing_partition_a_lasting_one() -> None:
     info = described(leader="")
     with pytest.raises(NotReadyError):
         leader_address(info, 0)

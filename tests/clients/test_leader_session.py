@@ -55,7 +55,7 @@ async def test_a_deleted_subscription_is_not_asked_for_again(autojump_clock: Moc
         await session(Restorer(deleted)).before_again(LOST)
 
 
-async def test_a_mark_that_can_not_be_restored_now_is_left_to_the_next_attempt(
+async def test_a_mark_that_can_not_be_restored_yet_is_left_to_the_next_attempt(
     autojump_clock: MockClock,
 ) -> None:
     before = trio.current_time()

@@ -139,7 +139,7 @@ async def test_no_question_about_a_large_log_reads_much_in_one_turn(
         assert here.turns.bytes_max <= TURN_BYTES_MAX, here.turns.task
 
 
-async def test_reading_where_the_index_is_harmed_reads_little_in_one_turn(
+async def test_reading_with_a_damaged_index_reads_little_in_one_turn(
     autojump_clock: MockClock,
 ) -> None:
     async with large_log() as here:
@@ -166,7 +166,7 @@ async def test_reading_where_the_index_is_harmed_reads_little_in_one_turn(
         assert here.turns.bytes_max <= 8 * SLICE_BYTES + TURN_BYTES_MAX, here.turns.task
 
 
-async def test_an_offset_inside_a_record_is_refused_where_the_index_is_harmed(
+async def test_an_offset_inside_a_record_is_refused_even_if_the_index_is_damaged(
     autojump_clock: MockClock,
 ) -> None:
     async with large_log() as here:
@@ -218,7 +218,9 @@ async def test_retention_that_learns_the_ages_of_old_segments_reads_little_in_on
         assert here.turns.bytes_max <= TURN_BYTES_MAX, here.turns.task
 
 
-async def test_who_asks_much_waits_for_itself_first(autojump_clock: MockClock) -> None:
+async def test_a_client_with_many_questions_does_not_delay_a_client_with_one(
+    autojump_clock: MockClock,
+) -> None:
     order: list[str] = []
     async with large_log() as here, connection(here.world, BROKER) as other:
         for _ in range(60):

@@ -41,7 +41,7 @@ ids = st.from_regex(r"[0-9a-f]{16}", fullmatch=True).map(TopicId)
 
 
 @given(topics, ids, all_places)
-def test_a_position_survives_being_text(
+def test_a_position_is_the_same_after_a_round_trip_through_text(
     topic: TopicName, topic_id: TopicId, places: dict[PartitionId, Place]
 ) -> None:
     position = octopi.Position(topic, topic_id, places)
@@ -50,7 +50,7 @@ def test_a_position_survives_being_text(
 
 
 @given(topics, ids, all_places, st.data())
-def test_what_is_read_as_a_position_is_written_in_one_way_only(
+def test_each_position_has_only_one_text(
     topic: TopicName, topic_id: TopicId, places: dict[PartitionId, Place], data: st.DataObject
 ) -> None:
     text = str(octopi.Position(topic, topic_id, places))
@@ -66,7 +66,7 @@ def test_what_is_read_as_a_position_is_written_in_one_way_only(
 
 
 @given(st.text(max_size=40) | st.text("v1:orders@0a=~,.-9", max_size=40))
-def test_junk_is_no_position_and_no_place(text: str) -> None:
+def test_random_text_is_refused_or_the_text_of_a_position(text: str) -> None:
     for parse in (octopi.Position.parse, Place.parse):
         try:
             assert str(parse(text)) == text
@@ -80,7 +80,7 @@ def test_an_anchor_of_a_log_names_epochs_and_where_they_begin(epochs: list[Begun
     assert len(anchor_of(epochs)) <= ANCHOR_BYTES_MAX
 
 
-def test_where_nothing_is_known_there_is_no_anchor() -> None:
+def test_an_empty_history_has_no_anchor() -> None:
     assert anchor_of([]) == NO_ANCHOR
     assert epochs_of(NO_ANCHOR) == []
 
@@ -104,13 +104,13 @@ def test_where_nothing_is_known_there_is_no_anchor() -> None:
         "7-6.6-5.5-4.4-3.3-2.2-1.1-0",
     ],
 )
-def test_what_is_no_anchor_is_refused(text: str) -> None:
+def test_an_invalid_anchor_is_refused(text: str) -> None:
     with pytest.raises(octopi.InvalidOptionError, match="is no anchor"):
         epochs_of(Anchor(text))
 
 
 @pytest.mark.parametrize("text", ["7-5.7-3", "7-5.8-3", "7-5.6-5", "7-5.6-6"])
-def test_older_epochs_begin_earlier(text: str) -> None:
+def test_an_anchor_whose_epochs_are_out_of_order_is_refused(text: str) -> None:
     with pytest.raises(octopi.InvalidOptionError, match="older epochs begin earlier"):
         epochs_of(Anchor(text))
 
@@ -120,7 +120,7 @@ def test_an_anchor_with_a_digest_names_no_epoch() -> None:
         epochs_of(Anchor("1200.9f3a61c2aa55bb66"))
 
 
-def test_the_text_of_a_position_is_this_one_for_ever() -> None:
+def test_the_text_of_a_position_never_changes() -> None:
     position = octopi.Position(
         TopicName("orders"),
         TopicId("0123456789abcdef"),
@@ -165,23 +165,23 @@ def test_the_text_of_a_position_is_this_one_for_ever() -> None:
         "v1:orders@0123456789abcdef:0=1~.9f3a61c2aa55bb66",
     ],
 )
-def test_what_is_no_position_is_refused(text: str) -> None:
+def test_an_invalid_position_is_refused(text: str) -> None:
     with pytest.raises(octopi.InvalidOptionError):
         octopi.Position.parse(text)
 
 
-def test_no_position_is_before_the_beginning() -> None:
+def test_a_position_with_a_negative_offset_is_refused() -> None:
     with pytest.raises(octopi.InvalidOptionError, match="offset is -1"):
         octopi.Position(TopicName("orders"), TopicId("0" * 16), {PartitionId(0): Offset(-1)})
 
 
-def test_keys_go_where_any_other_client_would_put_them() -> None:
+def test_a_key_has_the_partition_that_every_client_chooses_for_it() -> None:
     """CRC-32 (IEEE) of the key, modulo the number of partitions: 0xCBF43926 for 123456789."""
     assert place_for_key(b"123456789", 1000) == 0xCBF43926 % 1000
     assert place_for_key(b"", 7) == 0
 
 
-def test_sticky_places_go_round() -> None:
+def test_the_sticky_partitioner_takes_all_partitions_in_turn() -> None:
     partitioner = StickyPartitioner(3, 4)
     assert [partitioner.place] + [partitioner.move_on() for _ in range(3)] == [1, 2, 0, 1]
 

@@ -79,7 +79,7 @@ def place_of(send: Send) -> tuple[bytes, int, int]:
     return message.value, int.from_bytes(epoch, "big"), int.from_bytes(sequence, "big")
 
 
-def test_no_more_than_the_limit_is_under_way_and_each_answer_makes_room() -> None:
+def test_no_more_batches_than_the_limit_are_in_flight_and_each_answer_makes_room() -> None:
     log = Log()
     a, *_ = log.add(b"a", b"b", b"c", b"d")
     assert log.sent() == [(b"a", 0, 0), (b"b", 0, 1), (b"c", 0, 2)]
@@ -88,7 +88,7 @@ def test_no_more_than_the_limit_is_under_way_and_each_answer_makes_room() -> Non
     assert log.sent() == [(b"d", 0, 3)]
 
 
-def test_what_is_unanswered_is_sent_again_as_it_was_and_in_order() -> None:
+def test_unanswered_batches_are_sent_again_unchanged_and_in_order() -> None:
     log = Log()
     log.add(b"a", b"b", b"c", b"d")
     before = log.sent()
@@ -131,7 +131,7 @@ def test_an_older_copy_makes_a_refusal_for_good_an_unknown_outcome() -> None:
 
 
 @pytest.mark.parametrize("status", [Status.LOG_READ_ONLY, Status.LOG_CORRUPT, Status.INTERNAL])
-def test_a_broker_that_does_not_know_leaves_the_outcome_unknown(status: Status) -> None:
+def test_a_broker_that_may_have_stored_a_batch_leaves_its_outcome_unknown(status: Status) -> None:
     log = Log()
     (a,) = log.add(b"a")
     log.sent()
@@ -153,7 +153,7 @@ def test_a_broker_that_does_not_know_leaves_the_outcome_unknown(status: Status) 
         Status.UNKNOWN_PARTITION,
     ],
 )
-def test_a_refusal_that_may_pass_sends_everything_again_and_proves_nothing_was_stored(
+def test_after_a_retryable_refusal_all_batches_are_sent_again_and_none_counts_as_stored(
     status: Status,
 ) -> None:
     log = Log()
@@ -172,7 +172,7 @@ def test_a_refusal_that_may_pass_sends_everything_again_and_proves_nothing_was_s
     assert "no receipt within 60 s; last: no" in str(a.outcome)
 
 
-def test_uncommitted_means_unknown_if_nothing_else_comes() -> None:
+def test_an_uncommitted_batch_has_an_unknown_outcome_if_no_receipt_comes() -> None:
     log = Log()
     (a,) = log.add(b"a")
     log.sent()
@@ -181,7 +181,7 @@ def test_uncommitted_means_unknown_if_nothing_else_comes() -> None:
     assert isinstance(a.outcome, OutcomeUnknownError)
 
 
-def test_a_forgotten_producer_begins_anew_and_nobody_notices() -> None:
+def test_a_forgotten_producer_begins_anew_without_an_error() -> None:
     log = Log()
     (a,) = log.add(b"a")
     log.sent()
@@ -217,7 +217,7 @@ def test_a_producer_unknown_from_the_start_is_refused_for_good() -> None:
     assert isinstance(a.outcome, NotDeliveredError)
 
 
-def test_a_gap_behind_something_unanswered_waits_for_that() -> None:
+def test_a_sequence_gap_behind_an_unanswered_batch_waits_for_that_batch() -> None:
     log = Log()
     _, b, _ = log.add(b"a", b"b", b"c")
     before = log.sent()
@@ -227,7 +227,7 @@ def test_a_gap_behind_something_unanswered_waits_for_that() -> None:
     assert log.sent() == before
 
 
-def test_a_gap_that_nothing_can_fill_begins_a_new_epoch() -> None:
+def test_a_sequence_gap_that_no_batch_can_fill_begins_a_new_epoch() -> None:
     log = Log()
     a, b = log.add(b"a", b"b")
     log.sent()
@@ -236,7 +236,7 @@ def test_a_gap_that_nothing_can_fill_begins_a_new_epoch() -> None:
     assert log.sent() == [(b"b", 1, 0)]
 
 
-def test_a_forgotten_receipt_is_told_as_stored() -> None:
+def test_a_batch_whose_receipt_is_forgotten_is_reported_as_stored() -> None:
     log = Log()
     a, b = log.add(b"a", b"b")
     log.sent()
@@ -249,7 +249,7 @@ def test_a_forgotten_receipt_is_told_as_stored() -> None:
     assert b.outcome == STORED
 
 
-def test_silence_on_an_open_connection_gives_it_up() -> None:
+def test_a_producer_gives_up_an_open_connection_that_stays_silent() -> None:
     log = Log()
     log.add(b"a")
     log.sent()
@@ -260,7 +260,7 @@ def test_silence_on_an_open_connection_gives_it_up() -> None:
     assert isinstance(effect.why, ConnectionLostError)
 
 
-def test_a_leader_that_owes_an_answer_is_asked_about_less_and_less_often() -> None:
+def test_the_register_is_asked_less_and_less_often_about_a_leader_that_owes_an_answer() -> None:
     log = Log()
     log.add(b"a")
     log.sent()
@@ -276,7 +276,7 @@ def test_a_leader_that_owes_an_answer_is_asked_about_less_and_less_often() -> No
     assert 5 < len(asked) < 12
 
 
-def test_a_leader_that_answers_late_but_answers_is_not_asked_about() -> None:
+def test_the_register_is_not_asked_about_a_leader_that_answers_late() -> None:
     log = Log()
     batches = log.add(b"a", b"b", b"c")
     log.sent()
@@ -288,7 +288,7 @@ def test_a_leader_that_answers_late_but_answers_is_not_asked_about() -> None:
     assert log.session.wake_at() == math.inf
 
 
-def test_when_another_leads_what_is_unanswered_is_sent_there_as_it_was() -> None:
+def test_unanswered_batches_are_sent_unchanged_to_the_next_leader() -> None:
     log = Log()
     (a, b) = log.add(b"a", b"b")
     before = log.sent()
@@ -305,7 +305,7 @@ def test_when_another_leads_what_is_unanswered_is_sent_there_as_it_was() -> None
         assert batch.outcome == STORED
 
 
-def test_while_nobody_leads_it_is_asked_again_soon() -> None:
+def test_the_register_is_asked_again_soon_while_nobody_leads() -> None:
     log = Log()
     log.add(b"a")
     log.sent()
@@ -315,7 +315,7 @@ def test_while_nobody_leads_it_is_asked_again_soon() -> None:
     assert math.isclose(log.session.wake_at(), log.now + QUESTION_INTERVAL_S)
 
 
-def test_what_was_given_up_keeps_its_place_while_something_behind_it_needs_it() -> None:
+def test_a_batch_that_timed_out_keeps_its_place_while_a_later_one_needs_it() -> None:
     log = Log()
     (a,) = log.add(b"a")
     log.now = 50.0
@@ -333,7 +333,7 @@ def test_what_was_given_up_keeps_its_place_while_something_behind_it_needs_it() 
     assert b.outcome == STORED
 
 
-def test_when_nothing_unanswered_is_waited_for_what_comes_begins_a_new_epoch() -> None:
+def test_after_all_unanswered_batches_timed_out_the_next_one_begins_a_new_epoch() -> None:
     log = Log()
     a, b = log.add(b"a", b"b")
     log.sent()
@@ -348,7 +348,7 @@ def test_when_nothing_unanswered_is_waited_for_what_comes_begins_a_new_epoch() -
     assert c.outcome is None
 
 
-def test_the_reason_of_a_time_out_is_the_newest_trouble() -> None:
+def test_a_time_out_names_the_newest_error_as_its_reason() -> None:
     log = Log()
     (a,) = log.add(b"a")
     log.session.disconnected(ConnectionLostError("gone"))
@@ -358,7 +358,7 @@ def test_the_reason_of_a_time_out_is_the_newest_trouble() -> None:
     assert "last: no node answers at ws://b:1" in str(a.outcome)
 
 
-def test_failing_settles_everything_by_what_is_known() -> None:
+def test_a_failing_producer_settles_each_batch_by_what_is_known_of_it() -> None:
     log = Log()
     a, b, c, d = log.add(b"a", b"b", b"c", b"d")
     log.sent()

@@ -45,7 +45,7 @@ async def test_a_send_on_an_idle_log_does_not_linger(autojump_clock: MockClock) 
         assert trio.current_time() == before
 
 
-async def test_submitted_messages_wait_for_company_no_longer_than_the_linger_time(
+async def test_submitted_messages_wait_for_more_no_longer_than_the_linger_time(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -123,7 +123,7 @@ async def test_sends_of_many_tasks_share_batches(autojump_clock: MockClock) -> N
 
 @pytest.mark.parametrize("action", ["break before", "break after", "lose"])
 @pytest.mark.parametrize("message", [m.Produce, m.Produced])
-async def test_whatever_gets_lost_on_the_way_a_message_is_stored_once(
+async def test_a_message_is_stored_once_whatever_gets_lost_on_the_way(
     action: str, message: type, autojump_clock: MockClock
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -180,7 +180,7 @@ async def test_a_producer_goes_on_while_the_register_is_away(autojump_clock: Moc
         assert await values(client, "orders") == [b"0", b"1", b"2"]
 
 
-async def test_what_was_never_sent_is_reported_as_not_delivered_when_time_is_up(
+async def test_a_message_that_was_never_sent_is_not_delivered_when_its_time_is_up(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -197,7 +197,7 @@ async def test_what_was_never_sent_is_reported_as_not_delivered_when_time_is_up(
         assert await values(client, "orders") == []
 
 
-async def test_what_got_no_answer_is_reported_as_unknown_when_time_is_up(
+async def test_a_message_without_an_answer_has_an_unknown_outcome_when_its_time_is_up(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -262,7 +262,9 @@ async def test_a_chosen_partition_is_honoured_and_a_wrong_one_refused_at_once(
         assert len(await values(client, "chosen")) == 2
 
 
-async def test_a_missing_topic_is_made_only_if_that_is_wanted(autojump_clock: MockClock) -> None:
+async def test_a_missing_topic_is_created_only_if_the_option_says_so(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         async with client.producer(create_topics=False) as producer:
             with pytest.raises(octopi.UnknownTopicError):
@@ -273,7 +275,7 @@ async def test_a_missing_topic_is_made_only_if_that_is_wanted(autojump_clock: Mo
         assert [one.topic for one in await client.topics()] == ["orders"]
 
 
-async def test_what_cannot_be_a_message_is_refused_and_harms_no_other(
+async def test_an_invalid_message_is_refused_and_harms_no_other(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -379,7 +381,7 @@ async def test_a_pending_receipt_can_be_awaited_often_and_later(autojump_clock: 
         assert await pending.receipt() == found[0]
 
 
-async def test_flush_reports_failures_that_nobody_saw_and_each_once(
+async def test_flush_reports_each_unreported_failure_once(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -404,7 +406,9 @@ async def test_flush_reports_failures_that_nobody_saw_and_each_once(
                 await late
 
 
-async def test_leaving_the_block_waits_and_reports_what_failed(autojump_clock: MockClock) -> None:
+async def test_leaving_the_block_waits_and_reports_failed_messages(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         async with client.producer(linger_s=100) as producer:
             pending = await producer.submit("orders", b"value")
@@ -445,7 +449,7 @@ async def test_leaving_by_an_exception_settles_everything_without_waiting(
             producer.submit_nowait("orders", b"too late")
 
 
-async def test_what_becomes_of_a_connection_is_nothing_to_a_closed_producer(
+async def test_a_closed_producer_ignores_what_happens_to_its_connection(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -465,7 +469,7 @@ async def test_what_becomes_of_a_connection_is_nothing_to_a_closed_producer(
         assert [one.name for one in caplog.records if one.levelname == "ERROR"] == []
 
 
-async def test_a_topic_that_was_deleted_is_made_again_for_what_comes(
+async def test_a_deleted_topic_is_created_again_for_the_next_message(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -476,7 +480,7 @@ async def test_a_topic_that_was_deleted_is_made_again_for_what_comes(
         assert await values(client, "orders") == [b"new"]
 
 
-async def test_a_topic_that_was_deleted_is_told_where_none_may_be_made(
+async def test_a_deleted_topic_is_an_error_if_the_producer_may_not_create_topics(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -548,7 +552,7 @@ def not_here(message: object) -> object:
     return m.Failure(message.request, octopi.Status.NOT_LEADER, "not here", BROKER, Epoch(2))
 
 
-async def test_a_leader_that_names_its_successor_is_believed_at_once(
+async def test_a_producer_goes_at_once_to_the_successor_that_its_leader_names(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -564,7 +568,7 @@ async def test_a_leader_that_names_its_successor_is_believed_at_once(
         assert trio.current_time() == before
 
 
-async def test_leaders_that_name_each_other_do_not_keep_us_running(
+async def test_leaders_that_name_each_other_do_not_make_a_producer_loop(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -593,7 +597,9 @@ async def test_a_connection_that_gives_no_answer_is_given_up(autojump_clock: Moc
         assert world.net.connect_count == before + 1
 
 
-async def test_the_logs_of_a_topic_ask_the_register_together(autojump_clock: MockClock) -> None:
+async def test_the_logs_of_a_topic_share_their_questions_to_the_register(
+    autojump_clock: MockClock,
+) -> None:
     async with (
         running_world() as world,
         world.client() as client,

@@ -198,7 +198,7 @@ async def test_a_commit_waits_for_all_logs_and_counts_what_came_too_late(
         assert (counts, one.queue.stale_count) == ([2, 0], 2)
 
 
-async def test_leaving_waits_for_answers_and_gives_back_the_rest(
+async def test_leaving_a_queue_waits_for_confirmations_and_releases_the_rest(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with played(monkeypatch) as one:
@@ -239,7 +239,7 @@ async def test_a_queue_that_was_deleted_ends_all_who_wait(
             await one.queue.commit()
 
 
-async def test_what_one_log_cannot_do_is_raised_when_the_others_have_no_more(
+async def test_the_error_of_one_log_is_raised_when_the_others_have_no_more_messages(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with played(monkeypatch) as one:
@@ -251,7 +251,7 @@ async def test_what_one_log_cannot_do_is_raised_when_the_others_have_no_more(
             await anext(one.queue)
 
 
-async def test_why_joining_failed_is_raised(
+async def test_the_reason_why_joining_failed_is_raised(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Group, "refusal", UnknownSubscriptionError("there is none"))

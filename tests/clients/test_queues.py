@@ -28,7 +28,7 @@ async def take(queue: octopi.QueueSubscription, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_what_was_acknowledged_does_not_come_again(
+async def test_an_acknowledged_message_does_not_come_again(
     mode: Mode, autojump_clock: MockClock
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -76,7 +76,7 @@ async def test_each_message_goes_to_one_of_several_members_and_tasks(
         assert min(workers[name] for name in "abcd") > 10
 
 
-async def test_what_is_released_comes_again_with_its_next_attempt(
+async def test_a_released_message_comes_again_with_its_next_attempt(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -150,7 +150,7 @@ async def test_an_extension_gives_more_time(autojump_clock: MockClock) -> None:
             assert await queue.commit() == 0
 
 
-async def test_messages_that_wait_here_for_a_slow_program_cost_no_attempt(
+async def test_messages_that_wait_at_the_client_of_a_slow_program_cost_no_attempt(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -236,7 +236,7 @@ async def test_a_rejected_message_is_a_dead_letter_at_once_with_the_reason(
         assert {one.headers["octopi-attempts"] for one in letters} == {b"1"}
 
 
-async def test_messages_of_a_key_are_worked_off_in_order_by_several_members(
+async def test_messages_of_a_key_are_processed_in_order_by_several_members(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client, world.client() as second:
@@ -294,7 +294,7 @@ async def test_a_member_that_dies_gives_its_messages_to_the_others(
                             assert sorted(await take(queue, 20)) == list(range(10, 30))
 
 
-async def test_confirmed_acknowledgements_survive_a_leader_and_nothing_is_passed_over(
+async def test_confirmed_acknowledgements_survive_a_leader_and_no_message_is_passed_over(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -350,7 +350,9 @@ async def test_a_reset_deals_the_messages_again(autojump_clock: MockClock) -> No
                 assert sorted(await take(queue, 5)) == [0, 1, 2, 3, 4]
 
 
-async def test_a_queue_is_described_and_its_letters_outlive_it(autojump_clock: MockClock) -> None:
+async def test_a_queue_is_described_and_its_dead_letters_outlive_it(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders", 2, min_insync=1, flush_before_ack=True)
         await send(client, "orders", 0, 10)
@@ -386,7 +388,7 @@ async def test_a_member_of_a_deleted_queue_is_told(autojump_clock: MockClock) ->
                 await anext(queue)
 
 
-async def test_two_names_that_are_too_long_for_the_dead_letters_are_refused(
+async def test_names_that_are_too_long_for_a_dead_letter_topic_are_refused(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:

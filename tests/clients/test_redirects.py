@@ -91,7 +91,7 @@ async def test_a_producer_that_missed_a_fail_over_goes_on_while_the_register_is_
         assert receipt.epoch > 1
 
 
-async def test_questions_find_the_new_leader_while_the_register_is_down(
+async def test_fetches_find_the_new_leader_while_the_register_is_down(
     autojump_clock: MockClock,
 ) -> None:
     async with three_brokers() as (world, client):
@@ -206,7 +206,7 @@ async def test_a_redirect_is_followed_once_for_each_address_and_epoch() -> None:
     assert register.asked == 1
 
 
-async def test_what_is_no_redirect_leads_nowhere() -> None:
+async def test_an_error_without_an_address_or_epoch_is_no_redirect() -> None:
     route = Register("a").route()
     await route.find()
     assert not route.redirected(None)
@@ -216,7 +216,7 @@ async def test_what_is_no_redirect_leads_nowhere() -> None:
     assert route.redirected(told("b", None))
 
 
-async def test_after_an_arrival_redirects_count_anew() -> None:
+async def test_the_count_of_redirects_begins_anew_once_a_leader_was_reached() -> None:
     route = Register("a").route()
     await route.find()
     for epoch in range(2, 9):

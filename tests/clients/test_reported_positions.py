@@ -31,7 +31,7 @@ async def shown(world: World) -> list[m.ReadingInfo]:
         return (await broker.request(question, m.ReadingList, 5)).readings
 
 
-async def test_the_lag_of_a_program_that_does_not_process_is_shown(
+async def test_a_program_that_does_not_process_its_messages_is_shown_with_its_lag(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -55,7 +55,9 @@ async def test_the_lag_of_a_program_that_does_not_process_is_shown(
             assert (info.lag_bytes, info.dealt) == (0, end)
 
 
-async def test_a_batch_counts_when_the_next_one_is_asked_for(autojump_clock: MockClock) -> None:
+async def test_a_batch_counts_as_processed_when_the_next_one_is_asked_for(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         end = (await fill(client, "orders", [b"x"] * 10))[-1].next_offset
         async with client.consumer("orders", start="earliest") as consumer:
@@ -67,7 +69,7 @@ async def test_a_batch_counts_when_the_next_one_is_asked_for(autojump_clock: Moc
             assert [one.lag_bytes for one in await shown(world)] == [0]
 
 
-async def test_a_program_that_does_nothing_is_behind_from_the_beginning(
+async def test_a_program_that_takes_no_message_has_a_lag_from_the_beginning(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -77,7 +79,9 @@ async def test_a_program_that_does_nothing_is_behind_from_the_beginning(
             assert [one.lag_bytes for one in await shown(world)] == [end]
 
 
-async def test_a_new_reading_tells_the_position_again(autojump_clock: MockClock) -> None:
+async def test_a_consumer_reports_its_position_again_after_a_restart_of_its_broker(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         receipts = await fill(client, "orders", [b"x"] * 3)
         async with client.consumer("orders", start="earliest") as consumer:
@@ -117,7 +121,9 @@ async def test_few_reports_are_sent_however_many_messages_are_read(
     assert offsets == sorted(set(offsets))
 
 
-async def test_a_subscription_has_dealt_with_what_is_marked(autojump_clock: MockClock) -> None:
+async def test_a_member_of_a_subscription_has_processed_what_it_has_marked(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         receipts = await fill(client, "orders", [b"x"] * 4)
         async with client.subscription("orders", "billing", mark="manual") as orders:
@@ -159,7 +165,7 @@ def at(offset: int) -> Offset:
     return Offset(offset)
 
 
-def test_a_reading_begins_with_a_report_and_then_only_news_are_reported() -> None:
+def test_a_reading_begins_with_a_report_and_then_reports_only_changes() -> None:
     reports = PositionReports()
     assert reports.is_idle
     reports.begin()
@@ -175,7 +181,7 @@ def test_a_reading_begins_with_a_report_and_then_only_news_are_reported() -> Non
     assert reports.is_idle
 
 
-def test_a_program_ahead_of_a_fork_reports_no_more_than_it_took_of_this_history() -> None:
+def test_a_program_ahead_of_a_fork_reports_no_position_beyond_the_fork() -> None:
     reports = PositionReports()
     reports.begin()
     assert reports.next(at(100), at(50), 0.0) == 50

@@ -27,7 +27,7 @@ class Peer:
         return due_at
 
 
-def test_questions_become_rarer_while_a_silence_lasts() -> None:
+def test_questions_about_a_silent_broker_become_rarer() -> None:
     peer = Peer()
     asked = [peer.ask() - 100 for _ in range(12)]
     assert math.isclose(asked[0], FIRST_S)
@@ -36,7 +36,7 @@ def test_questions_become_rarer_while_a_silence_lasts() -> None:
     assert asked[11] > 15
 
 
-def test_a_word_ends_the_silence_and_the_next_one_begins_anew() -> None:
+def test_a_message_of_the_broker_makes_the_timer_begin_anew() -> None:
     peer = Peer()
     for _ in range(5):
         peer.ask()
@@ -44,7 +44,7 @@ def test_a_word_ends_the_silence_and_the_next_one_begins_anew() -> None:
     assert peer.silence.due_at() == 103.0 + FIRST_S
 
 
-def test_a_word_that_came_while_it_was_asked_counts_more_than_that_nobody_is_in_charge() -> None:
+def test_a_message_during_a_question_counts_more_than_the_answer_that_nobody_leads() -> None:
     peer = Peer()
     now = peer.ask()
     peer.spoke_at = now + 5  # the next word is owed then
@@ -53,7 +53,7 @@ def test_a_word_that_came_while_it_was_asked_counts_more_than_that_nobody_is_in_
     assert peer.ask() > now + 5 + FIRST_S
 
 
-def test_nothing_is_asked_about_who_owes_nothing() -> None:
+def test_no_question_is_due_about_a_broker_that_owes_nothing() -> None:
     peer = Peer(None)
     assert peer.silence.due_at() == math.inf
     peer.silence.no_leader(100.0)
@@ -62,7 +62,7 @@ def test_nothing_is_asked_about_who_owes_nothing() -> None:
     assert peer.silence.due_at() == 101.0 + FIRST_S
 
 
-def test_while_nobody_is_in_charge_it_is_asked_soon_and_then_less_soon() -> None:
+def test_while_nobody_leads_questions_are_soon_at_first_and_then_rarer() -> None:
     peer = Peer()
     for _ in range(4):
         now = peer.ask()

@@ -241,7 +241,7 @@ async def test_a_mark_goes_with_the_anchor_of_its_offset(
         assert one.marks[-1] == (5 * SIZE, NEW)
 
 
-async def test_where_the_leader_has_another_history_it_begins_again_at_its_mark(
+async def test_a_member_whose_leader_has_another_history_begins_again_at_its_mark(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(monkeypatch) as one:
@@ -264,7 +264,7 @@ async def test_where_the_leader_has_another_history_it_begins_again_at_its_mark(
 
 
 @pytest.mark.parametrize("has_read_on", [False, True])
-async def test_a_message_that_is_lost_marks_nothing_in_the_new_history(
+async def test_a_lost_message_marks_nothing_in_the_new_history(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, has_read_on: bool
 ) -> None:
     async with stage(monkeypatch, is_auto=False) as one:
@@ -285,7 +285,7 @@ async def test_a_message_that_is_lost_marks_nothing_in_the_new_history(
 @pytest.mark.parametrize(
     ("mark", "lost"), [(SIZE, None), (2 * SIZE, (2 * SIZE, 3 * SIZE))], ids=["mark", "loss"]
 )
-async def test_an_answer_to_an_attach_that_tells_a_loss_begins_again(
+async def test_a_member_begins_again_if_the_answer_to_its_attach_tells_a_loss(
     autojump_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
     mark: int,
@@ -307,7 +307,7 @@ async def test_an_answer_to_an_attach_that_tells_a_loss_begins_again(
 
 
 @pytest.mark.parametrize("kept", [2, 3], ids=["below what was handed out", "behind it"])
-async def test_a_reading_that_finds_the_loss_first_begins_again_as_well(
+async def test_a_member_begins_again_if_its_reading_finds_a_loss(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     async with stage(monkeypatch) as one:
@@ -330,7 +330,7 @@ async def test_a_reading_that_finds_the_loss_first_begins_again_as_well(
         assert one.log.next_message() is None
 
 
-async def test_a_commit_that_waits_is_told_that_its_messages_are_lost(
+async def test_a_waiting_commit_fails_if_its_messages_are_lost(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(monkeypatch) as one:
@@ -347,7 +347,7 @@ async def test_a_commit_that_waits_is_told_that_its_messages_are_lost(
         await one.log.commit()  # it was told
 
 
-async def test_a_commit_behind_newer_messages_is_of_those(
+async def test_a_commit_after_a_loss_confirms_the_newer_messages(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(monkeypatch) as one:

@@ -47,7 +47,9 @@ async def take(subscription: octopi.Subscription, count: int) -> list[int]:
 # --- one member ------------------------------------------------------------------------
 
 
-async def test_a_subscription_goes_on_behind_what_was_processed(autojump_clock: MockClock) -> None:
+async def test_a_subscription_goes_on_behind_the_processed_messages(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders")
         await send(client, "orders", 0, 10)
@@ -60,7 +62,7 @@ async def test_a_subscription_goes_on_behind_what_was_processed(autojump_clock: 
             assert orders.lag == 0
 
 
-async def test_an_exception_marks_nothing_more(autojump_clock: MockClock) -> None:
+async def test_a_block_that_fails_does_not_mark_its_last_message(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders")
         await send(client, "orders", 0, 10)
@@ -77,7 +79,7 @@ async def test_an_exception_marks_nothing_more(autojump_clock: MockClock) -> Non
             assert await take(orders, 1) == [3]
 
 
-async def test_a_cancelled_block_marks_nothing_more(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_block_does_not_mark_its_last_message(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders")
         await send(client, "orders", 0, 10)
@@ -102,7 +104,7 @@ async def test_a_wait_for_the_next_message_that_is_cancelled_takes_nothing_away(
             assert await take(orders, 2) == [0, 1]
 
 
-async def test_with_manual_marks_only_these_count(autojump_clock: MockClock) -> None:
+async def test_with_manual_marks_only_marked_messages_count(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders")
         await send(client, "orders", 0, 10)
@@ -114,7 +116,7 @@ async def test_with_manual_marks_only_these_count(autojump_clock: MockClock) -> 
             assert await take(orders, 1) == [3]
 
 
-async def test_batches_are_units_as_well(autojump_clock: MockClock) -> None:
+async def test_a_batch_is_marked_as_a_whole(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders")
         await send(client, "orders", 0, 10)
@@ -127,7 +129,7 @@ async def test_batches_are_units_as_well(autojump_clock: MockClock) -> None:
             assert await take(orders, 1) == [seen[-1] + 1]
 
 
-async def test_a_new_subscription_begins_where_it_is_told(autojump_clock: MockClock) -> None:
+async def test_a_new_subscription_begins_at_the_given_start(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders")
         await send(client, "orders", 0, 3)
@@ -138,7 +140,7 @@ async def test_a_new_subscription_begins_where_it_is_told(autojump_clock: MockCl
             assert await take(orders, 1) == [3]
 
 
-async def test_a_subscription_is_made_or_not_as_the_program_says(
+async def test_the_create_option_decides_whether_a_subscription_is_created(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -186,7 +188,7 @@ async def test_a_subscription_is_made_or_not_as_the_program_says(
         {"expires": timedelta(seconds=1)},
     ],
 )
-async def test_an_option_that_cannot_be_is_refused(
+async def test_an_invalid_option_is_refused(
     options: dict[str, object], autojump_clock: MockClock
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -196,7 +198,7 @@ async def test_an_option_that_cannot_be_is_refused(
                 pass
 
 
-async def test_what_retention_removed_is_told_or_skipped_and_noted(
+async def test_records_that_retention_removed_are_reported_or_skipped_and_noted(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -281,7 +283,7 @@ async def test_a_member_that_died_is_followed_by_the_next_one(autojump_clock: Mo
                     assert trio.current_time() - began < 11
 
 
-async def test_a_zombie_hands_out_nothing_and_its_marks_are_refused(
+async def test_a_member_replaced_while_unreachable_hands_out_nothing_and_its_marks_are_refused(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -483,7 +485,7 @@ async def test_a_block_that_does_not_end_in_time_is_cancelled(autojump_clock: Mo
 # --- brokers that fail -----------------------------------------------------------------
 
 
-async def test_what_was_confirmed_survives_a_leader_and_nothing_is_passed_over(
+async def test_confirmed_marks_survive_a_leader_and_no_message_is_passed_over(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:

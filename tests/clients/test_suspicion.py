@@ -49,7 +49,7 @@ async def record_suspicions(reading: ReadingSuspicion, at: list[float]) -> None:
         at.append(trio.current_time())
 
 
-async def test_who_reads_from_a_broker_that_lives_never_asks_and_soon_stops_probing(
+async def test_a_reader_of_a_live_broker_never_asks_the_register_and_soon_stops_probing(
     autojump_clock: MockClock,
 ) -> None:
     asked: list[float] = []
@@ -80,7 +80,7 @@ async def test_who_reads_from_a_broker_that_lives_never_asks_and_soon_stops_prob
 
 
 @pytest.mark.parametrize("idle_s", [0.5, 1000.0])
-async def test_broker_that_dies_between_deliveries_is_suspected_about_a_second_later(
+async def test_a_broker_that_dies_between_deliveries_is_suspected_about_a_second_later(
     idle_s: float, autojump_clock: MockClock
 ) -> None:
     asked: list[float] = []
@@ -133,7 +133,7 @@ async def test_a_connection_that_ended_is_not_probed(autojump_clock: MockClock) 
     assert connection.probes == []
 
 
-async def test_pending_request_is_suspicious_soon_and_sooner_while_no_broker_leads(
+async def test_a_pending_request_is_suspicious_soon_and_sooner_while_no_broker_leads(
     autojump_clock: MockClock,
 ) -> None:
     began = trio.current_time()

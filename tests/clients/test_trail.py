@@ -143,13 +143,13 @@ Forks.TestCase.settings = settings(max_examples=400, stateful_step_count=20)
 TestTheTrailAgainstLogsThatLoseRecords = Forks.TestCase
 
 
-def test_without_a_trail_the_answer_is_taken_as_it_is() -> None:
+def test_without_a_trail_a_consumer_falls_back_to_the_offset_that_its_broker_names() -> None:
     trail = Trail(Place(Offset(500), Anchor("5-400")))
     trail.fall_back(Offset(350))
     assert trail.place == Place(Offset(350))
 
 
-def test_what_was_read_in_other_epochs_is_asked_for_next() -> None:
+def test_a_consumer_falls_back_epoch_by_epoch() -> None:
     first, second = Anchor("1-0"), Anchor("2-60.1-0")
     trail = Trail(Place(Offset(30), first))
     trail.read(Offset(60), first)
@@ -164,7 +164,7 @@ def test_what_was_read_in_other_epochs_is_asked_for_next() -> None:
     assert trail.place == Place(Offset(20))
 
 
-def test_the_anchor_of_a_place_that_was_passed_is_known() -> None:
+def test_a_trail_knows_the_anchor_of_each_offset_that_was_passed() -> None:
     first, second = Anchor("1-0"), Anchor("2-60.1-0")
     trail = Trail(Place(Offset(30), first))
     trail.read(Offset(60), first)
@@ -175,7 +175,7 @@ def test_the_anchor_of_a_place_that_was_passed_is_known() -> None:
     assert Trail(Place(Offset(0))).anchor_at(Offset(0)) == ""
 
 
-def test_only_so_many_epochs_are_remembered() -> None:
+def test_a_trail_remembers_a_bounded_number_of_epochs() -> None:
     trail = Trail(Place(Offset(0)))
     for epoch in range(1, 300):
         trail.read(Offset(10 * epoch), Anchor(f"{epoch}-{10 * epoch - 10}"))

@@ -78,7 +78,9 @@ async def test_a_fetch_beyond_the_bound_is_refused_and_the_others_go_on(
         assert fetched.records == b""
 
 
-async def test_a_fetch_that_finds_records_is_no_waiting_one(autojump_clock: MockClock) -> None:
+async def test_a_fetch_that_finds_records_does_not_count_as_waiting(
+    autojump_clock: MockClock,
+) -> None:
     async with with_waiting_fetches(1) as (broker, topic, answers):
         await produce(broker, topic, batch(0, b"one"))
         for _ in range(2 * WAITING_FETCHES_MAX):
@@ -148,7 +150,7 @@ class Steps(trio.abc.Instrument):
         self.count += "_fetch_later" in task.name
 
 
-async def test_a_fetch_sleeps_on_when_its_log_wakes_for_what_is_not_committed(
+async def test_a_fetch_goes_on_waiting_while_new_records_are_not_committed(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs: list[LocalLog] = []

@@ -82,7 +82,7 @@ def test_a_decision_that_a_register_never_took_is_not_believed() -> None:
     assert not admission.proofs
 
 
-def test_nor_is_one_with_the_seal_of_another_decision() -> None:
+def test_a_decision_with_the_seal_of_another_one_is_not_believed() -> None:
     register = Register()
     before = register.known
     seal = SEALS.of_partition(before).seal
@@ -109,7 +109,7 @@ def test_a_topic_that_a_register_never_made_is_kept_where_it_is_and_not_served()
     assert "kept, but not served" in admission.conflicts[0]
 
 
-def test_refused_reports_are_told_in_a_bounded_number() -> None:
+def test_a_bounded_number_of_refused_reports_is_named() -> None:
     topics = [TopicRecord(f"t{one}", f"{one:016x}", [0], TopicOptions()) for one in range(90)]
     admission = Register().admit(join(7, cluster=CLUSTER, credential=""), Inventory([], topics))
     assert len(admission.conflicts) == 21
@@ -145,7 +145,7 @@ def test_a_register_with_an_older_copy_of_its_disk_believes_its_own_seal() -> No
     assert announced.epoch == 10, "9 was promised"
 
 
-def test_a_register_that_began_empty_believes_what_it_does_not_know_and_nothing_else() -> None:
+def test_a_register_that_began_empty_believes_reports_about_unknown_partitions_only() -> None:
     register = Register(generation=5)
     before = register.known
     other = PartitionRecord(2, 8, 0, 3, 1, [3], [3])
@@ -163,7 +163,7 @@ def test_a_register_that_began_empty_believes_what_it_does_not_know_and_nothing_
     assert len(admission.conflicts) == 2
 
 
-def test_two_topics_of_one_id_do_not_both_come_in() -> None:
+def test_of_two_topics_with_one_id_only_the_first_is_taken() -> None:
     register = Register(generation=5)
     other = PartitionRecord(2, 8, 0, 3, 1, [3], [3])
     topics = [TopicRecord(name, "1" * 16, [2], TopicOptions()) for name in ("a", "b")]
@@ -173,7 +173,7 @@ def test_two_topics_of_one_id_do_not_both_come_in() -> None:
     assert register.controller.state.topic_count == 1
 
 
-def test_a_promise_counts_if_a_replica_makes_it_that_has_shown_who_it_is() -> None:
+def test_a_promised_epoch_counts_if_its_replica_has_proved_which_broker_it_is() -> None:
     register = Register()
     register.controller.left(2, 1)
     register.admit(join(2, 2, cluster=CLUSTER), Inventory([], [], [ReplicaReport(0, 6, True)]))
@@ -183,7 +183,7 @@ def test_a_promise_counts_if_a_replica_makes_it_that_has_shown_who_it_is() -> No
 
 
 @pytest.mark.parametrize("generation", [1, 9, 1 << 39])
-def test_a_broker_that_only_says_that_it_obeyed_another_register_ends_none(
+def test_an_unproved_claim_to_have_followed_another_register_ends_no_register(
     generation: int,
 ) -> None:
     register = Register()
@@ -200,7 +200,7 @@ def test_a_broker_that_only_says_that_it_obeyed_another_register_ends_none(
         register = register.restarted()
 
 
-def test_a_life_with_the_seal_of_this_register_ends_it_whoever_brings_it() -> None:
+def test_a_newer_generation_sealed_by_a_register_ends_that_register() -> None:
     register = Register()
     copy = register.restarted()
     register.record([RegisterStarted(RegisterGeneration(2, "the original"))])
@@ -209,7 +209,7 @@ def test_a_life_with_the_seal_of_this_register_ends_it_whoever_brings_it() -> No
         copy.controller.admit(join(7, cluster=CLUSTER, register=life, credential=""), [])
 
 
-def test_a_register_that_all_electable_brokers_left_for_another_one_ends() -> None:
+def test_a_register_ends_if_all_electable_brokers_follow_another_one() -> None:
     register = Register()
     other = RegisterGeneration(6, "by mistake")
     for broker in (1, 2, 3):
@@ -221,7 +221,7 @@ def test_a_register_that_all_electable_brokers_left_for_another_one_ends() -> No
         register.controller.admit(join(3, 2, cluster=CLUSTER, register=other), [])
 
 
-def test_it_goes_on_while_one_of_them_is_left() -> None:
+def test_a_register_goes_on_while_one_electable_broker_follows_it() -> None:
     register = Register()
     other = RegisterGeneration(6, "by mistake")
     for broker in (1, 2, 3):
@@ -255,7 +255,7 @@ def test_the_id_of_a_broker_that_is_away_is_not_given_to_another_one(
     assert register.known.in_sync == [1, 2, 3]
 
 
-def test_ids_go_on_below_the_greatest_when_that_is_taken() -> None:
+def test_new_brokers_get_unused_ids_if_the_greatest_is_taken() -> None:
     register = Register()
     register.admit(join(BROKER_ID_MAX, cluster="", credential=""))
     assert [
@@ -284,7 +284,7 @@ def test_a_register_knows_a_bounded_number_of_brokers() -> None:
     ],
     ids=["epoch", "version", "promise"],
 )
-def test_a_report_that_would_leave_a_register_nothing_to_count_on_to_is_refused(
+def test_a_report_of_an_epoch_or_version_near_the_greatest_number_is_refused(
     page: Inventory,
 ) -> None:
     empty = Controller(4, 3)
@@ -295,13 +295,13 @@ def test_a_report_that_would_leave_a_register_nothing_to_count_on_to_is_refused(
     assert caught.value.status == Status.MALFORMED_MESSAGE
 
 
-def test_a_register_counts_on_from_no_generation_near_the_end_of_all_numbers() -> None:
+def test_a_register_does_not_count_on_from_a_generation_near_the_greatest_number() -> None:
     last = join(7, cluster=CLUSTER, register=RegisterGeneration(TOLD_MAX, "last"))
     beyond = join(8, cluster=CLUSTER, register=RegisterGeneration(TOLD_MAX + 1, "beyond"))
     assert former_cluster([last, beyond]).generation == TOLD_MAX
 
 
-def test_seals_tell_kinds_and_clusters_apart() -> None:
+def test_a_seal_is_valid_for_one_kind_of_statement_of_one_cluster() -> None:
     record = SEALS.of_partition(LIE)
     assert SEALS.knows_partition(record)
     assert not SEALS.knows_partition(attrs.evolve(record, in_sync=[]))

@@ -28,14 +28,14 @@ def test_a_new_partition_takes_its_share_and_no_topic_moves_between_old_ones(cou
     assert len(moves) <= len(TOPICS) / (count + 1) * 1.4
 
 
-def test_shares_are_of_the_same_order() -> None:
+def test_all_partitions_get_about_as_many_topics() -> None:
     circle = HashCircle(8)
     shares = Counter(circle.partitions(topic, 1)[0] for topic in TOPICS)
     assert max(shares.values()) < 1.5 * len(TOPICS) / 8
     assert min(shares.values()) > 0.5 * len(TOPICS) / 8
 
 
-def test_a_wide_topic_gets_different_partitions_beginning_with_its_own() -> None:
+def test_a_wide_topic_gets_different_partitions_beginning_with_that_of_its_hash() -> None:
     circle = HashCircle(5)
     topic = topic_name("orders")
     assert circle.partitions(topic, 5)[:1] == circle.partitions(topic, 1)

@@ -102,7 +102,7 @@ def test_a_copy_of_an_older_data_directory_is_fenced() -> None:
     assert status_of(register.join, 3, 4) == Status.BROKER_FENCED
 
 
-def test_a_broker_whose_data_directory_is_new_has_to_leave_its_id_to_the_replicas() -> None:
+def test_a_broker_with_a_new_data_directory_may_not_take_an_id_that_has_replicas() -> None:
     register = Register()
     register.join(1)
     register.join(2)
@@ -115,7 +115,7 @@ def test_a_broker_whose_data_directory_is_new_has_to_leave_its_id_to_the_replica
     assert status_of(register.controller.admit, empty, []) == Status.BROKER_FENCED
 
 
-def test_what_a_sole_replica_lost_with_an_older_copy_is_said() -> None:
+def test_a_partition_that_its_sole_replica_lost_is_reported() -> None:
     register = Register()
     register.join(1)
     register.create("orders", partitions=[0])
@@ -130,14 +130,14 @@ def test_what_a_sole_replica_lost_with_an_older_copy_is_said() -> None:
 @pytest.mark.parametrize(
     "life", [RegisterGeneration(2, "second"), RegisterGeneration(1, "another")]
 )
-def test_a_register_learns_that_another_one_was_obeyed(life: RegisterGeneration) -> None:
+def test_a_register_ends_when_a_broker_has_followed_another_one(life: RegisterGeneration) -> None:
     register = Register()
     register.join(1)
     with pytest.raises(SupersededError, match=f"generation {life.generation} "):
         register.controller.admit(join(2, cluster=CLUSTER, register=SEALS.of_life(life)), [])
 
 
-def test_the_lives_of_a_register_are_remembered_by_journal_and_snapshot() -> None:
+def test_journal_and_snapshot_keep_the_generations_of_a_register() -> None:
     register = Register()
     register.join(1)
     register.persist(register.controller.start("second"))
@@ -164,7 +164,7 @@ def test_an_older_register_never_catches_up_by_being_started_again() -> None:
             copy.controller.admit(join(2, cluster=CLUSTER, register=seen), [])
 
 
-def test_a_register_that_took_over_knows_no_life_before_its_own() -> None:
+def test_a_register_that_took_over_ends_only_by_generations_that_are_not_older() -> None:
     fresh = Controller(4)
     for entry in fresh.form(CLUSTER, "after the loss", 7, secret=SECRET).entries:
         fresh.apply(entry)
@@ -174,7 +174,7 @@ def test_a_register_that_took_over_knows_no_life_before_its_own() -> None:
         fresh.admit(join(1, cluster=CLUSTER, register=other), [])
 
 
-def test_who_is_refused_anyway_stops_no_register() -> None:
+def test_a_broker_that_is_refused_for_another_reason_ends_no_register() -> None:
     register = Register()
     register.join(1)
     stranger = RegisterGeneration(9, "of another cluster")
@@ -217,7 +217,7 @@ def test_clients_are_not_sent_to_a_broker_before_it_knows_what_it_serves() -> No
     assert register.controller.view.partition(record).leader == 1
 
 
-def test_the_same_life_that_comes_back_leads_on_in_its_epoch() -> None:
+def test_a_broker_that_reconnects_without_a_restart_leads_on_in_its_epoch() -> None:
     register = Register()
     register.join(1)
     (partition,) = register.create("orders").partitions
@@ -246,7 +246,7 @@ def test_an_explicit_assignment_overrides_the_hash_and_survives_a_restart() -> N
     assert remembered.partitions == other
 
 
-def test_no_topic_without_a_broker_nor_on_a_partition_whose_broker_is_away() -> None:
+def test_a_topic_is_not_created_on_partitions_without_a_live_broker() -> None:
     register = Register()
     assert status_of(register.create, "orders") == Status.NO_BROKER
     register.join(1)
@@ -273,7 +273,7 @@ def test_impossible_options_are_refused(options: dict[str, Any], status: Status)
     assert status_of(register.create, "orders", **options) == status
 
 
-def test_topics_exist_once_and_have_legal_names() -> None:
+def test_existing_topics_and_illegal_names_are_refused() -> None:
     register = Register()
     register.join()
     register.create("orders")
@@ -424,7 +424,7 @@ def test_nobody_waits_for_a_forgotten_broker_to_remove_a_topic() -> None:
     assert not register.controller.state.removals
 
 
-def test_readers_take_turns() -> None:
+def test_clients_are_sent_to_replicas_in_turn() -> None:
     register = Register()
     register.join(1)
     register.join(2)
@@ -501,7 +501,7 @@ TestLikeAModel = LikeAModel.TestCase
 
 
 @pytest.mark.parametrize("generation", [1, 7])
-def test_a_register_that_died_while_it_formed_its_cluster_forms_one(generation: int) -> None:
+def test_a_register_that_died_while_it_formed_its_cluster_forms_it_again(generation: int) -> None:
     # A write of several entries may leave any number of them on the device.
     torn = Controller(4).form(CLUSTER, "first", 3).entries[:1]
     again = Controller(4)

@@ -58,14 +58,14 @@ def test_nothing_is_decided_before_an_in_sync_member_has_accepted() -> None:
     )
 
 
-def test_an_acceptance_of_another_epoch_or_of_an_earlier_life_does_not_count() -> None:
+def test_an_acceptance_of_another_epoch_or_incarnation_does_not_count() -> None:
     machine = change(accept(2))
     assert not machine.accept(accept(1, epoch=4))
     machine.forget(2)
     assert machine.decide(RECORD, ALL, {}, topics=TOPICS) is None
 
 
-def test_newest_epoch_then_longest_log_then_fewest_leaderships_then_smallest_id() -> None:
+def test_the_leader_is_chosen_by_epoch_then_log_end_then_leaderships_then_id() -> None:
     assert choose_leader([accept(1), accept(2, last_epoch=5, log_end=1)], {}).broker == 2
     assert choose_leader([accept(1), accept(2, log_end=101)], {}, TOPICS).broker == 2
     assert choose_leader([accept(1), accept(2)], {1: 3, 2: 2}).broker == 2
@@ -92,13 +92,13 @@ def test_a_preferred_broker_leads_if_it_may() -> None:
     assert refused.leader == 1, "3 is not in sync"
 
 
-def test_the_set_does_not_fall_below_min_insync_by_a_change() -> None:
+def test_an_election_does_not_shrink_the_in_sync_set_below_min_insync() -> None:
     decided = change(accept(1)).decide(RECORD, ALL, {}, min_insync=2)
     assert decided is not None
     assert decided.in_sync == [1, 2], "2 has not accepted, it has to follow"
 
 
-def test_who_accepted_and_went_away_is_neither_appointed_nor_in_sync() -> None:
+def test_a_broker_that_accepted_and_went_away_is_neither_leader_nor_in_sync() -> None:
     machine = change(accept(1), accept(2, log_end=999))
     for goal in (NO_GOAL, ElectionGoal(leader=2), ElectionGoal(avoid=frozenset({1}))):
         decided = machine.decide(RECORD, [1, 3], {}, goal=goal)
@@ -110,7 +110,7 @@ def test_who_accepted_and_went_away_is_neither_appointed_nor_in_sync() -> None:
     assert (back.leader, back.in_sync) == (2, [1, 2]), "the same life that is back counts again"
 
 
-def test_nobody_in_sync_gives_its_replica_up_while_one_that_stays_is_away() -> None:
+def test_no_in_sync_replica_is_given_up_while_a_staying_one_is_away() -> None:
     machine = change(accept(1), accept(2))
     moved = machine.decide(RECORD, ALL, {}, goal=ElectionGoal(leader=2, replicas=[2, 3]))
     assert moved is not None
@@ -121,7 +121,7 @@ def test_nobody_in_sync_gives_its_replica_up_while_one_that_stays_is_away() -> N
         assert (kept.leader, kept.replicas, kept.in_sync) == (1, [1, 2, 3], [1])
 
 
-def test_whoever_is_about_to_stop_leads_last_and_leaves_the_set_if_others_suffice() -> None:
+def test_a_stopping_broker_leads_last_and_leaves_the_in_sync_set_if_others_suffice() -> None:
     everywhere = attrs.evolve(RECORD, in_sync=ALL)
     machine = change(accept(1, log_end=999), accept(2), accept(3))
     stops = ElectionGoal(leader=1, avoid=frozenset({1, 2}), leaving=frozenset({1}))
@@ -144,7 +144,7 @@ def test_whoever_is_about_to_stop_leads_last_and_leaves_the_set_if_others_suffic
         ElectionGoal(avoid=frozenset({1}), leaving=frozenset({1})),
     ],
 )
-def test_the_old_leader_leads_on_with_all_that_are_in_sync_and_there(goal: ElectionGoal) -> None:
+def test_the_old_leader_leads_on_with_all_live_in_sync_replicas(goal: ElectionGoal) -> None:
     everywhere = attrs.evolve(RECORD, in_sync=ALL, leader_incarnation=11)
     decided = change(accept(1)).decide(everywhere, [1, 2], {}, goal=goal)
     assert decided is not None
@@ -155,7 +155,7 @@ def test_the_old_leader_leads_on_with_all_that_are_in_sync_and_there(goal: Elect
     assert decided.in_sync == [1], "another incarnation of it commits nothing in their name"
 
 
-def test_who_is_away_anyway_is_replaced() -> None:
+def test_an_absent_replica_out_of_sync_is_replaced() -> None:
     behind = attrs.evolve(RECORD, in_sync=[1])
     decided = change(accept(1)).decide(behind, [1, 4], {}, goal=ElectionGoal(replicas=[1, 3, 4]))
     assert decided is not None
@@ -189,19 +189,19 @@ def test_logs_are_compared_one_by_one_and_not_by_their_sum() -> None:
     assert choose_leader(same_count, {}, TOPICS).broker == 2
 
 
-def test_a_log_that_is_not_there_is_one_that_ends_at_its_beginning() -> None:
+def test_a_missing_log_counts_as_an_empty_one() -> None:
     accepted = [accept(1, ends=ends(a=5)), accept(2, ends=ends(a=5, b=1))]
     assert choose_leader(accepted, {}, TOPICS).broker == 2
     assert choose_leader(accepted, {}, ["a"]).broker == 1
 
 
-def test_whoever_lacks_what_it_had_on_its_device_leads_last() -> None:
+def test_a_replica_that_lacks_flushed_records_leads_last() -> None:
     damaged = accept(1, last_epoch=9, ends=[LogEnd("a", 900, sound=False)])
     assert choose_leader([damaged, accept(2)], {}, TOPICS).broker == 2
     assert choose_leader([damaged], {}, TOPICS).broker == 1
 
 
-def test_all_that_were_in_sync_have_to_accept_before_a_loss_is_accepted() -> None:
+def test_all_former_in_sync_replicas_have_to_accept_before_a_loss_is_accepted() -> None:
     machine = change(accept(1), accept(3, log_end=999))
     assert recover(machine) is None
     assert machine.missing(LOST, ALL) == [2]
@@ -222,7 +222,7 @@ def test_all_that_were_in_sync_have_to_accept_before_a_loss_is_accepted() -> Non
     ), "3 was not in sync, and may lack what was flushed before it was acknowledged"
 
 
-def test_if_it_is_not_known_who_was_in_sync_all_replicas_have_to_accept() -> None:
+def test_all_replicas_have_to_accept_if_the_former_in_sync_set_is_unknown() -> None:
     unknown = attrs.evolve(LOST, lost=[])
     machine = change(accept(1), accept(2))
     assert recover(machine, unknown) is None
@@ -230,7 +230,7 @@ def test_if_it_is_not_known_who_was_in_sync_all_replicas_have_to_accept() -> Non
     assert recover(machine, unknown).leader == 3
 
 
-def test_recovery_asks_who_agreed_last_with_a_leader_not_who_wrote_last() -> None:
+def test_a_recovery_prefers_the_last_to_agree_with_a_leader_over_the_newest_record() -> None:
     machine = change(
         accept(1, log_epoch=4, last_epoch=2, log_end=50),
         accept(2, log_epoch=3, last_epoch=3, log_end=90),
@@ -238,13 +238,13 @@ def test_recovery_asks_who_agreed_last_with_a_leader_not_who_wrote_last() -> Non
     assert recover(machine).leader == 1
 
 
-def test_among_those_that_agreed_the_newest_record_counts_for_nothing() -> None:
+def test_a_recovery_compares_log_ends_and_not_the_epochs_of_the_last_records() -> None:
     machine = change(accept(1, last_epoch=4, log_end=5), accept(2, last_epoch=3, log_end=6))
     assert recover(machine).leader == 2
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_damaged_or_replaced_member_leads_only_if_that_is_ordered(ordered: bool) -> None:
+def test_a_damaged_or_replaced_replica_leads_only_if_an_operator_orders_it(ordered: bool) -> None:
     damaged = accept(1, ends=[LogEnd("a", 900, sound=False)])
     machine = change(damaged, accept(2, log_end=5))
     assert recover(machine, ordered=ordered).leader == 2, "what is sound is left"
@@ -254,7 +254,7 @@ def test_a_damaged_or_replaced_member_leads_only_if_that_is_ordered(ordered: boo
     assert (alone is not None) == ordered
 
 
-def test_an_order_takes_the_best_of_those_that_answer() -> None:
+def test_an_ordered_recovery_takes_the_best_of_the_replicas_that_answer() -> None:
     assert recover(change(), ordered=True) is None, "somebody has to answer"
     assert recover(change(accept(3)), ordered=True).leader == 3
     assert recover(change(accept(3, log_end=999), accept(2)), ordered=True).leader == 2
@@ -267,7 +267,7 @@ def test_an_order_takes_the_best_of_those_that_answer() -> None:
     assert recover(change(accept(2), accept(3)), away, ordered=True).leader == 2
 
 
-def test_what_is_known_to_be_lost_is_told_for_each_log() -> None:
+def test_the_lost_offsets_of_each_log_are_told() -> None:
     machine = change(
         accept(1, ends=[LogEnd("a", 10), LogEnd("b", 7), LogEnd("deleted", 50)]),
         accept(2, ends=[LogEnd("a", 4, sound=False, held_end=12), LogEnd("c", 3)]),
@@ -276,7 +276,7 @@ def test_what_is_known_to_be_lost_is_told_for_each_log() -> None:
     assert machine.losses(2, TOPICS) == [LogLoss("a", 4, 12), LogLoss("b", 0, 7)]
 
 
-def test_without_a_replica_in_sync_that_accepts_all_of_them_are_missing() -> None:
+def test_if_no_in_sync_replica_accepted_all_of_them_are_missing() -> None:
     assert change().missing(RECORD, ALL) == [1, 2]
     assert change(accept(3)).missing(RECORD, ALL) == [1, 2]
     assert change(accept(1)).missing(RECORD, ALL) == []
@@ -316,7 +316,7 @@ def test_pages_that_do_not_follow_one_another_count_for_nothing() -> None:
     assert again == [None, None, accept(1, ends=ends(a=1, b=2, c=3))]
 
 
-def test_of_those_in_sync_that_accepted_one_that_takes_records_leads_whatever_is_wished() -> None:
+def test_an_in_sync_replica_that_takes_records_leads_rather_than_the_preferred_one() -> None:
     record = attrs.evolve(RECORD, in_sync=[1, 2, 3])
     machine = change(accept(1, log_end=200), accept(2), accept(3, log_end=150))
     for goal in (NO_GOAL, ElectionGoal(leader=1), ElectionGoal(avoid=frozenset({2}))):

@@ -75,7 +75,7 @@ def test_partitions_get_replicas_on_all_brokers_and_leaders_evenly() -> None:
         assert record.replicas[0] == record.leader
 
 
-def test_partitions_of_a_lost_leader_need_another_one_each_until_a_change_begins() -> None:
+def test_partitions_of_a_lost_leader_are_leaderless_until_an_election_begins() -> None:
     register = Register()
     assert register.controller.elections.leaderless() == []
     lost = register.first.leader
@@ -85,7 +85,7 @@ def test_partitions_of_a_lost_leader_need_another_one_each_until_a_change_begins
     assert register.controller.elections.leaderless() == []
 
 
-def test_a_change_is_complete_when_all_live_members_have_accepted() -> None:
+def test_an_election_is_complete_when_all_live_replicas_have_accepted() -> None:
     register = Register()
     elections = register.controller.elections
     lost = register.first.leader
@@ -103,7 +103,7 @@ def test_a_change_is_complete_when_all_live_members_have_accepted() -> None:
     assert not register.accept(lost), "the change is over"
 
 
-def test_who_accepts_and_leaves_before_the_choice_is_not_waited_for_afterwards() -> None:
+def test_a_broker_that_accepts_and_leaves_before_the_choice_is_neither_leader_nor_in_sync() -> None:
     register = Register()
     elections = register.controller.elections
     register.persist(elections.begin(0))
@@ -165,14 +165,14 @@ def test_a_leaders_request_is_journaled_and_answered() -> None:
     assert not again.answer.accepted
 
 
-def test_a_broker_with_a_new_data_directory_is_in_sync_no_more() -> None:
+def test_a_broker_with_a_new_data_directory_leaves_the_in_sync_set() -> None:
     register = Register()
     assert register.first.in_sync == [1, 2, 3]
     register.join(2, 2, cluster="")
     assert register.first.in_sync == [1, 3]
 
 
-def test_a_copy_that_another_life_went_on_from_is_in_sync_no_more() -> None:
+def test_a_broker_with_an_older_copy_of_its_directory_leaves_the_in_sync_set() -> None:
     """The copy was made after the first start, the broker was started once more."""
     register = Register()
     register.join(2, 2)
@@ -189,21 +189,21 @@ def test_a_copy_that_another_life_went_on_from_is_in_sync_no_more() -> None:
         register.join(2, 3)
 
 
-def test_a_copy_of_the_newest_life_goes_on_like_the_original() -> None:
+def test_a_broker_with_the_newest_copy_of_its_directory_stays_in_sync() -> None:
     register = Register()
     register.controller.left(2, 1)
     register.join(2, 2, copy="'", copied_at=1)
     assert register.first.in_sync == [1, 2, 3]
 
 
-def test_starts_that_never_reached_the_register_make_no_lost_disk() -> None:
+def test_a_broker_that_started_often_without_the_register_stays_in_sync() -> None:
     register = Register()
     register.controller.left(2, 1)
     register.join(2, 60)
     assert register.first.in_sync == [1, 2, 3]
 
 
-def test_when_all_lost_power_they_decide_together_as_soon_as_all_are_back() -> None:
+def test_after_all_replicas_lost_power_one_leads_as_soon_as_all_are_back() -> None:
     register = Register()
     elections = register.controller.elections
     for broker in (1, 2, 3):
@@ -229,7 +229,7 @@ def test_when_all_lost_power_they_decide_together_as_soon_as_all_are_back() -> N
     assert first.recovered_epoch == first.epoch == 2
 
 
-def test_without_a_leader_an_operator_can_order_not_to_wait() -> None:
+def test_an_operator_can_order_an_election_not_to_wait_for_an_absent_replica() -> None:
     register = Register()
     elections = register.controller.elections
     for broker in (1, 2, 3):
@@ -265,7 +265,7 @@ def test_a_partition_begins_again_empty_only_while_no_broker_with_a_replica_live
     assert elections.begin_empty(1, 4) is None, "broker 2 is back, with its replica"
 
 
-def test_nor_does_one_of_which_somebody_may_know_a_newer_record() -> None:
+def test_a_partition_does_not_begin_again_empty_while_a_broker_may_know_a_newer_record() -> None:
     register = Register()
     doubting = Elections(register.controller.state, {4: 1}, lambda partition: partition == 0)
     for partition in (0, 1):
@@ -274,7 +274,7 @@ def test_nor_does_one_of_which_somebody_may_know_a_newer_record() -> None:
     assert doubting.begin_empty(1, 4) is not None
 
 
-def test_a_member_that_comes_with_other_data_is_known_for_it_until_it_is_in_sync_again() -> None:
+def test_a_replica_with_a_new_data_directory_counts_as_replaced_until_it_is_in_sync_again() -> None:
     """Whatever it holds by now: what it had when it was in sync is gone."""
     register = Register()
     elections = register.controller.elections
@@ -298,7 +298,7 @@ def test_a_member_that_comes_with_other_data_is_known_for_it_until_it_is_in_sync
     assert not register.controller.state.brokers[2].replaced
 
 
-def test_if_all_members_lack_something_of_their_own_an_operator_has_to_decide() -> None:
+def test_if_all_in_sync_replicas_lack_flushed_records_an_operator_has_to_decide() -> None:
     register = Register()
     elections = register.controller.elections
     for broker in (1, 2, 3):
@@ -316,7 +316,7 @@ def test_if_all_members_lack_something_of_their_own_an_operator_has_to_decide() 
     assert decided.losses == [LogLoss(TOPIC_ID, 3, 10)]
 
 
-def test_who_joins_the_set_has_lost_nothing_any_more() -> None:
+def test_a_replica_that_joins_the_in_sync_set_no_longer_counts_as_having_lost_data() -> None:
     register = Register()
     leader = register.first.leader
     (other, _) = [one for one in (1, 2, 3) if one != leader]

@@ -10,7 +10,7 @@ def status(disk_trouble: str = "", **replicas: str) -> BrokerStatus:
     return BrokerStatus(disk_trouble, 5, 10, troubles)
 
 
-def test_a_broker_serves_what_it_holds_when_it_has_answered_to_all_decisions() -> None:
+def test_a_broker_serves_its_partitions_once_it_has_answered_to_all_decisions() -> None:
     health = Health()
     assert not health.serves(1, 0)
     health.informed(1)
@@ -34,7 +34,7 @@ def test_a_decision_that_was_not_stored_keeps_clients_from_that_partition_alone(
     health.check_invariants()
 
 
-def test_a_replica_that_takes_no_records_is_still_led_to() -> None:
+def test_clients_are_still_sent_to_a_leader_that_takes_no_records() -> None:
     health = Health()
     health.informed(1)
     assert health.told(1, status(p3="broken"))
@@ -46,7 +46,7 @@ def test_a_replica_that_takes_no_records_is_still_led_to() -> None:
     health.check_invariants()
 
 
-def test_a_full_disk_is_the_trouble_of_all_replicas_on_it() -> None:
+def test_a_full_disk_keeps_all_replicas_on_it_from_serving() -> None:
     health = Health()
     health.informed(1)
     assert health.told(1, status("full"))

@@ -22,7 +22,7 @@ JOIN = AlterInSync(0, 4, 1, 7, 2, [1, 2, 3], 5)
 LEAVE = AlterInSync(0, 4, 1, 7, 2, [1], None)
 
 
-def test_a_follower_joins_and_leaves() -> None:
+def test_a_follower_joins_and_leaves_the_in_sync_set() -> None:
     assert alter(RECORD, JOIN, LIVES) == attrs.evolve(RECORD, version=3, in_sync=[1, 2, 3])
     assert alter(RECORD, LEAVE, LIVES) == attrs.evolve(RECORD, version=3, in_sync=[1])
 
@@ -47,7 +47,9 @@ def test_a_follower_joins_and_leaves() -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_refused_and_says_why(change: dict[str, Any]) -> None:
+def test_a_request_that_does_not_fit_the_record_is_refused_with_the_reason(
+    change: dict[str, Any],
+) -> None:
     assert isinstance(alter(RECORD, attrs.evolve(JOIN, **change), LIVES), str)
 
 
@@ -57,7 +59,7 @@ def test_a_repeated_request_is_refused_because_the_version_moved() -> None:
     assert alter(altered, JOIN, LIVES) == "the version is 3"
 
 
-def test_a_lost_log_leaves_even_if_nobody_is_left() -> None:
+def test_a_replica_that_lost_its_log_leaves_the_in_sync_set_even_if_that_becomes_empty() -> None:
     assert without(without(RECORD, 1), 2) == attrs.evolve(
         RECORD, version=4, in_sync=[], lost=[1, 2]
     )

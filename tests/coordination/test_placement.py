@@ -31,7 +31,7 @@ def test_a_new_broker_gets_new_partitions_first() -> None:
     assert {chosen[0] for chosen in placed.values()} == {2, 3}
 
 
-def test_leaders_move_through_a_broker_between_them_where_no_direct_move_helps() -> None:
+def test_leaderships_move_by_way_of_a_third_broker_where_no_direct_move_helps() -> None:
     # 1 leads three; only 2 can take from it, and 2 can give to 3.
     records = [
         record(0, 1, [1, 2], [1, 2]),
@@ -52,7 +52,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS, st.sets(st.integers(1, 5)))
-def test_moves_lead_to_live_in_sync_replicas_and_then_nothing_is_left_to_do(
+def test_leaderships_move_to_live_in_sync_replicas_and_a_second_plan_is_empty(
     records: list[PartitionRecord], live: set[int]
 ) -> None:
     moves = {one.partition: one.leader for one in balance_leaders(records, live)}
@@ -66,7 +66,7 @@ def test_moves_lead_to_live_in_sync_replicas_and_then_nothing_is_left_to_do(
     assert balance_leaders(after, live) == []
 
 
-def test_when_all_are_in_sync_leaders_differ_by_at_most_one() -> None:
+def test_if_all_replicas_are_in_sync_the_leaderships_of_brokers_differ_by_at_most_one() -> None:
     records = [record(one, 1, [1, 2, 3], [1, 2, 3]) for one in range(8)]
     moves = {one.partition: one.leader for one in balance_leaders(records, [1, 2, 3])}
     led = Counter(moves.get(one.partition, one.leader) for one in records)

@@ -59,7 +59,7 @@ def test_a_record_is_adopted_when_all_its_in_sync_members_have_reported() -> Non
     assert register.known == NEW
 
 
-def test_members_of_the_newest_record_are_enough() -> None:
+def test_a_record_is_known_when_its_in_sync_replicas_have_reported() -> None:
     register = Register()
     register.join(1, NEW)
     assert register.known is None
@@ -69,14 +69,14 @@ def test_members_of_the_newest_record_are_enough() -> None:
     assert register.known == NEW
 
 
-def test_who_lost_its_disk_reports_nothing() -> None:
+def test_a_broker_that_lost_its_disk_does_not_count_as_having_reported() -> None:
     register = Register()
     register.join(1, NEW)
     register.record(register.controller.admit(join(2, cluster=""), []).entries)
     assert register.known is None, "2 may have been told something newer, once"
 
 
-def test_who_may_hold_something_is_not_forgotten() -> None:
+def test_a_broker_that_may_hold_replicas_is_not_removed() -> None:
     register = Register()
     register.join(3, OLD)
     register.join(1, OLD)
@@ -85,7 +85,7 @@ def test_who_may_hold_something_is_not_forgotten() -> None:
         register.controller.remove(3)
 
 
-def test_until_then_nothing_is_decided() -> None:
+def test_nothing_is_decided_about_a_partition_whose_record_is_unknown() -> None:
     register = Register()
     register.join(1, NEW)
     with pytest.raises(RefusedError, match=r"brokers \[2\] have not told"):
@@ -95,7 +95,7 @@ def test_until_then_nothing_is_decided() -> None:
     assert register.controller.elections.alter(request) is None
 
 
-def test_until_then_no_topic_is_unknown() -> None:
+def test_no_topic_is_called_unknown_before_all_brokers_have_reported() -> None:
     register = Register()
     register.join(1, NEW)
     with pytest.raises(NotReadyError, match=r"brokers \[2\] have not told"):
@@ -105,7 +105,7 @@ def test_until_then_no_topic_is_unknown() -> None:
         register.controller.topics.require("a")
 
 
-def test_a_topic_that_was_told_of_is_not_unknown_while_its_partitions_are() -> None:
+def test_a_reported_topic_with_an_unknown_partition_is_not_ready_rather_than_unknown() -> None:
     register = Register()
     topic = TopicRecord("a", "0" * 16, [0, 1], TopicOptions())
     inventory = Inventory([NEW], [topic], [ReplicaReport(0, 3, True)])
@@ -118,7 +118,7 @@ def test_a_topic_that_was_told_of_is_not_unknown_while_its_partitions_are() -> N
         register.controller.topics.require("a")
 
 
-def test_epochs_continue_above_every_promise() -> None:
+def test_the_next_epoch_is_above_every_promised_one() -> None:
     register = Register()
     register.join(1, NEW, promised=7)
     register.join(2, NEW, promised=5)
@@ -131,14 +131,14 @@ def test_epochs_continue_above_every_promise() -> None:
     assert announcement.epoch == 10
 
 
-def test_a_member_that_lost_power_is_taken_out_when_the_record_is_adopted() -> None:
+def test_a_replica_that_lost_power_leaves_the_in_sync_set_when_the_record_is_adopted() -> None:
     register = Register()
     register.join(2, NEW, intact=False)
     register.join(1, NEW)
     assert register.known == attrs.evolve(NEW, version=2, in_sync=[1], lost=[2])
 
 
-def test_when_nobody_is_in_sync_all_replicas_have_to_report() -> None:
+def test_all_replicas_have_to_report_if_the_in_sync_set_is_empty() -> None:
     register = Register()
     empty = attrs.evolve(NEW, version=4, in_sync=[])
     register.join(1, empty)
@@ -148,7 +148,7 @@ def test_when_nobody_is_in_sync_all_replicas_have_to_report() -> None:
     assert register.known == empty
 
 
-def test_when_nobody_is_in_sync_those_that_were_until_they_lost_data_are_enough() -> None:
+def test_the_last_in_sync_replicas_are_enough_to_report_if_they_are_known() -> None:
     register = Register()
     empty = attrs.evolve(NEW, version=4, in_sync=[], lost=[1, 2])
     register.join(1, empty)
@@ -157,7 +157,7 @@ def test_when_nobody_is_in_sync_those_that_were_until_they_lost_data_are_enough(
     assert register.known == empty
 
 
-def test_an_old_copy_of_the_journal_is_distrusted_as_soon_as_somebody_knows_better() -> None:
+def test_an_older_copy_of_the_journal_yields_to_a_newer_record_of_a_broker() -> None:
     register = Register()
     register.record([PartitionDecided(OLD)])
     register.join(3, OLD)
@@ -168,7 +168,7 @@ def test_an_old_copy_of_the_journal_is_distrusted_as_soon_as_somebody_knows_bett
     assert (register.known.epoch, register.known.leader) == (4, 2)
 
 
-def test_a_register_that_restarts_meanwhile_hears_everybody_again() -> None:
+def test_a_register_that_restarts_during_a_rebuild_hears_all_brokers_again() -> None:
     register = Register()
     register.join(1, NEW)
     again = Register()
@@ -181,7 +181,7 @@ def test_a_register_that_restarts_meanwhile_hears_everybody_again() -> None:
     assert again.controller.state.life.generation == 2
 
 
-def test_a_change_after_a_rebuild_goes_on_as_ever() -> None:
+def test_an_election_after_a_rebuild_goes_on_as_usual() -> None:
     register = Register()
     register.join(1, NEW, promised=4)
     register.join(2, NEW)
@@ -198,7 +198,7 @@ def reporting(broker: int, told: PartitionRecord, topics: list[TopicRecord]) -> 
     return Inventory([told], topics, [ReplicaReport(0, told.epoch, True)])
 
 
-def test_a_report_whose_entries_were_not_journaled_was_never_there() -> None:
+def test_a_report_whose_entries_were_not_journaled_does_not_count() -> None:
     """The disk was full: broker 1, alone in sync, comes again, and nobody leads before."""
     register = Register()
     alone = attrs.evolve(OLD, version=2, in_sync=[1])
@@ -219,7 +219,7 @@ def test_a_report_whose_entries_were_not_journaled_was_never_there() -> None:
     assert register.known == alone
 
 
-def test_an_acceptance_counts_until_the_next_life_of_its_broker_is_in_the_journal() -> None:
+def test_an_acceptance_counts_until_the_next_start_of_its_broker_is_in_the_journal() -> None:
     register = Register()
     register.join(1, NEW, promised=4)
     register.join(2, NEW)
@@ -231,7 +231,7 @@ def test_an_acceptance_counts_until_the_next_life_of_its_broker_is_in_the_journa
     assert elections.conclude(0), "its next life was not let in"
 
 
-def test_nothing_is_decided_by_a_record_that_somebody_knows_a_newer_one_of() -> None:
+def test_nothing_is_decided_from_an_older_record_than_a_broker_knows() -> None:
     """The journal is an older copy: in epoch 4 only broker 2 was in sync."""
     register = Register()
     register.record([PartitionDecided(OLD)])
@@ -248,7 +248,7 @@ def test_nothing_is_decided_by_a_record_that_somebody_knows_a_newer_one_of() -> 
     assert register.known == attrs.evolve(newer, version=1, in_sync=[2], lost=[1])
 
 
-def test_a_change_that_was_begun_by_an_older_record_is_not_concluded_by_it() -> None:
+def test_an_election_that_began_with_an_older_record_does_not_end_with_it() -> None:
     register = Register()
     register.record([PartitionDecided(OLD)])
     register.join(3, OLD)
@@ -260,7 +260,7 @@ def test_a_change_that_was_begun_by_an_older_record_is_not_concluded_by_it() -> 
     assert elections.conclude(0) is None
 
 
-def test_a_sole_replica_that_was_let_in_before_its_record_was_known_leads() -> None:
+def test_a_sole_replica_that_joined_before_its_record_was_known_leads() -> None:
     register = Register()
     register.join(2, OLD, incarnation=5)
     register.join(1, attrs.evolve(NEW, replicas=[2], in_sync=[2], leader=2, leader_incarnation=4))
@@ -287,7 +287,9 @@ def test_a_sole_replica_that_was_let_in_before_its_record_was_known_leads() -> N
         Inventory([], [], [ReplicaReport(0, (1 << 63) - 1, True)]),
     ],
 )
-def test_what_no_register_ever_decided_is_refused_and_changes_nothing(inventory: Inventory) -> None:
+def test_a_report_of_an_impossible_decision_is_refused_and_changes_nothing(
+    inventory: Inventory,
+) -> None:
     register = Register()
     with pytest.raises(RefusedError, match="no register ever decided") as caught:
         register.controller.admit(join(1, cluster=CLUSTER), [inventory])
@@ -317,7 +319,7 @@ def report(
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (1, 3, 2)])
-def test_a_deleted_topic_that_a_register_without_memory_hears_of_is_removed_where_it_is(
+def test_a_deleted_topic_that_a_register_without_memory_hears_of_is_removed_from_its_broker(
     order: tuple[int, ...],
 ) -> None:
     register = Register()
@@ -335,7 +337,7 @@ def test_a_deleted_topic_that_a_register_without_memory_hears_of_is_removed_wher
     assert register.controller.view.removals_of(3) == []
 
 
-def test_of_two_topics_of_which_neither_proves_that_the_other_was_deleted_both_are_kept() -> None:
+def test_two_topics_of_one_name_are_both_kept_if_neither_is_proved_to_be_deleted() -> None:
     register = Register()
     stranger = a_topic("3")
     report(register, 1, NEWER, NEW)

@@ -3,7 +3,7 @@
 from octopi.coordination.retry_delays import RetryDelays
 
 
-def test_pauses_double_up_to_the_longest_and_begin_anew_when_all_was_quiet() -> None:
+def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_quiet_time() -> None:
     pauses, now, lengths = RetryDelays(1.0, 5.0), 100.0, []
     assert pauses.is_over(7, now)
     for _ in range(5):

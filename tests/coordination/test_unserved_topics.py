@@ -22,7 +22,7 @@ def a_register_with_two_topics_of_one_name() -> Register:
     return register
 
 
-def test_a_topic_that_another_one_of_its_name_keeps_from_being_served_is_told() -> None:
+def test_a_topic_that_is_not_served_because_of_another_one_of_its_name_is_listed() -> None:
     register = a_register_with_two_topics_of_one_name()
     told = UnservedTopic("orders", OTHER.topic_id, 3, IN_USE.topic_id)
     assert register.controller.unserved.found() == [told]
@@ -31,7 +31,7 @@ def test_a_topic_that_another_one_of_its_name_keeps_from_being_served_is_told() 
     assert register.controller.unserved.found() == [attrs.evolve(told, used_id="")]
 
 
-def test_its_records_are_deleted_by_its_id_and_no_others() -> None:
+def test_an_unserved_topic_is_deleted_by_its_id_and_no_other_one_is() -> None:
     register = a_register_with_two_topics_of_one_name()
     assert register.controller.topics.of_id(OTHER.topic_id) == OTHER
     deletion = register.controller.topics.delete_by_id(OTHER.topic_id)
@@ -45,20 +45,20 @@ def test_its_records_are_deleted_by_its_id_and_no_others() -> None:
         register.controller.topics.delete_by_id(OTHER.topic_id)
 
 
-def test_one_that_comes_again_without_it_holds_it_no_more() -> None:
+def test_an_unserved_topic_is_not_listed_once_its_broker_reports_without_it() -> None:
     register = a_register_with_two_topics_of_one_name()
     register.controller.left(3, 1)
     report(register, 3, IN_USE)
     assert register.controller.unserved.found() == []
 
 
-def test_nor_does_a_broker_that_was_removed_for_good() -> None:
+def test_an_unserved_topic_of_a_removed_broker_is_not_listed() -> None:
     register = a_register_with_two_topics_of_one_name()
     register.controller.apply(BrokerRemoved(3))
     assert register.controller.unserved.found() == []
 
 
-def test_a_topic_that_the_register_never_made_is_told() -> None:
+def test_a_topic_that_the_register_never_created_is_listed_as_unserved() -> None:
     register = a_register_with_two_topics_of_one_name()
     register.controller.left(3, 1)
     never = TopicRecord("never", "4" * 16, [0], TopicOptions())
@@ -73,7 +73,7 @@ def test_a_topic_that_the_register_never_made_is_told() -> None:
     ]
 
 
-def test_an_id_that_is_in_use_deletes_what_is_served() -> None:
+def test_deleting_by_the_id_of_a_served_topic_deletes_that_topic() -> None:
     """Whoever reports it under another name can have nothing else removed by that."""
     register = a_register_with_two_topics_of_one_name()
     register.controller.left(3, 1)
@@ -83,7 +83,7 @@ def test_an_id_that_is_in_use_deletes_what_is_served() -> None:
     assert entry.topic == "orders"
 
 
-def test_a_broker_that_reports_very_many_fills_no_memory() -> None:
+def test_a_broker_that_reports_very_many_topics_does_not_fill_the_memory() -> None:
     register = a_register_with_two_topics_of_one_name()
     many = [attrs.evolve(OTHER, topic_id=f"{one:016x}") for one in range(UNSERVED_TOPICS_MAX + 5)]
     for broker in (3, 4):

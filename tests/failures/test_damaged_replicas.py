@@ -150,7 +150,7 @@ async def test_a_replica_with_damaged_files_costs_the_healthy_ones_nothing_and_c
         assert logs[0] == logs[1] == logs[2]
 
 
-async def test_damage_of_the_only_replica_in_sync_cuts_nobody_and_waits_for_an_operator(
+async def test_damage_of_the_only_in_sync_replica_cuts_no_other_one_and_waits_for_an_operator(
     tmp_path: Path,
 ) -> None:
     async with process_cluster(tmp_path) as cluster:
@@ -197,7 +197,9 @@ async def found_stuck(url: str) -> str:
                 await trio.sleep(0.05)  # nothing announces it to clients
 
 
-async def test_a_flipped_bit_in_what_was_flushed_hides_nothing_in_silence(tmp_path: Path) -> None:
+async def test_a_flipped_bit_in_flushed_records_is_reported_and_nothing_is_cut(
+    tmp_path: Path,
+) -> None:
     async with process_cluster(tmp_path, brokers=1) as cluster:
         (name,) = cluster.names
         async with octopi.connect(cluster.url) as client:

@@ -63,7 +63,7 @@ def connected(node: NodeProcess, count: int, said: bytes) -> Iterator[None]:
 HELLO = UPGRADE.replace(b"Host: test", b"Host: 127.0.0.1") + masked(encode(m.Hello(1, "idle")))
 
 
-def test_an_operator_gets_an_answer_from_nodes_whose_places_are_all_taken(
+def test_an_operator_gets_an_answer_from_nodes_whose_connection_slots_are_all_taken(
     nodes: NodeProcesses, tmp_path: Path
 ) -> None:
     register = nodes.register(files_max=FILES)
@@ -89,7 +89,7 @@ def test_an_operator_gets_an_answer_from_nodes_whose_places_are_all_taken(
     assert "read-only" not in broker.log()
 
 
-def test_a_command_says_when_there_is_no_such_secret(nodes: NodeProcesses) -> None:
+def test_a_command_names_a_missing_join_secret_file(nodes: NodeProcesses) -> None:
     register = nodes.register()
     answer = asked(register, "status", "--join-secret", "nothing/here")
     assert answer.returncode == 2

@@ -94,7 +94,7 @@ async def leader_of(url: str, brokers: list[NodeProcess]) -> NodeProcess:
     return next(one for one in brokers if one.url == place.leader_address)
 
 
-async def test_a_stopped_leader_is_missed_for_moments_and_its_return_does_no_harm(
+async def test_a_paused_leader_process_is_replaced_soon_and_its_return_does_no_harm(
     tmp_path: Path,
 ) -> None:
     with node_processes(tmp_path) as nodes:

@@ -98,7 +98,9 @@ async def test_a_killed_broker_costs_neither_a_message_nor_a_repeat(tmp_path: Pa
         assert sum(path.stat().st_size for path in records) == workload.seen[-1].next_offset
 
 
-async def test_a_killed_register_is_not_missed(tmp_path: Path) -> None:
+async def test_producers_and_consumers_go_on_while_the_register_is_killed_and_restarted(
+    tmp_path: Path,
+) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()
         nodes.broker(register)

@@ -54,7 +54,7 @@ def test_without_a_fault_nothing_is_found() -> None:
     assert search.counts.ways > 3
 
 
-def test_the_same_seed_finds_the_same_and_another_one_another() -> None:
+def test_the_same_seed_tries_the_same_inputs_and_another_seed_tries_others() -> None:
     inputs: list[list[bytes]] = []
     for seed in (1, 1, 2):
         tried: list[bytes] = []
@@ -76,7 +76,7 @@ def test_an_input_that_takes_for_ever_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert found.data == b":::::"
 
 
-def test_what_is_in_the_corpus_is_tried_first() -> None:
+def test_inputs_of_the_corpus_are_tried_first() -> None:
     def check(data: bytes) -> bool:
         raise ValueError(data.decode())
 
@@ -101,7 +101,7 @@ def test_a_decoder_that_lets_an_empty_map_be_a_message_is_found(
     assert found.data.startswith(b"\xa0")
 
 
-def test_a_head_that_the_library_behind_us_cannot_read_is_found(
+def test_a_request_head_that_the_websocket_library_cannot_read_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As it could not."""
@@ -129,7 +129,7 @@ def test_a_reader_of_frames_that_is_not_strict_is_found(
     assert found_within(frames.TARGET, 3000) is not None
 
 
-def test_a_reader_that_reads_pieces_otherwise_than_the_whole_is_found(
+def test_a_reader_whose_result_depends_on_how_the_bytes_are_cut_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = frame_reader.FrameReader.feed
@@ -143,13 +143,13 @@ def test_a_reader_that_reads_pieces_otherwise_than_the_whole_is_found(
     assert "how the bytes are cut" in str(found.error)
 
 
-def test_what_is_worth_keeping_takes_new_ways_and_the_shortest_comes_first() -> None:
+def test_inputs_that_take_a_new_way_are_kept_the_shortest_first() -> None:
     target = planted_target(planted.check_nested)
     search = Search(target, [b"octopi:1:a"], 1)
     assert search.worth_keeping([b"octopi:2:bc", b"x", b"yy", b"octopi"]) == [b"x", b"octopi"]
 
 
-def test_ways_are_followed_in_the_files_of_a_target_alone() -> None:
+def test_only_ways_through_the_files_of_the_target_are_followed() -> None:
     target = attrs.evolve(planted_target(planted.check_sound), files=("tests/fuzz/codec.py",))
     search = Search(target, [], 1)
     left = itertools.count(100, -1)

@@ -17,7 +17,7 @@ REFERRED_S = 5.0
 """Clients go on at another broker sooner than this: detection, election, and a retry."""
 
 
-async def test_with_no_broker_left_clients_are_told_so_and_recover_when_one_returns(
+async def test_clients_fail_without_any_broker_and_recover_when_one_returns(
     tmp_path: Path,
 ) -> None:
     async with process_cluster(tmp_path, brokers=1) as cluster:
@@ -51,7 +51,7 @@ async def test_with_no_broker_left_clients_are_told_so_and_recover_when_one_retu
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-async def test_of_two_brokers_one_may_die(tmp_path: Path, role: str) -> None:
+async def test_either_of_two_brokers_may_die(tmp_path: Path, role: str) -> None:
     async with process_cluster(tmp_path, brokers=2) as cluster:
         async with traffic(cluster.url, "orders", producers=2, consumers=2) as flow:
             await flow.progress(100)

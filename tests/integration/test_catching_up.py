@@ -153,7 +153,7 @@ async def test_a_hung_leader_is_replaced_and_follows_when_it_goes_on(tmp_path: P
         await flow.check_replicas(cluster.data_dirs, 3)
 
 
-async def test_an_id_without_its_data_is_refused_however_often_it_comes(
+async def test_a_broker_that_lost_its_data_is_refused_its_id_however_often_it_asks(
     tmp_path: Path,
 ) -> None:
     """It comes sooner than it is missed, while the in-sync set still names it."""

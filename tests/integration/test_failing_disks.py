@@ -58,7 +58,7 @@ async def complaint(cluster: LocalCluster, name: str) -> str:
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 @pytest.mark.parametrize("fault", ["full", "broken", "read-only"])
-async def test_the_others_go_on_and_a_repaired_disk_catches_up(
+async def test_other_replicas_go_on_without_a_failed_disk_and_the_repaired_one_catches_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, role: Role, fault: Fault
 ) -> None:
     async with local_cluster(tmp_path, brokers=0) as cluster:
@@ -101,7 +101,7 @@ async def test_a_disk_that_has_space_again_needs_no_restart(tmp_path: Path, role
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-async def test_a_broken_log_says_so_to_whoever_asks(tmp_path: Path, role: Role) -> None:
+async def test_a_broken_log_refuses_requests_with_the_reason(tmp_path: Path, role: Role) -> None:
     async with local_cluster(tmp_path, brokers=0) as cluster:
         disks = await with_memory_disks(cluster)
         async with traffic(cluster.url, "orders") as flow:

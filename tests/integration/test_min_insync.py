@@ -18,7 +18,7 @@ async def created(cluster: LocalCluster, min_insync: int) -> octopi.TopicInfo:
         return await client.create_topic("orders", min_insync=min_insync)
 
 
-async def test_too_few_replicas_refuse_to_take_records_until_there_are_enough(
+async def test_produce_requests_are_refused_until_there_are_enough_in_sync_replicas(
     tmp_path: Path,
 ) -> None:
     async with local_cluster(tmp_path, brokers=2) as cluster:
@@ -31,7 +31,9 @@ async def test_too_few_replicas_refuse_to_take_records_until_there_are_enough(
             assert (await fetch(leader, topic, 0)).highwater == 0
 
 
-async def test_what_waits_for_a_replica_is_committed_when_it_is_back(tmp_path: Path) -> None:
+async def test_a_record_that_waits_for_a_replica_is_committed_when_that_replica_is_back(
+    tmp_path: Path,
+) -> None:
     async with local_cluster(tmp_path, brokers=2) as cluster:
         topic = await created(cluster, min_insync=2)
         (follower,) = await cluster.followers("orders")
@@ -55,7 +57,7 @@ async def test_what_waits_for_a_replica_is_committed_when_it_is_back(tmp_path: P
         assert [message.value for message in held] == [b"both", b"one"]
 
 
-async def test_a_leader_that_dies_without_enough_replicas_takes_nothing_acknowledged_along(
+async def test_a_leader_that_dies_without_enough_replicas_loses_no_acknowledged_message(
     tmp_path: Path,
 ) -> None:
     async with local_cluster(tmp_path) as cluster:

@@ -70,7 +70,7 @@ async def test_a_follower_serves_consumers_up_to_its_highwater_mark(tmp_path: Pa
 
 
 @pytest.mark.process
-async def test_what_a_hung_follower_has_not_acknowledged_is_given_out_by_no_replica(
+async def test_no_replica_gives_out_records_that_a_hung_in_sync_follower_has_not_acknowledged(
     tmp_path: Path,
 ) -> None:
     async with process_cluster(tmp_path) as cluster, trio.open_nursery() as nursery:

@@ -46,7 +46,7 @@ async def check_tables(cluster: LocalCluster, info: octopi.TopicInfo, partitions
         assert most - min(counts[BrokerId(number)] for number in addresses) <= 1
 
 
-async def test_one_broker_registers_and_has_everything(tmp_path: Path) -> None:
+async def test_a_single_broker_registers_and_leads_all_partitions(tmp_path: Path) -> None:
     async with local_cluster(tmp_path, brokers=1) as cluster:
         await check_tables(cluster, await described(cluster, "orders", 1), 1)
 

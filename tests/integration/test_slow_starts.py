@@ -53,7 +53,7 @@ async def test_a_leader_that_starts_late_finds_another_one_and_follows(tmp_path:
         await flow.check_replicas(cluster.data_dirs, 3)
 
 
-async def test_a_leader_that_starts_first_waits_for_nobody(tmp_path: Path) -> None:
+async def test_a_leader_that_starts_first_does_not_wait_for_its_followers(tmp_path: Path) -> None:
     async with process_cluster(tmp_path) as cluster:
         async with traffic(cluster.url, "orders", producers=2) as flow:
             await flow.progress(100)

@@ -59,7 +59,9 @@ async def synced(cluster: ProcessCluster, running: set[str]) -> set[str]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_brokers_die_and_come_back_by_chance(tmp_path: Path, seed: int) -> None:
+async def test_brokers_die_and_come_back_at_random_and_no_message_is_lost(
+    tmp_path: Path, seed: int
+) -> None:
     randomness = random.Random(seed)
     async with process_cluster(tmp_path) as cluster:
         async with traffic(cluster.url, "orders", producers=2, consumers=2) as flow:

@@ -26,12 +26,12 @@ def _as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_every_way_of_a_message_has_a_bound() -> None:
+def test_each_measured_way_of_a_message_has_a_bound() -> None:
     assert INSTRUCTIONS_MAX.keys() == WAYS.keys()
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_message_costs_no_more_instructions_than_it_did(way: str) -> None:
+def test_a_message_costs_no_more_instructions_than_its_bound(way: str) -> None:
     found = cost(way)
     assert found.instructions <= INSTRUCTIONS_MAX[way] * scale(), explanation(way, found)
 

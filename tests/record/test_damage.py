@@ -118,7 +118,7 @@ def test_an_unknown_version_is_malformed(version: int) -> None:
 
 @pytest.mark.parametrize("version", [OPAQUE, STRUCTURED])
 @pytest.mark.parametrize("length", [0, 1, 36, RECORD_BYTES_MAX - 3, 2**31, 2**32 - 1])
-def test_a_length_that_no_record_has_is_malformed(version: int, length: int) -> None:
+def test_an_impossible_length_is_malformed(version: int, length: int) -> None:
     data = craft(version, bytes(100), length=length)
     fault = fault_of(data)
     assert isinstance(fault, MalformedRecordError)
@@ -218,7 +218,7 @@ def test_headers_do_not_reach_into_the_value() -> None:
 
 
 @pytest.mark.parametrize("size", [9, 41, 57, 100_000])
-def test_zeros_are_no_records(size: int) -> None:
+def test_zero_bytes_are_malformed(size: int) -> None:
     assert isinstance(fault_of(bytes(size)), MalformedRecordError)
     found = scan(GOLDEN_LOG + bytes(size))
     assert isinstance(found.fault, MalformedRecordError)
@@ -251,7 +251,7 @@ def test_version_1_records_interrupt_a_run_and_belong_to_none() -> None:
     ]
 
 
-def test_nothing_is_a_log_without_records() -> None:
+def test_empty_data_is_a_log_without_records() -> None:
     found = scan(b"")
     assert (found.valid_bytes, found.count, found.runs, found.marks) == (0, 0, [], [])
     assert (found.timestamp_max_ms, found.fault) == (-1, None)
@@ -259,7 +259,7 @@ def test_nothing_is_a_log_without_records() -> None:
     assert is_boundary(b"", 0)
 
 
-def test_what_was_found_before_a_fault_is_kept() -> None:
+def test_the_records_found_before_a_fault_are_kept() -> None:
     found = scan(GOLDEN_LOG[:-1])
     assert isinstance(found.fault, IncompleteRecordError)
     assert found.count == len(GOLDEN) - 1
@@ -279,7 +279,7 @@ def test_a_fault_behind_the_limit_of_a_walk_is_found_by_a_read_that_reaches_it()
         is_boundary(GOLDEN_LOG, len(GOLDEN_LOG) + 1)
 
 
-def test_a_scan_ends_soon_behind_the_records_that_were_asked_for() -> None:
+def test_a_scan_ends_soon_after_the_number_of_records_that_was_asked_for() -> None:
     one = craft_structured()
     count = 4 * INDEX_INTERVAL_BYTES // len(one)
     found = scan(one * count, 10)

@@ -43,7 +43,7 @@ def test_add_says_where_each_record_will_be() -> None:
     assert [message.value for message in messages] == [b"one", b"two", b"three"]
 
 
-def test_many_added_at_once_are_those_added_one_by_one() -> None:
+def test_records_added_together_are_encoded_as_records_added_one_by_one() -> None:
     values, headers = [b"a" * length for length in range(10)], {"h": b"v"}
     single, many = BatchBuilder(), BatchBuilder()
     for value in values[2:]:
@@ -55,7 +55,7 @@ def test_many_added_at_once_are_those_added_one_by_one() -> None:
     assert many.size_bytes == single.size_bytes
 
 
-def test_many_are_added_until_the_batch_is_large_enough() -> None:
+def test_records_are_added_until_the_batch_is_large_enough() -> None:
     builder, values = BatchBuilder(), [bytes(100)] * 10
     size_bytes = record_size_bytes(values[0], None, b"")
     assert builder.add_many(values, 0, size_bytes_max=2 * size_bytes + 1) == 3
@@ -66,7 +66,7 @@ def test_many_are_added_until_the_batch_is_large_enough() -> None:
     assert builder.size_bytes == 4 * size_bytes
 
 
-def test_of_many_values_one_that_is_too_large_is_found_before_any_is_added() -> None:
+def test_a_value_that_is_too_large_is_found_before_any_of_many_is_added() -> None:
     largest = bytes(RECORD_BYTES_MAX - STRUCTURED_BYTES_MIN)
     check_values([b"", largest])
     check_values([])
@@ -74,7 +74,7 @@ def test_of_many_values_one_that_is_too_large_is_found_before_any_is_added() -> 
         check_values([b"", largest], {"h": b"v"})
 
 
-def test_an_empty_batch_is_no_bytes() -> None:
+def test_an_empty_batch_is_encoded_as_no_bytes() -> None:
     assert BatchBuilder().encode(ALICE, FIRST_LIFE, Sequence(0)) == b""
 
 
@@ -109,7 +109,7 @@ def test_no_key_and_an_empty_key_are_different() -> None:
         (b"a" * 16, 1, 2**64, "sequences 18446744073709551616"),
     ],
 )
-def test_what_does_not_fit_a_request_id_is_refused(
+def test_producer_ids_epochs_and_sequences_that_do_not_fit_a_request_id_are_refused(
     producer_id: bytes, epoch: int, sequence: int, text: str
 ) -> None:
     arguments = ProducerId(producer_id), ProducerEpoch(epoch), Sequence(sequence)

@@ -40,7 +40,7 @@ def test_encoding_gives_the_golden_bytes(golden: Golden) -> None:
 
 
 @each_golden
-def test_decoding_gives_back_the_meaning(golden: Golden) -> None:
+def test_decoding_gives_the_golden_messages(golden: Golden) -> None:
     (message,) = decode(golden.data, Offset(700), TOPIC, PARTITION)
     assert message == (
         TOPIC,
@@ -88,7 +88,7 @@ def test_the_document_names_the_bounds_that_are_enforced() -> None:
 
 
 @given(logs())
-def test_a_foreign_reader_agrees_with_ours_on_every_log(log: BuiltLog) -> None:
+def test_a_foreign_reader_agrees_with_octopi_on_every_log(log: BuiltLog) -> None:
     ours = decode(log.data, Offset(0), TOPIC, PARTITION)
     assert list(read_records(log.data)) == [
         (one.offset, one.request_id, one.timestamp_ms, one.key, one.headers, one.value)

@@ -83,7 +83,7 @@ def model_marks(log: BuiltLog) -> list[RecordStart]:
 
 
 @given(logs())
-def test_scan_finds_what_was_put_in(log: BuiltLog) -> None:
+def test_scan_finds_all_encoded_records(log: BuiltLog) -> None:
     found = scan(log.data)
     assert found.fault is None
     assert (found.valid_bytes, found.count) == (len(log.data), len(log.sent))
@@ -94,7 +94,7 @@ def test_scan_finds_what_was_put_in(log: BuiltLog) -> None:
 
 
 @given(logs())
-def test_decode_gives_back_what_was_put_in(log: BuiltLog) -> None:
+def test_decode_returns_the_encoded_messages(log: BuiltLog) -> None:
     assert decode_at_1000(log.data) == [
         (
             TOPIC,
@@ -132,7 +132,7 @@ def test_a_prefix_is_whole_records_and_perhaps_one_incomplete(
 
 
 @given(anything)
-def test_scan_decode_and_check_record_judge_alike(data: bytes) -> None:
+def test_scan_decode_and_check_record_agree_on_any_bytes(data: bytes) -> None:
     found = scan(data)
     position = 0
     for _ in range(found.count):
@@ -178,7 +178,7 @@ def test_a_view_into_a_buffer_scans_like_the_bytes(data: bytes) -> None:
 
 
 @given(anything, st.integers(0, 400), st.none() | st.integers(0, 400))
-def test_walking_over_any_bytes_ends_or_says_why(
+def test_walking_over_any_bytes_ends_or_raises_a_record_error(
     data: bytes, position: int, limit_bytes: int | None
 ) -> None:
     with suppress(RecordError):
@@ -190,7 +190,7 @@ def test_walking_over_any_bytes_ends_or_says_why(
 
 
 @given(logs(), st.data())
-def test_walks_know_every_boundary_and_nothing_else(log: BuiltLog, data: st.DataObject) -> None:
+def test_walks_find_exactly_the_record_boundaries(log: BuiltLog, data: st.DataObject) -> None:
     for (start, end), one in zip(pairwise(log.starts), log.sent, strict=True):
         assert record_end(log.data, start) == end
         expected = -1 if log.data[start + 4] == OPAQUE else one.timestamp_ms
@@ -213,13 +213,13 @@ def test_whole_records_end_is_the_last_boundary_within_the_limit(
 
 
 @given(st.dictionaries(st.text(), st.binary(), max_size=20))
-def test_headers_come_back_in_their_order(headers: dict[str, bytes]) -> None:
+def test_decoded_headers_keep_their_order(headers: dict[str, bytes]) -> None:
     decoded = decode_headers(encode_headers(headers))
     assert list(decoded.items()) == list(headers.items())
 
 
 @given(logs())
-def test_the_key_of_each_record_is_the_one_that_it_has(log: BuiltLog) -> None:
+def test_record_key_agrees_with_decode(log: BuiltLog) -> None:
     messages = decode(log.data, Offset(0), TOPIC, PARTITION)
     for message in messages:
         assert record_key(log.data, message.offset) == message.key

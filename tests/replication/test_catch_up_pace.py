@@ -72,28 +72,28 @@ class Machine:
         return self.now - began
 
 
-def test_producers_lose_what_they_may_and_not_more() -> None:
+def test_producers_lose_as_much_speed_as_is_allowed_and_not_more() -> None:
     machine = Machine(alone=20 * MB, loss=0.5, quickest=150 * MB, lacking=10_000 * MB)
     pace = CatchUpPace(0.2, machine.seen())
     machine.go_on(pace, 3)
     assert 0.15 < machine.go_on(pace, 20) <= 0.21
 
 
-def test_where_it_costs_nothing_there_is_hardly_any_rest() -> None:
+def test_a_follower_hardly_ever_rests_if_producers_lose_nothing() -> None:
     machine = Machine(alone=20 * MB, loss=0, quickest=100 * MB, lacking=10_000 * MB)
     pace = CatchUpPace(0.2, machine.seen())
     machine.go_on(pace, 20)
     assert machine.sent > 0.85 * 20 * machine.quickest
 
 
-def test_where_nobody_produces_there_is_no_rest_but_the_first() -> None:
+def test_a_follower_rests_only_once_if_nobody_produces() -> None:
     machine = Machine(alone=0, loss=0, quickest=100 * MB, lacking=10_000 * MB)
     pace = CatchUpPace(0.2, machine.seen())
     machine.go_on(pace, 20)
     assert 0.1 <= 20 - machine.runs_s < 0.2
 
 
-def test_producers_that_come_while_a_follower_catches_up_lose_what_they_may() -> None:
+def test_producers_that_start_during_catching_up_lose_no_more_than_allowed() -> None:
     machine = Machine(alone=0, loss=0.5, quickest=150 * MB, lacking=10_000 * MB)
     pace = CatchUpPace(0.2, machine.seen())
     machine.go_on(pace, 20)
@@ -102,7 +102,7 @@ def test_producers_that_come_while_a_follower_catches_up_lose_what_they_may() ->
     assert 0.15 < machine.go_on(pace, 20) <= 0.21
 
 
-def test_producers_that_paused_lose_what_they_may() -> None:
+def test_producers_that_paused_lose_no_more_than_allowed() -> None:
     machine = Machine(alone=20 * MB, loss=0.5, quickest=150 * MB, lacking=10_000 * MB)
     pace = CatchUpPace(0.2, machine.seen())
     machine.go_on(pace, 10)
@@ -113,7 +113,7 @@ def test_producers_that_paused_lose_what_they_may() -> None:
     assert 0.15 < machine.go_on(pace, 20) <= 0.21
 
 
-def test_a_few_messages_now_and_then_say_nothing_about_the_cost() -> None:
+def test_occasional_messages_do_not_count_as_a_cost_of_catching_up() -> None:
     machine = Machine(alone=0, loss=0, quickest=100 * MB, lacking=10_000 * MB)
     pace = CatchUpPace(0.2, machine.seen())
     while machine.now < 70:
@@ -123,14 +123,14 @@ def test_a_few_messages_now_and_then_say_nothing_about_the_cost() -> None:
     assert machine.sent > 0.85 * 20 * machine.quickest
 
 
-def test_whoever_was_away_comes_back_though_producers_could_take_everything() -> None:
+def test_a_follower_catches_up_even_if_producers_could_use_all_the_bandwidth() -> None:
     machine = Machine(alone=40 * MB, loss=0.9, quickest=60 * MB, lacking=800 * MB)
     pace = CatchUpPace(0.0, machine.seen())
     machine.catch_up(pace)
     assert machine.produced > 3 * 800 * MB  # and not sooner than it has to be
 
 
-def test_a_cost_that_changes_is_learned_anew() -> None:
+def test_a_change_of_the_cost_of_catching_up_is_learned() -> None:
     machine = Machine(alone=20 * MB, loss=0, quickest=150 * MB, lacking=100_000 * MB)
     pace = CatchUpPace(0.2, machine.seen())
     machine.go_on(pace, 20)
@@ -145,7 +145,7 @@ def test_a_cost_that_changes_is_learned_anew() -> None:
     assert machine.sent - before > 0.85 * 20 * machine.quickest
 
 
-def test_a_follower_that_hung_owes_nothing_for_that_time() -> None:
+def test_a_follower_that_hung_need_not_make_up_for_that_time() -> None:
     machine = Machine(alone=20 * MB, loss=0.5, quickest=150 * MB, lacking=10_000 * MB)
     pace = CatchUpPace(0.2, machine.seen())
     machine.go_on(pace, 3)
@@ -156,7 +156,7 @@ def test_a_follower_that_hung_owes_nothing_for_that_time() -> None:
     assert machine.go_on(pace, 20) <= 0.22
 
 
-def test_a_rest_begins_when_what_was_sent_is_acknowledged() -> None:
+def test_a_rest_begins_when_the_sent_bytes_are_acknowledged() -> None:
     def seen(now: float, *, sent: int, lacking: int, on_their_way: int) -> CatchUpProgress:
         return CatchUpProgress(now, round(now * 1000), sent, lacking, on_their_way)
 
@@ -173,7 +173,7 @@ def test_a_rest_begins_when_what_was_sent_is_acknowledged() -> None:
     assert pace.look_at > ended_at + 0.3
 
 
-def test_followers_that_come_and_go_are_no_progress_and_no_loss_of_it() -> None:
+def test_followers_that_come_and_go_do_not_change_the_measured_progress() -> None:
     machine = Machine(alone=40 * MB, loss=0.9, quickest=60 * MB, lacking=1_000 * MB)
     pace = CatchUpPace(0.0, machine.seen())
     machine.go_on(pace, 10)
@@ -196,7 +196,7 @@ def test_followers_that_come_and_go_are_no_progress_and_no_loss_of_it() -> None:
     slowdown_max=st.floats(0, 1),
     away_s=st.floats(1, 10),
 )
-def test_it_always_ends_and_costs_no_more_than_that_takes(
+def test_catching_up_always_ends_and_slows_producers_no_more_than_that_needs(
     alone: float, loss: float, headroom: float, slowdown_max: float, away_s: float
 ) -> None:
     machine = Machine(alone, loss, quickest=alone * headroom, lacking=alone * away_s)

@@ -273,7 +273,9 @@ class AllLosePower(AnyOrder):
 @pytest.mark.parametrize(
     ("brokers", "topics", "min_insync"), [(3, 1, 1), (3, 2, 1), (5, 1, 2), (1, 1, 1)]
 )
-def test_promises_hold_whatever_happens(brokers: int, topics: int, min_insync: int) -> None:
+def test_promises_hold_in_any_order_of_messages_and_failures(
+    brokers: int, topics: int, min_insync: int
+) -> None:
     class Case(AnyOrder):
         pass
 
@@ -282,7 +284,9 @@ def test_promises_hold_whatever_happens(brokers: int, topics: int, min_insync: i
 
 
 @pytest.mark.parametrize("topics", [1, 2])
-def test_all_but_what_was_given_up_holds_when_all_lose_power(topics: int) -> None:
+def test_after_all_brokers_lose_power_the_promises_hold_but_for_accepted_losses(
+    topics: int,
+) -> None:
     class Case(AllLosePower):
         pass
 
@@ -394,7 +398,7 @@ STEPS: Final[dict[str, tuple[float, dict[str, Callable[[random.Random], Any]]]]]
 @pytest.mark.parametrize(
     ("brokers", "topics", "min_insync"), [(3, 1, 1), (3, 2, 1), (5, 1, 2), (2, 1, 1), (3, 1, 2)]
 )
-def test_long_histories_keep_the_promises(brokers: int, topics: int, min_insync: int) -> None:
+def test_promises_hold_in_long_histories(brokers: int, topics: int, min_insync: int) -> None:
     committed = 0
     for seed in range(WALKS):
         walk, choice = Walk(brokers, topics, min_insync), random.Random(seed)

@@ -7,7 +7,7 @@ from octopi.position import BegunEpoch, epochs_of
 from octopi.replication.epoch_history import EpochHistory, divergence
 
 
-def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
+def test_an_epoch_without_records_is_left_out_of_the_history() -> None:
     history = EpochHistory()
     history.begin(Epoch(1), Offset(0))
     history.begin(Epoch(2), Offset(100))
@@ -29,7 +29,7 @@ def named(read: list[tuple[int, int]]) -> list[BegunEpoch]:
     return [(Epoch(epoch), Offset(start)) for epoch, start in read]
 
 
-def test_a_place_is_in_the_log_if_the_record_that_ends_there_is_of_its_epoch() -> None:
+def test_a_position_is_in_the_log_if_the_record_before_it_is_of_the_same_epoch() -> None:
     entries = [(1, 0), (3, 100), (4, 150)]
     assert fork(entries, 100, [(1, 0)], 200) is None
     assert fork(entries, 101, [(3, 100), (1, 0)], 200) is None
@@ -62,13 +62,13 @@ def test_a_log_that_ends_before_a_lost_epoch_began_forks_where_its_own_records_e
     assert fork([(1, 0)], 120, [(2, 50), (1, 0)], 40) == 40
 
 
-def test_a_log_of_none_of_the_epochs_that_were_read_forks_at_its_beginning() -> None:
+def test_a_log_with_none_of_the_epochs_that_were_read_forks_at_its_beginning() -> None:
     assert fork([(3, 0)], 150, [(2, 0)], 200) == 0
     assert fork([], 150, [(2, 0)], 0) == 0
     assert fork([(1, 0), (3, 100)], 150, [(2, 0)], 200) == 0
 
 
-def test_behind_epochs_that_an_anchor_leaves_out_a_reader_goes_back_to_where_one_began() -> None:
+def test_a_reader_goes_back_to_where_an_epoch_began_if_its_anchor_leaves_out_others() -> None:
     """Of epoch 4 the reader may have had one record; of epochs 1 to 3, all up to there."""
     read = [(8, 80), (7, 70), (6, 60), (4, 40), (1, 0)]
     assert fork([(1, 0), (2, 10), (3, 20), (4, 40)], 85, read, 200) == 40
@@ -80,7 +80,7 @@ def test_an_anchor_that_contradicts_the_log_sends_its_reader_to_the_beginning() 
     assert fork([(1, 0), (4, 100)], 80, [(4, 50)], 200) == 0
 
 
-def test_what_a_history_does_not_know_is_not_checked() -> None:
+def test_offsets_before_the_known_history_are_not_checked() -> None:
     assert fork([(5, 300)], 200, [(2, 100)], 400) is None
     assert fork([(5, 300)], 300, [(2, 100)], 400) is None
     assert fork([(5, 300)], 301, [(2, 100)], 400) == 0
@@ -184,7 +184,7 @@ def test_a_reader_never_goes_on_behind_a_record_that_it_was_not_given(
 
 
 @given(logs_of_one_partition(), st.data())
-def test_a_lagging_follower_says_what_its_leader_says(
+def test_a_lagging_follower_names_the_same_fork_as_its_leader_or_none(
     logs: list[list[int]], data: st.DataObject
 ) -> None:
     """Or nothing: then the reader asks the leader."""
@@ -239,7 +239,7 @@ def history(truth: list[int]) -> EpochHistory:
     st.lists(st.integers(7, 9), max_size=5),
     st.integers(0, 3),
 )
-def test_logs_part_where_their_epochs_do(
+def test_logs_diverge_where_their_epochs_diverge(
     common: list[int], mine: list[int], theirs: list[int], unwritten: int
 ) -> None:
     common.sort()
@@ -251,7 +251,7 @@ def test_logs_part_where_their_epochs_do(
     assert divergence(*ends) == divergence(*ends[::-1]) == len(common)
 
 
-def test_of_an_epoch_that_both_know_the_shorter_stretch_is_common() -> None:
+def test_two_logs_share_the_shorter_stretch_of_an_epoch_that_both_have() -> None:
     left, right = history([1, 1, 2, 2, 2]), history([1, 1, 2, 3, 3])
     assert divergence(left.ends(Offset(5)), right.ends(Offset(5))) == 3
     assert divergence(left.ends(Offset(5)), history([4]).ends(Offset(1))) == 0

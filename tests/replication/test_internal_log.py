@@ -89,7 +89,7 @@ def fold_of(records: bytes, start: Offset = START) -> Fold:
     epoch=st.integers(1, 2**32 - 1),
     base=st.integers(0, 2**50),
 )
-def test_what_is_encoded_is_decoded_as_it_was(
+def test_an_entry_is_the_same_after_encoding_and_decoding(
     entries: list[tuple[str, dict[str, Any] | None]], epoch: int, base: int
 ) -> None:
     encoded = [entry(key, value) for key, value in entries]
@@ -103,7 +103,7 @@ def test_what_is_encoded_is_decoded_as_it_was(
     assert ends[-1] == base + len(records)
 
 
-def test_the_records_of_a_log_are_of_one_producer_that_counts_in_each_epoch() -> None:
+def test_the_records_of_an_internal_log_are_of_one_producer_that_counts_in_each_epoch() -> None:
     records = records_of(entry("s/1", {}), entry("s/2", None), epoch=9, first=5)
     (run,) = scan(records).runs
     assert run.producer_id == b"~subscriptions\0\0"
@@ -121,7 +121,7 @@ def test_an_internal_log_is_no_topic() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "s", "s/", "/1", "t/1", "x/other", "x/", "S/1", "sm/1"])
-def test_a_log_has_only_keys_of_its_kinds(key: str) -> None:
+def test_an_internal_log_has_only_keys_of_its_kinds(key: str) -> None:
     with pytest.raises(ValueError, match="no keys like that"):
         entry(key, {})
 
@@ -254,7 +254,7 @@ def test_a_snapshot_is_due_when_the_log_behind_the_last_one_is_long(
     assert snapshot_due_at(Offset(begin + more), live) - due == more
 
 
-def test_a_snapshot_moves_the_next_one_on() -> None:
+def test_the_next_snapshot_is_due_a_while_after_the_last_one() -> None:
     records = records_of(entry("s/1", {}))
     fold = fold_of(records)
     assert fold.snapshot_due_at == snapshot_due_at(START, fold.live_bytes)
@@ -424,7 +424,7 @@ def sizes(pieces: Sequence[Sequence[str]]) -> list[int]:
     return [len(piece) for piece in pieces]
 
 
-def test_a_key_that_is_gone_when_its_piece_comes_is_left_out() -> None:
+def test_a_key_that_is_removed_before_its_piece_is_written_is_left_out() -> None:
     fold = fold_of(records_of(entry("s/1", {}), entry("s/2", {})))
     pieces = fold.pieces(1)
     assert sizes(pieces) == [1, 1]

@@ -58,7 +58,7 @@ def test_a_log_is_not_cut_below_its_highwater_mark_and_says_what_to_do() -> None
     machine.check_invariants()
 
 
-def test_what_was_flushed_and_not_committed_is_cut_as_elections_need_it() -> None:
+def test_flushed_records_that_are_not_committed_may_be_cut() -> None:
     machine = follower()
     machine.log.flushed(Offset(100))
     assert machine.followed(Offset(20), Offset(20))[0] == Truncate(Offset(20))
@@ -79,7 +79,7 @@ def test_a_log_is_cut_below_its_highwater_mark_once_the_loss_was_accepted_and_ke
 
 
 @pytest.mark.parametrize(("keep", "begin"), [(101, 101), (50, 49)])
-def test_a_leader_that_speaks_of_another_log_is_refused(keep: int, begin: int) -> None:
+def test_an_answer_of_a_leader_that_does_not_fit_the_log_is_refused(keep: int, begin: int) -> None:
     machine = follower()
     with pytest.raises(ProtocolError):
         machine.followed(Offset(keep), Offset(begin))
@@ -97,7 +97,7 @@ def test_a_log_that_ends_before_the_leaders_start_begins_anew_there() -> None:
     assert (machine.log.start, machine.log.highwater, machine.log.end) == (500, 500, 500)
 
 
-def test_it_takes_over_what_the_leader_knows_of_what_lies_before() -> None:
+def test_a_follower_takes_over_epochs_and_sequences_of_records_that_it_will_not_get() -> None:
     machine, past = follower(), PriorState(EpochHistory.load([[1, 0], [2, 300]]))
     machine.followed(Offset(100), Offset(500), past)
     assert (machine.log.epochs, machine.log.sequences) == (past.epochs, past.sequences)
@@ -110,7 +110,7 @@ def test_nothing_is_taken_before_the_logs_agree() -> None:
     assert machine.log.highwater == 20
 
 
-def test_records_are_appended_in_order_and_the_mark_follows() -> None:
+def test_records_are_appended_in_order_and_the_highwater_mark_follows() -> None:
     machine, data = follower(), batch()
     machine.followed(Offset(100), Offset(100))
     found, end = scan(data), Offset(100 + len(data))
@@ -123,7 +123,7 @@ def test_records_are_appended_in_order_and_the_mark_follows() -> None:
     machine.check_invariants()
 
 
-def test_a_mark_beyond_the_log_moves_to_its_end() -> None:
+def test_a_highwater_mark_beyond_the_log_is_published_as_its_end() -> None:
     machine = follower()
     machine.followed(Offset(100), Offset(100))
     nothing = scan(b"")
@@ -131,7 +131,7 @@ def test_a_mark_beyond_the_log_moves_to_its_end() -> None:
     assert effects == [PublishHighwater(Offset(100))]
 
 
-def test_where_the_device_counts_the_acknowledgement_waits_for_it() -> None:
+def test_a_follower_that_has_to_flush_acknowledges_after_the_flush() -> None:
     machine, data = follower(durable=True), batch()
     machine.followed(Offset(100), Offset(100))
     found = scan(data)
@@ -140,7 +140,7 @@ def test_where_the_device_counts_the_acknowledgement_waits_for_it() -> None:
     assert machine.flushed(machine.log.end) == [AcknowledgeEnd(machine.log.end)]
 
 
-def test_a_log_that_dropped_its_records_agrees_whatever_the_leader_makes_of_it() -> None:
+def test_a_log_that_dropped_its_records_agrees_with_any_answer_of_its_leader() -> None:
     """There may be no epoch that both know."""
 
     def dropped() -> LogFollower:
@@ -167,7 +167,7 @@ def test_records_of_an_older_epoch_behind_newer_ones_are_refused_with_the_reason
     assert machine.receive(Offset(100), Epoch(3), data, scan(data), Offset(0))
 
 
-def test_a_log_without_records_takes_the_past_of_a_leader_that_begins_at_the_same_place() -> None:
+def test_an_empty_log_takes_over_the_history_of_a_leader_that_begins_at_the_same_offset() -> None:
     """Retention left nothing on either side, and they had parted before."""
     log = LogState(*(Offset(100),) * 3, epochs=EpochHistory.load([[1, 0], [2, 50]]))
     log.start = Offset(100)

@@ -156,7 +156,7 @@ def test_version_1_records_are_taken_as_they_come() -> None:
     assert effects[-1] == Reply(answer, CommitReceipt(Offset(0), Epoch(4), False))
 
 
-def test_who_waits_when_leading_ends_is_refused_once() -> None:
+def test_a_waiting_producer_is_refused_once_when_leading_ends() -> None:
     machine, answer = leader(flush_before_ack=True), Answers()("waiting")
     produce(machine, batch(0), answer)
     assert machine.stop("deposed") == [Reply(answer, Refusal(Status.UNCOMMITTED, "deposed"))]
@@ -177,7 +177,7 @@ def test_a_receipt_names_the_epoch_that_wrote_its_records() -> None:
     assert effects[-1] == Reply(again, CommitReceipt(end_of_old, Epoch(2), False))
 
 
-def test_a_new_leader_knows_where_its_log_ends_when_what_it_found_is_committed() -> None:
+def test_a_new_leader_knows_the_end_of_its_log_once_the_records_it_found_are_committed() -> None:
     log = LogState.empty()
     old = LogLeader(Epoch(1), log, replicated=True)
     old.require(frozenset({2}), 2, durable=False)
@@ -205,7 +205,7 @@ def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
     assert effects[0] == PublishHighwater(end)
 
 
-def test_a_commit_waits_for_the_slowest_of_those_who_count_and_for_nobody_else() -> None:
+def test_a_commit_waits_for_the_slowest_in_sync_replica_and_for_no_other() -> None:
     machine, answers = LogLeader(Epoch(4), LogState.empty(), replicated=True), Answers()
     machine.require(frozenset({2, 3}), 3, durable=False)
     first, second = answers("first"), answers("second")

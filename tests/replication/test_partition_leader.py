@@ -50,7 +50,7 @@ def leader(in_sync: list[int], **options: Any) -> PartitionLeader:  # noqa: ANN4
     return machine
 
 
-def test_a_follower_is_told_where_the_logs_part() -> None:
+def test_a_follower_is_told_where_the_logs_diverge() -> None:
     assert leader([1]).follow(FOLLOW) == [ToBroker(2, Followed(0, 3, 1, 1, TOPIC, 80, 80))]
 
 
@@ -60,7 +60,7 @@ def test_a_follower_from_before_retention_begins_where_the_leaders_log_starts() 
     assert machine.follow(FOLLOW) == [ToBroker(2, Followed(0, 3, 1, 1, TOPIC, 80, 90, wrote))]
 
 
-def test_it_is_told_who_wrote_what_it_will_not_see() -> None:
+def test_a_follower_is_told_the_producers_of_records_that_it_will_not_get() -> None:
     """Else it could lead one day, and take a repetition of it for news."""
     sequences = ProducerSequences()
     for first, offset in ((0, 10), (2, 40), (3, 90)):
@@ -88,12 +88,12 @@ def test_it_is_told_who_wrote_what_it_will_not_see() -> None:
         KnownProducer(bytes(16), 0, 3, [0, 2], [20, 20]),
     ],
 )
-def test_a_past_that_can_not_be_is_refused(impossible: KnownProducer) -> None:
+def test_impossible_producer_sequences_of_a_leader_are_refused(impossible: KnownProducer) -> None:
     with pytest.raises(ProtocolError, match="producer"):
         PriorState.told(Followed(0, 3, 1, 1, TOPIC, 0, 60, [], [impossible]))
 
 
-def test_it_is_told_which_version_1_records_it_will_not_see() -> None:
+def test_a_follower_is_told_the_ids_of_version_1_records_that_it_will_not_get() -> None:
     sequences = ProducerSequences()
     for number, offset in ((1, 10), (2, 60)):
         data = encode_opaque(bytes([number]) * 32, b"")
@@ -118,19 +118,19 @@ def test_it_is_told_which_version_1_records_it_will_not_see() -> None:
         [KnownRequest(b"a", 5), KnownRequest(b"a", 6)],
     ],
 )
-def test_known_requests_that_can_not_be_are_refused(impossible: list[KnownRequest]) -> None:
+def test_impossible_ids_of_version_1_records_are_refused(impossible: list[KnownRequest]) -> None:
     with pytest.raises(ProtocolError, match="version 1"):
         PriorState.told(Followed(0, 3, 1, 1, TOPIC, 0, 60, [], [], impossible))
 
 
 @pytest.mark.parametrize("change", [{"epoch": 2}, {"epoch": 4}, {"broker": 9}, {"broker": 1}])
-def test_who_can_not_follow_here_is_told_so(change: dict[str, Any]) -> None:
+def test_a_broker_that_can_not_follow_is_refused(change: dict[str, Any]) -> None:
     (answer,) = leader([1]).follow(attrs.evolve(FOLLOW, **change))
     assert isinstance(answer, ToBroker)
     assert isinstance(answer.message, FollowRefused)
 
 
-def test_who_has_not_made_the_logs_yet_is_not_sent_away_and_does_not_follow_either() -> None:
+def test_a_follower_without_logs_is_neither_refused_nor_registered() -> None:
     """Sent away it would have to come again, and leave the in-sync set meanwhile."""
     machine = leader([1])
     nothing_yet = attrs.evolve(FOLLOW, topic_id="", epochs=[], log_end=0)
@@ -141,7 +141,7 @@ def test_who_has_not_made_the_logs_yet_is_not_sent_away_and_does_not_follow_eith
     assert isinstance(answer.message, Followed)
 
 
-def test_who_made_the_log_of_a_new_topic_first_is_answered_when_the_leader_has_it() -> None:
+def test_a_follower_that_made_a_new_log_first_is_answered_when_the_leader_has_made_it() -> None:
     """Sent away it would have to come again, and leave the in-sync set meanwhile."""
     machine = leader([1, 2])
     early = attrs.evolve(FOLLOW, topic_id="new", epochs=[], log_end=0)
@@ -152,13 +152,13 @@ def test_who_made_the_log_of_a_new_topic_first_is_answered_when_the_leader_has_i
     machine.check_invariants()
 
 
-def test_a_history_that_is_none_is_the_followers_fault() -> None:
+def test_an_impossible_history_is_an_error_of_the_follower() -> None:
     broken = attrs.evolve(FOLLOW, epochs=[EpochStart(2, 0), EpochStart(1, 5)])
     with pytest.raises(ProtocolError):
         leader([1]).follow(broken)
 
 
-def test_acknowledging_more_than_there_is_is_the_followers_fault() -> None:
+def test_acknowledging_beyond_the_end_of_the_log_is_an_error_of_the_follower() -> None:
     machine = leader([1])
     machine.follow(FOLLOW)
     with pytest.raises(ProtocolError):
@@ -178,7 +178,7 @@ def test_only_acknowledgements_of_this_epoch_and_session_count(change: dict[str,
     assert machine.logs[TOPIC].log.highwater == 80
 
 
-def test_a_follow_of_an_earlier_session_is_late() -> None:
+def test_a_follow_request_of_an_earlier_session_is_ignored() -> None:
     machine = leader([1])
     machine.follow(attrs.evolve(FOLLOW, attempt=2))
     assert machine.follow(FOLLOW) == []
@@ -229,13 +229,13 @@ def test_a_broker_that_is_away_is_waited_for_only_if_it_follows_all_the_same() -
     assert machine.wanted_change(0.1) == machine.leaving(3)
 
 
-def test_the_set_does_not_fall_below_min_insync_for_those_that_are_away() -> None:
+def test_the_in_sync_set_does_not_shrink_below_min_insync_if_replicas_are_away() -> None:
     machine = leader([1, 2], min_insync=2)
     machine.away = frozenset({2})
     assert machine.wanted_change(0.1) is None
 
 
-def test_a_stream_that_breaks_again_and_again_is_no_excuse() -> None:
+def test_a_follower_whose_stream_breaks_again_and_again_leaves_the_in_sync_set() -> None:
     machine = leader([1, 2])
     for attempt in range(1, 5):
         machine.follow(attrs.evolve(FOLLOW, attempt=attempt))
@@ -259,7 +259,7 @@ def test_produces_are_refused_while_too_few_are_in_sync() -> None:
     assert machine.min_insync == 1
 
 
-def test_an_internal_log_asks_for_nothing_of_the_in_sync_set() -> None:
+def test_an_internal_log_does_not_raise_the_min_insync_of_its_partition() -> None:
     machine = leader([1, 2], min_insync=2)
     machine.add_log(INTERNAL, LogState.empty(min_insync=1))
     assert machine.min_insync == 2, "or every set could shrink to one"

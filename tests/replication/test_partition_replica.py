@@ -68,7 +68,7 @@ def stored(effects: list[PartitionEffect]) -> ReplicaState:
     return state
 
 
-def test_an_epoch_is_accepted_after_logs_and_promise_are_on_the_device() -> None:
+def test_an_epoch_is_accepted_once_logs_and_promise_are_on_the_device() -> None:
     machine = replica()
     machine.installed(RECORD, 0.0)
     effects = machine.announced(AnnounceEpoch(0, 4))
@@ -97,7 +97,7 @@ def test_leading_begins_after_the_promise_is_on_the_device() -> None:
     assert machine.role == Role.LEADER
 
 
-def test_a_promise_survives_a_restart_and_an_older_record_moves_nobody() -> None:
+def test_a_promised_epoch_survives_a_restart_and_a_record_of_an_older_one_is_ignored() -> None:
     accepting = replica(2).announced(AnnounceEpoch(0, 4))
     machine = replica(2, stored(accepting))
     effects = machine.installed(RECORD, 0.0)
@@ -106,14 +106,14 @@ def test_a_promise_survives_a_restart_and_an_older_record_moves_nobody() -> None
     assert machine.report.promised == 4
 
 
-def test_a_record_of_an_earlier_life_lets_nobody_lead() -> None:
+def test_a_partition_record_of_an_earlier_incarnation_lets_no_replica_lead() -> None:
     machine = PartitionReplica(0, 1, 2, ReplicaState(), {TOPIC: log()})
     machine.joined()
     machine.installed(RECORD, 0.0)
     assert machine.role == Role.IDLE
 
 
-def test_a_follower_that_comes_before_the_record_is_told_to_come_again() -> None:
+def test_a_follower_is_told_to_come_again_until_its_leader_knows_the_record() -> None:
     machine = replica()
     follow = Follow(0, 3, 2, 1, 1, TOPIC, [], 0)
     (early,) = machine.follow(follow)
@@ -125,7 +125,7 @@ def test_a_follower_that_comes_before_the_record_is_told_to_come_again() -> None
     assert isinstance(answer.message, Followed)
 
 
-def test_nothing_is_done_before_the_register_knows_this_life() -> None:
+def test_a_replica_does_nothing_before_its_broker_has_joined() -> None:
     machine = PartitionReplica(0, 1, 1, ReplicaState(), {TOPIC: log()})
     assert machine.installed(RECORD, 0.0) == []
     assert machine.announced(AnnounceEpoch(0, 4)) == []
@@ -208,7 +208,7 @@ def test_an_internal_log_is_flushed_before_it_is_acknowledged_where_a_topic_is()
         machine.check_invariants()
 
 
-def test_what_the_topics_ask_for_binds_their_internal_log() -> None:
+def test_the_min_insync_of_a_topic_holds_for_the_internal_log() -> None:
     machine = PartitionReplica(0, 1, 1, ReplicaState(), {INTERNAL: log(end=0, flushed_end=0)})
     assert machine.require_in_sync(INTERNAL, 2) == []
     assert machine.logs[INTERNAL].min_insync == 2
@@ -247,7 +247,7 @@ def test_a_follower_joins_in_the_moment_in_which_it_holds_all_that_is_committed(
     assert ToRegister not in kinds(again), "one change at a time"
 
 
-def test_who_is_away_when_a_leader_begins_is_not_waited_for() -> None:
+def test_a_new_leader_does_not_wait_for_replicas_that_are_away() -> None:
     both = PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2, 3])
     early, late = replica(), replica()
     assert early.told_away(frozenset({3}), 0.0) == []
@@ -281,7 +281,7 @@ def test_a_replica_that_is_about_to_stop_proposes_nothing() -> None:
     assert proposals(machine.told_away(frozenset({2, 3}), 19.0)) == [], "nor in a later epoch"
 
 
-def test_what_was_proposed_is_not_repeated_by_who_is_about_to_stop() -> None:
+def test_a_leader_that_is_about_to_stop_does_not_repeat_its_proposal() -> None:
     machine = replica()
     machine.installed(RECORD, 0.0)
     machine.told_away(frozenset({3}), 0.0)
@@ -313,7 +313,7 @@ def test_a_leader_whose_disk_refuses_records_takes_nobody_out_of_the_in_sync_set
     assert proposals(machine.tick(9.1)) == [[1, 3]]
 
 
-def test_what_was_proposed_is_not_sent_or_repeated_while_the_disk_refuses_records() -> None:
+def test_a_proposal_is_not_sent_or_repeated_while_the_disk_refuses_records() -> None:
     machine = replica()
     machine.installed(RECORD, 0.0)
     machine.told_away(frozenset({3}), 0.0)
@@ -341,7 +341,7 @@ def test_a_follower_that_is_about_to_stop_leaves_while_it_follows_and_does_not_c
     assert proposals(machine.told_stopping(frozenset(), 0.5)) == [[1, 2, 3]], "it stays after all"
 
 
-def test_a_leader_that_begins_knows_who_is_about_to_stop() -> None:
+def test_a_new_leader_knows_which_replicas_are_about_to_stop() -> None:
     machine = replica()
     assert machine.told_stopping(frozenset({2}), 0.0) == []
     machine.installed(RECORD, 0.0)
@@ -357,7 +357,7 @@ def test_a_leader_that_finds_itself_alone_commits_what_is_on_the_device() -> Non
     assert OnLog(TOPIC, PublishHighwater(Offset(100))) in flushed
 
 
-def test_a_leader_that_is_left_alone_answers_nobody_from_its_page_cache() -> None:
+def test_a_leader_that_is_left_alone_commits_nothing_that_is_only_in_its_page_cache() -> None:
     machine = replica()
     both = PartitionRecord(0, 3, 0, 1, 1, [1, 2], [1, 2])
     machine.installed(both, 0.0)
@@ -393,7 +393,7 @@ def test_the_sync_flag_is_dropped_durably_before_page_caches_count() -> None:
     assert not stored(effects).sync_flag
 
 
-def test_a_follower_notes_that_it_agrees_after_the_cut_and_before_it_acknowledges() -> None:
+def test_a_follower_stores_that_its_log_agrees_after_the_cut_and_before_acknowledging() -> None:
     machine = replica(2)
     assert kinds(machine.installed(RECORD, 0.0)) == [StoreState, FollowLeader]
     (ask,) = machine.stream_opened()
@@ -425,7 +425,7 @@ def test_an_answer_of_an_earlier_session_changes_nothing() -> None:
     assert machine.logs[TOPIC].end == 100
 
 
-def test_a_log_made_later_is_led_or_followed_like_the_others() -> None:
+def test_a_log_that_is_made_later_is_led_or_followed_like_the_others() -> None:
     later = TopicId("clicks")
     leader, follower = replica(1), replica(2)
     for machine in (leader, follower):
@@ -463,7 +463,7 @@ def damaged(broker: int = 2) -> PartitionReplica:
     return machine
 
 
-def test_a_damaged_log_is_set_aside_before_it_follows_and_only_if_it_is_not_in_sync() -> None:
+def test_a_damaged_log_is_set_aside_before_its_replica_follows_and_only_out_of_sync() -> None:
     machine = damaged()
     machine.installed(RECORD, 0.0)
     assert machine.stream_opened() == [], "its files may be all there is"
@@ -479,7 +479,7 @@ def test_a_damaged_log_is_set_aside_before_it_follows_and_only_if_it_is_not_in_s
     machine.check_invariants()
 
 
-def test_a_replica_is_not_whole_before_what_was_damaged_is_copied_again() -> None:
+def test_a_replica_is_not_sound_before_its_damaged_records_are_copied_again() -> None:
     machine = damaged()
     machine.installed(attrs.evolve(RECORD, version=1, in_sync=[1, 3]), 0.0)
     machine.logs[TOPIC].damage_set_aside(Offset(0), Offset(60))
@@ -500,7 +500,7 @@ def test_a_replica_is_not_whole_before_what_was_damaged_is_copied_again() -> Non
     assert says_sound(PartitionReplica(0, 2, 3, machine.state, machine.logs), 9)
 
 
-def test_what_is_set_aside_when_nobody_follows_any_more_is_no_news() -> None:
+def test_setting_a_log_aside_has_no_effect_if_its_replica_no_longer_follows() -> None:
     machine = damaged()
     assert machine.set_aside(TOPIC) == []
     assert machine.set_aside(TopicId("unknown")) == []
@@ -514,7 +514,7 @@ def test_a_damaged_log_is_cut_and_led_once_its_loss_was_accepted() -> None:
     assert machine.role == Role.LEADER
 
 
-def test_a_loss_that_was_accepted_since_lets_a_follower_cut_what_was_committed() -> None:
+def test_a_follower_may_cut_committed_records_whose_loss_was_accepted_since() -> None:
     state = log()
     state.highwater = Offset(80)
     for log_epoch, refuses in ((2, False), (3, True)):

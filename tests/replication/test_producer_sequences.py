@@ -47,13 +47,13 @@ def test_a_repeated_batch_is_found_between_batches_of_other_producers() -> None:
     assert table.check(run(ALICE, 1, 2)) == Duplicate(Offset(200), 0)
 
 
-def test_a_repeated_batch_within_a_scanned_stretch_is_so_many_records_behind_its_start() -> None:
+def test_a_repeated_batch_within_a_scanned_run_is_found_by_its_count_from_the_start() -> None:
     table = ProducerSequences()
     table.record(run(ALICE, 0, 50), Offset(1000))
     assert table.check(run(ALICE, 20, 5)) == Duplicate(Offset(1000), 20)
 
 
-def test_a_gap_is_refused_and_so_is_a_batch_cut_anew() -> None:
+def test_gaps_and_batches_with_other_boundaries_are_refused() -> None:
     table = ProducerSequences()
     table.record(run(ALICE, 0, 3), Offset(0))
     gap, cut = table.check(run(ALICE, 4, 1)), table.check(run(ALICE, 2, 2))
@@ -104,7 +104,7 @@ def test_the_producer_silent_longest_is_forgotten_first() -> None:
     assert table.next_sequence(ALICE) == 2
 
 
-def test_a_log_remembers_so_many_producers_and_receipts_however_many_come() -> None:
+def test_a_log_remembers_a_bounded_number_of_producers_and_receipts() -> None:
     table = ProducerSequences()
     for number in range(PRODUCERS_PER_LOG_MAX + 5):
         table.record(run(ProducerId(number.to_bytes(16)), 0, 1), Offset(number * 100))

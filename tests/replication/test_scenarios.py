@@ -10,6 +10,6 @@ FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_a_scenario_plays_out_as_written(path: Path) -> None:
+def test_each_scenario_file_plays_out_as_written(path: Path) -> None:
     text = path.read_text()
     assert replay(text) == text

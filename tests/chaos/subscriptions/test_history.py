@@ -28,7 +28,7 @@ def test_messages_that_are_each_processed_once_are_no_fault() -> None:
     assert judge(delivery(0, 1.0), delivery(10, 1.1)) == []
 
 
-def test_a_message_that_no_member_processed_is_passed_over() -> None:
+def test_a_message_that_no_member_processed_is_reported_as_passed_over() -> None:
     [fault] = judge(delivery(0, 1.0), delivery(10, 1.1, done_after=None))
     assert "1 messages passed over: m10" in fault
 
