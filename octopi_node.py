@@ -1,8 +1,8 @@
-"""The entry point: what the ``octopi-node`` command and ``python -m octopi_node`` run.
+"""The entry point of the ``octopi-node`` command and of ``python -m octopi_node``.
 
-Everything that the command line knows is in `octopi.cli`, but for the search for faults: the
-package `sim` stands above `octopi` and comes with the source alone.  This file stands above both,
-so it looks for the search beside itself and hands it in.
+The command line is in `octopi.cli`, except for the search for faults.  That is the package `sim`,
+which imports `octopi` and comes with the source only.  This file looks for `sim` beside itself and
+passes the search to the command line.
 """
 
 from importlib.util import find_spec
@@ -19,7 +19,8 @@ _SEARCH = Path(__file__).resolve().parent / "sim" / "handed_in.py"
 
 
 def find_search() -> FaultSearch | None:
-    """Import the search for faults; None: this is an installation, which has none.
+    """Import the search for faults.  None: Octopi is installed without its source, so there is no
+    search.
 
     Raises:
       CommandError: if Python finds another package `sim` first.
@@ -30,8 +31,8 @@ def find_search() -> FaultSearch | None:
     found = (spec.origin if spec else None) or "a folder sim"
     if Path(found).resolve().parent != _SEARCH.parent:
         raise CommandError(
-            f"Python finds another package sim first, {found}: run this elsewhere, or without "
-            "its directory in PYTHONPATH"
+            f"Python finds another package sim first, {found}: run this command in another "
+            "directory, or without that package's directory in PYTHONPATH"
         )
     from sim.handed_in import SEARCH
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         SubscriptionStatus,
     )
     from octopi.clients.subscribing.dealt import DealtBatch, DealtMessage
+    from octopi.clients.subscribing.mark_keeper import MarkKeeper
     from octopi.clients.subscribing.queue_subscription import QueueSubscription
     from octopi.clients.subscribing.subscribed_log import SubscribedLog
     from octopi.clients.subscribing.subscription import Subscription
@@ -142,6 +143,7 @@ _MODULES = {
     "LogInfo": "octopi.wire.messages",
     "LostRange": "octopi.wire.messages",
     "MalformedRecordError": "octopi.errors",
+    "MarkKeeper": "octopi.clients.subscribing.mark_keeper",
     "MarkReset": "octopi.clients.subscribing.administration",
     "MemberFencedError": "octopi.errors",
     "MemberId": "octopi.identifiers",
@@ -232,6 +234,7 @@ __all__ = [
     "LogInfo",
     "LostRange",
     "MalformedRecordError",
+    "MarkKeeper",
     "MarkReset",
     "MemberFencedError",
     "MemberId",

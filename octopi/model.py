@@ -81,6 +81,18 @@ class TopicOptions:
     """Whether a produce is answered only after its records are on the device."""
     min_insync: int = 1
     """Nothing is committed while fewer replicas than this are in sync."""
+    hold_ms: Annotated[int | None, MayBeMissing()] = None
+    """Retention waits for durable subscriptions until the newest record of a segment is older than
+    `retention_ms` (0 without it) and this; None: its age is no bound.  If `hold_bytes` is None,
+    too, retention waits for no subscription."""
+    hold_bytes: Annotated[int | None, MayBeMissing()] = None
+    """Retention waits for durable subscriptions while a log has less than this beyond what it keeps
+    anyway; None: the size is no bound."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether retention waits for durable subscriptions."""
+        return self.hold_ms is not None or self.hold_bytes is not None
 
     def fault(self) -> str:
         """Why no topic can have these options; empty if one can."""
@@ -89,9 +101,13 @@ class TopicOptions:
             ("retention_bytes", self.retention_bytes, 1),
             ("segment_bytes", self.segment_bytes, 4096),
             ("min_insync", self.min_insync, 1),
+            ("hold_ms", self.hold_ms, 1),
+            ("hold_bytes", self.hold_bytes, 1),
         ):
             if value is not None and value < least:
                 return f"{name} must be at least {least}, not {value}"
+        if self.holds and self.retention_ms is None and self.retention_bytes is None:
+            return "hold_ms and hold_bytes are for topics with retention_ms or retention_bytes"
         return ""
 
 

@@ -21,6 +21,8 @@ def options_fields(options: TopicOptions) -> dict[str, Any]:
         "segment_bytes": options.segment_bytes,
         "flush_before_ack": options.flush_before_ack,
         "min_insync": options.min_insync,
+        "hold_ms": options.hold_ms,
+        "hold_bytes": options.hold_bytes,
     }
 
 

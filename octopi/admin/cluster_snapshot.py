@@ -257,6 +257,17 @@ def faults(logs: Iterable[BrokerLog]) -> list[str]:
     ]
 
 
+def holds(logs: Iterable[BrokerLog]) -> list[str]:
+    """Of which logs brokers keep more than their topics' retention asks for, as texts."""
+    return [
+        f"broker {one.broker}, {one.log.topic}/{one.log.partition}: retention keeps "
+        f"{one.log.held_bytes} bytes more for "
+        + (f"subscription {one.log.held_for}" if one.log.held_for else "subscriptions")
+        for one in logs
+        if one.log.held_bytes
+    ]
+
+
 def live_brokers(cluster: ClusterInfo) -> set[int]:
     """Ids of the brokers that are live at the register."""
     return {one.broker for one in cluster.brokers if one.live}

@@ -236,6 +236,9 @@ class _Broker(Collector):
             "octopi_log_start_bytes", "Offset of the oldest record.", labels=_LOG
         )
         end = GaugeMetricFamily("octopi_log_end_bytes", "Log end.", labels=_LOG)
+        kept = GaugeMetricFamily(
+            "octopi_log_held_bytes", "Kept for subscriptions alone.", labels=_LOG
+        )
         mark = GaugeMetricFamily("octopi_highwater_bytes", "Committed below this.", labels=_LOG)
         failed = GaugeMetricFamily("octopi_log_failed", "1 if the log has a fault.", labels=_LOG)
         refused = CounterMetricFamily(
@@ -248,13 +251,14 @@ class _Broker(Collector):
             labels = [log.topic.topic, str(log.partition)]
             start.add_metric(labels, log.start)
             end.add_metric(labels, log.end)
+            kept.add_metric(labels, log.held_bytes)
             mark.add_metric(labels, log.highwater)
             failed.add_metric(labels, bool(log.fault_text))
             refused.add_metric(labels, log.refused_cuts)
             messages.add_metric(labels, log.appended_count)
             taken.add_metric(labels, log.appended_bytes)
             given.add_metric(labels, log.delivered_bytes)
-        yield from (start, end, mark, failed, refused, messages, taken, given)
+        yield from (start, end, kept, mark, failed, refused, messages, taken, given)
 
     def _of_replicas(self, shown: Container[tuple[str, int]]) -> Iterator[Metric]:
         one = ["partition"]

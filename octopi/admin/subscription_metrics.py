@@ -69,6 +69,8 @@ class _Look:
     def __init__(self, series_max: int) -> None:
         self.lag_bytes = _Series(series_max, _sum)
         self.lag_s = _Series(series_max, max)
+        self.held = _Series(series_max, _sum)
+        self.missing = _Series(series_max, _sum)
         self.members = _Series(series_max, _sum)
         self.open = _Series(series_max, _sum)
         self.waiting = _Series(series_max, _sum)
@@ -112,6 +114,8 @@ class SubscriptionMetrics(Collector):
             self._times.note(place, log.highwater, now)
         offset = max(mark.processed_end, log.start)
         labels = mark.entry.topic, mark.entry.name, str(led.partition)
+        look.held.add(labels, max(0, log.kept.expired_end - offset))
+        look.missing.add(labels, offset - mark.processed_end)
         look.lag_bytes.add(labels, max(0, log.highwater - offset))
         look.lag_s.add(labels, self._times.age_s(place, offset, now))
         if isinstance(mark, LogQueue):
@@ -124,6 +128,8 @@ class SubscriptionMetrics(Collector):
         for series, name, meaning, labels in (
             (look.lag_bytes, "lag_bytes", "Committed and not known to be processed.", _OF_LOG),
             (look.lag_s, "lag_seconds", "So long the oldest of it waits at least.", _OF_LOG),
+            (look.held, "held_bytes", "Kept by retention for it.", _OF_LOG),
+            (look.missing, "missing_bytes", "Removed, and yet to be processed.", _OF_LOG),
             (look.members, "members", "Members, at the coordinator.", _OF_GROUP),
             (look.open, "open", "Messages of a queue that members have.", _OF_LOG),
             (look.waiting, "waiting", "Those that are to be dealt again.", _OF_LOG),

@@ -137,6 +137,7 @@ def _summary(seen: SeenSubscription) -> Json:
         "open_count": sum(log.open_count for log in logs),
         "waiting_count": sum(log.waiting_count for log in logs),
         "dead_count": sum(log.dead_count for log in logs),
+        "held_bytes": sum(log.held_bytes for log in logs),
         "lost_bytes": sum(end - begin for log in logs for begin, end in _lost(log)),
     }
 
@@ -174,6 +175,7 @@ def _log(log: SeenLog) -> Json:
             "dead_count": marks.dead_count,
             "letter_fault": marks.letter_fault,
             "lost": _lost(marks),
+            "held_bytes": marks.held_bytes,
         }
     return found
 

@@ -15,18 +15,18 @@ import attrs
 import trio
 
 from octopi.clients.routing import RequestRouter
-from octopi.clients.subscribing.administration import first_partition
+from octopi.clients.subscribing.descriptions import (
+    describe_marks,
+    describe_subscription,
+    list_subscriptions,
+)
 from octopi.environment import Clock
 from octopi.errors import OctopiError, RefusedError, Status
-from octopi.identifiers import PartitionId, TopicName
+from octopi.identifiers import PartitionId
 from octopi.limits import LOOK_INTERVAL_S, LOOK_SHARE_MAX
 from octopi.model import SubscriptionDefinition
 from octopi.wire.messages import (
-    DescribeMarks,
-    DescribeSubscription,
-    ListSubscriptions,
     MarksDescription,
-    SubscriptionDescription,
     SubscriptionList,
     SubscriptionMember,
     TopicInfo,
@@ -119,7 +119,7 @@ class SubscriptionWatch:
           OctopiError: if its coordinator can't be asked.
         """
         key = ("", topic.topic, topic.topic_id, name)
-        return await self._fresh(key, partial(self._look_at_one, topic, name))
+        return await self._fresh(key, partial(self._describe, topic, name))
 
     async def _fresh(self, key: _Key, look: Callable[[], Awaitable[_T]]) -> _T:
         async with self._looking:
@@ -144,7 +144,9 @@ class SubscriptionWatch:
 
         async def list_one(info: TopicInfo) -> None:
             try:
-                pages[info.topic] = await self._list(info, after)
+                pages[info.topic] = await self._ask(
+                    lambda router: list_subscriptions(router, info, after, LISTED_COUNT_MAX)
+                )
             except OctopiError as error:
                 silent[info.topic] = str(error)
 
@@ -169,25 +171,17 @@ class SubscriptionWatch:
         more = {topic: page.after for topic, page in sorted(pages.items()) if page.after}
         return SeenSubscriptions(self._clock.wall_ms(), list(found.values()), silent, more)
 
-    async def _look_at_one(self, info: TopicInfo, name: str) -> SeenSubscription:
-        return await self._describe(info, name)
-
     async def _describe(self, info: TopicInfo, name: str) -> SeenSubscription:
-        topic, first = TopicName(info.topic), first_partition(info)
-        told = await self._ask(
-            f"describe subscription {name}",
-            topic,
-            first,
-            lambda request: DescribeSubscription(request, topic, first, name),
-            SubscriptionDescription,
-        )
+        told = await self._ask(lambda router: describe_subscription(router, info, name))
         assignments = {one.partition: one for one in told.assignments}
         logs: dict[PartitionId, SeenLog] = {}
 
         async def look_at_log(partition: PartitionId) -> None:
             marks, why = None, ""
             try:
-                marks = await self._marks(told.definition, partition)
+                marks = await self._ask(
+                    lambda router: describe_marks(router, told.definition, partition)
+                )
             except OctopiError as error:
                 why = str(error)
             one = assignments.get(partition)
@@ -200,39 +194,10 @@ class SubscriptionWatch:
             told.definition, told.members, [logs[one] for one in told.definition.partitions]
         )
 
-    async def _list(self, info: TopicInfo, after: str) -> SubscriptionList:
-        topic, first = TopicName(info.topic), first_partition(info)
-        return await self._ask(
-            f"list the subscriptions of {topic}",
-            topic,
-            first,
-            lambda request: ListSubscriptions(request, topic, first, after, LISTED_COUNT_MAX),
-            SubscriptionList,
-        )
-
-    async def _marks(
-        self, definition: SubscriptionDefinition, partition: PartitionId
-    ) -> MarksDescription:
-        topic = TopicName(definition.topic)
-        return await self._ask(
-            f"describe subscription {definition.name}",
-            topic,
-            partition,
-            lambda request: DescribeMarks(request, topic, partition, definition.sid),
-            MarksDescription,
-        )
-
-    async def _ask(
-        self,
-        what: str,
-        topic: TopicName,
-        partition: PartitionId,
-        question: Callable[[int], object],
-        expected: type[_T],
-    ) -> _T:
+    async def _ask(self, question: Callable[[RequestRouter], Awaitable[_T]]) -> _T:
         async with self._asking:
             try:
-                return await self._router().ask_leader(what, topic, partition, question, expected)
+                return await question(self._router())
             except RefusedError as error:
                 if error.status is Status.FORBIDDEN:
                     raise RefusedError(_NOT_GRANTED, Status.FORBIDDEN) from error

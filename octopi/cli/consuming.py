@@ -9,22 +9,38 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Final, TypeVar
 
 import attrs
 import trio
 
-from octopi import Consumer, MemberFencedError, Position, QueueSubscription, Subscription
+from octopi import (
+    Consumer,
+    DealtBatch,
+    MemberFencedError,
+    Position,
+    QueueSubscription,
+    Subscription,
+)
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.message_format import for_terminal
 from octopi.cli.rate_meter import RateMeter
+from octopi.cli.running import Interruption
 from octopi.environment import Disk
 from octopi.errors import InvalidOptionError
 from octopi.record import Message
 
 Printer = Callable[[list[Message]], bytes]
 """Formats a batch of messages for the output."""
+
+_WRITING_S: Final = 2.0
+"""How long a batch of a subscription may be written after an interruption."""
+_LEAVING_S: Final = 5.0
+"""How long a member may go on after it, until its marks are confirmed and it has left."""
+
+_T = TypeVar("_T")
 
 
 def values_as_lines(messages: list[Message]) -> bytes:
@@ -128,46 +144,65 @@ class Output:
             with trio.CancelScope(shield=True):
                 await self._save()
 
-    async def copy_subscription(self, subscription: Subscription) -> None:
+    async def copy_subscription(
+        self, subscription: Subscription, interruption: Interruption
+    ) -> None:
         """Print the messages of *subscription*, whose marks are manual, until *count_max* is
-        reached or the output is closed.  What is written is marked.
+        reached, the output is closed or *interruption* comes.  What is written is marked.
 
         Raises:
           OctopiError: whatever the subscription raises.
           OSError: if writing fails.
         """
-        self.meter.start()
-        with contextlib.suppress(BrokenPipeError):  # the reader of the output closed it
-            async for messages in subscription.batches():
-                messages = self._wanted(messages)
-                await self._print(messages, None)
-                try:
-                    subscription.mark(messages[-1])
-                except MemberFencedError as error:
-                    self.warn(f"{error.args[0]}: what was printed last may be printed there, too")
-                if self.is_complete:
-                    break
 
-    async def copy_queue(self, queue: QueueSubscription) -> None:
-        """Print the messages that *queue* deals until *count_max* is reached or the output is
-        closed.  What is written is acknowledged.
+        async def print_and_mark(messages: list[Message]) -> None:
+            messages = self._wanted(messages)
+            await self._print(messages, None)
+            try:
+                subscription.mark(messages[-1])
+            except MemberFencedError as error:
+                self.warn(f"{error.args[0]}: what was printed last may be printed there, too")
+
+        await self._print_each(subscription.batches(), print_and_mark, interruption)
+
+    async def copy_queue(self, queue: QueueSubscription, interruption: Interruption) -> None:
+        """Print the messages that *queue* deals until *count_max* is reached, the output is closed
+        or *interruption* comes.  What is written is acknowledged.
 
         Raises:
           OctopiError: whatever the queue raises.
           OSError: if writing fails.
         """
+
+        async def print_and_acknowledge(batch: DealtBatch) -> None:
+            wanted = self._wanted([one.message for one in batch])
+            await self._print(wanted, None)
+            if len(wanted) == len(batch):
+                batch.acknowledge()
+            else:
+                for one in batch[: len(wanted)]:
+                    one.acknowledge()
+
+        await self._print_each(queue.batches(), print_and_acknowledge, interruption)
+
+    async def _print_each(
+        self,
+        batches: AsyncIterator[_T],
+        print_batch: Callable[[_T], Awaitable[None]],
+        interruption: Interruption,
+    ) -> None:
+        """A wait for messages ends at the interruption; a write may take a moment longer."""
+        interruption.grace_s = _LEAVING_S
         self.meter.start()
         with contextlib.suppress(BrokenPipeError):  # the reader of the output closed it
-            async for batch in queue.batches():
-                wanted = self._wanted([one.message for one in batch])
-                await self._print(wanted, None)
-                if len(wanted) == len(batch):
-                    batch.acknowledge()
-                else:
-                    for one in batch[: len(wanted)]:
-                        one.acknowledge()
-                if self.is_complete:
+            while not self.is_complete:
+                batch = None
+                with interruption.bounds(0.0):
+                    batch = await anext(batches, None)
+                if batch is None:
                     break
+                with interruption.bounds(_WRITING_S):
+                    await print_batch(batch)
 
     def _wanted(self, messages: list[Message]) -> list[Message]:
         """Those of *messages* that `count_max` leaves to be printed."""

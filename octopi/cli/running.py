@@ -1,14 +1,16 @@
 """Runs commands and nodes under Trio, and handles signals.
 
-The first signal cancels a client command.  It stops a node gracefully; the second one cancels the
-node.  Code of either never sees a `KeyboardInterrupt`.
+The first signal cancels a client command that has nothing to finish.  It stops another one, or a
+node, gracefully; the second one cancels it.  Code of either never sees a `KeyboardInterrupt`.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import trio
@@ -49,6 +51,76 @@ def run(body: Callable[[], Awaitable[_T]], summary: Callable[[], str] | None = N
     if not results:
         raise InterruptedByUserError(summary() if summary is not None else "interrupted")
     return results[0]
+
+
+class Interruption:
+    """The first Ctrl-C or SIGTERM, for a command that has something to finish then."""
+
+    def __init__(self) -> None:
+        self.grace_s = 0.0
+        """How long the command may finish, from now on."""
+        self._came_at = math.inf
+        self._bounded: dict[trio.CancelScope, float] = {}
+        """Blocks that are entered, and how long each may go on."""
+
+    @property
+    def has_come(self) -> bool:
+        """Whether it came."""
+        return self._came_at < math.inf
+
+    def come(self) -> None:
+        """It comes now."""
+        self._came_at = trio.current_time()
+        for scope, bound_s in self._bounded.items():
+            scope.deadline = self._came_at + bound_s
+
+    @contextmanager
+    def bounds(self, bound_s: float) -> Iterator[None]:
+        """Cancels its block *bound_s* after the interruption."""
+        with trio.CancelScope(deadline=self._came_at + bound_s) as scope:
+            self._bounded[scope] = bound_s
+            try:
+                yield
+            finally:
+                del self._bounded[scope]
+
+
+def run_to_finish(
+    body: Callable[[Interruption], Awaitable[None]], summary: Callable[[], str]
+) -> None:
+    """Run *body* to its end; after Ctrl-C or SIGTERM it may finish for its `Interruption.grace_s`,
+    and the second signal cancels it.
+
+    Raises:
+      InterruptedByUserError: if a signal came; the text begins with *summary*().
+    """
+
+    async def main() -> tuple[bool, bool]:
+        interruption = Interruption()
+        is_finished = False
+        async with trio.open_nursery() as nursery:
+
+            async def heed_signals(
+                task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+            ) -> None:
+                with trio.open_signal_receiver(*_SIGNALS) as signals:
+                    task_status.started()
+                    await anext(signals)
+                    interruption.come()
+                    with trio.move_on_after(interruption.grace_s):
+                        await anext(signals)
+                nursery.cancel_scope.cancel()
+
+            await nursery.start(heed_signals)
+            await body(interruption)
+            is_finished = True
+            nursery.cancel_scope.cancel()
+        return interruption.has_come, is_finished
+
+    is_interrupted, is_finished = trio.run(main)
+    if is_interrupted:
+        doubt = "" if is_finished else "; not all is confirmed, so the last of it may come again"
+        raise InterruptedByUserError(summary() + doubt)
 
 
 def run_node(body: Callable[[trio.Event], Awaitable[None]], *, stop_at_eof: bool = False) -> None:

@@ -59,6 +59,13 @@ def print_status(status: SubscriptionStatus) -> None:
     for log in status.logs:
         for begin, end in log.skipped:
             say(f"partition {log.partition}: {begin} to {end} was lost and passed over")
+        if log.lost is not None:
+            begin, end = log.lost
+            what = f"{begin} to {end} ({size(end - begin)})"
+            say(f"partition {log.partition}: {what} was lost, and the next member will be told")
+        if log.held_bytes:
+            what = f"retention keeps {size(log.held_bytes)} for this subscription"
+            say(f"partition {log.partition}: {what}")
         if log.letter_fault:
             say(f"partition {log.partition}: no dead letter can be written: {log.letter_fault}")
     if any(log.letter_fault for log in status.logs):

@@ -25,6 +25,7 @@ from octopi.clients.options import check_connection_name, not_negative, within
 from octopi.clients.producing.producer import Producer, ProducerOptions
 from octopi.clients.stored_records import StoredRecords
 from octopi.clients.subscribing.administration import Creation
+from octopi.clients.subscribing.mark_keeper import MarkKeeper, keep_marks
 from octopi.clients.subscribing.opening import open_member
 from octopi.clients.subscribing.queue_subscription import QueueSubscription
 from octopi.clients.subscribing.subscription import Subscription
@@ -115,6 +116,8 @@ class Client:
         segment_bytes: int | None = None,
         flush_before_ack: bool = False,
         min_insync: int = 1,
+        hold: timedelta | None = None,
+        hold_bytes: int | None = None,
         exist_ok: bool = False,
     ) -> TopicInfo:
         """Create a topic on *partitions* partitions that consistent hashing chooses, or on the
@@ -125,6 +128,11 @@ class Client:
         means that the message is on the broker's device, not only in its page cache.
         Nothing is acknowledged while fewer than *min_insync* replicas are in sync.
 
+        With *hold* or *hold_bytes* messages are not removed while a durable subscription has yet
+        to process them: not until they are older than *retention* and *hold* together, and not
+        while fewer than *hold_bytes* (per partition) are kept for that.  If both are given, the
+        bound that is reached first counts.
+
         Raises:
           InvalidTopicError: if *name* is no legal name.
           InvalidOptionError: if a number is negative.
@@ -134,11 +142,13 @@ class Client:
         """
         topic = topic_name(name)
         options = TopicOptions(
-            retention_ms=None if retention is None else retention // timedelta(milliseconds=1),
+            retention_ms=_milliseconds(retention),
             retention_bytes=retention_bytes,
             segment_bytes=segment_bytes,
             flush_before_ack=flush_before_ack,
             min_insync=min_insync,
+            hold_ms=_milliseconds(hold),
+            hold_bytes=hold_bytes,
         )
         wanted = None if partition_ids is None else [PartitionId(one) for one in partition_ids]
         count = partitions if wanted is None else len(wanted)
@@ -393,6 +403,27 @@ class Client:
         """
         return open_member(self._cluster, topic, name, mode, options)
 
+    def mark_keeper(
+        self,
+        topic: str,
+        name: str,
+        *,
+        member: str,
+        start: Literal["earliest", "latest"] = "earliest",
+    ) -> AbstractAsyncContextManager[MarkKeeper]:
+        """The only member of the durable subscription *name* of *topic*, for the block: for a
+        program that reads the topic by other means, and stores here how far it is.
+
+        The subscription has the mode ``failover``; a missing one is created, and begins at *start*.
+        *member*: the name of this member.  A program that joins with the same name replaces it.
+
+        Raises:
+          SubscriptionBusyError: if it has members of other names.
+          InvalidOptionError: if it has another mode, or a name is no legal one.
+          InvalidTopicError, UnknownTopicError: if there is no such topic.
+        """
+        return keep_marks(self._cluster, topic, name, member=member, start=start)
+
 
 def connect(
     servers: str | Sequence[str] = DEFAULT_SERVER,
@@ -460,3 +491,7 @@ def _system_environment(nursery: trio.Nursery, tls: Tls | None) -> Environment:
     clock = SystemClock()
     net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket(), tls=tls)
     return Environment(clock, net, SystemDisk(), SystemRandomness())
+
+
+def _milliseconds(time: timedelta | None) -> int | None:
+    return None if time is None else time // timedelta(milliseconds=1)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
+from operator import lt
 from typing import Any
 
 import attrs
@@ -250,7 +251,8 @@ class ProducerSequences:
         offsets = list(self._requests.values())
         assert offsets == sorted(offsets)
         for known in self._producers.values():
-            batches = list(known.batches)
-            assert batches == sorted(batches)
-            assert len({first for first, _ in batches}) == len(batches)
-            assert all(first < known.next_sequence for first, _ in batches)
+            if known.batches:
+                firsts, starts = zip(*known.batches, strict=True)
+                assert all(map(lt, firsts, firsts[1:]))
+                assert all(map(lt, starts, starts[1:]))
+                assert firsts[-1] < known.next_sequence

@@ -20,6 +20,12 @@ class LogOptions:
     """A segment may be removed when all its records are older than this; None: never."""
     retention_bytes: int | None = None
     """A segment may be removed when this many bytes remain without it; None: never."""
+    hold_ms: int | None = None
+    """A segment that subscriptions still need may be removed when all its records are older than
+    `retention_ms`, or 0, and this; None: its age doesn't matter."""
+    hold_bytes: int | None = None
+    """A segment that subscriptions still need may be removed when this many bytes remain without it
+    beside those that retention keeps anyway; None: they don't matter."""
 
 
 @attrs.frozen

@@ -27,7 +27,6 @@ from octopi.errors import (
 )
 from octopi.identifiers import Offset
 from octopi.record import Scan
-from octopi.storage.file_names import cut_names
 from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full
 from octopi.storage.log_condition import LogCondition
 from octopi.storage.log_flush import LogFlush
@@ -41,7 +40,6 @@ from octopi.storage.recovery import (
     Recovered,
     RecoveryReport,
     recover,
-    remove_quietly,
     set_bytes_aside,
 )
 from octopi.storage.retention import Retained
@@ -86,8 +84,10 @@ class SegmentedLog:
         self._boundaries: dict[Offset, None] = {}
         self.search: Final = LogSearch(self._segments, self._condition.check_open)
         """Look-ups, in slices."""
-        self.retention: Final = LogRetention(self._segments, self.search, options, now_ms)
-        """Finds what `apply_retention` removes."""
+        self.retention: Final = LogRetention(
+            disk, directory, self._segments, self.search, self._flush, options, now_ms
+        )
+        """Finds and removes old segments."""
 
     @classmethod
     def open(
@@ -429,12 +429,18 @@ class SegmentedLog:
     # --- retention -----------------------------------------------------------------------
 
     def retention_start(
-        self, now_ms: int, *, below: Offset, outdated_below: Offset = _BEGINNING
+        self,
+        now_ms: int,
+        *,
+        below: Offset,
+        outdated_below: Offset = _BEGINNING,
+        hold: Offset | None = None,
     ) -> Offset:
-        """Where the log would start after `apply_retention`."""
+        """Where the log would start after `apply_retention`, if that waited for somebody who has
+        yet to read what lies from *hold* on (`LogRetention.expired_count`)."""
         self._condition.check_open()
         until = min(below, self.flushed_end)
-        count = self.retention.expired_count(now_ms, until, outdated_below)
+        count = self.retention.expired_count(now_ms, until, outdated_below, hold)
         return next(islice(self._segments, count, None)).base if count else self.start
 
     def apply_retention(
@@ -449,30 +455,8 @@ class SegmentedLog:
         Raises:
           StorageError: if a file can't be removed; those before it are removed.
         """
-        self._condition.check_open()
-        until = min(below, self.flushed_end)
-        count = self.retention.expired_count(now_ms, until, outdated_below)
-        size_bytes = self.size_bytes
-        for _ in range(count):
-            try:
-                self._segments.remove_first()
-            except OSError as error:
-                raise StorageError(
-                    f"{error.filename} can't be removed: {error.strerror}"
-                ) from error
-            finally:
-                self._flush.files_changed()
-        if count:
-            self._remove_cuts()
-        return Retained(count, size_bytes - self.size_bytes, self.start)
-
-    def _remove_cuts(self) -> None:
-        try:
-            names = self._disk.list_directory(self._directory)
-        except OSError:
-            return
-        for name in cut_names(names, self.start):
-            remove_quietly(self._disk, f"{self._directory}/{name}")
+        start = self.retention_start(now_ms, below=below, outdated_below=outdated_below)
+        return self.retention.remove_before(start)
 
     # --- closing -------------------------------------------------------------------------
 

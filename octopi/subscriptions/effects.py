@@ -192,6 +192,8 @@ class TellMarks:
     waiting_count: int = 0
     dead_count: int = 0
     letter_fault: str = ""
+    held_bytes: int = 0
+    """What retention would have removed, and keeps for this subscription."""
 
 
 # --- from a queue --------------------------------------------------------------------

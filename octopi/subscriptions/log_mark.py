@@ -74,8 +74,6 @@ class LogMark:
         self.topic_id = topic_id
         self.key = mark_key(sid, topic_id)
         self.entry = entry
-        self.committed_mark: Offset | None = None
-        """The newest that is committed; None: none is yet."""
         self.holder: Session | None = None
         """The member that may mark."""
         self.holder_name = NO_MEMBER
@@ -238,7 +236,6 @@ class LogMark:
 
     def committed(self, entry: MarkEntry, now: float) -> list[Effect]:
         """The oldest entry that was appended is committed."""
-        self.committed_mark = entry.mark
         return []
 
     @property
@@ -281,19 +278,20 @@ class LogMark:
 
     def describe(self, session: Session, log: LogView) -> list[Effect]:
         """Tell how far the subscription is, as the leader has it in memory."""
-        entry = self.entry
-        lag_bytes = max(0, log.highwater - max(entry.mark, log.start))
+        entry, mark = self.entry, self.processed_end
+        begin = max(mark, log.start)
         told = TellMarks(
             session,
-            entry.mark,
+            mark,
             entry.anchor,
             entry.claim,
             log.highwater,
-            lag_bytes,
+            max(0, log.highwater - begin),
             entry.changed_ms,
             self.holder_name,
-            entry.lost,
+            _lost_behind(mark, log, entry.lost),
             tuple(entry.skipped),
+            held_bytes=max(0, log.expired_end - begin),
         )
         return [told]
 
@@ -313,8 +311,7 @@ class LogMark:
                 lost=LostSpan(common, max(entry.mark, common)),
             )
         if entry.mark < log.start:
-            end = log.start if entry.lost is None else max(log.start, entry.lost.end)
-            entry = attrs.evolve(entry, lost=LostSpan(entry.mark, end))
+            entry = attrs.evolve(entry, lost=_lost_behind(entry.mark, log, entry.lost))
         return entry
 
     def _end_holder(self, status: Status, reason: str) -> list[Effect]:
@@ -346,6 +343,13 @@ def _common(offset: Offset, anchor: Anchor, log: LogView) -> Offset | None:
     *offset*, as far as is known."""
     common = log.fork(offset, anchor)
     return log.end if common is None and anchor and offset > log.end else common
+
+
+def _lost_behind(mark: Offset, log: LogView, lost: LostSpan | None) -> LostSpan | None:
+    """What the log has no more behind *mark*; *lost* is known already."""
+    if mark >= log.start:
+        return lost
+    return LostSpan(mark, log.start if lost is None else max(log.start, lost.end))
 
 
 def _fault(offset: Offset, log: LogView) -> tuple[Status, str] | None:

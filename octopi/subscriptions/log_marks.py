@@ -63,7 +63,6 @@ class LogMarks:
         """Begin with what is committed; yields after each part of the work."""
         for number, ((sid, topic_id), entry) in enumerate(stored.marks.items(), 1):
             mark = self._add(self._made(sid, topic_id, entry, now))
-            mark.committed_mark = entry.mark
             self._due.set(mark.key, mark.due_at)
             if number % TURN_COUNT == 0:
                 yield
@@ -300,12 +299,6 @@ class LogMarks:
     def all_marks(self) -> list[LogMark]:
         """All marks, in no order."""
         return list(self._marks.values())
-
-    def least_mark(self, topic_id: TopicId) -> Offset | None:
-        """The least committed mark in a topic's log; None: there is none."""
-        marks = (mark for mark in self._marks.values() if mark.topic_id == topic_id)
-        offsets = [one.committed_mark for one in marks if one.committed_mark is not None]
-        return min(offsets, default=None)
 
     def _found(
         self, session: Session, sid: SubscriptionId

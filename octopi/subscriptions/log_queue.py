@@ -30,6 +30,7 @@ from octopi.subscriptions.dead_letters import letter_topic
 from octopi.subscriptions.effects import (
     AppendLetter,
     DealMessages,
+    Dealt,
     Effect,
     Session,
     TellAttached,
@@ -220,6 +221,9 @@ class LogQueue(LogMark):
         if not self.has(session):
             return []  # it was told that it has been detached
         queue, stale = self.queue, list[Offset]()
+        for offset, attempt in answers.extended:  # first: what ends a delivery may come with it
+            if not queue.extend(session, offset, attempt, now):
+                stale.append(offset)
         for offset, attempt in sorted(answers.acknowledged):
             if queue.acknowledge(session, offset, attempt, now):
                 self._note_change(now)
@@ -230,9 +234,6 @@ class LogQueue(LogMark):
                 stale.append(offset)
         for offset, attempt, reason in sorted(answers.rejected):
             if not queue.reject(session, offset, attempt, _shortened(reason), now):
-                stale.append(offset)
-        for offset, attempt in answers.extended:
-            if not queue.extend(session, offset, attempt, now):
                 stale.append(offset)
         told = TellSettled(session, number, tuple(stale), confirm)
         effects: list[Effect] = []
@@ -266,13 +267,18 @@ class LogQueue(LogMark):
         return self._go_on(now)
 
     def lose_message(self, offset: Offset, now: float) -> list[Effect]:
-        """One message can't be read."""
+        """The log has one message no more."""
         if (message := self.queue.get(offset)) is not None:
             lost = LostSpan(offset, message.end)
             if self.queue.lose_message(offset, now):
                 skipped = [*self.entry.skipped, lost][-SKIPPED_RANGES_MAX:]
                 self.entry = attrs.evolve(self.entry, skipped=skipped)
                 self._note_change(now)
+        return self._go_on(now)
+
+    def take_back(self, session: Session, dealt: Dealt, delay_s: float, now: float) -> list[Effect]:
+        """A delivery could not be sent."""
+        self.queue.take_back(session, dealt, delay_s, now)
         return self._go_on(now)
 
     def letter_committed(self, number: int, now: float) -> list[Effect]:
@@ -374,7 +380,6 @@ class LogQueue(LogMark):
 
     def committed(self, entry: MarkEntry, now: float) -> list[Effect]:
         """The oldest entry that was appended is committed."""
-        super().committed(entry, now)
         self.queue.known(self._in_flight.popleft(), now)
         return self._go_on(now)
 
@@ -431,12 +436,10 @@ class LogQueue(LogMark):
         """Tell how far the queue is, as the leader has it in memory."""
         [told] = super().describe(session, log)
         assert isinstance(told, TellMarks)
-        mark, queue = self.queue.mark, self.queue
+        queue = self.queue
         return [
             attrs.evolve(
                 told,
-                mark=mark,
-                lag_bytes=max(0, log.highwater - max(mark, log.start)),
                 member_count=len(queue.members),
                 open_count=queue.open_count,
                 waiting_count=queue.waiting_count,

@@ -16,6 +16,10 @@ class LogView(Protocol):
         """The oldest record that retention has left."""
 
     @property
+    def expired_end(self) -> Offset:
+        """Retention would have left nothing before this, if it waited for no subscription."""
+
+    @property
     def highwater(self) -> Offset:
         """What is committed ends here."""
 

@@ -39,7 +39,7 @@ from octopi.limits import LIST_COUNT_MAX
 from octopi.model import SubscriptionDefinition, SubscriptionOptions, SubscriptionState
 from octopi.position import NO_ANCHOR, Anchor
 from octopi.subscriptions.coordinated import CoordinatedSubscriptions
-from octopi.subscriptions.effects import Effect, Session, TellDone, TellRefused
+from octopi.subscriptions.effects import Dealt, Effect, Session, TellDone, TellRefused
 from octopi.subscriptions.entries import MarkEntry, MemberEntry, StoredSubscriptions
 from octopi.subscriptions.log_mark import LogMark
 from octopi.subscriptions.log_marks import LogMarks
@@ -343,8 +343,17 @@ class PartitionSubscriptions:
         return self._marks.tell_queue(sid, lambda queue: queue.lose(end, now))
 
     def lose_message(self, sid: SubscriptionId, offset: Offset, now: float) -> list[Effect]:
-        """The message at *offset*, which a queue has dealt or given up, can't be read."""
+        """The log has the message at *offset* no more, which a queue has given up, or is to deal
+        again."""
         return self._marks.tell_queue(sid, lambda queue: queue.lose_message(offset, now))
+
+    def take_back(
+        self, sid: SubscriptionId, session: Session, dealt: Dealt, delay_s: float, now: float
+    ) -> list[Effect]:
+        """A delivery could not be sent; its message is dealt again, after a while."""
+        return self._marks.tell_queue(
+            sid, lambda queue: queue.take_back(session, dealt, delay_s, now)
+        )
 
     def letter_committed(self, sid: SubscriptionId, number: int, now: float) -> list[Effect]:
         """The dead letter with that number is committed."""
@@ -433,10 +442,6 @@ class PartitionSubscriptions:
     def member_counts(self) -> list[tuple[SubscriptionDefinition, int]]:
         """The subscriptions whose coordinator this is, and how many members each has."""
         return self._coordinated.member_counts()
-
-    def marks_below(self, topic_id: TopicId) -> Offset | None:
-        """The least mark that is committed in the topic's log; None: there is none."""
-        return self._marks.least_mark(topic_id)
 
     def check_invariants(self) -> None:
         """Assert what the machines promise."""

@@ -271,15 +271,29 @@ class Queue:
         self._advance()
 
     def lose_message(self, offset: Offset, now: float) -> bool:
-        """One message can't be read; return whether it was waited for."""
+        """The log has one message no more; return whether it was waited for.  Who has it already
+        may still acknowledge it."""
         one = self._messages.get(offset)
-        if one is None or one.state is MessageState.SETTLED:
+        if one is None or one.state in (MessageState.OPEN, MessageState.SETTLED):
             return False
-        if one.state is MessageState.OPEN:
-            self._release(one, now, 0.0)
         self._forget(one, now)
         self._advance()
         return True
+
+    def is_open(self, session: Session, dealt: Dealt) -> bool:
+        """Whether that delivery can still be answered."""
+        return self._open_at(session, dealt.offset, dealt.attempt) is not None
+
+    def take_back(self, session: Session, dealt: Dealt, delay_s: float, now: float) -> None:
+        """A delivery could not be sent: it costs its member no credit, and its message no
+        attempt."""
+        if (member := self.members.get(session)) is not None:
+            self.members.take_back(member, dealt.end - dealt.offset)
+            if member.has_room:
+                self._parked(member)
+        if (one := self._open_at(session, dealt.offset, dealt.attempt)) is not None:
+            one.uncounted += 1
+            self._release(one, now, delay_s)
 
     def _forget(self, one: QueuedMessage, now: float) -> None:
         if one.state is not MessageState.NEW:

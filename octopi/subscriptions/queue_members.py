@@ -94,6 +94,12 @@ class QueueMembers:
         member.credit_bytes = max(member.credit_bytes, size_bytes)
         self._rank(member)
 
+    def take_back(self, member: QueueMember, size_bytes: int) -> None:
+        """It wasn't sent a message that it was dealt."""
+        member.dealt_messages -= 1
+        member.dealt_bytes -= size_bytes
+        self._rank(member)
+
     def _rank(self, member: QueueMember) -> None:
         if member.free_count > member.ranked:
             member.ranked = member.free_count

@@ -1,7 +1,5 @@
-"""The steps of durable subscriptions, at the leader of a partition.
-
-S6 and S7 are left to queues.
-"""
+"""The steps of durable subscriptions, at the leader of a partition.  S6, S7 and S14 are those of
+queues."""
 
 from __future__ import annotations
 
@@ -85,6 +83,45 @@ class AttachedStep(SubscriptionStep):
 
 
 @part
+class DealtStep(SubscriptionStep):
+    """Of messages that a queue deals to one attach."""
+
+    topic_id: str
+    session: int
+    dealt: list[list[int]]
+
+
+@part
+class SentDealsStep(SubscriptionStep):
+    """Of dealt messages that are sent together."""
+
+    session: int
+    dealt: list[list[int]]
+
+
+@part
+class AnsweredStep(SubscriptionStep):
+    """Of what a queue's member answers to its deliveries."""
+
+    session: int
+    acknowledge: int | None
+    acknowledged: list[list[int]]
+    released: list[list[int]]
+    rejected: list[list[int]]
+    extended: list[list[int]]
+
+
+@part
+class ToldSettledStep(SubscriptionStep):
+    """Of what a queue's member is told about its answers."""
+
+    session: int
+    acknowledge: int
+    stale: list[Offset]
+    confirmed: bool
+
+
+@part
 class TakenMarkStep(SubscriptionStep):
     """Of a mark that a member sent."""
 
@@ -97,6 +134,15 @@ class ConfirmedMarkStep(SubscriptionStep):
     """Of a mark that is confirmed, by its number."""
 
     acknowledge: int
+
+
+@part
+class LetterStep(SubscriptionStep):
+    """Of a dead letter, by its number among those of one queue."""
+
+    topic_id: str
+    offset: Offset
+    letter: int
 
 
 @part
@@ -190,6 +236,46 @@ class S5Attached(AttachedStep):
     pass
 
 
+@step("S6a leader deals messages of a queue")
+class S6Dealing(DealtStep):
+    pass
+
+
+@step("S6b leader dealt messages of a queue")
+class S6Dealt(DealtStep):
+    pass
+
+
+@step("S6c leader sends messages of a queue")
+class S6Sending(SentDealsStep):
+    pass
+
+
+@step("S6d leader sent messages of a queue")
+class S6Sent(SentDealsStep):
+    pass
+
+
+@step("S7a leader takes answers of a queue's member")
+class S7Answering(AnsweredStep):
+    pass
+
+
+@step("S7b leader took answers of a queue's member")
+class S7Answered(AnsweredStep):
+    pass
+
+
+@step("S7c leader tells a queue's member which answers count")
+class S7Telling(ToldSettledStep):
+    pass
+
+
+@step("S7d leader told a queue's member which answers count")
+class S7Told(ToldSettledStep):
+    pass
+
+
 @step("S8a leader takes a mark")
 class S8Taking(TakenMarkStep):
     pass
@@ -252,4 +338,24 @@ class S12Removed(RemovedStateStep):
 
 @step("S13 leader read what is stored about subscriptions")
 class S13Loaded(LoadedStatesStep):
+    pass
+
+
+@step("S14a leader appends a dead letter")
+class S14Appending(LetterStep):
+    pass
+
+
+@step("S14b leader appended a dead letter")
+class S14Appended(LetterStep):
+    pass
+
+
+@step("S14c leader hears that a dead letter is committed")
+class S14Hearing(LetterStep):
+    pass
+
+
+@step("S14d leader did what waited for the commit of a dead letter")
+class S14Heard(LetterStep):
     pass

@@ -66,6 +66,11 @@ class LogInfo:
     """The size of its files."""
     fault: Text
     """Why the log can't be written or read; empty if it can."""
+    held_bytes: Annotated[int, MayBeMissing()] = 0
+    """How much of it retention would have removed, if it waited for no subscription."""
+    held_for: Annotated[Text, MayBeMissing()] = ""
+    """The slowest subscription that it waits for.  Empty: it waits for none, or this broker doesn't
+    know the marks, or the client may not know of that subscription."""
 
 
 @attrs.frozen

@@ -462,3 +462,6 @@ class MarksDescription:
     """Dead letters of this log so far."""
     letter_fault: Annotated[Text, MayBeMissing()] = ""
     """Why a message that is to become a dead letter is none yet; empty: nothing is wrong."""
+    held_bytes: Annotated[int, MayBeMissing()] = 0
+    """What retention would have removed of the log, and keeps since the subscription has yet to
+    process it."""

@@ -10,6 +10,7 @@ from octopi.admin.cluster_snapshot import (
     ClusterSnapshot,
     broker_state,
     faults,
+    holds,
     notes,
     partition_state,
     problems,
@@ -54,7 +55,7 @@ def look(
     return ClusterSnapshot(cluster, list(logs), dict.fromkeys(silent, "no answer"))
 
 
-def test_a_lag_is_what_the_leader_has_more() -> None:
+def test_the_lag_of_a_follower_is_what_only_its_leader_has() -> None:
     seen = look(place(2, [1, 2]), log(1, 100), log(2, 100), log(3, 40))
     found = replicas(seen, seen.cluster.partitions)
     assert [(one.broker, one.role, one.state, one.lag_bytes) for one in found] == [
@@ -131,7 +132,7 @@ def test_faults_name_broker_and_log() -> None:
     assert faults(logs) == ["broker 2, orders/5: the disk failed"]
 
 
-def test_what_a_partition_without_a_leader_needs_is_said_with_the_command_that_helps() -> None:
+def test_problems_say_what_a_partition_without_a_leader_waits_for_and_which_command_helps() -> None:
     def said(**fields: Any) -> str:  # noqa: ANN401
         partition = attrs.evolve(place(None, fields.pop("in_sync", [])), **fields)
         return "\n".join(problems(look(partition)))
@@ -144,6 +145,15 @@ def test_what_a_partition_without_a_leader_needs_is_said_with_the_command_that_h
         assert "`octopi-node partitions recover 5`" in said(**fields)
     assert "recover" not in said()
     assert "recover" not in said(leader=1, waits_for=[3])
+
+
+def test_it_is_said_for_whom_retention_keeps_more() -> None:
+    held = attrs.evolve(log(1, 100).log, held_bytes=2000, held_for="billing")
+    logs = [log(1, 100), attrs.evolve(log(2, 100), log=held)]
+    where = "broker 2, orders/5: retention keeps 2000 bytes more for"
+    assert holds(logs) == [f"{where} subscription billing"]
+    unknown = attrs.evolve(logs[1], log=attrs.evolve(held, held_for=""))
+    assert holds([unknown]) == [f"{where} subscriptions"]
 
 
 def test_a_leader_that_was_chosen_though_messages_may_be_lost_is_noted_for_good() -> None:
@@ -199,7 +209,7 @@ def test_a_register_that_learns_its_partitions_again_is_a_problem() -> None:
         ("", "the register has no topic of that name"),
     ],
 )
-def test_a_topic_that_a_broker_holds_and_nobody_is_served_is_a_problem(
+def test_a_topic_that_a_broker_keeps_and_does_not_serve_is_a_problem(
     used_id: str, why: str
 ) -> None:
     unserved = UnservedTopic("orders", "3" * 16, BrokerId(3), used_id)

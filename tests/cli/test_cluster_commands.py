@@ -35,6 +35,17 @@ def topics(program: Program, cluster: RunningCluster) -> Topics:
     return run
 
 
+def test_a_topic_waits_for_subscriptions_if_it_is_created_so(topics: Topics) -> None:
+    hold = ("--retention-ms", "60000", "--hold-ms", "9000", "--hold-bytes", "500")
+    assert topics("create", "slow", *hold).exit_code == 0
+    (described, *_) = topics("describe", "slow").stdout.splitlines()
+    assert described.endswith("): retention_ms 60000, hold_ms 9000, hold_bytes 500")
+    assert topics("delete", "slow", "--yes").exit_code == 0
+    refused = topics("create", "kept", "--hold-ms", "9000")
+    assert refused.exit_code != 0
+    assert "hold_ms and hold_bytes are for topics with retention_ms" in refused.stderr
+
+
 def test_a_topic_is_created_listed_described_and_deleted(topics: Topics) -> None:
     created = topics("create", "orders", "--partitions", "2", "--retention-ms", "60000")
     assert created.exit_code == 0
@@ -79,13 +90,13 @@ def test_a_topic_that_exists_is_refused(topics: Topics) -> None:
     topics("delete", "twice", "--yes")
 
 
-def test_partitions_that_are_none_are_refused(topics: Topics) -> None:
+def test_invalid_and_unknown_partitions_are_refused(topics: Topics) -> None:
     assert topics("create", "x", "--on", "one").exit_code == 2
     assert topics("create", "x", "--on", "7777").exit_code == 4
     assert topics("create", "x", "--partitions", "0").exit_code == 2
 
 
-def test_nothing_is_deleted_without_a_yes(topics: Topics) -> None:
+def test_a_topic_is_deleted_only_if_yes_is_given(topics: Topics) -> None:
     topics("create", "dear")
     refused = topics("delete", "dear")
     assert refused.exit_code == 2

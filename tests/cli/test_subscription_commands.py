@@ -24,6 +24,8 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 Run = Callable[..., Result]
 
+MORE_THAN_A_PIPE_HOLDS = "x" * 100_000 + "\n"
+
 
 @pytest.fixture
 def run(program: Program, cluster: RunningCluster) -> Run:
@@ -170,6 +172,74 @@ def test_a_member_that_finds_another_one_is_told_the_option_that_replaces_it(
         process.communicate(timeout=20)
 
 
+@pytest.mark.parametrize(
+    ("mode", "number"),
+    [
+        ("exclusive", signal.SIGINT),
+        ("failover", signal.SIGTERM),
+        ("shared", signal.SIGINT),
+        ("key_shared", signal.SIGTERM),
+    ],
+)
+def test_a_signal_has_the_member_leave_at_once_with_all_marked_that_was_written(
+    produce: Callable[[str, str], None],
+    consume: Callable[..., str],
+    cluster: RunningCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    number: signal.Signals,
+) -> None:
+    topic = f"interrupted-{mode}"
+    produce(topic, "1\n2\n")
+    member = (topic, "--subscription", "desk", "--mode", mode)
+    with started("consume", *member, "--server", cluster.url) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == [b"1\n", b"2\n"]
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert stderr.startswith(b"octopi-node: interrupted; 2 messages, 4 B, ")
+    assert stderr.count(b"\n") == 1
+    produce(topic, "3\n")
+    monkeypatch.setenv("OCTOPI_TIMEOUT_S", "4")  # less than the session timeout
+    assert consume(*member, "-n", "1") == "3\n"
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared"])
+def test_what_a_reader_does_not_take_goes_to_the_next_member_at_once(
+    produce: Callable[[str, str], None],
+    consume: Callable[..., str],
+    cluster: RunningCluster,
+    mode: str,
+) -> None:
+    topic = f"untaken-{mode}"
+    produce(topic, MORE_THAN_A_PIPE_HOLDS * 3)
+    member = (topic, "--subscription", "desk", "--mode", mode)
+    with started("consume", *member, "--server", cluster.url) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"x"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        process.stdout.close()
+    assert consume(*member, "-n", "3") == MORE_THAN_A_PIPE_HOLDS * 3
+
+
+def test_a_second_signal_ends_a_member_at_once(
+    produce: Callable[[str, str], None], cluster: RunningCluster
+) -> None:
+    produce("in-haste", MORE_THAN_A_PIPE_HOLDS)
+    member = ("in-haste", "--subscription", "desk", "--server", cluster.url)
+    with started("consume", *member) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1) == b"x"
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        stderr = process.stderr.read()
+        assert process.wait(20) == 130
+    assert b"so the last of it may come again" in stderr
+
+
 def test_a_subscription_is_watched_line_by_line_until_it_is_interrupted(
     run: Run, cluster: RunningCluster
 ) -> None:
@@ -217,7 +287,7 @@ def test_a_subscription_is_watched_line_by_line_until_it_is_interrupted(
         (["subscriptions", "delete", "s", "--topic", "t"], "confirm with --yes"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
+def test_invalid_options_are_refused_before_any_node_is_asked(
     program: Program, arguments: list[str], told: str
 ) -> None:
     result = program(*arguments, "--server", "ws://127.0.0.1:1")

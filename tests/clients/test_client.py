@@ -25,8 +25,12 @@ async def test_topics_are_created_described_listed_and_deleted(autojump_clock: M
             segment_bytes=1_000_000,
             flush_before_ack=True,
             min_insync=2,
+            hold=timedelta(hours=1),
+            hold_bytes=20_000_000,
         )
-        assert made.options == m.TopicOptions(86_400_000, 10_000_000, 1_000_000, True, 2)
+        assert made.options == m.TopicOptions(
+            86_400_000, 10_000_000, 1_000_000, True, 2, 3_600_000, 20_000_000
+        )
         assert len({one.partition for one in made.partitions}) == 3
         assert await client.describe_topic("orders") == made
         await client.create_topic("another", partition_ids=[5, 2])
@@ -51,7 +55,7 @@ async def test_a_long_list_of_topics_comes_in_pages(autojump_clock: MockClock) -
         assert [one.log.topic for one in logs if not is_internal(one.log.topic)] == names
 
 
-async def test_an_existing_topic_is_an_error_unless_that_is_fine(
+async def test_creating_an_existing_topic_is_an_error_unless_exist_ok_is_given(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
@@ -144,7 +148,9 @@ async def test_fetch_reads_once_and_waits_if_asked_to(autojump_clock: MockClock)
             await client.find_offset("orders", 5, partition=partition)
 
 
-async def test_nobody_there_is_told_with_what_was_tried(autojump_clock: MockClock) -> None:
+async def test_an_error_about_unreachable_nodes_says_what_was_tried(
+    autojump_clock: MockClock,
+) -> None:
     async with running_world() as world, world.client() as client:
         await world.kill(REGISTER)
         before = trio.current_time()
@@ -186,7 +192,7 @@ async def test_the_second_server_is_asked_when_the_first_is_away(
 
 
 @pytest.mark.parametrize("servers", [[], "http://localhost:1", "localhost", "ws://localhost"])
-def test_what_is_no_address_is_refused_before_anything_is_done(servers: str | list[str]) -> None:
+def test_an_invalid_address_is_refused_before_anything_is_done(servers: str | list[str]) -> None:
     with pytest.raises(octopi.InvalidOptionError):
         octopi.connect(servers)
 
@@ -248,7 +254,7 @@ async def test_cancelling_a_block_ends_it_like_any_other_code(autojump_clock: Mo
             assert await values(client, "orders") == [b"value"]
 
 
-async def test_a_client_is_of_no_use_behind_its_block(autojump_clock: MockClock) -> None:
+async def test_a_client_is_closed_after_its_block(autojump_clock: MockClock) -> None:
     async with running_world() as world:
         async with world.client() as client:
             pass
@@ -269,7 +275,7 @@ async def test_a_failing_background_task_ends_the_block_with_its_exception() -> 
         await use()
 
 
-async def test_two_faults_at_once_come_out_together() -> None:
+async def test_two_simultaneous_errors_are_raised_together() -> None:
     async def fail() -> None:
         raise ZeroDivisionError
 

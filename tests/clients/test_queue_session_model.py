@@ -152,7 +152,7 @@ def test_credit_in_bytes_is_given_by_halves_too() -> None:
 # --- waiting ---------------------------------------------------------------------------
 
 
-def test_what_waits_is_extended_so_that_waiting_costs_no_attempt() -> None:
+def test_waiting_messages_are_extended_so_that_waiting_costs_no_attempt() -> None:
     session = attached()
     deal(session, [0, 100, 200])
     now = 0.0
@@ -171,7 +171,7 @@ def test_what_waits_is_extended_so_that_waiting_costs_no_attempt() -> None:
     assert session.stale_count == 0
 
 
-def test_a_program_that_does_nothing_gives_back_what_waits_and_gets_more_when_it_goes_on() -> None:
+def test_a_stuck_program_releases_its_waiting_messages_and_gets_more_when_it_goes_on() -> None:
     session = attached(prefetch=2)
     deal(session, [0, 100])
     stuck = take(session, 0.0)
@@ -187,7 +187,7 @@ def test_a_program_that_does_nothing_gives_back_what_waits_and_gets_more_when_it
     assert session.acknowledge([stuck], 101.0)[-1] == SendCredit(4, 1_000_000 + 2 * SIZE)
 
 
-def test_a_program_that_was_paused_for_the_ack_timeout_is_handed_out_nothing_of_before() -> None:
+def test_a_program_that_was_paused_for_the_ack_timeout_gets_no_older_message() -> None:
     session = attached(prefetch=2)
     deal(session, [0, 100])
     in_hand = take(session, 0.0)
@@ -237,7 +237,7 @@ def test_stale_answers_are_counted_and_a_stale_extension_ends_the_delivery() -> 
     assert take(session, 4.0).offset == 200
 
 
-def test_what_is_open_when_the_leader_changes_is_void() -> None:
+def test_messages_that_are_open_when_the_leader_changes_are_void() -> None:
     session = attached()
     deal(session, [0, 100])
     old = take(session, 1.0)
@@ -310,7 +310,7 @@ def test_messages_of_a_key_are_handed_out_when_those_before_are_answered() -> No
     assert take(session, 2.0).offset == 900
 
 
-def test_a_list_has_several_messages_of_a_key_and_keeps_them_from_other_tasks() -> None:
+def test_a_batch_may_have_several_messages_of_a_key_and_keeps_them_from_other_tasks() -> None:
     session = ordered()
     keyed(session, "aab")
     one = take(session, 1.0)
@@ -329,16 +329,20 @@ def test_a_list_has_several_messages_of_a_key_and_keeps_them_from_other_tasks() 
 
 
 @pytest.mark.parametrize("answer", ["release", "reject"])
-def test_a_message_that_is_given_back_takes_those_of_its_key_behind_it_along(answer: str) -> None:
+def test_a_message_that_is_released_or_rejected_voids_those_of_its_key_behind_it(
+    answer: str,
+) -> None:
     session = ordered()
     keyed(session, "aaba")
     first, other = take(session, 1.0), take(session, 1.0)
     if answer == "release":
-        session.release([first], 0, 1.0)
+        (told,) = settles(session.release([first], 0, 1.0))
     else:
-        session.reject(first, "no", 1.0)
+        (told,) = settles(session.reject(first, "no", 1.0))
     session.check_invariants()
     assert session.take(1.0) is None
+    assert told.confirm is not None
+    session.settled(told.confirm, [], 2.0)
     keyed(session, "aa", attempt=2)
     again = take(session, 2.0)
     assert (again.offset, again.attempt) == (0, 2)
@@ -346,6 +350,46 @@ def test_a_message_that_is_given_back_takes_those_of_its_key_behind_it_along(ans
     session.acknowledge([other, again], 2.0)
     assert take(session, 2.0).attempt == 2
     assert session.stale_count == 0
+
+
+@pytest.mark.parametrize("is_stale", [False, True])
+def test_what_crosses_a_release_of_its_key_waits_until_the_leader_knows_of_that(
+    is_stale: bool,
+) -> None:
+    session = ordered()
+    keyed(session, "ab")
+    first = take(session, 1.0)
+    session.acknowledge([take(session, 1.0)], 1.0)
+    (told,) = settles(session.release([first], 0, 1.05))
+    keyed(session, "ab", first=2)
+    assert take(session, 1.0).offset == 300
+    assert session.take(1.0) is None
+    assert told.released == ((Offset(0), 1, 0),)
+    assert told.confirm is not None
+    session.settled(told.confirm, [first.offset] if is_stale else [], 1.3)
+    session.check_invariants()
+    following = session.take(1.4)
+    if is_stale:  # it was dealt since another member has settled the first one
+        assert following is not None
+        assert following.offset == 200
+    else:  # it was given back together with the first one, and is dealt again behind it
+        assert following is None
+        keyed(session, "-", attempt=2)
+        assert session.stale_count == 0
+
+
+def test_what_is_given_back_unasked_keeps_its_key_waiting_too() -> None:
+    session = ordered()
+    keyed(session, "ab")
+    take(session, 0.0)
+    effects: list[QueueEffect] = []
+    now = 0.0
+    while not any(one.released for one in settles(effects)):
+        now = session.due_at() or now
+        effects += session.tick(now)
+    session.dealt([Offset(500)], [1], [SIZE], now, [b"b"])
+    assert session.take(now) is None
+    session.check_invariants()
 
 
 def test_a_message_that_is_dealt_again_waits_for_no_older_delivery() -> None:
@@ -363,7 +407,7 @@ def test_a_message_that_is_dealt_again_waits_for_no_older_delivery() -> None:
     assert session.stale_count == 1
 
 
-def test_what_waits_for_its_key_is_extended_and_given_back_as_all_that_waits() -> None:
+def test_messages_that_wait_for_their_key_are_extended_and_released_like_others() -> None:
     session = ordered()
     keyed(session, "aa")
     take(session, 0.0)
@@ -373,7 +417,7 @@ def test_what_waits_for_its_key_is_extended_and_given_back_as_all_that_waits() -
         effects += session.tick(due_at)
         session.check_invariants()
     assert any(one.extended for one in settles(effects))
-    assert effects[-1] == SendSettle(released=((Offset(100), 1, 0),))
+    assert effects[-1] == SendSettle(released=((Offset(100), 1, 0),), confirm=1)
 
 
 # --- confirmations ---------------------------------------------------------------------
@@ -397,7 +441,7 @@ def test_a_commit_is_confirmed_by_the_leader_only() -> None:
     assert session.stale_count == 0
 
 
-def test_acknowledgements_are_confirmed_now_and_then_unasked() -> None:
+def test_a_member_now_and_then_asks_for_confirmation_by_itself() -> None:
     session = attached()
     deal(session, [0])
     session.acknowledge([take(session, 1.0)], 1.0)
@@ -412,7 +456,7 @@ def test_acknowledgements_are_confirmed_now_and_then_unasked() -> None:
     assert session.stale_count == 0
 
 
-def test_what_waits_to_be_sent_is_flushed() -> None:
+def test_a_flush_sends_the_answers_that_wait() -> None:
     session = attached()
     deal(session, [0, 100, 200])
     first, second, _ = session.take_all(1.0)
@@ -435,7 +479,7 @@ def test_what_waits_to_be_sent_is_flushed() -> None:
         (ProtocolError("what?"), QueueRemedy.STOP),
     ],
 )
-def test_a_member_attaches_again_where_that_can_help(
+def test_a_member_attaches_again_after_errors_that_this_can_cure(
     error: OctopiError, remedy: QueueRemedy
 ) -> None:
     assert queue_remedy(error) is remedy

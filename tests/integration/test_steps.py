@@ -415,7 +415,7 @@ async def test_a_follower_that_dies_at_any_step_costs_no_message_and_no_repeat(
     ],
     ids=lambda value: code(value),
 )
-async def test_a_broker_that_dies_behind_another_ones_step_costs_no_message_and_no_repeat(
+async def test_a_broker_that_dies_right_after_a_step_of_another_costs_no_message_and_no_repeat(
     tmp_path: Path, step: str, victim: Victim
 ) -> None:
     async with local_cluster(tmp_path, brokers=0) as cluster:
@@ -466,6 +466,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
                 await hand_over(cluster, flow)
             await stop_and_start(cluster, flow)
             await use_a_subscription(cluster, environment)
+            await use_a_queue(cluster, environment)
         await follow_from_behind_retention(cluster, observation)
         await abandon_a_message(cluster, environment)
         await read_on_behind_a_fork(cluster, environment)
@@ -563,6 +564,18 @@ async def use_a_subscription(cluster: LocalCluster, environment: Environment) ->
             await orders.commit()
         await client.admin.reset_subscription("orders", "billing", to="earliest")
         await client.admin.delete_subscription("orders", "billing")
+
+
+async def use_a_queue(cluster: LocalCluster, environment: Environment) -> None:
+    """A member of a queue acknowledges one message, and rejects another one."""
+    async with octopi.connect(cluster.url, environment=environment) as client:
+        async with client.subscription("orders", "work", mode="shared") as orders:
+            (await anext(orders)).acknowledge()
+            await orders.commit()
+            (await anext(orders)).reject("of no use")
+        async with client.consumer("orders.work.dead", start="earliest") as letters:
+            with trio.fail_after(20):
+                await anext(letters)
 
 
 async def follow_from_behind_retention(cluster: LocalCluster, observation: Observation) -> None:

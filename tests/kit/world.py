@@ -10,9 +10,11 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import attrs
 import trio
+from trio.testing import MockClock
 
 import octopi
 from octopi.clients.background import background_tasks
@@ -21,6 +23,7 @@ from octopi.limits import REQUEST_TIMEOUT_S
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
+from octopi.security.authenticator import Authenticator
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
@@ -70,6 +73,7 @@ class Node:
 
     url: str
     disk: MemoryDisk
+    stop: trio.Event
     scope: trio.CancelScope
     ended: trio.Event
 
@@ -82,7 +86,14 @@ class World:
     net: MemoryNet
     clock: VirtualClock = attrs.field(factory=VirtualClock)
     nodes: dict[str, Node] = attrs.field(factory=dict)
+    broker_options: dict[str, Any] = attrs.field(factory=dict)
+    """What the options of brokers have beside their defaults."""
     _seed: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        # A fixture of a fixture of the test doesn't give the test its clock.
+        is_virtual = isinstance(trio.lowlevel.current_clock(), MockClock)
+        assert is_virtual, "the test itself needs the parameter `autojump_clock`"
 
     def environment(self, disk: MemoryDisk | None = None, url: str = "") -> Environment:
         """What the node at *url*, or a client, may touch."""
@@ -111,24 +122,33 @@ class World:
         run = partial(run_register, self.environment(disk, REGISTER), options)
         await self._start(REGISTER, disk, run)
 
-    async def start_broker(self, url: str = BROKER) -> None:
+    async def start_broker(
+        self, url: str = BROKER, *, authenticator: Authenticator | None = None
+    ) -> None:
         """Start it, or start it again with the disk that it had."""
         disk = self.nodes[url].disk if url in self.nodes else MemoryDisk()
-        options = BrokerOptions(url.removeprefix("ws://"), "data", [REGISTER], SECRETS)
+        listen, more = url.removeprefix("ws://"), {"authenticator": authenticator}
+        options = BrokerOptions(listen, "data", [REGISTER], SECRETS, **(more | self.broker_options))
         await self._start(url, disk, partial(run_broker, self.environment(disk, url), options))
 
     async def _start(self, url: str, disk: MemoryDisk, run: Callable[..., Awaitable[None]]) -> None:
-        node = Node(url, disk, trio.CancelScope(), trio.Event())
+        node = Node(url, disk, trio.Event(), trio.CancelScope(), trio.Event())
 
         async def live(*, task_status: trio.TaskStatus[str]) -> None:
             try:
                 with node.scope:
-                    await run(stop=trio.Event(), task_status=task_status)
+                    await run(stop=node.stop, task_status=task_status)
             finally:
                 node.ended.set()
 
         await self.nursery.start(live)
         self.nodes[url] = node
+
+    async def stop(self, url: str = BROKER) -> None:
+        """End a node gracefully."""
+        self.nodes[url].stop.set()
+        with trio.fail_after(20):
+            await self.nodes[url].ended.wait()
 
     async def kill(self, url: str = BROKER) -> None:
         """End a node at once; its disk stays."""
@@ -145,19 +165,21 @@ class World:
 
 
 @asynccontextmanager
-async def running_world() -> AsyncIterator[World]:
+async def running_world(**broker_options: Any) -> AsyncIterator[World]:  # noqa: ANN401
     """A register and one broker, ended with the block."""
     async with background_tasks() as nursery:
-        world = World(nursery, MemoryNet(capacity=8))
+        world = World(nursery, MemoryNet(capacity=8), broker_options=broker_options)
         await world.start_register()
         await world.start_broker()
         yield world
 
 
 @asynccontextmanager
-async def connection(world: World, url: str) -> AsyncIterator[Connection]:
+async def connection(
+    world: World, url: str, *, token: str | None = None
+) -> AsyncIterator[Connection]:
     """A connection that speaks message by message."""
-    opened = await open_connection(world.environment(), url, CLIENT, "test")
+    opened = await open_connection(world.environment(), url, CLIENT, "test", token=token)
     async with background_tasks() as nursery:
         await nursery.start(opened.run, lambda message: None)
         yield opened

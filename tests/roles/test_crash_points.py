@@ -55,21 +55,23 @@ def append(log: LocalLog, sequence: int) -> Offset:
     return offset
 
 
-async def opened(disk: MemoryDisk, *, lost_power: bool = False) -> LocalLog:
+async def opened(
+    disk: MemoryDisk, *, lost_power: bool = False, topic: TopicRecord = TOPIC
+) -> LocalLog:
     """The log, as a broker opens it that starts."""
     flusher = Flusher(SystemClock())
     opening = Opening(environment_of(disk), "data", flusher, FlushOptions(), lost_power=lost_power)
     await opening.open(PARTITION, None, None)
     if not opening.logs:
-        return await opening.make(DIRECTORY, TOPIC, PARTITION)
+        return await opening.make(DIRECTORY, topic, PARTITION)
     return opening.logs["orders", PARTITION]
 
 
-async def new_log(disk: MemoryDisk) -> LocalLog:
+async def new_log(disk: MemoryDisk, topic: TopicRecord = TOPIC) -> LocalLog:
     """A log with a few segments, durable and noted as such."""
     for directory in ("data", "data/logs", "data/replicas"):
         disk.make_directory(directory)
-    log = await opened(disk)
+    log = await opened(disk, topic=topic)
     await checkpoint.store(disk, STATE, attrs.asdict(ReplicaState(ends=True)))
     for sequence in range(4):
         append(log, sequence)

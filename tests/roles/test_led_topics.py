@@ -12,9 +12,11 @@ import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.errors import NotLeaderError
+from octopi.errors import NotLeaderError, OctopiError
 from octopi.identifiers import (
+    Claim,
     Epoch,
+    MemberId,
     Offset,
     PartitionId,
     SubscriptionId,
@@ -23,11 +25,12 @@ from octopi.identifiers import (
     TopicName,
 )
 from octopi.metrics.subscription_counts import SubscriptionCounts
-from octopi.model import TopicOptions
+from octopi.model import SubscriptionMode, TopicOptions
 from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.replication.effects import Answer
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.subscriptions.led_partition import LedPartition
+from octopi.subscriptions.effects import Effect, Session
 from octopi.subscriptions.entries import MarkEntry, mark_key, to_map
 from tests.kit.disk import MemoryDisk
 from tests.kit.links import MemoryNet
@@ -67,7 +70,17 @@ class SteadyLeadership:
     def make(self, topic_id: TopicId, min_insync: int = 1) -> None:
         """Have a log of a topic that asks for so many replicas."""
         topic = SimpleNamespace(options=TopicOptions(min_insync=min_insync))
-        self.logs[topic_id] = cast(LocalLog, SimpleNamespace(topic=topic))
+        empty = SimpleNamespace(
+            topic=topic,
+            start=Offset(0),
+            end=Offset(0),
+            highwater=Offset(0),
+            state=SimpleNamespace(),
+            add_waker=lambda wake: None,
+            remove_waker=lambda wake: None,
+            anchor_before=lambda offset: "",
+        )
+        self.logs[topic_id] = cast(LocalLog, empty)
 
 
 @asynccontextmanager
@@ -84,14 +97,40 @@ async def leading(
         led.end()
 
 
-def stored(*topic_ids: TopicId) -> SharedStates:
+def stored(*topic_ids: TopicId, mode: str = SubscriptionMode.EXCLUSIVE) -> SharedStates:
     """What is stored of a partition with a mark in the log of each of these topics."""
     states = SharedStates()
     entries = states.entries[PARTITION] = {}
     for number, topic_id in enumerate(topic_ids):
-        mark = MarkEntry(SubscriptionName("billing"), f"topic-{number}", Offset(0))
+        mark = MarkEntry(SubscriptionName("billing"), f"topic-{number}", Offset(0), mode=mode)
         entries[mark_key(SubscriptionId(f"{number:016x}"), topic_id)] = to_map(mark)
     return states
+
+
+class SilentOwner:
+    """A request whose answers nobody reads."""
+
+    def tell(self, effect: Effect) -> None:
+        pass
+
+    def end(self, session: Session, error: OctopiError) -> None:
+        pass
+
+
+async def test_a_member_of_a_queue_may_go_when_the_leadership_has_just_ended() -> None:
+    leadership, states = SteadyLeadership(), stored(PLAIN, mode=SubscriptionMode.SHARED)
+    leadership.make(PLAIN)
+    sid = SubscriptionId("0" * 16)
+    async with leading(leadership, states) as led:
+        session = led.ask(
+            SilentOwner(),
+            lambda machine, session, now: machine.attach(
+                session, sid, MemberId("m"), Claim(0), now, (1, 1)
+            ),
+        )
+        leadership.is_over = True
+        led.close(session)
+        assert led.has_ended
 
 
 async def test_a_topic_whose_log_comes_later_counts_then() -> None:

@@ -1,28 +1,35 @@
-"""Queues, message by message, at brokers of a real cluster: dealing, answers and dead letters."""
+"""Queues, message by message, at brokers on virtual time: dealing, answers and dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
 import pytest
 import trio
+from trio.testing import MockClock
 
 from octopi.errors import ConnectionLostError, CorruptLogError, Status
-from octopi.identifiers import Claim, MemberId, Offset, PartitionId, SubscriptionId, TopicName
-from octopi.limits import RECORD_BYTES_MAX
+from octopi.identifiers import (
+    Claim,
+    MemberId,
+    Offset,
+    PartitionId,
+    SubscriptionId,
+    TopicName,
+)
+from octopi.limits import RECENT_BATCHES_COUNT, RECORD_BYTES_MAX
 from octopi.model import SubscriptionOptions
-from octopi.operating_system import SystemClock
 from octopi.position import Position
 from octopi.record import BatchBuilder, Message, decode
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.subscriptions.letters import letter_producer
 from octopi.security.authenticator import Authenticator
 from octopi.wire import messages as m
-from tests.kit.cluster import describe
 from tests.kit.probes import ALICE, batch, fetch, fetch_all, produce
+from tests.kit.world import VirtualClock, describe
 from tests.roles.test_subscriptions import Asked, Bench, at_new_leader, granted, running
 from tests.security.tokens import key_ring
 
@@ -90,7 +97,7 @@ async def queue(
 
 async def make_letters(bench: Bench) -> m.TopicInfo:
     token = granted(create="*", admin="*", subscribe="*")
-    async with bench.cluster.connection(bench.cluster.register.url, token=token) as register:
+    async with bench.connected(token=token) as register:
         wanted = m.CreateTopic(
             register.next_request(),
             "orders.billing.dead",
@@ -103,7 +110,7 @@ async def make_letters(bench: Bench) -> m.TopicInfo:
 
 
 async def delete_letters(bench: Bench) -> None:
-    async with bench.cluster.connection(bench.cluster.register.url) as register:
+    async with bench.connected() as register:
         gone = m.DeleteTopic(register.next_request(), "orders.billing.dead")
         await register.request(gone, m.Done, 10)
 
@@ -118,7 +125,7 @@ async def attach(bench: Bench, sid: SubscriptionId, count: int = 10, size: int =
 
 async def letters(bench: Bench, count: int) -> list[Message]:
     """The dead letters, as soon as there are so many."""
-    topic = await describe(bench.cluster, "orders.billing.dead")
+    topic = await describe(bench.world, "orders.billing.dead")
     with trio.fail_after(10):
         while True:
             records = await fetch_all(bench.connection, topic)
@@ -141,18 +148,17 @@ async def described(bench: Bench, sid: SubscriptionId, **wanted: object) -> m.Ma
 
 @asynccontextmanager
 async def queued(
-    directory: Path,
     monkeypatch: pytest.MonkeyPatch,
     **options: Any,  # noqa: ANN401
 ) -> AsyncIterator[tuple[Bench, SubscriptionId]]:
-    async with running(directory, monkeypatch) as bench:
+    async with running(monkeypatch) as bench:
         yield bench, await queue(bench, options=attrs.evolve(OPTIONS, **options))
 
 
 async def test_messages_are_dealt_acknowledged_and_not_dealt_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path, monkeypatch) as (bench, sid):
+    async with queued(monkeypatch) as (bench, sid):
         member = await attach(bench, sid)
         got = [await member.next() for _ in range(3)]
         assert [one.value for _, _, one in got] == [b"one", b"two", b"three"]
@@ -168,9 +174,9 @@ async def test_messages_are_dealt_acknowledged_and_not_dealt_again(
 
 
 async def test_a_poison_message_ends_once_in_the_dead_letter_topic(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path, monkeypatch) as (bench, sid):
+    async with queued(monkeypatch) as (bench, sid):
         member = await attach(bench, sid, count=20)
         for _ in range(3):
             offset, attempt, one = await member.next()
@@ -193,9 +199,9 @@ async def test_a_poison_message_ends_once_in_the_dead_letter_topic(
 
 
 async def test_without_its_topic_a_dead_letter_waits_and_says_why_until_it_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path, monkeypatch) as (bench, sid):
+    async with queued(monkeypatch) as (bench, sid):
         member = await attach(bench, sid)
         first = await member.next()
         member.settle(rejected=[m.Rejection(first[0], 1, "no such customer")])
@@ -214,10 +220,30 @@ async def test_without_its_topic_a_dead_letter_waits_and_says_why_until_it_is_ma
         assert marks.letter_fault == ""
 
 
-async def test_a_leader_that_died_leaves_a_thousand_open_messages_to_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("epoch", "count"), [(5, 1), (1, 1), (1, RECENT_BATCHES_COUNT + 1)], ids=str
+)
+async def test_a_letter_topic_that_knows_more_than_the_queue_gets_each_dead_letter_all_the_same(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, epoch: int, count: int
 ) -> None:
-    async with running(tmp_path, monkeypatch, brokers=2) as bench:
+    """As after a loss of power everywhere, when the queue has lost more than the topic."""
+    async with queued(monkeypatch) as (bench, sid):
+        topic = await describe(bench.world, "orders.billing.dead")
+        for number in range(count):
+            records = batch(number, b"another", producer=letter_producer(sid), epoch=epoch)
+            await produce(bench.connection, topic, records)
+        member = await attach(bench, sid)
+        offset, attempt, _ = await member.next()
+        member.settle(rejected=[m.Rejection(offset, attempt, "bad")])
+        found = await letters(bench, count + 1)
+        assert [one.value for one in found] == [b"another"] * count + [b"one"]
+        await described(bench, sid, dead_count=1, waiting_count=0)
+
+
+async def test_a_leader_that_died_leaves_a_thousand_open_messages_to_the_next(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(monkeypatch, brokers=2) as bench:
         records = batch(3, *(b"%d" % number for number in range(997)))
         await produce(bench.connection, bench.topic, records)
         sid = await queue(bench, with_letters=False)
@@ -227,10 +253,10 @@ async def test_a_leader_that_died_leaves_a_thousand_open_messages_to_the_next(
         member.acknowledge(*((offset, attempt) for offset, attempt, _ in settled))
         await member.confirmed()
         old = bench.topic.partitions[0].leader_address
-        await bench.cluster.kill(next(one for one in bench.brokers if one.url == old))
+        await bench.world.kill(old)
         with trio.fail_after(20):
             topic = await at_new_leader(bench, old)
-        async with bench.cluster.connection(topic.partitions[0].leader_address) as connection:
+        async with bench.connected(topic.partitions[0].leader_address) as connection:
             there = attrs.evolve(bench, connection=connection, topic=topic)
             await there.mark_of(sid)  # it leads
             member = await attach(there, sid, count=1_000)
@@ -240,9 +266,9 @@ async def test_a_leader_that_died_leaves_a_thousand_open_messages_to_the_next(
 
 
 async def test_answers_to_old_deliveries_are_named_and_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path, monkeypatch) as (bench, sid):
+    async with queued(monkeypatch) as (bench, sid):
         old = await attach(bench, sid, count=3)
         deliveries = [await old.next() for _ in range(3)]
         new = await attach(bench, sid, count=3)
@@ -255,9 +281,9 @@ async def test_answers_to_old_deliveries_are_named_and_change_nothing(
 
 
 async def test_messages_of_a_key_go_to_one_member_in_their_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
+    async with running(monkeypatch) as bench:
         builder = BatchBuilder()
         for number in range(6):
             builder.add(b"%d" % number, key=b"k" * (100 if number % 2 else 3))
@@ -287,9 +313,9 @@ async def test_messages_of_a_key_go_to_one_member_in_their_order(
 
 
 async def test_a_large_message_becomes_a_dead_letter_without_its_headers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(tmp_path, monkeypatch) as bench:
+    async with running(monkeypatch) as bench:
         headers = {"name": b"n" * 1_000}
         builder = BatchBuilder()
         builder.add(b"", headers=headers)
@@ -311,9 +337,9 @@ async def test_a_large_message_becomes_a_dead_letter_without_its_headers(
 
 
 async def test_a_hostile_member_gets_no_more_than_the_window_and_ends_with_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path, monkeypatch, window=2) as (bench, sid):
+    async with queued(monkeypatch, window=2) as (bench, sid):
         member = await attach(bench, sid, count=2**39, size=2**39)
         bench.connection.post(m.QueueCredit(member.asked.request, 2**39 + 1, 2**39 + 1))
         bench.connection.post(m.QueueCredit(10**9, 1, 1))
@@ -329,10 +355,10 @@ async def test_a_hostile_member_gets_no_more_than_the_window_and_ends_with_an_er
 
 
 async def test_records_of_a_queue_need_the_grant_to_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authenticator = Authenticator(key_ring(), SystemClock())
-    async with running(tmp_path, monkeypatch, authenticator=authenticator) as bench:
+    authenticator = Authenticator(key_ring(), VirtualClock())
+    async with running(monkeypatch, authenticator=authenticator) as bench:
         sid = await queue(bench, with_letters=False)
         place = (bench.next(), *bench.place)
         refused = await bench.refusal(m.Attach(*place, sid, MemberId("m"), Claim(0), 1, 1))
@@ -340,7 +366,7 @@ async def test_records_of_a_queue_need_the_grant_to_read(
         assert "subscribe" in str(refused)
         address = bench.topic.partitions[0].leader_address
         shown = granted(consume="*", subscribe="*")
-        async with bench.cluster.connection(address, token=shown) as connection:
+        async with bench.connected(address, token=shown) as connection:
             there = attrs.evolve(bench, connection=connection)
             member = await attach(there, sid, count=1)
             await member.next()
@@ -352,9 +378,9 @@ async def test_records_of_a_queue_need_the_grant_to_read(
 
 
 async def test_a_reset_and_a_deletion_end_members_with_messages_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path, monkeypatch) as (bench, sid):
+    async with queued(monkeypatch) as (bench, sid):
         member = await attach(bench, sid)
         await member.next()
         reset = m.ResetSubscription(
@@ -372,9 +398,9 @@ async def test_a_reset_and_a_deletion_end_members_with_messages_open(
 
 
 async def test_a_member_that_leaves_gives_back_what_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path, monkeypatch) as (bench, sid):
+    async with queued(monkeypatch) as (bench, sid):
         member, other = await attach(bench, sid, count=3), await attach(bench, sid, count=3)
         await described(bench, sid, open_count=3)
         bench.connection.post(m.Detach(member.asked.request))
@@ -382,14 +408,16 @@ async def test_a_member_that_leaves_gives_back_what_it_has(
         assert found == {b"one", b"two", b"three"}
 
 
-async def test_a_message_that_can_not_be_read_is_passed_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_message_that_can_not_be_read_is_dealt_when_it_can_be_and_counts_no_attempt(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path, monkeypatch) as (bench, sid):
+    async with queued(monkeypatch, attempts=1) as (bench, sid):
         read, damaged = LocalLog.read, bench.ends[0]
+        is_damaged = True
 
         def failing(log: LocalLog, offset: Offset, bytes_max: int) -> bytes:
-            if bytes_max < 1_000 and offset <= damaged:  # it was sound when the queue was fed
+            # It was sound when the queue was fed.
+            if is_damaged and bytes_max < 1_000 and offset <= damaged:
                 if offset == damaged:
                     raise CorruptLogError("00.log", 0, offset, "its bytes changed")
                 bytes_max = min(bytes_max, damaged - offset)
@@ -401,15 +429,19 @@ async def test_a_message_that_can_not_be_read_is_passed_and_named(
         assert [one.value for _, _, one in got] == [b"one", b"three"]
         member.acknowledge(*((offset, attempt) for offset, attempt, _ in got))
         await member.confirmed()
+        is_damaged = False
+        offset, attempt, one = await member.next()
+        assert one.value == b"two"
+        member.acknowledge((offset, attempt), confirm=True)
+        assert (await member.asked.next(m.QueueSettled)).stale == []
         marks = await bench.mark_of(sid)
-        assert marks.mark == bench.ends[2]
-        assert marks.skipped == [m.OffsetRange(Offset(bench.ends[0]), Offset(bench.ends[1]))]
+        assert (marks.mark, marks.skipped, marks.dead_count) == (bench.ends[2], [], 0)
 
 
 async def test_messages_that_stand_together_are_read_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path, monkeypatch) as (bench, sid):
+    async with queued(monkeypatch) as (bench, sid):
         values = [f"m{number}".encode() for number in range(500)]
         await produce(bench.connection, bench.topic, batch(len(bench.ends), *values))
         reads: list[Offset] = []

@@ -22,7 +22,7 @@ from octopi.stored import options_fields, partition_fields, register_fields, top
 from octopi.wire.messages import BrokerInfo
 
 TOPIC = TopicRecord(
-    "orders", "1" * 16, [0, 2], TopicOptions(1, None, 4096, True, 2), "seal", ["2" * 16]
+    "orders", "1" * 16, [0, 2], TopicOptions(1, None, 4096, True, 2, 60, None), "seal", ["2" * 16]
 )
 PARTITION = PartitionRecord(2, 3, 1, 4, 5, [4, 6], [4], [6], 2, "seal")
 REGISTER = RegisterGeneration(7, "nonce", "seal")
@@ -37,6 +37,8 @@ TOPIC_FIELDS = {
         "segment_bytes": 4096,
         "flush_before_ack": True,
         "min_insync": 2,
+        "hold_ms": 60,
+        "hold_bytes": None,
     },
     "seal": "seal",
     "replaces": ["2" * 16],

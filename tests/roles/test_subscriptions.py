@@ -1,4 +1,4 @@
-"""Durable subscriptions, message by message, at brokers of a real cluster.
+"""Durable subscriptions, message by message, at brokers on virtual time.
 
 What is stored is kept in memory here, where all brokers see it, as if it were replicated.
 """
@@ -7,33 +7,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from octopi.errors import NeedsTimeError, RefusedError, Status
 from octopi.identifiers import Claim, MemberId, Offset, PartitionId, SubscriptionId
 from octopi.model import SubscriptionOptions
-from octopi.operating_system import SystemClock
 from octopi.roles.broker import node as broker_node
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.broker.services import asked as asked_subscriptions, subscriptions as service
 from octopi.roles.broker.services.subscriptions import SubscriptionService
-from octopi.roles.broker.subscriptions import led_partition
 from octopi.roles.broker.subscriptions.broker_subscriptions import BrokerSubscriptions, leaderships
 from octopi.security.authenticator import Authenticator
 from octopi.security.quotas import Quota
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
-from tests.kit.cluster import Cluster, Node, describe
+from tests.kit.links import MemoryNet
 from tests.kit.probes import batch, produce
+from tests.kit.world import REGISTER, VirtualClock, World, connection, describe
 from tests.roles.state_logs import SharedStates
 from tests.security.tokens import key_ring, token
 
@@ -45,7 +44,7 @@ OPTIONS = SubscriptionOptions(session_timeout_ms=1_000, mark_interval_ms=60_000)
 
 def granted(**wanted: str) -> str:
     """A token with these patterns, with spaces between them."""
-    return token(SystemClock().wall_ms(), 3600, **wanted)
+    return token(VirtualClock().wall_ms(), 3600, **wanted)
 
 
 class Asked:
@@ -73,8 +72,7 @@ class Asked:
 class Bench:
     """A topic with three messages, and a connection to its leader."""
 
-    cluster: Cluster
-    brokers: list[Node]
+    world: World
     states: SharedStates
     subscriptions: list[BrokerSubscriptions]
     topic: m.TopicInfo
@@ -92,6 +90,12 @@ class Bench:
 
     def next(self) -> int:
         return self.connection.next_request()
+
+    def connected(
+        self, url: str = REGISTER, *, token: str | None = None
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Another connection."""
+        return connection(self.world, url, token=token)
 
     async def ask(
         self,
@@ -180,10 +184,7 @@ def is_ours(make: object) -> bool:
 
 @asynccontextmanager
 async def running(
-    directory: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    brokers: int = 1,
-    authenticator: Authenticator | None = None,
+    monkeypatch: pytest.MonkeyPatch, brokers: int = 1, authenticator: Authenticator | None = None
 ) -> AsyncIterator[Bench]:
     states, every = SharedStates(), broker_node.client_services
     begun: list[BrokerSubscriptions] = []
@@ -200,32 +201,52 @@ async def running(
             return [*others, partial(SubscriptionService, made)]
 
         monkeypatch.setattr(broker_node, "client_services", services)
-        cluster = Cluster(nursery, directory)
-        await cluster.start_register()
-        nodes = [
-            await cluster.start_broker(f"broker-{one}", authenticator=authenticator)
-            for one in range(1, brokers + 1)
-        ]
-        topic = await describe(cluster, "orders")
         shown = None if authenticator is None else granted(publish="*", consume="*", admin="*")
-        address = topic.partitions[0].leader_address
-        async with cluster.connection(address, token=shown) as connection:
-            ends = []
-            for number, value in enumerate((b"one", b"two", b"three")):
-                records = batch(number, value)
-                ends.append((await produce(connection, topic, records)).offset + len(records))
-            yield Bench(cluster, nodes, states, begun, topic, connection, ends)
+        world = await started(nursery, brokers, authenticator)
+        async with bench_in(world, states, begun, token=shown) as bench:
+            yield bench
         nursery.cancel_scope.cancel()
 
 
+async def started(
+    nursery: trio.Nursery, brokers: int = 1, authenticator: Authenticator | None = None
+) -> World:
+    """A register and brokers."""
+    world = World(nursery, MemoryNet(capacity=8))
+    await world.start_register()
+    for number in range(1, brokers + 1):
+        await world.start_broker(f"ws://broker-{number}:7100", authenticator=authenticator)
+    return world
+
+
+@asynccontextmanager
+async def bench_in(
+    world: World,
+    states: SharedStates,
+    subscriptions: list[BrokerSubscriptions],
+    *,
+    token: str | None = None,
+) -> AsyncIterator[Bench]:
+    """The topic is made."""
+    topic = await describe(world, "orders")
+    async with connection(world, topic.partitions[0].leader_address, token=token) as leader:
+        ends = []
+        for number, value in enumerate((b"one", b"two", b"three")):
+            records = batch(number, value)
+            ends.append((await produce(leader, topic, records)).offset + len(records))
+        yield Bench(world, states, subscriptions, topic, leader, ends)
+
+
 @pytest.fixture
-async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+async def bench(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """One broker, as most tests here need it."""
-    async with running(tmp_path, monkeypatch) as one:
+    async with running(monkeypatch) as one:
         yield one
 
 
-async def test_a_member_goes_on_where_the_one_before_it_was(bench: Bench) -> None:
+async def test_a_member_goes_on_where_the_one_before_it_was(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid = await bench.create()
     joined, claim = await bench.join(sid)
     attached, told = await bench.attach(sid, claim)
@@ -248,7 +269,9 @@ async def test_a_member_goes_on_where_the_one_before_it_was(bench: Bench) -> Non
     assert (await bench.mark_of(sid)).lag_ms == 0
 
 
-async def test_nothing_is_told_before_it_is_committed(bench: Bench) -> None:
+async def test_nothing_is_told_before_it_is_committed(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid = await bench.create()
     bench.states.is_held = True
     message = m.Attach(bench.next(), *bench.place, sid, MemberId("a"), Claim(1))
@@ -261,6 +284,7 @@ async def test_nothing_is_told_before_it_is_committed(bench: Bench) -> None:
 
 async def test_a_member_whose_claim_is_not_the_newest_is_told_and_moves_nothing(
     bench: Bench,
+    autojump_clock: MockClock,
 ) -> None:
     sid = await bench.create()
     first, old = await bench.join(sid)
@@ -278,7 +302,9 @@ async def test_a_member_whose_claim_is_not_the_newest_is_told_and_moves_nothing(
 
 
 @pytest.mark.parametrize("offset", [1, 1 << 40], ids=["inside a record", "beyond the end"])
-async def test_a_mark_that_the_log_can_not_have_ends_the_attach(bench: Bench, offset: int) -> None:
+async def test_a_mark_that_the_log_can_not_have_ends_the_attach(
+    bench: Bench, autojump_clock: MockClock, offset: int
+) -> None:
     sid, attached = await bench.member()
     attached.mark(offset, acknowledge=1)
     status = (await attached.next(m.Detached)).status
@@ -314,7 +340,7 @@ class SlowPlaces:
 
 @pytest.mark.parametrize("is_place", [True, False])
 async def test_a_mark_at_a_place_that_takes_long_to_prove_is_asked_for_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_place: bool
+    bench: Bench, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, is_place: bool
 ) -> None:
     sid, places = await bench.create(), SlowPlaces(monkeypatch)
     offset = bench.ends[0] if is_place else 1
@@ -340,7 +366,7 @@ async def test_a_mark_at_a_place_that_takes_long_to_prove_is_asked_for_again(
 
 @pytest.mark.parametrize("anchor", ["x", "0.0123456789abcdef", "1-9999", "1-0.2-0"])
 async def test_a_mark_with_an_anchor_that_is_none_ends_the_attach(
-    bench: Bench, anchor: str
+    bench: Bench, autojump_clock: MockClock, anchor: str
 ) -> None:
     sid, attached = await bench.member()
     attached.mark(bench.ends[0], anchor=anchor)
@@ -353,6 +379,7 @@ async def test_a_mark_with_an_anchor_that_is_none_ends_the_attach(
 
 async def test_a_mark_of_an_epoch_that_the_leader_has_yet_to_hear_of_is_left_to_the_next_one(
     bench: Bench,
+    autojump_clock: MockClock,
 ) -> None:
     sid, attached = await bench.member()
     attached.mark(bench.ends[1], acknowledge=1, anchor="99-0")
@@ -362,13 +389,17 @@ async def test_a_mark_of_an_epoch_that_the_leader_has_yet_to_hear_of_is_left_to_
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "~a", "a\0", "x" * 300, "..", "ä"])
-async def test_what_is_no_name_is_refused(bench: Bench, name: str) -> None:
+async def test_what_is_no_name_is_refused(
+    bench: Bench, autojump_clock: MockClock, name: str
+) -> None:
     refusal = await bench.refusal(bench.creation(name))
     assert refusal.status == Status.INVALID_OPTION
     assert bench.states.keys == []
 
 
-async def test_requests_that_fit_nothing_are_refused(bench: Bench) -> None:
+async def test_requests_that_fit_nothing_are_refused(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid, place = await bench.create(), bench.place
     strange = SubscriptionId("f" * 16)
     other = attrs.evolve(OPTIONS, session_timeout_ms=2_000)
@@ -396,7 +427,9 @@ async def test_requests_that_fit_nothing_are_refused(bench: Bench) -> None:
     assert not (await bench.refusal(wrong_topic)).address
 
 
-async def test_pages_of_subscriptions_come_in_the_order_of_their_names(bench: Bench) -> None:
+async def test_pages_of_subscriptions_come_in_the_order_of_their_names(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     for name in ("c", "a", "b"):
         await bench.create(name)
     seen, after = [], ""
@@ -409,7 +442,7 @@ async def test_pages_of_subscriptions_come_in_the_order_of_their_names(bench: Be
     assert seen == [["a", "b"], ["c"]]
 
 
-async def test_a_reset_fences_whoever_was_there(bench: Bench) -> None:
+async def test_a_reset_fences_whoever_was_there(bench: Bench, autojump_clock: MockClock) -> None:
     sid = await bench.create()
     _, claim = await bench.join(sid)
     attached, _ = await bench.attach(sid, claim)
@@ -427,7 +460,9 @@ async def test_a_reset_fences_whoever_was_there(bench: Bench) -> None:
     assert (await bench.mark_of(sid)).mark == 0
 
 
-async def test_a_deletion_ends_members_and_leaves_nothing(bench: Bench) -> None:
+async def test_a_deletion_ends_members_and_leaves_nothing(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid = await bench.create()
     joined, claim = await bench.join(sid)
     attached, _ = await bench.attach(sid, claim)
@@ -440,10 +475,12 @@ async def test_a_deletion_ends_members_and_leaves_nothing(bench: Bench) -> None:
     assert bench.states.entries[bench.partition] == {}
 
 
-async def test_a_connection_that_ends_stores_its_marks(bench: Bench) -> None:
+async def test_a_connection_that_ends_stores_its_marks(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid = await bench.create()
     address = bench.topic.partitions[0].leader_address
-    async with bench.cluster.connection(address) as other:
+    async with bench.connected(address) as other:
         there = attrs.evolve(bench, connection=other)
         attached, _ = await there.attach(sid, 1)
         attached.mark(bench.ends[1])
@@ -454,7 +491,9 @@ async def test_a_connection_that_ends_stores_its_marks(bench: Bench) -> None:
     assert (described.mark, described.member) == (bench.ends[1], "")
 
 
-async def test_before_a_hand_over_all_marks_are_stored(bench: Bench) -> None:
+async def test_before_a_hand_over_all_marks_are_stored(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid, attached = await bench.member()
     attached.mark(bench.ends[2])
     await bench.ask(m.DescribeReadings(bench.next(), ""), m.ReadingList)
@@ -471,6 +510,7 @@ async def test_before_a_hand_over_all_marks_are_stored(bench: Bench) -> None:
 
 async def test_a_state_that_is_not_stored_ends_all_sessions_and_counts_for_nobody(
     bench: Bench,
+    autojump_clock: MockClock,
 ) -> None:
     sid, attached = await bench.member()
     bench.states.is_refusing = True
@@ -482,10 +522,10 @@ async def test_a_state_that_is_not_stored_ends_all_sessions_and_counts_for_nobod
 
 
 async def test_a_state_that_is_not_stored_because_the_leader_changes_is_no_error_in_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
-    async with running(tmp_path, monkeypatch) as bench:
+    async with running(monkeypatch) as bench:
         sid = await bench.create()
         attached, _ = await bench.attach(sid, 1)
         bench.states.is_refusing = True
@@ -496,6 +536,7 @@ async def test_a_state_that_is_not_stored_because_the_leader_changes_is_no_error
 
 async def test_entries_that_can_not_be_used_are_said_and_the_partition_goes_on(
     bench: Bench,
+    autojump_clock: MockClock,
 ) -> None:
     sid, attached = await bench.member()
     bench.states.is_damaged = bench.states.is_refusing = True
@@ -508,10 +549,9 @@ async def test_entries_that_can_not_be_used_are_said_and_the_partition_goes_on(
 
 
 async def test_entries_that_can_be_read_again_are_used_by_the_same_leader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(led_partition, "_AGAIN_S", 0.01)
-    async with running(tmp_path, monkeypatch) as bench:
+    async with running(monkeypatch) as bench:
         sid = await bench.create()
         attached, _ = await bench.attach(sid, 1)
         bench.states.is_damaged = bench.states.is_refusing = True
@@ -527,10 +567,10 @@ async def test_entries_that_can_be_read_again_are_used_by_the_same_leader(
 
 
 async def test_a_connection_has_so_many_sessions_and_one_more_when_one_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "SUBSCRIPTION_SESSIONS_MAX", 2)
-    async with running(tmp_path, monkeypatch) as bench:
+    async with running(monkeypatch) as bench:
         sids = [await bench.create(name) for name in ("a", "b", "c")]
         first, _ = await bench.attach(sids[0], 1)
         await bench.attach(sids[1], 1)
@@ -542,10 +582,10 @@ async def test_a_connection_has_so_many_sessions_and_one_more_when_one_ended(
 
 
 async def test_an_attach_waits_for_so_many_confirmations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asked_subscriptions, "CONFIRMS_MAX", 3)
-    async with running(tmp_path, monkeypatch) as bench:
+    async with running(monkeypatch) as bench:
         sid = await bench.create()
         attached, _ = await bench.attach(sid, 1)
         bench.states.is_held = True
@@ -556,7 +596,9 @@ async def test_an_attach_waits_for_so_many_confirmations(
         await bench.attach(sid, 1)
 
 
-async def test_messages_about_no_session_are_passed_over(bench: Bench) -> None:
+async def test_messages_about_no_session_are_passed_over(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid = await bench.create()
     bench.connection.post(m.Mark(77, Offset(0), True, 1))
     bench.connection.post(m.Holding(78, []))
@@ -566,23 +608,23 @@ async def test_messages_about_no_session_are_passed_over(bench: Bench) -> None:
 async def at_new_leader(bench: Bench, old: str) -> m.TopicInfo:
     """The topic, as soon as another broker than the one at *old* leads it."""
     while True:
-        topic = await describe(bench.cluster, "orders")
-        if topic.partitions[0].leader_address != old:
+        topic = await describe(bench.world, "orders")
+        if topic.partitions[0].leader_address not in {"", old}:
             return topic
         await trio.sleep(0.01)  # nothing announces it to clients
 
 
 async def test_a_leader_that_is_drained_takes_no_mark_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(tmp_path, monkeypatch, brokers=2) as bench:
+    async with running(monkeypatch, brokers=2) as bench:
         sid = await bench.create()
         joined, claim = await bench.join(sid)
         attached, _ = await bench.attach(sid, claim)
         attached.mark(bench.ends[2])
         old = bench.topic.partitions[0]
         assert old.leader is not None
-        async with bench.cluster.connection(bench.cluster.register.url) as register:
+        async with bench.connected() as register:
             drain = m.DrainBroker(register.next_request(), old.leader)
             await register.request(drain, m.Done, 10)
         with trio.fail_after(10):
@@ -592,7 +634,7 @@ async def test_a_leader_that_is_drained_takes_no_mark_with_it(
             told = await one.next(m.Failure)
             assert told.status == Status.NOT_LEADER
             assert told.address in {"", address}  # empty: this broker has yet to hear of it
-        async with bench.cluster.connection(address) as connection:
+        async with bench.connected(address) as connection:
             there = attrs.evolve(bench, connection=connection, topic=topic)
             assert (await there.mark_of(sid)).mark == bench.ends[2]
             found = m.DescribeSubscription(there.next(), *there.place, "billing")
@@ -602,6 +644,7 @@ async def test_a_leader_that_is_drained_takes_no_mark_with_it(
 
 async def test_a_mark_that_comes_while_a_hand_over_is_prepared_is_stored_at_once(
     bench: Bench,
+    autojump_clock: MockClock,
 ) -> None:
     sid = await bench.create()
     _, claim = await bench.join(sid)
@@ -616,7 +659,9 @@ async def test_a_mark_that_comes_while_a_hand_over_is_prepared_is_stored_at_once
     assert [value["mark"] for _, value in stored] == [bench.ends[1]]
 
 
-async def test_two_preparations_at_a_time_both_end_and_wait_for_no_later_mark(bench: Bench) -> None:
+async def test_two_preparations_at_a_time_both_end_and_wait_for_no_later_mark(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid = await bench.create()
     _, claim = await bench.join(sid)
     attached, _ = await bench.attach(sid, claim)
@@ -638,9 +683,9 @@ async def test_two_preparations_at_a_time_both_end_and_wait_for_no_later_mark(be
 
 
 async def test_a_mark_survives_the_leader_if_it_was_confirmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(tmp_path, monkeypatch, brokers=2) as bench:
+    async with running(monkeypatch, brokers=2) as bench:
         sid = await bench.create()
         attached, _ = await bench.attach(sid, 1)
         attached.mark(bench.ends[0], acknowledge=1)
@@ -651,21 +696,23 @@ async def test_a_mark_survives_the_leader_if_it_was_confirmed(
         assert len(bench.states.held) == 1
         bench.states.lose()
         old = bench.topic.partitions[0].leader_address
-        await bench.cluster.kill(next(one for one in bench.brokers if one.url == old))
+        await bench.world.kill(old)
         with trio.fail_after(20):
             topic = await at_new_leader(bench, old)
-        async with bench.cluster.connection(topic.partitions[0].leader_address) as connection:
+        async with bench.connected(topic.partitions[0].leader_address) as connection:
             there = attrs.evolve(bench, connection=connection, topic=topic)
             assert (await there.mark_of(sid)).mark == bench.ends[0]
             _, told = await there.attach(sid, 1)
             assert told.mark == bench.ends[0]
 
 
-async def test_a_topic_that_is_deleted_takes_its_subscriptions_with_it(bench: Bench) -> None:
+async def test_a_topic_that_is_deleted_takes_its_subscriptions_with_it(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid = await bench.create()
     joined, claim = await bench.join(sid)
     attached, _ = await bench.attach(sid, claim)
-    async with bench.cluster.connection(bench.cluster.register.url) as register:
+    async with bench.connected() as register:
         deletion = m.DeleteTopic(register.next_request(), "orders")
         await register.request(deletion, m.Done, 10)
     assert (await joined.next(m.Detached)).status == Status.UNKNOWN_TOPIC
@@ -673,7 +720,9 @@ async def test_a_topic_that_is_deleted_takes_its_subscriptions_with_it(bench: Be
     assert bench.states.entries[bench.partition] == {}
 
 
-async def test_a_member_that_is_silent_for_its_session_timeout_is_one_no_more(bench: Bench) -> None:
+async def test_a_member_that_is_silent_for_its_session_timeout_is_one_no_more(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     sid = await bench.create()
     joined, claim = await bench.join(sid)
     told = await joined.next(m.Detached)
@@ -684,10 +733,11 @@ async def test_a_member_that_is_silent_for_its_session_timeout_is_one_no_more(be
 
 async def test_what_is_kept_of_a_topic_needs_as_many_replicas_in_sync_as_its_records(
     bench: Bench,
+    autojump_clock: MockClock,
 ) -> None:
     await bench.create()
     assert bench.states.required == {bench.partition: 1}
-    async with bench.cluster.connection(bench.cluster.register.url) as register:
+    async with bench.connected() as register:
         wanted = m.CreateTopic(
             register.next_request(),
             "strict",
@@ -696,25 +746,25 @@ async def test_what_is_kept_of_a_topic_needs_as_many_replicas_in_sync_as_its_rec
             m.TopicOptions(min_insync=2),
         )
         await register.request(wanted, m.TopicDescription, 10)
-    strict = await describe(bench.cluster, "strict")
+    strict = await describe(bench.world, "strict")
     there = attrs.evolve(bench, topic=strict)
     await there.ask(there.creation("b"), m.SubscriptionDescription)
     assert bench.states.required == {bench.partition: 2}
-    async with bench.cluster.connection(bench.cluster.register.url) as register:
+    async with bench.connected() as register:
         deletion = m.DeleteTopic(register.next_request(), "strict")
         await register.request(deletion, m.Done, 10)
     await bench.states.until(lambda: bench.states.required == {bench.partition: 1})
 
 
 async def test_an_id_gives_no_token_what_the_name_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = Authenticator(key_ring(), SystemClock())
-    async with running(tmp_path, monkeypatch, authenticator=door) as bench:
+    door = Authenticator(key_ring(), VirtualClock())
+    async with running(monkeypatch, authenticator=door) as bench:
         sid, own = await bench.create("billing"), await bench.create("shipping")
         address = bench.topic.partitions[0].leader_address
         shown = granted(consume="orders/ship*")
-        async with bench.cluster.connection(address, token=shown) as connection:
+        async with bench.connected(address, token=shown) as connection:
             there = attrs.evolve(bench, connection=connection)
             for message in (
                 m.DescribeMarks(1, *bench.place, sid),
@@ -741,16 +791,16 @@ async def test_an_id_gives_no_token_what_the_name_does_not(
 
 
 async def test_members_of_a_token_count_as_readings_at_a_broker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = Authenticator(key_ring(), SystemClock())
-    async with running(tmp_path, monkeypatch, authenticator=door) as bench:
+    door = Authenticator(key_ring(), VirtualClock())
+    async with running(monkeypatch, authenticator=door) as bench:
         sid = await bench.create()
         shown = key_ring().sign(
-            "greedy", {"consume": ["*"]}, SystemClock().wall_ms(), 3600, quota=Quota(readings=2)
+            "greedy", {"consume": ["*"]}, VirtualClock().wall_ms(), 3600, quota=Quota(readings=2)
         )
         address = bench.topic.partitions[0].leader_address
-        async with bench.cluster.connection(address, token=shown) as connection:
+        async with bench.connected(address, token=shown) as connection:
 
             def attach(claim: int) -> Asked:
                 number = connection.next_request()

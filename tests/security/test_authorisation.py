@@ -46,7 +46,7 @@ def everything() -> str:
 
 @asynccontextmanager
 async def guarded(
-    directory: Path, brokers: int = 1, limits: TokenLimits | None = None
+    directory: Path, brokers: int = 1, limits: TokenLimits | None = None, **options: object
 ) -> AsyncIterator[Cluster]:
     """A cluster whose nodes ask for tokens."""
     async with trio.open_nursery() as nursery:
@@ -59,7 +59,10 @@ async def guarded(
         node_token = fresh(None, "node", replicate="*")
         for number in range(1, brokers + 1):
             await cluster.start_broker(
-                f"broker-{number}", authenticator=authenticator(), token=lambda: node_token
+                f"broker-{number}",
+                authenticator=authenticator(),
+                token=lambda: node_token,
+                **options,
             )
         yield cluster
         nursery.cancel_scope.cancel()
@@ -182,6 +185,36 @@ async def test_lists_leave_out_what_the_asker_may_do_nothing_with(tmp_path: Path
         async with cluster.connection(cluster.register.url, token=fresh(admin="mine")) as other:
             events = (await other.request(m.DescribeEvents(1, 0), m.EventList, 5)).events
             assert {one.topic for one in events} == {"", "mine"}
+
+
+async def test_the_subscription_that_retention_waits_for_is_named_to_who_may_know_of_it(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path, retention_check_interval_s=0.01) as cluster:
+        url = cluster.register.url
+        async with octopi.connect(url, token=everything()) as client:
+            await client.create_topic(
+                "orders", segment_bytes=4096, retention_bytes=1, hold_bytes=10**6
+            )
+            await client.admin.create_subscription("orders", "billing")
+            async with client.producer() as producer:
+                for _ in range(3):
+                    await producer.send("orders", bytes(4000))
+            with trio.fail_after(20):
+                while True:
+                    told = (await client.admin.describe_logs("orders"))[0].log
+                    if told.held_bytes:
+                        break
+                    await trio.sleep(0.01)  # nothing announces it to clients
+            assert told.held_for == "billing"
+        for verb, pattern, name in (
+            ("subscribe", "orders", ""),
+            ("consume", "orders/other", ""),
+            ("consume", "orders/bill*", "billing"),
+        ):
+            async with octopi.connect(url, token=fresh(**{verb: pattern})) as client:
+                (one,) = await client.admin.describe_logs("orders")
+                assert (one.log.held_bytes, one.log.held_for) == (told.held_bytes, name)
 
 
 @pytest.mark.parametrize("text", [None, "", "nonsense", "expired"])

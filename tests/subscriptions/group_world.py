@@ -62,6 +62,7 @@ class SteadyLog:
     start: Offset = ZERO
     forked_at: Offset | None = None
     """Up to where it agrees with what was read from it before."""
+    expired_end: Offset = ZERO
 
     @property
     def end(self) -> Offset:

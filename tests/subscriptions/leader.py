@@ -81,6 +81,12 @@ class RecordingLeader:
         self.perform(list(state.then), commit=False)
         self.perform(self.machine.committed(state.key, self.now), commit=False)
 
+    @property
+    def committed_mark(self) -> int:
+        """The least mark that is committed."""
+        marks = [value for key, value in self.committed.items() if key.startswith("k/")]
+        return min(int(one["mark"]) for one in marks)
+
     def change(self) -> None:
         """Another leader, with what is committed."""
         self.appended.clear()

@@ -366,7 +366,7 @@ def test_a_mark_begins_at_either_end_and_stays() -> None:
     leader.open_marks(first, SubscriptionStart.LATEST)
     assert (leader.marked(first).mark, leader.marked(second).mark) == (50, 1000)
     assert leader.marked(first).lag_bytes == 950
-    assert leader.machine.marks_below(TOPIC_ID) == 50
+    assert leader.committed_mark == 50
     other = leader.open_marks(first, name=SubscriptionName("other"))
     assert leader.refusal(other) is Status.SUBSCRIPTION_EXISTS
 
@@ -376,9 +376,9 @@ def test_a_mark_is_stored_after_its_interval() -> None:
     sid = leader.ready()
     session = leader.attach(sid, 1)
     leader.mark(session, 50)
-    assert leader.machine.marks_below(TOPIC_ID) == 0
+    assert leader.committed_mark == 0
     leader.pass_time(0.25)
-    assert leader.machine.marks_below(TOPIC_ID) == 50
+    assert leader.committed_mark == 50
 
 
 def test_a_mark_is_stored_after_so_many() -> None:
@@ -389,7 +389,7 @@ def test_a_mark_is_stored_after_so_many() -> None:
     for n in range(1, MARKS_COUNT + 1):
         leader.mark(session, n * 10)
     assert leader.append_count == before + 1
-    assert leader.machine.marks_below(TOPIC_ID) == MARKS_COUNT * 10
+    assert leader.committed_mark == MARKS_COUNT * 10
 
 
 def test_marks_take_a_bounded_part_of_the_log() -> None:
@@ -438,7 +438,7 @@ def test_a_mark_that_the_log_can_not_have_ends_the_attach(offset: int, status: S
     assert leader.refusal(session) is status
     leader.mark(session, 60)
     assert leader.marked(sid).mark == 50
-    assert leader.machine.marks_below(TOPIC_ID) == 50
+    assert leader.committed_mark == 50
 
 
 def test_marks_are_stored_when_a_member_goes_or_the_leader_stops() -> None:
@@ -448,15 +448,15 @@ def test_marks_are_stored_when_a_member_goes_or_the_leader_stops() -> None:
     leader.mark(session, 50)
     leader.perform(leader.machine.detach(1001, session, leader.now))
     assert leader.is_done(1001)
-    assert leader.machine.marks_below(TOPIC_ID) == 50
+    assert leader.committed_mark == 50
     session = leader.attach(sid, 1)
     leader.mark(session, 60)
     leader.perform(leader.machine.session_ended(session, leader.now))
-    assert leader.machine.marks_below(TOPIC_ID) == 60
+    assert leader.committed_mark == 60
     session = leader.attach(sid, 1)
     leader.mark(session, 70)
     leader.perform(leader.machine.store_all(leader.now))
-    assert leader.machine.marks_below(TOPIC_ID) == 70
+    assert leader.committed_mark == 70
 
 
 def test_a_replaced_member_is_told_and_marks_no_more_after_a_change_of_the_leader() -> None:
@@ -697,7 +697,7 @@ def test_a_mark_that_was_read_in_another_history_is_not_taken() -> None:
     assert told.status is Status.HISTORY_FORKED
     assert "only up to offset 300" in told.reason
     assert not any(isinstance(one, e.TellMarked) for one in leader.told[session])
-    assert leader.machine.marks_below(TOPIC_ID) == 300  # what came before is stored
+    assert leader.committed_mark == 300  # what came before is stored
     leader.mark(session, 310)  # it has ended
     told_again = leader.last(leader.attach(sid, 1), e.TellAttached)
     assert (told_again.mark, told_again.lost) == (300, None)
@@ -752,7 +752,7 @@ def test_a_tick_does_a_bounded_part_of_what_is_due() -> None:
     assert leader.machine.due_at <= leader.now
     leader.perform(effects)
     leader.pass_time(0)
-    assert leader.machine.marks_below(TOPIC_ID) == 50
+    assert leader.committed_mark == 50
 
 
 def test_a_tick_of_large_groups_does_a_bounded_part_of_what_is_due() -> None:

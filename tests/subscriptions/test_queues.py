@@ -11,7 +11,12 @@ from octopi.identifiers import Claim, MemberId, Offset, PartitionId, Subscriptio
 from octopi.limits import LETTER_REASON_BYTES_MAX, LETTERS_PENDING_MAX
 from octopi.model import SubscriptionMode, SubscriptionOptions
 from octopi.subscriptions import effects as e
-from octopi.subscriptions.entries import StoredSubscriptions, UnreadableEntryError, to_map
+from octopi.subscriptions.entries import (
+    LostSpan,
+    StoredSubscriptions,
+    UnreadableEntryError,
+    to_map,
+)
 from octopi.subscriptions.log_queue import Answers
 from octopi.subscriptions.queued_messages import ReadMessage
 from tests.subscriptions.group_world import RECORD_BYTES, SteadyLog
@@ -279,6 +284,20 @@ def test_a_member_that_needs_longer_keeps_its_message() -> None:
     assert leader.dealt(session) == [(0, 1), (0, 2)]
 
 
+def test_an_extension_that_comes_together_with_the_answer_is_not_too_late() -> None:
+    leader = QueueLeader(3)
+    session = leader.take(3)
+    leader.settle(
+        session,
+        (0, 1),
+        released=((1, 1, 0.0),),
+        rejected=((2, 1, "bad"),),
+        extended=((0, 1), (1, 1), (2, 1)),
+        confirm=True,
+    )
+    assert leader.stale(session) == []
+
+
 def test_a_released_message_waits_as_long_as_it_was_asked_for() -> None:
     leader = QueueLeader(1)
     session = leader.take(5)
@@ -417,6 +436,42 @@ def test_messages_that_are_lost_under_a_queue_are_passed() -> None:
     assert marked.mark == marked.skipped[-1].end == end
     leader.grant(session, 6)
     assert leader.dealt(session)[-1] == (10, 1)
+
+
+def test_a_delivery_that_can_not_be_sent_costs_neither_credit_nor_an_attempt() -> None:
+    leader = QueueLeader(2, attempts=1)
+    session = leader.take(1)
+    unsent = e.Dealt(Offset(0), Offset(RECORD_BYTES), 1)
+    leader.perform(leader.machine.take_back(leader.sid, session, unsent, 5.0, leader.now))
+    assert leader.dealt(session) == [(0, 1), (1, 1)]
+    leader.grant(session, 2)
+    leader.pass_time(6)
+    assert leader.dealt(session) == [(0, 1), (1, 1), (0, 2)]
+    assert not leader.taken
+
+
+def test_an_older_delivery_that_can_not_be_sent_leaves_the_message_to_its_member() -> None:
+    leader = QueueLeader(2, ack_timeout_ms=1000)
+    ann = leader.take(1)
+    bob = leader.take(1)
+    leader.pass_time(1.5)
+    leader.grant(bob, 3)
+    assert (0, 2) in leader.dealt(bob)
+    unsent = e.Dealt(Offset(0), Offset(RECORD_BYTES), 1)
+    leader.perform(leader.machine.take_back(leader.sid, ann, unsent, 0.0, leader.now))
+    leader.settle(bob, (0, 2), confirm=True)
+    assert leader.stale(bob) == []
+
+
+def test_a_message_that_is_gone_before_it_was_sent_is_passed() -> None:
+    leader = QueueLeader(2)
+    session = leader.take(1)
+    unsent = e.Dealt(Offset(0), Offset(RECORD_BYTES), 1)
+    leader.perform(leader.machine.take_back(leader.sid, session, unsent, 5.0, leader.now))
+    leader.perform(leader.machine.lose_message(leader.sid, Offset(0), leader.now))
+    leader.settle(session, (1, 1), confirm=True)
+    assert leader.marked(leader.sid).mark == 2 * RECORD_BYTES
+    assert leader.marked(leader.sid).skipped == (LostSpan(Offset(0), Offset(RECORD_BYTES)),)
 
 
 def test_a_letter_topic_that_was_made_again_begins_with_sequence_0() -> None:

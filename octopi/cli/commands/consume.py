@@ -32,6 +32,7 @@ from octopi.cli.rate_meter import RateMeter
 
 if TYPE_CHECKING:
     from octopi.cli.consuming import Output, Printer
+    from octopi.cli.running import Interruption
     from octopi.clients.consuming.start_position import Start
     from octopi.clients.subscribing.administration import Creation
 
@@ -183,7 +184,7 @@ def consume(
         raise CommandError("--take-over is for --mode exclusive", ExitCode.USAGE)
 
     from octopi.cli.consuming import Output, PositionFile
-    from octopi.cli.running import run
+    from octopi.cli.running import run, run_to_finish
     from octopi.cli.start_option import parse_start
     from octopi.operating_system import SystemDisk
 
@@ -213,7 +214,7 @@ def consume(
             "earliest" if start_text == "earliest" else "latest",
             queue,
         )
-        run(
+        run_to_finish(
             partial(_be_member, settings, topic, membership, output),
             lambda: f"interrupted; {meter.summary()}",
         )
@@ -277,7 +278,11 @@ class _Membership:
 
 
 async def _be_member(
-    settings: ClientSettings, topic: str, wanted: _Membership, output: Output
+    settings: ClientSettings,
+    topic: str,
+    wanted: _Membership,
+    output: Output,
+    interruption: Interruption,
 ) -> None:
     from octopi.cli.client_request import connected
     from octopi.clients.subscribing.subscription_options import PREFETCH
@@ -296,7 +301,7 @@ async def _be_member(
                 reconnect_timeout_s=settings.retry_s,
                 **wanted.queue,
             ) as queue:
-                await output.copy_queue(queue)
+                await output.copy_queue(queue, interruption)
             return
         try:
             async with client.subscription(
@@ -310,7 +315,7 @@ async def _be_member(
                 mark="manual",
                 reconnect_timeout_s=settings.retry_s,
             ) as subscription:
-                await output.copy_subscription(subscription)
+                await output.copy_subscription(subscription, interruption)
         except SubscriptionBusyError as error:
             raise CommandError(
                 f"{error}; wait for the other member to leave, or replace it with --take-over",

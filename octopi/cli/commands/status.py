@@ -43,7 +43,7 @@ def status(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.admin.cluster_snapshot import look, notes, problems, replicas
+    from octopi.admin.cluster_snapshot import holds, look, notes, problems, replicas
     from octopi.cli.client_request import ask
 
     seen = ask(settings, look)
@@ -64,7 +64,7 @@ def status(
         say("not healthy:" if wrong else "healthy")
         for problem in wrong:
             say(f"  {problem}")
-        for note in notes(seen.cluster.partitions):
+        for note in [*notes(seen.cluster.partitions), *holds(seen.logs)]:
             say(f"note: {note}")
     return ExitCode.FAILED if wrong else ExitCode.OK
 

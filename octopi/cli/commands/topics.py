@@ -99,6 +99,16 @@ def list_topics(
     show_default=True,
     help="Acknowledge messages only while this many replicas are in sync, leader included.",
 )
+@click.option(
+    "--hold-ms",
+    type=click.IntRange(min=1),
+    help="Keep messages for subscriptions so much longer than --retention-ms.",
+)
+@click.option(
+    "--hold-bytes",
+    type=click.IntRange(min=1),
+    help="Keep so much more of a log for subscriptions.",
+)
 @json_option
 @client_options
 @pass_invocation
@@ -113,6 +123,8 @@ def create(
     segment_bytes: int | None,
     flush_before_ack: bool,
     min_insync: int,
+    hold_ms: int | None,
+    hold_bytes: int | None,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
@@ -123,10 +135,14 @@ def create(
     For instance:
       octopi-node topics create orders --partitions 4 --retention-ms 86400000
       octopi-node topics create payments --min-insync 2
+      octopi-node topics create clicks --retention-bytes 1000000000 --hold-bytes 5000000000
 
     An acknowledged message is on every in-sync replica.  With --min-insync 2 these are at least
     two, so the message survives the loss of a broker and its disk even while other brokers are
     away.  The price: producers wait while only one replica is in sync.
+
+    With --hold-ms or --hold-bytes, old messages stay while a durable subscription has yet to
+    process them, up to that bound; of two bounds, the one that is reached first counts.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -141,11 +157,13 @@ def create(
             topic,
             partition_count,
             partition_ids=partitions,
-            retention=None if retention_ms is None else timedelta(milliseconds=retention_ms),
+            retention=_time(retention_ms),
             retention_bytes=retention_bytes,
             segment_bytes=segment_bytes,
             flush_before_ack=flush_before_ack,
             min_insync=min_insync,
+            hold=_time(hold_ms),
+            hold_bytes=hold_bytes,
         ),
     )
     if as_json:
@@ -153,6 +171,10 @@ def create(
     else:
         places = " ".join(str(one.partition) for one in info.partitions)
         say(f"created {info.topic} on partition{'s' * (len(info.partitions) > 1)} {places}")
+
+
+def _time(milliseconds: int | None) -> timedelta | None:
+    return None if milliseconds is None else timedelta(milliseconds=milliseconds)
 
 
 def _partitions(text: str) -> list[int]:
@@ -213,7 +235,7 @@ def describe(
 
 def _print(info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
     from octopi import TopicOptions
-    from octopi.admin.cluster_snapshot import PARTITION_HEADINGS, faults, partition_rows
+    from octopi.admin.cluster_snapshot import PARTITION_HEADINGS, faults, holds, partition_rows
 
     usual = attrs.asdict(TopicOptions())
     options = [
@@ -255,6 +277,8 @@ def _print(info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus]) -
     )
     for fault in faults(seen.logs):
         say(f"fault: {fault}")
+    for held in holds(seen.logs):
+        say(f"note: {held}")
 
 
 @topics.command()

@@ -7,14 +7,19 @@ be repeated, and what one caller leaves unfinished, another one finishes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import attrs
 
 from octopi.clients.consuming.start_position import OffsetSpec, find_starts, start_places
 from octopi.clients.leader_lookup import partition_of
 from octopi.clients.routing import RequestRouter
+from octopi.clients.subscribing.descriptions import (
+    describe_marks,
+    describe_subscription,
+    first_partition,
+    list_subscriptions,
+)
 from octopi.clients.subscribing.subscription_options import (
     dead_letter_topic,
     is_queue,
@@ -38,24 +43,19 @@ from octopi.model import (
     SubscriptionStart,
     SubscriptionState,
 )
-from octopi.position import Position
+from octopi.position import NO_ANCHOR, Anchor, Position
 from octopi.wire.messages import (
     CreateSubscription,
     DeleteMarks,
     DeleteSubscription,
-    DescribeMarks,
-    DescribeSubscription,
     Done,
     FinishReset,
     FinishSubscription,
-    ListSubscriptions,
-    MarksDescription,
     OpenMarks,
     ResetBegun,
     ResetSubscription,
     SetMark,
     SubscriptionDescription,
-    SubscriptionList,
     SubscriptionMember,
     TopicInfo,
     TopicOptions,
@@ -63,8 +63,6 @@ from octopi.wire.messages import (
 
 Creation = Literal["create", "attach", "create_or_attach"]
 """Whether a subscription has to be new, has to be there, or is made if it is missing."""
-
-_T = TypeVar("_T")
 
 
 @attrs.frozen
@@ -97,6 +95,12 @@ class SubscribedLogStatus:
     """Of a queue: dead letters so far."""
     letter_fault: str = ""
     """Of a queue: why no dead letter can be written now; empty: one can."""
+    lost: tuple[Offset, Offset] | None = None
+    """What was lost (begin, end), and the next member will be told; None: nothing."""
+    held_bytes: int = 0
+    """What retention would have removed, and keeps since it has yet to be processed."""
+    anchor: Anchor = NO_ANCHOR
+    """Of the mark, to compare with the log; empty: not known."""
 
 
 @attrs.frozen
@@ -160,7 +164,7 @@ class SubscriptionAdministration:
             raise InvalidOptionError(fault)
         topic, first = TopicName(info.topic), first_partition(info)
         partitions = [PartitionId(one.partition) for one in info.partitions]
-        found = await self._ask(
+        found = await self._router.ask_leader(
             f"create subscription {name}",
             topic,
             first,
@@ -191,7 +195,7 @@ class SubscriptionAdministration:
         if is_queue(definition.mode):
             await self._have_dead_letters(definition, info)
         topic, first = TopicName(definition.topic), definition.partitions[0]
-        await self._ask(
+        await self._router.ask_leader(
             f"create subscription {definition.name}",
             topic,
             first,
@@ -218,7 +222,7 @@ class SubscriptionAdministration:
             )
 
         what = f"open the mark of subscription {definition.name}"
-        await self._ask(what, topic, partition, question, Done)
+        await self._router.ask_leader(what, topic, partition, question, Done)
 
     async def restore_mark(
         self, definition: SubscriptionDefinition, partition: PartitionId
@@ -230,7 +234,7 @@ class SubscriptionAdministration:
           UnknownSubscriptionError: if the subscription was deleted, or expired.
         """
         topic, name = definition.topic, definition.name
-        found = (await self._describe(topic, name)).definition
+        found = (await self.description(topic, name)).definition
         if found.sid != definition.sid or found.state == SubscriptionState.DELETING:
             raise UnknownSubscriptionError(f"{topic}: the subscription {name} was deleted")
         await self._open_mark(definition, partition, SubscriptionStart.EARLIEST)
@@ -257,11 +261,11 @@ class SubscriptionAdministration:
         Raises:
           UnknownTopicError, UnknownSubscriptionError: if there is none.
         """
-        found = await self._describe(topic, name)
+        found = await self.description(topic, name)
         assignments = {one.partition: one for one in found.assignments}
         logs = []
         for partition in found.definition.partitions:
-            marks = await self._marks(found.definition, partition)
+            marks = await describe_marks(self._router, found.definition, partition)
             one = assignments.get(partition)
             logs.append(
                 SubscribedLogStatus(
@@ -280,9 +284,21 @@ class SubscriptionAdministration:
                     waiting_count=marks.waiting_count,
                     dead_count=marks.dead_count,
                     letter_fault=marks.letter_fault,
+                    lost=None if marks.lost is None else (marks.lost.begin, marks.lost.end),
+                    held_bytes=marks.held_bytes,
+                    anchor=Anchor(marks.anchor),
                 )
             )
         return SubscriptionStatus(found.definition, found.members, logs)
+
+    async def description(self, topic: str, name: str) -> SubscriptionDescription:
+        """What the coordinator knows of a subscription.
+
+        Raises:
+          UnknownTopicError, UnknownSubscriptionError: if there is none.
+        """
+        info = await self._router.describe_topic(topic_name(topic))
+        return await describe_subscription(self._router, info, subscription_name(name))
 
     async def of_topic(self, topic: str) -> list[SubscriptionDefinition]:
         """The subscriptions of a topic, in the order of their names.
@@ -291,17 +307,10 @@ class SubscriptionAdministration:
           UnknownTopicError: if there is no such topic.
         """
         info = await self._router.describe_topic(topic_name(topic))
-        name, first = TopicName(info.topic), first_partition(info)
         found: list[SubscriptionDefinition] = []
         after = ""
         while True:
-
-            def question(request: int, after: str = after) -> ListSubscriptions:
-                return ListSubscriptions(request, name, first, after, LIST_COUNT_MAX // 10)
-
-            page = await self._ask(
-                f"list the subscriptions of {topic}", name, first, question, SubscriptionList
-            )
+            page = await list_subscriptions(self._router, info, after, LIST_COUNT_MAX // 10)
             found += page.definitions
             after = page.after
             if not after:
@@ -324,7 +333,7 @@ class SubscriptionAdministration:
           SubscriptionBusyError: if a member has a log, unless *force*.
           OffsetOutOfRangeError, OffsetInsideRecordError: if an offset is no record's.
         """
-        definition = (await self._describe(topic, name)).definition
+        definition = (await self.description(topic, name)).definition
         info = await self._router.describe_topic(topic_name(topic))
         chosen = list(definition.partitions)
         if partition is not None:
@@ -337,7 +346,7 @@ class SubscriptionAdministration:
         )
         resets = []
         for one, found in starts.items():
-            before = (await self._marks(definition, one)).mark
+            before = (await describe_marks(self._router, definition, one)).mark
             after = found.place.offset
             if not dry_run:
                 await self._reset_log(definition, one, after, force)
@@ -355,7 +364,7 @@ class SubscriptionAdministration:
         try:
             await self._reset_from(definition, log, offset, force, NO_CLAIM)
         except MemberFencedError:
-            newest = (await self._marks(definition, log)).claim
+            newest = (await describe_marks(self._router, definition, log)).claim
             await self._reset_from(definition, log, offset, force, newest)
 
     async def _reset_from(
@@ -368,7 +377,7 @@ class SubscriptionAdministration:
     ) -> None:
         topic, first = TopicName(definition.topic), definition.partitions[0]
         sid, what = definition.sid, f"reset subscription {definition.name}"
-        begun = await self._ask(
+        begun = await self._router.ask_leader(
             what,
             topic,
             first,
@@ -377,14 +386,14 @@ class SubscriptionAdministration:
             ),
             ResetBegun,
         )
-        await self._ask(
+        await self._router.ask_leader(
             what,
             topic,
             log,
             lambda request: SetMark(request, topic, log, sid, begun.claim, offset),
             Done,
         )
-        await self._ask(
+        await self._router.ask_leader(
             what,
             topic,
             first,
@@ -398,12 +407,12 @@ class SubscriptionAdministration:
         Raises:
           UnknownTopicError, UnknownSubscriptionError: if there is none.
         """
-        definition = (await self._describe(topic, name)).definition
+        definition = (await self.description(topic, name)).definition
         asked, first = TopicName(definition.topic), definition.partitions[0]
         sid, what = definition.sid, f"delete subscription {name}"
 
         async def step(text: str) -> None:
-            await self._ask(
+            await self._router.ask_leader(
                 what,
                 asked,
                 first,
@@ -417,45 +426,5 @@ class SubscriptionAdministration:
             def question(request: int, partition: PartitionId = partition) -> DeleteMarks:
                 return DeleteMarks(request, asked, partition, sid)
 
-            await self._ask(what, asked, partition, question, Done)
+            await self._router.ask_leader(what, asked, partition, question, Done)
         await step("end")
-
-    # --- single questions --------------------------------------------------------------
-
-    async def _describe(self, topic: str, name: str) -> SubscriptionDescription:
-        info = await self._router.describe_topic(topic_name(topic))
-        asked, first, wanted = TopicName(info.topic), first_partition(info), subscription_name(name)
-        return await self._ask(
-            f"describe subscription {name}",
-            asked,
-            first,
-            lambda request: DescribeSubscription(request, asked, first, wanted),
-            SubscriptionDescription,
-        )
-
-    async def _marks(
-        self, definition: SubscriptionDefinition, partition: PartitionId
-    ) -> MarksDescription:
-        topic = TopicName(definition.topic)
-        return await self._ask(
-            f"describe subscription {definition.name}",
-            topic,
-            partition,
-            lambda request: DescribeMarks(request, topic, partition, definition.sid),
-            MarksDescription,
-        )
-
-    async def _ask(
-        self,
-        what: str,
-        topic: TopicName,
-        partition: PartitionId,
-        question: Callable[[int], Any],
-        expected: type[_T],
-    ) -> _T:
-        return await self._router.ask_leader(what, topic, partition, question, expected)
-
-
-def first_partition(info: TopicInfo) -> PartitionId:
-    """The partition whose leader is the coordinator of a topic's subscriptions."""
-    return PartitionId(info.partitions[0].partition)

@@ -47,7 +47,7 @@ class _KeyTurn:
     """Of a key that the program is working on."""
 
     taken_count: int = 0
-    """Messages in its hands."""
+    """Messages in its hands, and those that it gave back, as long as the leader may not know."""
     behind: deque[OpenDelivery] = attrs.field(factory=deque)
     """Those that wait for them."""
 
@@ -108,19 +108,32 @@ class WaitingDeliveries:
 
     def ended(self, delivery: OpenDelivery) -> None:
         """It is answered, or void."""
-        if delivery.has_key and delivery.key is not None:
+        key = delivery.key
+        if key is None:
+            return
+        if delivery.has_key:
             delivery.has_key = False
-            turn = self._turns[delivery.key]
-            turn.taken_count -= 1
-            if not turn.taken_count:
-                self._next_of_key(delivery.key)
+            self.let_go(key)
+        elif delivery.is_next:
+            delivery.is_next = False
+            if not self._turns[key].taken_count:
+                self._next_of_key(key)
+
+    def hold(self, key: bytes) -> None:
+        """Hand out nothing of a key, until `let_go` was called as often."""
+        self._turns.setdefault(key, _KeyTurn()).taken_count += 1
+
+    def let_go(self, key: bytes) -> None:
+        """See `hold`."""
+        turn = self._turns[key]
+        turn.taken_count -= 1
+        if not turn.taken_count:
+            self._next_of_key(key)
 
     def _has_turn(self, delivery: OpenDelivery) -> bool:
         """Whether it may be taken now; else it waits for its key, or is void."""
         key = delivery.key
         if delivery.is_void:
-            if delivery.is_next and key is not None:
-                self._next_of_key(key)
             return False
         if key is None or delivery.is_next:
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import attrs
@@ -48,14 +48,19 @@ class Membership:
         options: MembershipOptions,
         session: GroupSession,
         perform: Callable[[Iterable[GroupEffect]], None],
+        why_replaced: Callable[[], Awaitable[OctopiError | None]] | None = None,
     ) -> None:
-        """*perform* gets what the machine decides, but for reports, which are sent from here."""
+        """*perform* gets what the machine decides, but for reports, which are sent from here.
+
+        *why_replaced* is asked before it joins again, and tells why it must not; None: it may
+        always."""
         self.session = session
         self._options = options
         self._clock = cluster.environment.clock
         self._join_timeout_s = cluster.request_timeout_s
         self._link = LeaderSession(cluster, options.topic, options.coordinator)
         self._perform_logs = perform
+        self._why_replaced = why_replaced
         self._has_joined = False
         self._is_leaving = False
         self._left = trio.Event()
@@ -97,6 +102,8 @@ class Membership:
                     await self._link.run(self._question, take, LeaveGroup)
                 except OctopiError as error:
                     why = self._why_not_again(error, began_at)
+                    if why is None and self._has_joined and self._why_replaced is not None:
+                        why = await self._why_replaced()
                     if why is None and not self._is_leaving:
                         await self._link.before_again(error)
                         continue

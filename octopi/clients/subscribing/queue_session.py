@@ -18,7 +18,8 @@ message again when a delivery wasn't answered within the ack timeout.
 
   - **Order within a key** (`is_ordered`): a message is handed out when those of its key before it
     are answered.  One that is released or rejected takes those behind it along: the leader deals
-    them again.
+    them again.  What the leader dealt before it knew of that goes with them; so nothing of the key
+    is handed out until it has said that it knows.
 
 An answer that counts no more is *stale*.  It is counted, and no error: the message was dealt to
 another member, and a program has to bear that a message comes again.
@@ -32,6 +33,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
+
+import attrs
 
 from octopi.clients.subscribing.key_turns import OpenDelivery, WaitingDeliveries
 from octopi.clients.subscribing.queue_answers import (
@@ -48,6 +51,18 @@ CONFIRMING_S: Final = 1.0
 """The leader is asked so often whether acknowledgements are committed."""
 _CHECKS: Final = 3
 """How often, in an ack timeout, it is looked at what waits."""
+
+
+@attrs.define
+class _HeldKey:
+    """A key of which a message was given back, and the leader may not know yet."""
+
+    delivery: OpenDelivery
+    """Of that message."""
+    number: int | None = None
+    """The leader knows when it has answered that confirmation; None: it was not sent."""
+    is_stale: bool = False
+    """Whether the message was at another member already, so it took no other one along."""
 
 
 class QueueSession:
@@ -82,6 +97,8 @@ class QueueSession:
         self._given_count = self._given_bytes = 0
         """The part of it for which credit was given again."""
         self._pending = PendingAnswers()
+        self._held: deque[_HeldKey] = deque()
+        """In the order in which they were given back."""
         self._sent_at = float("-inf")
         self._numbers = 0
         self._confirmed = 0
@@ -124,6 +141,7 @@ class QueueSession:
         self._waiting.clear()
         self._open.clear()
         self._check_at = self._resumed_at = None
+        self._held.clear()
         unsent = self._pending.clear()
         self.stale_count += unsent + self._unasked + sum(count for _, count in self._unconfirmed)
         self._unasked = 0
@@ -200,7 +218,7 @@ class QueueSession:
         """The program gives these back, to be dealt again after a delay."""
         self._act(now)
         for one in deliveries:
-            if self._answer(one):
+            if self._answer(one, gives_back=True):
                 self._pending.released.append((one.offset, one.attempt, delay_ms))
                 self._void_behind(one)
         return self._after_answers(now)
@@ -208,7 +226,7 @@ class QueueSession:
     def reject(self, delivery: OpenDelivery, reason: str, now: float) -> list[QueueEffect]:
         """The program can't process it, ever: it becomes a dead letter."""
         self._act(now)
-        if self._answer(delivery):
+        if self._answer(delivery, gives_back=True):
             self._pending.rejected.append((delivery.offset, delivery.attempt, reason))
             self._void_behind(delivery)
         return self._after_answers(now)
@@ -244,6 +262,8 @@ class QueueSession:
         """What was sent up to the confirmation *number* (0: none) is committed, but for *stale*:
         those deliveries were not the newest of their messages."""
         for offset in stale:
+            for held in self._held:
+                held.is_stale |= held.delivery.offset == offset
             delivery = self._open.get(offset)
             if delivery is None or not delivery.is_extended:
                 self.stale_count += 1
@@ -251,6 +271,8 @@ class QueueSession:
                 self._void(delivery)
         while self._unconfirmed and self._unconfirmed[0][0] <= number:
             self._confirmed, _ = self._unconfirmed.popleft()
+        while self._held and (at := self._held[0].number) is not None and at <= number:
+            self._let_go(self._held.popleft())
         return self._after_answers(now)
 
     # --- time --------------------------------------------------------------------------
@@ -294,6 +316,7 @@ class QueueSession:
                 if one.is_void:  # one of its key before it took it along
                     continue
                 self._pending.released.append((one.offset, one.attempt, 0))
+                self._hold(one)
                 self._void(one)
             return
         self._check_at = now + self._ack_timeout_s / _CHECKS
@@ -324,7 +347,7 @@ class QueueSession:
     def _counts(self, delivery: OpenDelivery) -> bool:
         return self.is_attached and delivery.attachment == self._attachment and not delivery.is_void
 
-    def _answer(self, delivery: OpenDelivery) -> bool:
+    def _answer(self, delivery: OpenDelivery, *, gives_back: bool = False) -> bool:
         """The program has answered; false if that has no effect."""
         if delivery.is_answered:
             return False
@@ -335,8 +358,23 @@ class QueueSession:
         if delivery.attachment == self._attachment and delivery.is_void:
             self._give_back(delivery)  # it kept its credit while the program worked on it
         elif counts:
+            if gives_back:
+                self._hold(delivery)
             self._forget(delivery)
         return counts
+
+    def _hold(self, delivery: OpenDelivery) -> None:
+        """It is given back: nothing of its key is handed out until the leader knows that."""
+        if delivery.key is not None:
+            self._waiting.hold(delivery.key)
+            self._held.append(_HeldKey(delivery))
+
+    def _let_go(self, held: _HeldKey) -> None:
+        """The leader knows that a message was given back."""
+        if not held.is_stale:
+            self._void_behind(held.delivery)
+        assert held.delivery.key is not None
+        self._waiting.let_go(held.delivery.key)
 
     def _forget(self, delivery: OpenDelivery) -> None:
         del self._open[delivery.offset]
@@ -403,15 +441,18 @@ class QueueSession:
         if not self._unasked:
             self._unasked_since = now
         self._unasked += len(self._pending.acknowledged)
+        unsent = [one for one in self._held if one.number is None]
         sent: list[QueueEffect] = []
         while len(self._pending) > SETTLE_COUNT_MAX:
             sent.append(self._pending.next_settle(None))
         number = None
-        if confirm:
+        if confirm := confirm or bool(unsent):
             self._numbers += 1
             number = self._numbers
             self._unconfirmed.append((number, self._unasked))
             self._unasked = 0
+            for one in unsent:
+                one.number = number
         if len(self._pending) or confirm:
             sent.append(self._pending.next_settle(number))
         return sent

@@ -86,6 +86,12 @@ class QueueSubscription:
         return self._definition.name
 
     @property
+    def sid(self) -> str:
+        """The id of this creation of the subscription: another one, made under its name when it
+        was deleted, has another id."""
+        return self._definition.sid
+
+    @property
     def member(self) -> str:
         """What the other members call this one."""
         return self._membership.session.member

@@ -42,6 +42,7 @@ class DiskWatch:
         self._environment = environment
         self._data_directory = data_directory
         self._suspected = trio.Event()
+        self._filled = trio.Event()
         self._said_full_at = -math.inf
         self._is_full_said = False
         self._said_failed_at = -math.inf
@@ -89,6 +90,10 @@ class DiskWatch:
             # The number of writes that fail doesn't change how often the disk is checked.
             await clock.sleep_until(clock.now() + DISK_LOOK_INTERVAL_S)
 
+    async def next_trouble(self) -> None:
+        """Wait until the disk is found full the next time."""
+        await self._filled.wait()
+
     async def _why_full(self) -> str:
         """Why a small file doesn't fit; empty if it does."""
         room = self.room()
@@ -107,6 +112,9 @@ class DiskWatch:
         size = f", {room.free_bytes} of {room.total_bytes} bytes are free" if room else ""
         is_news = not self.trouble
         self.trouble = f"the data directory takes nothing: {why}{size}"
+        if is_news:
+            self._filled.set()
+            self._filled = trio.Event()
         now = self._environment.clock.now()
         if is_news and now - self._said_full_at >= DISK_LINE_INTERVAL_S:
             _log.error("disk full", directory=self._data_directory, why=self.trouble, next=NEXT)

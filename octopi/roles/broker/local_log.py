@@ -9,8 +9,10 @@ The log's checkpoint file (`octopi.roles.broker.log_checkpoint`) keeps what is n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
+import attrs
 import trio
 
 from octopi import record
@@ -19,11 +21,11 @@ from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId
 from octopi.limits import DISK_LOOK_INTERVAL_S, FETCH_BYTES_DEFAULT
 from octopi.logger import get_logger
-from octopi.printable import without_directory
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher, FlushListener
+from octopi.roles.broker.kept_start import KeptStart, kept_start
 from octopi.roles.broker.log_checkpoint import LogCheckpoint, checkpoint_path
 from octopi.roles.broker.log_files import open_files, sequences_of
 from octopi.roles.broker.readable_log import ReadableLog
@@ -33,8 +35,9 @@ from octopi.storage.brief_lock import BriefLock
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import in_turns
+from octopi.subscriptions.known_marks import SlowestMark
 from octopi.tracing import steps
-from octopi.wire.messages import LogInfo, TopicRecord
+from octopi.wire.messages import TopicRecord
 
 _log = get_logger(__name__)
 
@@ -446,27 +449,34 @@ class LocalLog(ReadableLog):
         they still have records before the start of a restart, as on a disk that fails."""
         return not self._is_closed and self._files.start >= self.state.start
 
-    async def apply_retention(self, outdated_below: Offset = _BEGINNING) -> None:
+    async def apply_retention(
+        self,
+        outdated_below: Offset = _BEGINNING,
+        slowest: Callable[[], SlowestMark | None] = lambda: None,
+    ) -> None:
         """Remove segments that are too old or too many, or that lie before *outdated_below*.  All
         of them lie below the published highwater mark: followers may lack records that the leader
-        is about to commit."""
+        is about to commit.
+
+        *slowest*: how far the slowest subscription is at this moment; None: there is none to wait
+        for.  As far as the topic's options permit, segments stay that it has yet to read."""
         if not self._retains:
             return
         await in_turns(self._files.retention.learn_ages(self._environment.clock.wall_ms()))
         if not self._retains:
             return
-        now_ms = self._environment.clock.wall_ms()
+        was_at = self._files.start
         try:
-            start = self._files.retention_start(
-                now_ms, below=self.highwater, outdated_below=outdated_below
-            )
-            if self._notes is not None and start > self._files.start:
+            self.kept = self._keep(outdated_below, slowest())
+            if self._notes is not None and (start := self.kept.start) > was_at:
                 # Note this before the files change: a noted segment that is missing is damage.
                 self._notes.note(self.topic_id, start=start, recovery_point=start, highwater=start)
                 await self._notes.sync()
                 if not self._retains:
                     return
-            self._files.apply_retention(now_ms, below=start, outdated_below=outdated_below)
+                now = self._keep(outdated_below, slowest())  # a mark may have come meanwhile
+                self.kept = attrs.evolve(now, start=min(start, now.start))
+            self._files.retention.remove_before(self.kept.start)
         except StorageError as error:
             # Some segments may have been removed before the failure.
             _log.error("retention failed", topic=self.topic.topic, why=str(error))
@@ -474,23 +484,13 @@ class LocalLog(ReadableLog):
             self.state.start = self._files.start
             if (trace := self._environment.trace) is not None:
                 trace(steps.D4Retired(**self._ends(), log_start=self.start))
-            _log.info("old segments removed", topic=self.topic.topic, log_start=self.start)
+            self.say_removed(was_at)
 
-    @property
-    def fault_text(self) -> str:
-        """What is wrong with the log; empty if nothing is."""
-        return self.state.refusal or str(self._files.fault or "")
-
-    def describe(self) -> LogInfo:
-        """The state of the log, for admin pages and metrics."""
-        return LogInfo(
-            topic=self.topic.topic,
-            topic_id=self.topic.topic_id,
-            partition=self.partition,
-            epoch=self.epoch,
-            log_start=self._files.start,
-            highwater=self.highwater,
-            log_end=self._files.end,
-            size_bytes=self._files.size_bytes,
-            fault=without_directory(self.fault_text)[:900],
+    def _keep(self, outdated_below: Offset, slowest: SlowestMark | None) -> KeptStart:
+        return kept_start(
+            self._files,
+            self._environment.clock.wall_ms(),
+            below=self.highwater,
+            outdated_below=outdated_below,
+            slowest=slowest,
         )

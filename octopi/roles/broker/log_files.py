@@ -114,6 +114,8 @@ def log_options(options: TopicOptions) -> LogOptions:
         segment_bytes_max=options.segment_bytes or SEGMENT_BYTES_MAX,
         retention_ms=options.retention_ms,
         retention_bytes=options.retention_bytes,
+        hold_ms=options.hold_ms,
+        hold_bytes=options.hold_bytes,
     )
 
 

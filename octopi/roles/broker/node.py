@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.identifiers import BrokerId, is_internal
+from octopi.identifiers import BrokerId
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
     MEMORY_BUDGET_BYTES,
@@ -26,10 +26,10 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.internal_logs import InternalLogs
-from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.register_link import RegisterLink
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.retaining import Retaining
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.describe import DescribeService
 from octopi.roles.broker.services.produce import ProduceService
@@ -160,13 +160,8 @@ async def run_broker(
             nursery.start_soon(readers.tail_broadcast.run)
             internal_logs = InternalLogs(environment, replicas.replica)
             nursery.start_soon(internal_logs.run)
-            nursery.start_soon(
-                _retain,
-                environment,
-                replicas.store,
-                internal_logs,
-                options.retention_check_interval_s,
-            )
+            retaining = Retaining(environment.clock, replicas, internal_logs)
+            nursery.start_soon(retaining.run, options.retention_check_interval_s)
             subscriptions = BrokerSubscriptions(
                 environment, internal_logs, partial(leaderships, replicas), nursery
             )
@@ -257,18 +252,3 @@ async def _join(
 ) -> None:
     await nursery.start(link.run)
     task_status.started(address)
-
-
-async def _retain(
-    environment: Environment, logs: LogStore, internal_logs: InternalLogs, interval_s: float
-) -> None:
-    """Apply the retention of all logs at intervals."""
-    clock = environment.clock
-    while True:
-        await clock.sleep_until(clock.now() + interval_s)
-        for log in logs:
-            if is_internal(log.topic_id):
-                await internal_logs.apply_retention(log)
-            else:
-                await log.apply_retention()
-            await trio.lowlevel.checkpoint()

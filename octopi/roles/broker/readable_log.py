@@ -18,13 +18,18 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId
+from octopi.logger import get_logger
 from octopi.position import Anchor, epochs_of
+from octopi.printable import without_directory
 from octopi.replication.log_state import LogState
+from octopi.roles.broker.kept_start import NOTHING_KEPT
 from octopi.roles.broker.log_files import shared_options
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import Slices, in_turns
-from octopi.wire.messages import TopicRecord
+from octopi.wire.messages import LogInfo, TopicRecord
+
+_log = get_logger(__name__)
 
 
 class ReadableLog:
@@ -37,6 +42,7 @@ class ReadableLog:
         "_published",
         "_wakers",
         "epoch",
+        "kept",
         "partition",
         "state",
         "topic",
@@ -57,6 +63,8 @@ class ReadableLog:
         """The highwater mark that readers see."""
         self._wakers: dict[Callable[[], None], None] = {}
         self._proving = BriefLock()
+        self.kept = NOTHING_KEPT
+        """What retention has decided last."""
 
     # --- waiting for more ----------------------------------------------------------------
 
@@ -214,4 +222,47 @@ class ReadableLog:
             f"an offset is found at earliest, latest, timestamp, last or boundary, not {at[:20]!r} "
             f"{value}",
             Status.INVALID_OPTION,
+        )
+
+    # --- for people ------------------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        """How much retention would have removed by now, if it waited for no subscription."""
+        return max(0, self.kept.expired_end - self.start)
+
+    def say_removed(self, start: Offset) -> None:
+        """Log that retention has removed segments; before that the log began at *start*."""
+        topic, slowest = self.topic.topic, self.kept.slowest
+        _log.info("old segments removed", topic=topic, log_start=self.start)
+        begin = self.kept.unread_from(start)
+        if begin is not None and slowest is not None:
+            _log.warning(
+                "what a subscription has yet to process was removed",
+                topic=topic,
+                partition=self.partition,
+                subscription=slowest.subscription,
+                begin=begin,
+                end=self.start,
+            )
+
+    @property
+    def fault_text(self) -> str:
+        """What is wrong with the log; empty if nothing is."""
+        return self.state.refusal or str(self._files.fault or "")
+
+    def describe(self) -> LogInfo:
+        """The state of the log, for admin pages and metrics."""
+        return LogInfo(
+            topic=self.topic.topic,
+            topic_id=self.topic.topic_id,
+            partition=self.partition,
+            epoch=self.epoch,
+            log_start=self._files.start,
+            highwater=self.highwater,
+            log_end=self._files.end,
+            size_bytes=self._files.size_bytes,
+            fault=without_directory(self.fault_text)[:900],
+            held_bytes=self.held_bytes,
+            held_for=self.kept.held_for,
         )

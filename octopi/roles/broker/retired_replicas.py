@@ -7,7 +7,7 @@ mistake or an attack, its records may be the last copy, so they are not deleted 
 **Moving is renaming**, and after a crash at any point the broker continues it.  First the folder is
 made, durably, with the suffix ``.moving``; then the files are renamed into it; then the folder
 loses the suffix.  While a partition has such a folder, the files in the places of its replica
-belong into the folder, whatever the partition table says.
+belong in the folder, whatever the partition table says.
 
 **Time is counted while the broker runs**, by the monotonic clock, and noted in the folder from time
 to time.  So neither a jump of the wall clock nor a long stop of the broker deletes anything: a
@@ -62,7 +62,7 @@ class RetiredReplicas:
         self._data_directory = data_directory
         self._root = f"{data_directory}/{DIRECTORY}"
         self._counted: dict[str, float] = {}
-        """How many seconds each folder was kept, by name."""
+        """The seconds that each folder was kept, by name."""
         self._noted: dict[str, float] = {}
         """The stored part of these seconds."""
         self._sizes: dict[str, int] = {}
@@ -107,8 +107,8 @@ class RetiredReplicas:
 
     async def keep(self, partition: PartitionId, epoch: Epoch) -> str:
         """Move the files of the replica of *partition* into a folder of its own, durably, or
-        continue an interrupted move; return the folder.  The files are not in use any more.
-        *epoch*: of the decision that placed the partition elsewhere.
+        continue an interrupted move; return the folder.  The files must not be in use any more.
+        *epoch*: that of the decision that placed the partition elsewhere.
 
         Raises:
           DiskFullError: if there is no space for the folder.
@@ -171,9 +171,9 @@ class RetiredReplicas:
 
     async def turn(self, *, is_full: bool) -> None:
         """Count the time that has passed, and delete files of the replicas that were kept long
-        enough; if the disk *is_full*, also of the one that was kept longest.  A turn deletes at
-        most `octopi.limits.RETIRED_FILES_PER_TURN` files.  A deletion that fails is tried again in
-        the next turn."""
+        enough, or, if the disk *is_full* and none was, of the one that was kept longest.  A turn
+        deletes at most `octopi.limits.RETIRED_FILES_PER_TURN` files.  The next turn tries a failed
+        deletion again."""
         now = self._environment.clock.now()
         elapsed_s, self._looked_at = now - self._looked_at, now
         with suppress(StorageError):
@@ -221,11 +221,11 @@ class RetiredReplicas:
             self._counted[name] = self._noted[name] = stored_seconds(self._disk, path)
             return
         self._counted[name] += elapsed_s
-        # Often enough that the time advances on a broker that restarts again and again, too.
+        # This is often enough for the time to advance on a broker that restarts again and again.
         interval_s = min(RETIRED_COUNT_INTERVAL_S, self.keep_s / 10)
         is_due = self._counted[name] - self._noted.get(name, 0.0) >= interval_s
         if is_due and self._counted[name] < self.keep_s:
-            with suppress(StorageError):  # otherwise it is kept a little longer
+            with suppress(StorageError):  # if it fails, the replica is kept a little longer
                 await checkpoint.store(self._disk, path, {SECONDS: int(self._counted[name])})
                 self._noted[name] = self._counted[name]
 

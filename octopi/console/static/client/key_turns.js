@@ -74,20 +74,32 @@ export class WaitingDeliveries {
 
   // It is answered, or void.
   ended(delivery) {
-    if (!delivery.hasKey) return;
-    delivery.hasKey = false;
-    const turn = this.#turns.get(delivery.key);
+    const { key } = delivery;
+    if (delivery.hasKey) {
+      delivery.hasKey = false;
+      this.letGo(key);
+    } else if (delivery.isNext) {
+      delivery.isNext = false;
+      if (!this.#turns.get(key).takenCount) this.#nextOfKey(key);
+    }
+  }
+
+  // Hands out nothing of a key, until `letGo` was called as often.
+  hold(key) {
+    if (!this.#turns.has(key)) this.#turns.set(key, { takenCount: 0, behind: [] });
+    this.#turns.get(key).takenCount++;
+  }
+
+  letGo(key) {
+    const turn = this.#turns.get(key);
     turn.takenCount--;
-    if (!turn.takenCount) this.#nextOfKey(delivery.key);
+    if (!turn.takenCount) this.#nextOfKey(key);
   }
 
   // Whether it may be taken now; else it waits for its key, or is void.
   #hasTurn(delivery) {
     const { key } = delivery;
-    if (delivery.isVoid) {
-      if (delivery.isNext) this.#nextOfKey(key);
-      return false;
-    }
+    if (delivery.isVoid) return false;
     if (key === null || delivery.isNext) return true;
     const turn = this.#turns.get(key);
     if (turn) {

@@ -17,7 +17,8 @@
 //     answers to what is in the page's hands count no more.  The messages are dealt anew.
 //   - Order within a key (`isOrdered`): a message is handed out when those of its key before it are
 //     answered.  One that is released or rejected takes those behind it along: the leader deals them
-//     again.
+//     again.  What the leader dealt before it knew of that goes with them; so nothing of the key is
+//     handed out until it has said that it knows.
 //
 // An answer that counts no more is stale.  It is counted, and no error: the message was dealt to
 // another member, and a page has to bear that a message comes again.
@@ -46,6 +47,7 @@ export class QueueSession {
   #returned = { count: 0, bytes: 0 }; // what was answered or dropped, since the attach
   #given = { count: 0, bytes: 0 }; // the part of it for which credit was given again
   #pending = new PendingAnswers();
+  #held = []; // { delivery, number, isStale }, of messages that were given back: the leader knows when it has answered that confirmation
   #sentAt = -Infinity;
   #numbers = 0;
   #confirmed = 0; // all confirmations up to this number are known, or will never come
@@ -91,6 +93,7 @@ export class QueueSession {
     this.#waiting.clear();
     this.#open.clear();
     this.#checkAt = this.#resumedAt = null;
+    this.#held.length = 0;
     this.staleCount += this.#pending.clear() + this.#unasked + this.#unconfirmed.reduce((sum, { count }) => sum + count, 0);
     this.#unasked = 0;
     this.#unconfirmed.length = 0;
@@ -156,7 +159,7 @@ export class QueueSession {
   release(deliveries, delayMs, now) {
     this.#act(now);
     for (const one of deliveries) {
-      if (!this.#answer(one)) continue;
+      if (!this.#answer(one, true)) continue;
       this.#pending.released.push([one.offset, one.attempt, delayMs]);
       this.#voidBehind(one);
     }
@@ -166,7 +169,7 @@ export class QueueSession {
   // The page can't process it, ever: it becomes a dead letter.
   reject(delivery, reason, now) {
     this.#act(now);
-    if (this.#answer(delivery)) {
+    if (this.#answer(delivery, true)) {
       this.#pending.rejected.push([delivery.offset, delivery.attempt, reason]);
       this.#voidBehind(delivery);
     }
@@ -205,11 +208,13 @@ export class QueueSession {
   // deliveries were not the newest of their messages.
   settled(number, stale, now) {
     for (const offset of stale) {
+      for (const held of this.#held) held.isStale ||= held.delivery.offset === offset;
       const delivery = this.#open.get(offset);
       if (delivery?.isExtended) this.#void(delivery); // it was an extension
       else this.staleCount++;
     }
     while (this.#unconfirmed.length && this.#unconfirmed[0].number <= number) this.#confirmed = this.#unconfirmed.shift().number;
+    while (this.#held.length && this.#held[0].number !== null && this.#held[0].number <= number) this.#letGo(this.#held.shift());
     return this.#afterAnswers(now);
   }
 
@@ -246,6 +251,7 @@ export class QueueSession {
       for (const one of waiting) {
         if (one.isVoid) continue; // one of its key before it took it along
         this.#pending.released.push([one.offset, one.attempt, 0]);
+        this.#hold(one);
         this.#void(one);
       }
       return;
@@ -286,14 +292,30 @@ export class QueueSession {
   }
 
   // The page has answered; false if that has no effect.
-  #answer(delivery) {
+  #answer(delivery, givesBack = false) {
     if (delivery.isAnswered) return false;
     delivery.isAnswered = true;
     const counts = this.#counts(delivery);
     if (!counts) this.staleCount++;
     if (delivery.attachment === this.#attachment && delivery.isVoid) this.#giveBack(delivery); // it kept its credit while the page worked on it
-    else if (counts) this.#forget(delivery);
+    else if (counts) {
+      if (givesBack) this.#hold(delivery);
+      this.#forget(delivery);
+    }
     return counts;
+  }
+
+  // It is given back: nothing of its key is handed out until the leader knows that.
+  #hold(delivery) {
+    if (delivery.key === null) return;
+    this.#waiting.hold(delivery.key);
+    this.#held.push({ delivery, number: null, isStale: false });
+  }
+
+  // The leader knows that a message was given back.
+  #letGo(held) {
+    if (!held.isStale) this.#voidBehind(held.delivery);
+    this.#waiting.letGo(held.delivery.key);
   }
 
   #forget(delivery) {
@@ -350,15 +372,18 @@ export class QueueSession {
     this.#sentAt = now;
     if (!this.#unasked) this.#unaskedSince = now;
     this.#unasked += this.#pending.acknowledged.length;
+    const unsent = this.#held.filter((one) => one.number === null);
     const sent = [];
     while (this.#pending.length > SETTLE_COUNT_MAX) sent.push(this.#pending.nextSettle(null));
     let number = null;
-    if (confirm) {
+    const asks = confirm || unsent.length > 0;
+    if (asks) {
       number = ++this.#numbers;
       this.#unconfirmed.push({ number, count: this.#unasked });
       this.#unasked = 0;
+      for (const one of unsent) one.number = number;
     }
-    if (this.#pending.length || confirm) sent.push(this.#pending.nextSettle(number));
+    if (this.#pending.length || asks) sent.push(this.#pending.nextSettle(number));
     return sent;
   }
 }

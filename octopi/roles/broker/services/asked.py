@@ -1,4 +1,4 @@
-"""A request about durable subscriptions that a connection has made."""
+"""One request of a connection about durable subscriptions."""
 
 from __future__ import annotations
 
@@ -14,46 +14,50 @@ from octopi.subscriptions import effects as e
 from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 
 CONFIRMS_MAX: Final = 1_000
-"""Confirmations that one attach waits for."""
+"""The number of confirmations that one attach may wait for."""
 
 
 class SubscriptionAnswers(Protocol):
-    """What answers the requests of one connection."""
+    """Answers the requests of one connection."""
 
     def tell(self, asked: AskedSubscription, effect: e.Effect) -> None:
-        """Answer a request with what the machine says."""
+        """Answer a request with the machine's *effect*."""
 
     def ended(self, asked: AskedSubscription, error: OctopiError) -> None:
-        """The leadership ended before the machine answered, or while a member was there."""
+        """Answer a request with *error*: the leadership ended before the machine answered, or while
+        a member was there."""
 
 
 @attrs.define(eq=False)
 class AskedSubscription:
-    """A request of this connection.
+    """One request of a connection.
 
-    See `octopi.roles.broker.subscriptions.led_partition.SessionOwner`."""
+    See `octopi.roles.broker.subscriptions.led_partition.SessionOwner`.
+    """
 
     service: SubscriptionAnswers
     request: int
     led: LedPartition
     topic: str
     lasts: bool = False
-    """Whether it is a join or an attach, which ends later than with its first answer."""
+    """Whether it is a join or an attach, which goes on after its first answer."""
     name: str | None = None
-    """Of the subscription, for grants."""
+    """The name of the subscription, by which grants are checked; None: not known."""
     session: e.Session = 0
+    """The session that the machine knows it by."""
     count_max: int = 0
-    """Subscriptions that its answer lists, at most."""
+    """The most subscriptions that its answer may list."""
     confirm_count: int = 0
-    """Confirmations that are waited for."""
+    """The number of confirmations that it waits for."""
     is_over: bool = False
+    """Whether it has ended."""
     reads: bool = False
-    """Whether it is an attach to a queue, which is sent records."""
+    """Whether it is an attach to a queue, which gets records."""
     deals: QueueDeals | None = None
-    """Of an attach to a queue: what is to be sent."""
+    """The messages to send to it, if it is an attach to a queue that was dealt some."""
 
     def missing(self, grants: Grants) -> Verb | None:
-        """What *grants* don't allow of it; None: nothing."""
+        """The verb that it needs and *grants* don't allow; None if they allow it."""
         if not grants.allows(Verb.CONSUME, self.topic, self.name):
             return Verb.CONSUME
         if self.reads and not grants.allows(Verb.SUBSCRIBE, self.topic):
@@ -61,17 +65,17 @@ class AskedSubscription:
         return None
 
     def may_confirm(self) -> bool:
-        """Count one more confirmation; return whether an attach may wait for it."""
+        """Count one more confirmation; return whether the attach may wait for it."""
         self.confirm_count += 1
         return self.confirm_count <= CONFIRMS_MAX
 
     def tell(self, effect: e.Effect) -> None:
-        """Answer it."""
+        """Answer it with *effect*."""
         self.led.counter.told(effect, self.topic, self.name)
         self.service.tell(self, effect)
 
     def end(self, session: e.Session, error: OctopiError) -> None:
-        """It has ended without an answer of the machine."""
+        """End it with *error*, without an answer of the machine."""
         self.service.ended(self, error)
 
 
@@ -82,6 +86,6 @@ def remembering(
     session: e.Session,
     now: float,
 ) -> list[e.Effect]:
-    """*call*; answers that come at once find the session in *asked*."""
+    """Perform *call*, with *session* noted in *asked* for answers that come at once."""
     asked.session = session
     return call(machine, session, now)

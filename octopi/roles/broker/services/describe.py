@@ -6,6 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+import attrs
+
+from octopi.model import Verb
 from octopi.roles.answers import tell_with_room
 from octopi.roles.broker.services.context import ClientContext
 from octopi.storage.time_slices import in_turns
@@ -41,8 +44,14 @@ class DescribeService(Service):
         after = (message.after_topic, message.after_partition)
         work = self._logs.describe(message.topic, after, _LOGS_PER_PAGE + 1, covers)
         described = await in_turns(work, another(self._connection.turn))
-        page, more = described[:_LOGS_PER_PAGE], len(described) > _LOGS_PER_PAGE
+        page = [self._shown(one) for one in described[:_LOGS_PER_PAGE]]
+        more = len(described) > _LOGS_PER_PAGE
         self._connection.post(m.LogList(message.request, page, more))
+
+    def _shown(self, log: m.LogInfo) -> m.LogInfo:
+        """*log* without the name of a subscription that the client may not know of."""
+        is_known = self._connection.grants.allows(Verb.CONSUME, log.topic, log.held_for)
+        return log if is_known or not log.held_for else attrs.evolve(log, held_for="")
 
     async def _readings_page(self, message: m.DescribeReadings) -> None:
         covers = self._connection.grants.covers

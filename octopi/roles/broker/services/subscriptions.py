@@ -278,11 +278,10 @@ class SubscriptionService(Service):
         asked = self._lasting.get(message.request)
         if asked is None or (message.confirm and not self._may_confirm(asked)):
             return  # it has been told why it has ended
-        number, confirm = message.acknowledge, message.confirm
-        self._tell_machine(
-            asked,
-            lambda one, session, now: one.settle(session, answers, number, now, confirm=confirm),
-        )
+        with contextlib.suppress(RefusedError):  # its leadership ended, and so did the session
+            asked.led.take_answers(
+                asked.session, answers, message.acknowledge, confirm=message.confirm
+            )
 
     def _detach(self, message: m.Detach) -> None:
         self._end_session(
@@ -429,7 +428,7 @@ class SubscriptionService(Service):
                 return
             case e.DealMessages():
                 if asked.deals is None:
-                    asked.deals = QueueDeals(self._context, request, asked.led)
+                    asked.deals = QueueDeals(self._context, request, asked.led, effect.session)
                 asked.deals.add(effect)
                 return
             case e.TellSettled():

@@ -35,6 +35,7 @@ def marks_description(request: int, told: e.TellMarks, lag_ms: int) -> m.MarksDe
         told.waiting_count,
         told.dead_count,
         told.letter_fault[:TEXT_BYTES_MAX],
+        told.held_bytes,
     )
 
 

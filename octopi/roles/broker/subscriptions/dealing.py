@@ -25,23 +25,35 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.identifiers import Offset, SubscriptionId, TopicName
-from octopi.limits import FETCH_BYTES_DEFAULT
+from octopi.limits import FETCH_BYTES_DEFAULT, RECORD_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.record import decode, record_end, record_key
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.local_log import LocalLog
-from octopi.roles.broker.subscriptions.letters import letter_records
+from octopi.roles.broker.subscriptions.letters import is_same_letter, letter_records
 from octopi.roles.broker.subscriptions.ports import Leadership
+from octopi.roles.broker.subscriptions.subscription_tracer import SubscriptionTracer
 from octopi.subscriptions.effects import AppendLetter, Effect, WantMessages
 from octopi.subscriptions.log_queue import LogQueue
 from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 from octopi.subscriptions.queue import AT_ONCE
 from octopi.subscriptions.queued_messages import ReadMessage
+from octopi.tracing.step import Step
 
 _log = get_logger(__name__)
 
 _AGAIN_S: Final = 1.0
 """What can't be read is tried again after this."""
+
+_OTHER_SEQUENCES: Final = frozenset(
+    {
+        Status.UNKNOWN_PRODUCER,
+        Status.SEQUENCE_GAP,
+        Status.PRODUCER_FENCED,
+        Status.RECEIPT_FORGOTTEN,  # fewer letters are pending than a log remembers receipts
+    }
+)
+"""The log of the dead-letter topic counts otherwise than the queue."""
 
 
 class QueuesOwner(Protocol):
@@ -59,8 +71,15 @@ class QueuesOwner(Protocol):
           RefusedError: if it is there no more.
         """
 
+    @property
+    def tracer(self) -> SubscriptionTracer | None:
+        """For an observer of this broker, if there is one."""
+
     def perform(self, effects: Sequence[Effect]) -> None:
         """Do what the machine wants."""
+
+    def traced(self, edges: tuple[Step, Step] | None, do: Callable[[], None]) -> None:
+        """Do it, and tell the observer of both edges."""
 
 
 class _FeedWait:
@@ -219,22 +238,30 @@ class PartitionQueues:
             records = log.read(effect.offset, effect.end - effect.offset)
             [message] = decode(records, effect.offset, TopicName(log.topic.topic), log.partition)
         except (StorageError, RefusedError, ValueError) as error:
-            _log.error("message can't be read", log=str(log), offset=effect.offset, why=str(error))
             machine = self._owner.machine
-            self._owner.perform(machine.lose_message(sid, effect.offset, now()))
+            if effect.offset < log.start:
+                self._owner.perform(machine.lose_message(sid, effect.offset, now()))
+            else:  # it is damaged here, and another replica has it
+                fault = f"the message at {effect.offset} of {log} can't be read: {error}"
+                self._owner.perform(machine.letter_failed(sid, number, fault, now()))
             return
 
         def done(answer: CommitReceipt | Refusal) -> None:
             with contextlib.suppress(RefusedError):  # the leadership has ended
-                machine = self._owner.machine
-                if isinstance(answer, CommitReceipt) or answer.status == Status.RECEIPT_FORGOTTEN:
-                    found = machine.letter_committed(sid, number, now())
-                elif answer.status in (Status.UNKNOWN_PRODUCER, Status.SEQUENCE_GAP):
+                if isinstance(answer, CommitReceipt):
+                    if answer.duplicate:
+                        assert letters is not None
+                        at = answer.offset
+                        self._start(partial(self._look_at_letter, effect, made, letters, at))
+                    else:
+                        self._letter_committed(effect, now())
+                elif answer.status in _OTHER_SEQUENCES:
                     assert letters is not None
-                    found = machine.begin_letters(sid, number, letters.topic_id, now())
+                    self._begin_letters(effect, letters)
                 else:
+                    machine = self._owner.machine
                     found = machine.letter_failed(sid, number, answer.reason, now())
-                self._owner.perform(found)
+                    self._owner.perform(found)
 
         letters = leadership.log_named(effect.letter_topic)
         if letters is None:
@@ -246,10 +273,47 @@ class PartitionQueues:
             wall_ms = self._environment.clock.wall_ms()
             origin = log.anchor_before(effect.offset)
             made = letter_records(effect, message, effect.topic_id, origin, wall_ms)
+            tracer = self._owner.tracer
+            edges = None if tracer is None else tracer.letter(effect)
             try:
-                leadership.produce(letters, made, done)
+                self._owner.traced(edges, lambda: leadership.produce(letters, made, done))
             except RefusedError as error:
                 done(Refusal(error.status, str(error)))
+
+    async def _look_at_letter(
+        self, effect: AppendLetter, made: bytes, letters: LocalLog, offset: Offset
+    ) -> None:
+        """The sequence of a dead letter is that of the record at *offset*.  Mostly that is the dead
+        letter; but where all replicas lost their power, the queue may have lost more than the topic
+        with its dead letters."""
+        now = self._environment.clock.now
+        try:
+            await letters.prove(offset)
+            is_there = is_same_letter(made, letters.read(offset, RECORD_BYTES_MAX))
+        except (StorageError, RefusedError) as error:
+            found = self._owner.machine.letter_failed(effect.sid, effect.number, str(error), now())
+            self._owner.perform(found)
+            return
+        if is_there:
+            self._letter_committed(effect, now())
+        else:
+            self._begin_letters(effect, letters)
+
+    def _begin_letters(self, effect: AppendLetter, letters: LocalLog) -> None:
+        """The log doesn't know the sequence, or knows it otherwise."""
+        now = self._environment.clock.now()
+        machine = self._owner.machine
+        found = machine.begin_letters(effect.sid, effect.number, letters.topic_id, now)
+        self._owner.perform(found)
+
+    def _letter_committed(self, effect: AppendLetter, now: float) -> None:
+        owner, tracer = self._owner, self._owner.tracer
+        machine = owner.machine
+        edges = None if tracer is None else tracer.letter_committed(effect)
+        owner.traced(
+            edges,
+            lambda: owner.perform(machine.letter_committed(effect.sid, effect.number, now)),
+        )
 
 
 def _messages(records: bytes, begin: Offset, queue: LogQueue) -> list[ReadMessage]:

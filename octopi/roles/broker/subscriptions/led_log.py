@@ -23,6 +23,11 @@ class LedLog:
         return self._log.start
 
     @property
+    def expired_end(self) -> Offset:
+        """Where it would start, if retention waited for no subscription."""
+        return self._log.kept.expired_end
+
+    @property
     def highwater(self) -> Offset:
         """What is committed ends here."""
         return self._log.highwater

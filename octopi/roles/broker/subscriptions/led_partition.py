@@ -44,6 +44,7 @@ from octopi.storage.time_slices import in_groups
 from octopi.subscriptions.effects import (
     AppendLetter,
     AppendState,
+    DealMessages,
     Effect,
     Session,
     TellDetached,
@@ -51,6 +52,7 @@ from octopi.subscriptions.effects import (
     WantMessages,
 )
 from octopi.subscriptions.entries import StoredSubscriptions
+from octopi.subscriptions.log_queue import Answers
 from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 from octopi.tracing.step import Step
 
@@ -100,7 +102,8 @@ class LedPartition:
         self._states = states
         self._next_session = next_session
         trace = environment.trace
-        self._tracer = trace and SubscriptionTracer(trace, self.partition, leadership.epoch)
+        self.tracer = trace and SubscriptionTracer(trace, self.partition, leadership.epoch)
+        """For an observer of this broker, if there is one."""
         self.counter = EffectCounter(counts, self.partition)
         self._machine: PartitionSubscriptions | None = None
         self._fault: StorageError | None = None
@@ -164,8 +167,8 @@ class LedPartition:
             await trio.lowlevel.checkpoint()
         if self._is_over():
             return
-        if self._tracer is not None:
-            self._tracer.loaded(loaded.values)
+        if self.tracer is not None:
+            self.tracer.loaded(loaded.values)
         self.counter.loaded(stored.marks)
         clock = self._environment.clock
         machine = PartitionSubscriptions(
@@ -234,7 +237,7 @@ class LedPartition:
         Raises:
           RefusedError: as `machine`.
         """
-        machine, tracer = self.machine, self._tracer
+        machine, tracer = self.machine, self.tracer
         sid = machine.subscription_of(session)
         edges = None if tracer is None or sid is None else tracer.take(sid, offset, confirm)
         now = self._environment.clock.now()
@@ -251,7 +254,26 @@ class LedPartition:
                 effects.append(TellDetached(session, status, str(error)))
             self.perform(effects)
 
-        self._traced(edges, mark)
+        self.traced(edges, mark)
+
+    def take_answers(
+        self, session: Session, answers: Answers, number: int, *, confirm: bool
+    ) -> None:
+        """The member of a queue that attached with *session* answers; see
+        `octopi.subscriptions.partition_subscriptions.PartitionSubscriptions.settle`.
+
+        Raises:
+          RefusedError: as `machine`.
+        """
+        machine, tracer = self.machine, self.tracer
+        sid, edges = machine.subscription_of(session), None
+        if tracer is not None and sid is not None:
+            edges = tracer.answer(sid, session, answers, number if confirm else None)
+        now = self._environment.clock.now()
+        self.traced(
+            edges,
+            lambda: self.perform(machine.settle(session, answers, number, now, confirm=confirm)),
+        )
 
     def close(self, session: Session) -> None:
         """The request of *session* is over."""
@@ -276,7 +298,7 @@ class LedPartition:
                 self._do(self._work.popleft())
         finally:
             self._is_working = False
-        if not self.has_ended:
+        if not self._is_over():
             self._queues.go_on()
         if (audit := self._environment.audit) is not None and self._machine is not None:
             audit(self._machine)
@@ -292,19 +314,24 @@ class LedPartition:
     def _do(self, one: Effect | _Committed) -> None:
         match one:
             case _Committed(state):
-                tracer = self._tracer
+                tracer = self.tracer
                 edges = None if tracer is None else tracer.commit(state)
-                self._traced(edges, lambda: self._do_committed(state))
+                self.traced(edges, lambda: self._do_committed(state))
             case AppendState():
                 self._append(one)
             case AppendLetter():
                 self._queues.append_letter(one)
             case WantMessages():
                 self._queues.want(one)
+            case DealMessages():
+                # The machine has dealt them, even if their member is gone already.
+                owner = self._owners.get(one.session)
+                edges = None if self.tracer is None else self.tracer.deal(one)
+                self.traced(edges, lambda: None if owner is None else owner.tell(one))
             case _:
                 owner = self._owners.get(one.session)
                 if owner is not None:
-                    self._traced(self._telling(one), lambda: owner.tell(one))
+                    self.traced(self._telling(one), lambda: owner.tell(one))
 
     def _do_committed(self, state: AppendState) -> None:
         """What waited for the commit of *state*."""
@@ -317,20 +344,20 @@ class LedPartition:
         self._committed.unpark_all()
 
     def _telling(self, effect: Told) -> tuple[Step, Step] | None:
-        if self._tracer is None or self._machine is None:
+        if self.tracer is None or self._machine is None:
             return None
         session = effect.session
         sid, member = self._machine.subscription_of(session), self._machine.member_of(session)
-        return self._tracer.tell(effect, sid, member)
+        return self.tracer.tell(effect, sid, member)
 
-    def _traced(self, edges: tuple[Step, Step] | None, do: Callable[[], None]) -> None:
+    def traced(self, edges: tuple[Step, Step] | None, do: Callable[[], None]) -> None:
         """Do it, and tell the observer of both edges."""
-        if edges is None or self._tracer is None:
+        if edges is None or self.tracer is None:
             do()
             return
-        self._tracer.trace(edges[0])
+        self.tracer.trace(edges[0])
         do()
-        self._tracer.trace(edges[1])
+        self.tracer.trace(edges[1])
 
     def _append(self, state: AppendState) -> None:
         kind, _, ids = state.key.partition("/")
@@ -339,8 +366,8 @@ class LedPartition:
             self._note_topic(TopicId(topic_id))
         self._appended_count += 1
         done = partial(self._appended, state)
-        edges = None if self._tracer is None else self._tracer.append(state)
-        self._traced(
+        edges = None if self.tracer is None else self.tracer.append(state)
+        self.traced(
             edges, lambda: self._states.append(self.partition, state.key, state.value, done)
         )
 

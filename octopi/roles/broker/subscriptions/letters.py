@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from octopi.errors import RecordError
-from octopi.identifiers import ProducerEpoch, ProducerId, Sequence, SubscriptionId, TopicId
+from octopi.identifiers import (
+    Offset,
+    PartitionId,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+    SubscriptionId,
+    TopicId,
+    TopicName,
+)
 from octopi.position import Anchor, Place, Position
-from octopi.record import BatchBuilder, Message
+from octopi.record import BatchBuilder, Message, decode, record_end
 from octopi.subscriptions.effects import AppendLetter
 
 ORIGIN: Final = "octopi-origin"
@@ -25,6 +34,19 @@ _PRODUCER: Final = b"~letters"
 def letter_producer(sid: SubscriptionId) -> ProducerId:
     """Who appends the dead letters of a subscription: 16 bytes, half of them its id."""
     return ProducerId(bytes.fromhex(sid) + _PRODUCER)
+
+
+def is_same_letter(made: bytes, records: bytes) -> bool:
+    """Whether the first one of *records* is the dead letter that *made* is, perhaps by an earlier
+    leader."""
+    one, other = _decoded(made), _decoded(records)
+    same = (one.value, one.key) == (other.value, other.key)
+    return same and one.headers.get(ORIGIN) == other.headers.get(ORIGIN)
+
+
+def _decoded(records: bytes) -> Message:
+    [message] = decode(records[: record_end(records, 0)], Offset(0), TopicName(""), PartitionId(0))
+    return message
 
 
 def letter_records(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from octopi.environment import Trace
 from octopi.identifiers import Epoch, MemberId, Offset, PartitionId, SubscriptionId
 from octopi.subscriptions import effects as e
 from octopi.subscriptions.entries import AssignmentPhase
+from octopi.subscriptions.log_queue import Answers
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 
@@ -22,9 +23,12 @@ class SubscriptionTracer:
     def __init__(self, trace: Trace, partition: PartitionId, epoch: Epoch) -> None:
         self.trace = trace
         self._where = (partition, epoch)
+        self._marks: set[str] = set()
+        """The keys of marks that are stored."""
 
     def loaded(self, states: Mapping[str, Mapping[str, Any]]) -> None:
         """The leader begins with *states*."""
+        self._marks = {key for key in states if key.startswith("k/")}
         self.trace(steps.S13Loaded(*self._where, states))
 
     def append(self, state: e.AppendState) -> tuple[Step, Step]:
@@ -32,6 +36,7 @@ class SubscriptionTracer:
         kind, _, ids = state.key.partition("/")
         value = state.value
         if value is None:
+            self._marks.discard(state.key)
             return self._both((steps.S12Removing, steps.S12Removed), state.key)
         sid, _, last = ids.partition("/")
         edges: _Edges
@@ -49,11 +54,11 @@ class SubscriptionTracer:
             edges = steps.S11Freeing, steps.S11Freed
             facts = (int(last), value.get("claim", 0), value.get("reset_to"))
         else:
-            claim = value.get("claim", 0)
-            edges = (
-                (steps.S9Storing, steps.S9Stored) if claim else (steps.S2Opening, steps.S2Opened)
-            )
-            facts = (value["topic"], last, value["mark"], claim)
+            edges = steps.S2Opening, steps.S2Opened
+            if state.key in self._marks:
+                edges = steps.S9Storing, steps.S9Stored
+            self._marks.add(state.key)
+            facts = (value["topic"], last, value["mark"], value.get("claim", 0))
         return self._both(edges, sid, *facts)
 
     def commit(self, state: e.AppendState) -> tuple[Step, Step]:
@@ -78,7 +83,46 @@ class SubscriptionTracer:
                 return self._both(edges, sid, attached, claim, mark, *span)
             case e.TellMarked(_, acknowledge):
                 return self._both((steps.S8Confirming, steps.S8Confirmed), sid, acknowledge)
+            case e.TellSettled(session, acknowledge, stale, is_confirmed):
+                facts = session, acknowledge, list(stale), is_confirmed
+                return self._both((steps.S7Telling, steps.S7Told), sid, *facts)
         return None
+
+    def deal(self, effect: e.DealMessages) -> tuple[Step, Step]:
+        """Messages are dealt."""
+        edges = steps.S6Dealing, steps.S6Dealt
+        facts = effect.topic_id, effect.session, _dealt(effect.messages)
+        return self._both(edges, effect.sid, *facts)
+
+    def send(
+        self, sid: SubscriptionId, session: e.Session, messages: Sequence[e.Dealt]
+    ) -> tuple[Step, Step]:
+        """Messages that were dealt are sent."""
+        return self._both((steps.S6Sending, steps.S6Sent), sid, session, _dealt(messages))
+
+    def answer(
+        self, sid: SubscriptionId, session: e.Session, answers: Answers, acknowledge: int | None
+    ) -> tuple[Step, Step]:
+        """A member of a queue answers."""
+        edges = steps.S7Answering, steps.S7Answered
+        return self._both(
+            edges,
+            sid,
+            session,
+            acknowledge,
+            [[offset, attempt] for offset, attempt in answers.acknowledged],
+            [[offset, attempt] for offset, attempt, _ in answers.released],
+            [[offset, attempt] for offset, attempt, _ in answers.rejected],
+            [[offset, attempt] for offset, attempt in answers.extended],
+        )
+
+    def letter(self, effect: e.AppendLetter) -> tuple[Step, Step]:
+        """A dead letter is appended."""
+        return self._both((steps.S14Appending, steps.S14Appended), *_letter(effect))
+
+    def letter_committed(self, effect: e.AppendLetter) -> tuple[Step, Step]:
+        """A dead letter is committed."""
+        return self._both((steps.S14Hearing, steps.S14Heard), *_letter(effect))
 
     def take(
         self, sid: SubscriptionId, offset: Offset, acknowledge: int | None
@@ -100,3 +144,11 @@ class SubscriptionTracer:
     def _both(self, edges: _Edges, *facts: object) -> tuple[Step, Step]:
         before, behind = (one(*self._where, *facts) for one in edges)
         return before, behind
+
+
+def _dealt(messages: Sequence[e.Dealt]) -> list[list[int]]:
+    return [[one.offset, one.end, one.attempt] for one in messages]
+
+
+def _letter(effect: e.AppendLetter) -> tuple[object, ...]:
+    return effect.sid, effect.topic_id, effect.offset, effect.number
