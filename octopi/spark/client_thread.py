@@ -9,16 +9,18 @@ notice, so nothing here relies on an orderly end.
 from __future__ import annotations
 
 import os
+import platform
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final, TypeVar, TypeVarTuple
+from typing import Final, Literal, TypeAlias, TypeVar, TypeVarTuple
 
 import trio
 
 from octopi.clients.client import Client, connect
 from octopi.clients.stored_records import RecordReader
-from octopi.errors import OctopiError
+from octopi.clients.subscribing.mark_keeper import MarkKeeper
+from octopi.errors import HistoryForkedError, OctopiError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.position import Place
 from octopi.spark.logs import SourceLog
@@ -26,6 +28,9 @@ from octopi.spark.options import ConnectionOptions
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
+
+Start: TypeAlias = Literal["earliest", "latest"]
+"""Where a new subscription begins."""
 
 _threads: Final[dict[tuple[int, ConnectionOptions], ClientThread]] = {}
 
@@ -56,6 +61,7 @@ class ClientThread:
         connection.secret()
         self._entering = connect(
             list(connection.servers),
+            name=f"spark on {platform.node()[:100]}, process {os.getpid()}",
             token=connection.secret,
             tls_ca=connection.tls_ca or None,
             request_timeout_s=connection.request_timeout_s,
@@ -105,10 +111,30 @@ class ClientThread:
 
         return self.call(begin)
 
-    def close_reader(self, done: trio.Event) -> None:
-        """End a reader's task."""
+    def close(self, done: trio.Event) -> None:
+        """End a task that was opened."""
         with suppress(trio.RunFinishedError):
             trio.from_thread.run_sync(done.set, trio_token=self._token)
+
+    def open_keeper(self, topic: TopicName, name: str, member: str, start: Start) -> OpenKeeper:
+        """Become the member that keeps the marks of a subscription.  The caller closes the keeper.
+
+        Raises:
+          OctopiError: what `octopi.clients.client.Client.mark_keeper` raises.
+        """
+
+        async def begin() -> OpenKeeper:
+            opened: OpenKeeper = await self._nursery.start(keep)
+            return opened
+
+        async def keep(task_status: trio.TaskStatus[OpenKeeper]) -> None:
+            keeping = self._client.mark_keeper(topic, name, member=member, start=start)
+            async with keeping as keeper:
+                done = trio.Event()
+                task_status.started(OpenKeeper(self, keeper, done))
+                await done.wait()
+
+        return self.call(begin)
 
     def open_appender(self, topic: TopicName, partition: PartitionId) -> AppendQueue:
         """Begin to append to a log.  The caller calls `AppendQueue.finish`."""
@@ -142,7 +168,24 @@ class OpenReader:
 
     def close(self) -> None:
         """Read no more."""
-        self._thread.close_reader(self._done)
+        self._thread.close(self._done)
+
+
+class OpenKeeper:
+    """A `MarkKeeper` in the loop of a `ClientThread`."""
+
+    def __init__(self, thread: ClientThread, keeper: MarkKeeper, done: trio.Event) -> None:
+        self._thread = thread
+        self._done = done
+        self.keeper = keeper
+
+    def store(self, places: Mapping[PartitionId, Place]) -> list[HistoryForkedError]:
+        """See `octopi.clients.subscribing.mark_keeper.MarkKeeper.store`."""
+        return self._thread.call(self.keeper.store, places)
+
+    def close(self) -> None:
+        """Keep the marks no more."""
+        self._thread.close(self._done)
 
 
 class AppendQueue:

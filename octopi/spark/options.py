@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from octopi.clients.client import DEFAULT_SERVER
+from octopi.clients.subscribing.subscription_options import subscription_name
 from octopi.errors import InvalidOptionError, InvalidTopicError
 from octopi.identifiers import TopicName, topic_name
 from octopi.limits import KIB, MIB
@@ -80,6 +81,8 @@ class ReadOptions:
     subscribe: tuple[TopicName, ...]
     pattern: str
     """A regular expression for the names of topics, instead of `subscribe`; empty: none."""
+    subscription: str
+    """The durable subscription of each topic at whose marks the query begins; empty: none."""
     starting: Places
     starting_anchors: Mapping[str, Mapping[int, Anchor]]
     """By topic and partition, the anchors of offsets in `starting` that were given as positions."""
@@ -113,6 +116,7 @@ READ: Final = _CONNECTION | {
     "path",
     "subscribe",
     "subscribepattern",
+    "subscription",
     "startingoffsets",
     "endingoffsets",
     "startingtimestamp",
@@ -142,8 +146,9 @@ _KAFKA: Final = {
 }
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """The options of a source.
+def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
+    """The options of a source.  *streaming*: whether it is for a stream, or for a batch; None: that
+    isn't known yet.
 
     Raises:
       InvalidOptionError: if one is wrong; the text names it, and says what it should be.
@@ -169,11 +174,14 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise InvalidOptionError("endingOffsets is for batch reads: a stream has no end")
     if "startingtimestamp" in values and "startingoffsets" in values:
         raise InvalidOptionError("give startingOffsets or startingTimestamp, not both")
+    if "subscription" in values:
+        _check_subscription(values, streaming)
     return ReadOptions(
         connection=_connection(values),
         path=path,
         subscribe=subscribe,
         pattern=pattern,
+        subscription=values.get("subscription", ""),
         starting=_places(
             "startingOffsets", values.get("startingoffsets", "latest" if streaming else "earliest")
         ),
@@ -207,6 +215,30 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         create_topics=_truth("createTopics", values.get("createtopics", "true")),
         job_id=values.get("jobid", ""),
     )
+
+
+def _check_subscription(values: Mapping[str, str], streaming: bool | None) -> None:
+    subscription_name(values["subscription"])
+    if "path" in values:
+        raise InvalidOptionError(
+            "subscription needs a cluster: the files in path have no subscriptions"
+        )
+    reset = (
+        "the marks of the subscription say where the query begins; `octopi-node subscriptions "
+        "reset` moves them"
+    )
+    if "startingtimestamp" in values:
+        raise InvalidOptionError(f"give subscription or startingTimestamp, not both: {reset}")
+    starting = values.get("startingoffsets", "latest").strip()
+    if streaming is False and "startingoffsets" in values:
+        raise InvalidOptionError(
+            f"give subscription or startingOffsets, not both: of a batch, {reset}"
+        )
+    if starting not in {"earliest", "latest"}:
+        raise InvalidOptionError(
+            f"startingOffsets is {starting[:80]!r}; with subscription it is earliest or latest, "
+            f"where a new subscription begins: {reset}"
+        )
 
 
 def _known(given: Mapping[str, str], names: set[str]) -> dict[str, str]:

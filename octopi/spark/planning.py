@@ -6,7 +6,9 @@ consumer can continue, too::
     {"positions": ["v1:orders@5f0c:0=1234~7-1200,3=99~6-0"], "min_partitions": 4}
 
 They include the number of ranges to split into, because a batch that is repeated after a restart
-must have the same ranges in the same order, even if the options have changed.
+must have the same ranges in the same order, even if the options have changed.  For the same reason
+they include where the batch begins in logs of which the batch before says nothing (``begin``): in
+all logs of the first batch, whose start Spark doesn't keep but asks for again, and in new ones.
 """
 
 from __future__ import annotations
@@ -63,25 +65,53 @@ def load(stored: Mapping[str, Any]) -> tuple[Offsets, int]:
     Raises:
       InvalidOptionError: if a position is malformed.
     """
-    positions = [Position.parse(one) for one in stored["positions"]]
-    offsets = {
-        SourceLog(one.topic, partition, one.topic_id): offset
-        for one in positions
-        for partition, offset in one.offsets.items()
-    }
+    offsets = {log: place.offset for log, place in load_places(stored).items()}
     return offsets, stored["min_partitions"]
 
 
-def load_anchors(stored: Mapping[str, Any]) -> dict[SourceLog, Anchor]:
-    """The anchors in a result of `dump`.
+def load_places(stored: Mapping[str, Any]) -> dict[SourceLog, Place]:
+    """The offsets in a result of `dump` with their anchors, as far as these are known.
 
     Raises:
       InvalidOptionError: if a position is malformed.
     """
-    positions = [Position.parse(one) for one in stored["positions"]]
+    return _places(stored["positions"])
+
+
+def initial(dumped: dict[str, Any]) -> dict[str, Any]:
+    """*dumped*, a result of `dump`, as the place at which a query begins."""
+    return dumped | {"initial": True}
+
+
+def is_initial(stored: Mapping[str, Any]) -> bool:
+    """Whether this is a result of `initial`, which no checkpoint has."""
+    return bool(stored.get("initial"))
+
+
+def beginning(
+    dumped: dict[str, Any],
+    offsets: Mapping[SourceLog, Offset],
+    anchors: Mapping[SourceLog, Anchor],
+) -> dict[str, Any]:
+    """*dumped*, a result of `dump` where a batch ends, with the *offsets* at which it begins in
+    logs of which the offsets before it say nothing."""
+    return dumped | ({"begin": dump(offsets, 1, anchors)["positions"]} if offsets else {})
+
+
+def begun(start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[SourceLog, Place]:
+    """Where the batch from *start* to *end* begins.  What *end* says of it counts: the *start* of a
+    first batch was made up anew.
+
+    Raises:
+      InvalidOptionError: if a position is malformed.
+    """
+    return load_places(start) | _places(end.get("begin", ()))
+
+
+def _places(positions: Iterable[str]) -> dict[SourceLog, Place]:
     return {
-        SourceLog(one.topic, partition, one.topic_id): place.anchor
-        for one in positions
+        SourceLog(one.topic, partition, one.topic_id): place
+        for one in map(Position.parse, positions)
         for partition, place in one.places.items()
     }
 

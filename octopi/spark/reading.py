@@ -1,4 +1,4 @@
-"""The readers of the source, which Spark calls.
+"""The batch readers of the source, which Spark calls, and what all readers have in common.
 
 Spark makes a reader where a query is planned, and unpickles a copy of it in every task that reads.
 So a reader keeps options, and no state that only the planning process has and a task would need.
@@ -6,15 +6,12 @@ So a reader keeps options, and no state that only the planning process has and a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import attrs
 from pyspark.sql.datasource import (
     ColumnPath,
     DataSourceReader,
-    DataSourceStreamReader,
     EqualTo,
     Filter,
     GreaterThan,
@@ -23,12 +20,6 @@ from pyspark.sql.datasource import (
     InputPartition,
     LessThan,
     LessThanOrEqual,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    SupportsTriggerAvailableNow,
 )
 
 from octopi.errors import (
@@ -39,8 +30,8 @@ from octopi.errors import (
 )
 from octopi.identifiers import Offset
 from octopi.logger import get_logger
-from octopi.position import NO_ANCHOR, Anchor, Place
-from octopi.spark import planning
+from octopi.position import NO_ANCHOR, Place
+from octopi.spark import planning, query_marks
 from octopi.spark.columns import arrow_schema, record_batch
 from octopi.spark.frames import check_records
 from octopi.spark.logs import Bounds, SourceLog, SourceLogs
@@ -98,6 +89,8 @@ class OctopiReader(DataSourceReader):
         wanted = [log for log in logs.find() if _may_have(log, self._filters)]
         bounds = {log: logs.bounds(log) for log in wanted}
         _say_what_is_left_out(options, bounds)
+        if options.subscription:
+            options = query_marks.beginning_at(options, query_marks.marks(options, wanted))
         start = starting(options, logs, bounds)
         end = {
             log: _resolve("endingOffsets", options.ending, logs, log, here, LATEST)
@@ -108,7 +101,7 @@ class OctopiReader(DataSourceReader):
             start[log] = max(start[log], logs.boundary(log, Offset(low)))
             if high is not None and high < end[log]:
                 # The last record that may pass the filters starts at or before this offset.
-                reached, _ = _advance_records(
+                reached, _ = advance_records(
                     logs, log, logs.boundary(log, Offset(max(0, high))), end[log], 1
                 )
                 end[log] = min(end[log], reached)
@@ -160,191 +153,6 @@ class PushdownReader(OctopiReader):
         return filters  # Spark has to apply them, too: this reader leaves out only whole ranges
 
 
-class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read."""
-
-    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
-        self._options = options
-        self._columns = list(columns)
-        self._logs: SourceLogs | None = None
-        self._target: Offsets | None = None
-        """The offsets at which a run with ``Trigger.AvailableNow`` ends."""
-        self._batch_at: float | None = None
-        """When the newest batch began."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_logs": None}
-
-    # --- where a query is planned ----------------------------------------------------
-
-    def initialOffset(self) -> dict[str, Any]:
-        logs = self._opened()
-        bounds = {log: logs.bounds(log) for log in logs.find()}
-        start = starting(self._options, logs, bounds)
-        anchors = {log: logs.anchor(log, offset) for log, offset in start.items()}
-        return planning.dump(start, self._options.min_partitions, anchors)
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        options = self._options
-        if options.max_bytes is None and options.max_records is None and not options.min_bytes:
-            return ReadAllAvailable()
-        return ReadMaxBytes(options.max_bytes or 2**62)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        logs = self._opened()
-        self._target = {log: logs.bounds(log).end for log in logs.find()}
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        options, logs = self._options, self._opened()
-        begun, _ = planning.load(start)
-        found = logs.find()
-        planning.check_topics(begun, found)
-        bounds = {log: logs.bounds(log) for log in found}
-        self._check_loss(begun, bounds)
-        anchors = planning.load_anchors(start)
-        for log, here in bounds.items():
-            # A log that has become shorter would not be read, and so not be compared.
-            if log in begun and here.end < begun[log]:
-                common_offset(options, logs, log, Place(begun[log], anchors[log]))
-        end = {log: here.end for log, here in bounds.items()}
-        if self._target is not None:
-            target = self._target
-            end = {log: min(offset, target[log]) for log, offset in end.items() if log in target}
-        # A log that is new in this batch is read from its start.
-        known = {log: begun.get(log, bounds[log].start) for log in end}
-        end = {log: max(offset, known[log]) for log, offset in end.items()}
-        if not isinstance(limit, ReadAllAvailable):
-            end = self._within_limits(logs, known, end)
-        # Logs that are gone stay in the offsets, in case they come back.
-        for log, offset in end.items():
-            if offset != begun.get(log):  # otherwise the text must not change: nothing is new
-                anchors[log] = logs.anchor(log, offset)
-        return planning.dump(begun | end, options.min_partitions, anchors)
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        logs = self._opened()
-        begun, _ = planning.load(start)
-        ended, min_partitions = planning.load(end)
-        found = set(logs.find())
-        moved = {log: offset for log, offset in ended.items() if offset > begun.get(log, 0)}
-        bounds = {log: logs.bounds(log) for log in moved if log in found}
-        for log, here in bounds.items():
-            if log in begun and begun[log] < here.start:
-                self._lost(log, begun[log], here.start)
-            begun[log] = max(begun.get(log, here.start), here.start)
-        anchors = self._check_forks(start, end, begun, moved, bounds)
-        for log in moved.keys() - found:
-            self._gone(log)
-        there = {log: offset for log, offset in moved.items() if log in bounds}
-        ranges = planning.split(begun, there, min_partitions, logs.boundary)
-        return [
-            RangePartition(
-                attrs.evolve(one, anchor=anchors.get(one.log, NO_ANCHOR))
-                if one.start == begun[one.log]
-                else one
-            )
-            for one in ranges
-        ]
-
-    def reportLatestOffset(self) -> dict[str, Any]:
-        logs = self._opened()
-        ends = {log: logs.bounds(log).end for log in logs.find()}
-        return planning.dump(ends, self._options.min_partitions)
-
-    # --- in tasks ----------------------------------------------------------------------
-
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        if not isinstance(partition, RangePartition):
-            return iter(())  # Spark has a task even if there is nothing to read
-        return read_range(self._options, partition.part, self._columns)
-
-    # --- decisions ---------------------------------------------------------------------
-
-    def _opened(self) -> SourceLogs:
-        if self._logs is None:
-            self._logs = open_logs(self._options)
-        return self._logs
-
-    def _within_limits(self, logs: SourceLogs, start: Offsets, end: Offsets) -> Offsets:
-        options = self._options
-        waiting_bytes = sum(end[log] - start[log] for log in end)
-        now = time.monotonic()
-        self._batch_at = now if self._batch_at is None else self._batch_at
-        is_late = now - self._batch_at >= options.max_delay_s
-        if self._target is None and waiting_bytes < options.min_bytes and not is_late:
-            return start
-        if waiting_bytes:
-            self._batch_at = now
-        if options.max_bytes is not None and waiting_bytes > options.max_bytes:
-
-            def advance(log: SourceLog, offset: Offset, size_bytes: int) -> tuple[Offset, int]:
-                reached = min(end[log], logs.boundary(log, Offset(offset + size_bytes)))
-                return reached, reached - offset
-
-            chosen = planning.share_out(start, end, options.max_bytes, advance)
-            if chosen == start:  # the next record is larger than the limit: read it alone
-                log = next(log for log in sorted(end) if end[log] > start[log])
-                chosen[log], _ = _advance_records(logs, log, start[log], end[log], 1)
-            end = chosen
-        if options.max_records is not None:
-            ends = end
-
-            def count(log: SourceLog, offset: Offset, records: int) -> tuple[Offset, int]:
-                return _advance_records(logs, log, offset, ends[log], records)
-
-            end = planning.share_out(start, end, options.max_records, count)
-        return end
-
-    def _check_loss(
-        self, begun: Mapping[SourceLog, Offset], bounds: Mapping[SourceLog, Bounds]
-    ) -> None:
-        for log, offset in begun.items():
-            if log in bounds and offset < bounds[log].start:
-                self._lost(log, offset, bounds[log].start)
-
-    def _check_forks(
-        self,
-        start: dict[str, Any],
-        end: dict[str, Any],
-        begun: Offsets,
-        moved: Offsets,
-        bounds: Mapping[SourceLog, Bounds],
-    ) -> dict[SourceLog, Anchor]:
-        """Check that the logs have the history for which the batch was planned.  Return the anchors
-        of the places at which it begins, as far as they are known.
-
-        If a log has forked and the query goes on (``failOnDataLoss=false``), *begun* gets the last
-        common offset, and *moved* an end that the log has.
-
-        Raises:
-          HistoryForkedError: if a log has forked (unless ``failOnDataLoss=false``).
-        """
-        opened, anchors = self._opened(), planning.load_anchors(start)
-        read, planned = planning.load(start)[0], planning.load_anchors(end)
-        ends = planning.load(end)[0]
-        for log, here in bounds.items():
-            for offsets, known in ((read, anchors), (ends, planned)):
-                if log not in offsets or offsets[log] < begun[log]:
-                    continue  # retention has removed the records there
-                place = Place(offsets[log], known[log])
-                common = common_offset(self._options, opened, log, place)
-                if common is not None:
-                    begun[log] = min(begun[log], max(common, here.start))
-                    moved[log] = opened.boundary(log, min(moved[log], here.end))
-        return {log: one for log, one in anchors.items() if begun.get(log) == read.get(log)}
-
-    def _lost(self, log: SourceLog, wanted: Offset, available: Offset) -> None:
-        lost = HistoryLostError(log.topic, log.partition, wanted, available)
-        if self._options.fail_on_data_loss:
-            raise HistoryLostError(log.topic, log.partition, wanted, available)
-        _log.warning("records are lost to this query, which goes on behind them", why=str(lost))
-
-    def _gone(self, log: SourceLog) -> None:
-        if self._options.fail_on_data_loss:
-            raise HistoryLostError(log.topic, log.partition, 0, 0)
-        _log.warning("a topic is gone, and this query goes on without it", topic=log.topic)
-
-
 def common_offset(
     options: ReadOptions, logs: SourceLogs, log: SourceLog, place: Place
 ) -> Offset | None:
@@ -387,7 +195,8 @@ def starting(options: ReadOptions, logs: SourceLogs, bounds: Mapping[SourceLog, 
         if common is not None:
             start[log] = max(common, here.start)
             continue
-        offset = _resolve("startingOffsets", options.starting, logs, log, here, EARLIEST)
+        option = "subscription" if options.subscription else "startingOffsets"
+        offset = _resolve(option, options.starting, logs, log, here, EARLIEST)
         if offset < here.start:
             lost = HistoryLostError(log.topic, log.partition, offset, here.start)
             if options.fail_on_data_loss:
@@ -425,7 +234,7 @@ def _resolve(
     return Offset(place)
 
 
-def _advance_records(
+def advance_records(
     logs: SourceLogs, log: SourceLog, start: Offset, end: Offset, count: int
 ) -> tuple[Offset, int]:
     """The end of the first *count* records from *start* on, *end* at most, and their number."""

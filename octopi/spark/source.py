@@ -45,7 +45,7 @@ class OctopiDataSource(DataSource):
     def schema(self) -> str:
         from octopi.spark.options import read_options
 
-        options = read_options(self.options, streaming=False)
+        options = read_options(self.options, streaming=None)
         names = [name for name in _COLUMNS if name != "headers" or options.include_headers]
         return ", ".join(f"{name} {_COLUMNS[name]}" for name in names)
 
@@ -75,7 +75,7 @@ class OctopiDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from octopi.spark.options import read_options
-        from octopi.spark.reading import OctopiStreamReader
+        from octopi.spark.stream_reading import OctopiStreamReader
 
         return OctopiStreamReader(read_options(self.options, streaming=True), _columns(schema))
 

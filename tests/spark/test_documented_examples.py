@@ -48,7 +48,7 @@ def blocks(language: str) -> list[str]:
 def test_the_programs_run(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table, stream, files = blocks("python")
+    table, stream, subscribed, files = blocks("python")
 
     def run(program: str) -> str:
         for there, here in {
@@ -66,6 +66,10 @@ def test_the_programs_run(
     run(stream)
     copied = [(one.key, one.value) for one in cluster.messages("large-orders")]
     assert sorted(copied) == [(b"customer-7", b"2 hats"), (b"customer-7", b"3 umbrellas")]
+    run(subscribed)
+    assert spark.read.parquet(str(tmp_path / "billing/rows")).count() == 3
+    place = cluster.ask(lambda client: client.admin.describe_subscription("orders", "billing"))
+    assert place.lag_bytes == 0
     cluster.broker.terminate()
     try:
         shown = run(files)

@@ -87,6 +87,33 @@ def test_what_is_wrong_is_said(given: dict[str, str], words: str) -> None:
         read_options(given, streaming=False)
 
 
+@pytest.mark.parametrize(
+    ("given", "streaming", "words"),
+    [
+        (TOPIC | {"subscription": "no name!"}, True, "no name"),
+        ({"path": "/data", "subscription": "billing"}, True, "needs a cluster"),
+        (TOPIC | {"subscription": "b", "startingTimestamp": "1"}, True, "not both"),
+        (TOPIC | {"subscription": "b", "startingTimestamp": "1"}, False, "not both"),
+        (TOPIC | {"subscription": "b", "startingOffsets": "v1:orders@5f:0=1"}, True, "reset"),
+        (TOPIC | {"subscription": "b", "startingOffsets": '{"orders": {}}'}, True, "reset"),
+        (TOPIC | {"subscription": "b", "startingOffsets": "earliest"}, False, "not both"),
+    ],
+)
+def test_the_marks_of_a_subscription_say_where_a_query_begins(
+    given: dict[str, str], streaming: bool, words: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        read_options(given, streaming=streaming)
+
+
+def test_of_a_stream_the_start_is_that_of_a_new_subscription() -> None:
+    given = TOPIC | {"subscription": "billing"}
+    assert read_options(given, streaming=True).starting == "latest"
+    given |= {"startingOffsets": "earliest"}
+    assert read_options(given, streaming=True).starting == "earliest"
+    assert read_options(given, streaming=None).subscription == "billing"
+
+
 def test_a_stream_has_no_end() -> None:
     with pytest.raises(InvalidOptionError, match="batch"):
         read_options(TOPIC | {"endingOffsets": "latest"}, streaming=True)

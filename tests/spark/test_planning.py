@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from octopi.errors import TopicReplacedError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
-from octopi.position import Anchor
+from octopi.position import Anchor, Place
 from octopi.spark import planning
 from octopi.spark.logs import SourceLog
 
@@ -47,7 +47,10 @@ def test_what_stands_before_the_offsets_is_kept_with_them() -> None:
     stored = planning.dump(offsets, 1, {log(0): Anchor("7-1200.6-800")})
     assert stored["positions"] == ["v1:orders@ab:0=1234~7-1200.6-800,3=99"]
     assert planning.load(stored) == (offsets, 1)
-    assert planning.load_anchors(stored) == {log(0): "7-1200.6-800", log(3): ""}
+    assert planning.load_places(stored) == {
+        log(0): Place(Offset(1234), Anchor("7-1200.6-800")),
+        log(3): Place(Offset(99)),
+    }
 
 
 @given(OFFSETS, st.data(), st.integers(1, 3000))

@@ -229,6 +229,37 @@ def _consumed(progress: dict[str, Any]) -> Iterator[int]:
     return (offset - start.get(partition, 0) for partition, offset in end.items())
 
 
+@pytest.mark.parametrize(("starting", "first"), [("latest", []), ("earliest", [b"0", b"1"])])
+def test_a_stream_that_died_in_its_first_batch_misses_nothing(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path, starting: str, first: list[bytes]
+) -> None:
+    name = cluster.topic()
+    cluster.fill(name, [b"0", b"1"])
+    batches: dict[int, list[bytes]] = {}
+    fails = True
+
+    def take(frame: DataFrame, number: int) -> None:
+        batches[number] = [bytes(row.value) for row in frame.orderBy("offset").collect()]
+        if fails:
+            raise RuntimeError("the driver dies")
+
+    stream = spark.readStream.format("octopi")
+    stream = stream.options(server=cluster.url, subscribe=name, startingOffsets=starting)
+    writer = (
+        stream.load()
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+    )
+    with pytest.raises(Exception, match="the driver dies"):
+        writer.start().awaitTermination()
+    assert batches == {0: first}
+    fails = False
+    cluster.fill(name, [b"2", b"3"])
+    writer.start().awaitTermination()
+    assert batches == {0: first, 1: [b"2", b"3"]}
+
+
 def test_a_topic_that_comes_later_is_found_by_its_pattern(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
