@@ -89,6 +89,8 @@ class Node:
         """The newest process on the host, even if it has ended."""
         self.wipe_count = 0
         """How many times the host has lost its disk."""
+        self.has_lost_files = False
+        """Whether the disk was emptied, damaged or set back to older data."""
         self._run = run
 
     @property
@@ -255,6 +257,7 @@ class SimulatedCluster:
         self.world.note(WIPE, name)
         node.host.disk.wipe()
         node.wipe_count += 1
+        node.has_lost_files = True
 
     async def wait_serving(self) -> None:
         """Wait until the register and all brokers serve; a broker serves once it has joined."""
@@ -287,7 +290,7 @@ class SimulatedCluster:
             partition_count=self.options.partitions,
             replica_count=self.options.replicas,
             # Brokers that the register knew may take longer to join than those of a new cluster.
-            gather_s=GATHER_S if node.wipe_count else self.options.gather_s,
+            gather_s=GATHER_S if node.has_lost_files else self.options.gather_s,
             rebalance_interval_s=self.options.rebalance_interval_s,
             snapshot_entries=self.options.snapshot_entries,
             secrets=lambda: self.secrets,

@@ -32,7 +32,7 @@ from sim.commands.options import interrupted, jobs_option, json_file_option, wri
     default=20.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to make the plan smaller that shows a mutant.",
+    help="How long to shrink a plan that shows a mutant.",
 )
 @click.option("--plan", default="", metavar="TOKEN", help="Run only this plan.")
 @jobs_option
@@ -86,7 +86,7 @@ def mutants(
     if plan and len(chosen) > 1:
         raise CommandError("--plan is for one mutant: name it with --only", ExitCode.USAGE)
     if resume and json_file is None:
-        raise CommandError("--resume goes by the file of --json: name it", ExitCode.USAGE)
+        raise CommandError("--resume needs --json FILE, with earlier results", ExitCode.USAGE)
     if lists:
         for name in chosen:
             say_lines(f"{name}: {MUTANTS[name].bug}")
@@ -110,7 +110,7 @@ def mutants(
                 if plan and one.white is not None:
                     say_lines(one.white.text)
     except KeyboardInterrupt:
-        told = str(campaign.score(hunts)) if hunts else "nothing is known yet"
+        told = str(campaign.score(hunts)) if hunts else "no mutant has a result yet"
         raise interrupted(told) from None
     if table_file is not None:
         table_file.parent.mkdir(parents=True, exist_ok=True)

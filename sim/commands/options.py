@@ -73,8 +73,8 @@ def plan_of(text: str, tier: str | None = None) -> Plan:
         return from_json(Path(text).read_text(encoding="utf-8"))
     except (PlanError, OSError) as error:
         raise CommandError(
-            f"{text[:60]} is no plan: {error}; give a seed, a token in single quotes, or a file "
-            "with a plan as JSON",
+            f"{text[:60]} is not a valid plan: {error}; give a seed, a token in single quotes, or "
+            "a file with a plan as JSON",
             ExitCode.USAGE,
         ) from error
 

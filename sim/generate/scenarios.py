@@ -67,6 +67,7 @@ from sim.generate.scenarios_of_leaders import (
     unsteady,
 )
 from sim.generate.scenarios_of_loss import LOSS_SCENARIOS
+from sim.generate.scenarios_of_queues import QUEUE_SCENARIOS
 from sim.generate.scenarios_of_registers import (
     forgets_with_a_full_disk,
     made_again,
@@ -81,6 +82,7 @@ from sim.generate.scenarios_of_retention import (
     many_fetches,
     many_large_logs,
     retention_strikes,
+    retention_waits,
     slow_to_acknowledge,
 )
 from sim.generate.scenarios_of_serving import ALWAYS_SERVING, SERVING_SCENARIOS
@@ -133,12 +135,15 @@ _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     unsteady,
     retention_strikes,
     retention_strikes,
+    retention_waits,
+    retention_waits,
     large_log,
     many_large_logs,
     *ALWAYS_SERVING,
     many_fetches,
     slow_to_acknowledge,
     *SUBSCRIPTION_SCENARIOS,
+    *QUEUE_SCENARIOS,
 )
 """Scenarios that are drawn regardless of the switches.  A scenario that is listed twice is drawn
 more often."""

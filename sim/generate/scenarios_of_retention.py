@@ -40,6 +40,48 @@ def retention_strikes(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), options, load)
 
 
+def retention_waits(randomness: Random) -> Scenario:
+    """Retention that waits for the members of a subscription, up to a bound.  They are slow, go
+    and come back; their marks are set back, or they are gone with the subscription; and leaders and
+    followers end."""
+    faults = [
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.2, 1.5)),
+            randomness.choice((an_absence, a_death))(randomness),
+            randomness.choice(("follower", "leader", "leader", "member-1")),
+        )
+    ]
+    if randomness.random() < 0.5:
+        place = randomness.choice((soon, late))(randomness)
+        faults.append(
+            InjectedFault(place, a_death(randomness), randomness.choice(("leader", "follower")))
+        )
+    by = randomness.choice(("bytes", "age", "both"))
+    bound = randomness.choice(("bytes", "age", "both"))
+    options: dict[str, Any] = {
+        "segment_bytes": 4096,
+        "retention_bytes": None if by == "age" else randomness.choice((1, 4096)),
+        "retention_ms": None if by == "bytes" else randomness.choice((50, 200)),
+        "hold_bytes": None if bound == "age" else randomness.choice((8_000, 30_000, 500_000)),
+        "hold_ms": None if bound == "bytes" else randomness.choice((300, 2_000, 60_000)),
+        "retention_check_interval_s": randomness.choice((0.02, 0.1)),
+        "flush_interval_s": 0.05,
+    }
+    count = randomness.choice((1, 2))
+    load = {
+        "value_bytes_max": 3_000,
+        "records": 30,
+        "pause_s": 0.05,
+        "members": count,
+        "member_mode": randomness.choice(("exclusive", "failover")),
+        "static_members": randomness.choice((0, count)),
+        "member_pause_s": randomness.choice((0.01, 0.05, 0.3)),
+        "member_stay_count": randomness.choice((0, 5, 20)),
+        "chores": randomness.choice(((), (), ("reset",), ("reset", "reset"), ("delete",))),
+    }
+    return Scenario(tuple(faults), options, load)
+
+
 def large_log(randomness: Random) -> Scenario:
     """A log of megabytes, in segments whose indexes are damaged while their broker is down, and
     look-ups that have to read all of it."""

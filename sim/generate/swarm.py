@@ -146,6 +146,8 @@ class _Swarm:
             cut_off=f"broker-{self._randomness('who').randint(1, brokers)}" if cuts_off else "",
             workload=self._workload(partitions),
             faults=self._faults(),
+            hold_ms=self._pick("hold_ms", (None, 500, 60_000)) if retains else None,
+            hold_bytes=self._pick("hold_bytes", (None, 10_000, 500_000)) if retains else None,
         )
 
     def _min_insync(self, replicas: int, cuts_off: bool) -> int:

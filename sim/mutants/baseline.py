@@ -46,7 +46,7 @@ class Control:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError("the process that runs plans on the code as it is has died")
+            raise RuntimeError("the process that runs plans on the unchanged code has died")
         return answer == "\n"
 
 

@@ -39,8 +39,8 @@ MUTANTS: Final = (
         "retention-beyond-the-highwater-mark",
         "octopi.roles.broker.local_log",
         """
--                now_ms, below=self.highwater, outdated_below=outdated_below
-+                now_ms, below=self._files.end, outdated_below=outdated_below
+-            below=self.highwater,
++            below=self._files.end,
 """,
         "a leader removes records that are not committed",
         _EARLY,
@@ -64,6 +64,28 @@ MUTANTS: Final = (
 +        too_old = now_ms - segment.newest_ms > (age_ms or 0)
 """,
         "a topic that keeps its records by bytes, or for ever, loses them by age",
+        _EARLY,
+    ),
+    Mutant(
+        "retention-forgets-marks",
+        "octopi.roles.broker.retaining",
+        """
+-            await log.apply_retention(slowest=partial(self._marks.slowest, log))
++            await log.apply_retention()
+""",
+        "retention removes what a subscription has yet to process, though its topic has it wait",
+        _EARLY,
+    ),
+    Mutant(
+        "retention-holds-a-segment-too-few",
+        "octopi.storage.retention",
+        """
+-        held_bytes -= segment.size_bytes
+         too_old = hold.age_ms is not None and now_ms - segment.newest_ms > hold.age_ms
+         too_much = hold.bytes_min is not None and held_bytes >= hold.bytes_min
++        held_bytes -= segment.size_bytes
+""",
+        "retention that waits for a subscription keeps less for it than its topic permits",
         _EARLY,
     ),
     Mutant(

@@ -76,7 +76,7 @@ def load(path: Path) -> list[Hunt]:
     try:
         return structure(json.loads(path.read_text(encoding="utf-8"))["mutants"], list[Hunt])
     except Exception as error:  # cattrs raises groups of whatever its hooks raise
-        raise HuntError(f"{path} is no result of a hunt for mutants: {error}") from error
+        raise HuntError(f"{path} has no results of a hunt for mutants: {error}") from error
 
 
 def numbers(hunts: Sequence[Hunt]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from sim.mutants import (
     durable_state,
     forks,
     orders,
+    queues,
     recovery,
     register,
     replication,
@@ -35,6 +36,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *bounds.MUTANTS,
         *durable_state.MUTANTS,
         *subscriptions.MUTANTS,
+        *queues.MUTANTS,
     )
 }
-"""By their names, in the order in which they are listed."""
+"""All mutants by name, in the order in which they are listed."""

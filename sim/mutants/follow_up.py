@@ -26,7 +26,7 @@ from octopi.simulation.kernel.world import Event, Violation
 from sim.run.plan import Plan
 
 _LATER_S: Final = 0.15
-"""After this time all nodes that are told about it have been told."""
+"""A time after which all nodes have been told that will be."""
 _SOON_S: Final = 0.05
 _GOING_ON_S: Final = 6.0
 
@@ -54,14 +54,14 @@ def aftermaths(plan: Plan, seen: Violation, place: AtStep | None) -> Iterator[Pl
         return
     event = seen.events[-1]
     brokers = [f"broker-{number}" for number in range(1, plan.brokers + 1)]
-    told_s = plan.latency_s + plan.jitter_s + 0.001  # a client has heard of it
+    told_s = plan.latency_s + plan.jitter_s + 0.001  # until a client has heard of it
 
     def without(survivor: str, after_s: float) -> tuple[InjectedFault, ...]:
         at = AtTime(event.at + after_s)
         return tuple(InjectedFault(at, Kill(None), one) for one in brokers if one != survivor)
 
     if place is not None and event.host in brokers:
-        after = attrs.evolve(place, step=f"{place.step[:-1]}b")  # the other edge, if it has two
+        after = attrs.evolve(place, step=f"{place.step[:-1]}b")  # the step behind it, if it has two
         for edge in dict.fromkeys((after, place)) if place.step.endswith("a") else (place,):
             for death in (Kill(_SOON_S), LosePower(_SOON_S)):
                 for after_s in (told_s, _LATER_S):

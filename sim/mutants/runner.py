@@ -32,28 +32,28 @@ if TYPE_CHECKING:
 
 
 _AFTERMATHS_COUNT: Final = 12
-"""For how many plans in which the oracle saw a broken rule the aftermath is tried."""
+"""How many plans in which the oracle saw a broken rule are tried with further faults."""
 _SCENARIOS_PER_SWARM: Final = 7
 """A swarm plan takes as long as three scenarios, so one follows every seven."""
 
 
 @attrs.frozen
 class MutantKill:
-    """A mutant was noticed."""
+    """The first run in which a search noticed a mutant."""
 
     rule: str
     """The rule that it broke."""
     text: str
     token: str
-    """The plan that shows it."""
+    """The plan that shows it, as a token."""
     runs: int
-    """How many runs that took, the last one included."""
+    """The number of runs so far, this one included."""
     seconds: float
-    """Of the process's processor time."""
+    """The processor time of the process so far."""
     least: str = ""
-    """The smallest plan that shows it, as a token; empty: it was not searched."""
+    """The smallest plan that shows it, as a token; empty: none was looked for."""
     faults_count: int = -1
-    """How many faults that plan has; -1: it was not searched."""
+    """How many faults that plan has; -1: none was looked for."""
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ class Hunt:
     black: MutantKill | None
     runs: int
     seconds: float
-    """Of processor time."""
+    """The processor time of the hunt."""
     unsound: tuple[str, ...] = ()
     """Plans, as tokens, that break a rule in the unchanged code."""
 
@@ -75,22 +75,21 @@ class Seen:
     """What was noticed in a run."""
 
     inside: Violation | None
-    """By the white-box search."""
+    """The broken rule that the white-box search noticed; None: no rule."""
     outside: Violation | None
-    """By the black-box search."""
+    """The broken rule that the black-box search noticed; None: no rule."""
     place: AtStep | None
     """The step at which the oracle saw a broken rule."""
 
 
 @attrs.frozen
 class Budget:
-    """How long to search, in seconds of processor time."""
+    """How long to search, in seconds of processor time since the beginning of the hunt."""
 
     white_s: float = 180.0
     black_s: float = 180.0
-    """For both searches together."""
     shrink_s: float = 20.0
-    """In real time, not processor time."""
+    """How long to shrink a plan, in real time."""
 
 
 class _Hunter:
@@ -185,7 +184,7 @@ def look(plan: Plan, *, watch: bool = True) -> Seen:
     from sim.mutants.follow_up import Occurrences
     from sim.run.simulation import ObserverMaker, simulate
 
-    found: list[tuple[Violation, AtStep | None]] = []  # the run goes on, for others to notice, too
+    found: list[tuple[Violation, AtStep | None]] = []  # the run goes on, so that clients may notice
     counts = Occurrences()
 
     def report(violation: Violation) -> None:
@@ -205,7 +204,7 @@ def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> 
 
     try:
         least = shrink(plan, seconds_max).plan
-    except NothingFailsError:  # only the run as a whole shows it, beyond the oracle's first word
+    except NothingFailsError:  # only a run that goes on to its end shows it
         return plan
     return least if is_sound(least) else plan
 

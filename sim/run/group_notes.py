@@ -1,9 +1,9 @@
-"""What the members of a run's durable subscription got, processed and were told.
+"""Notes what the members of a run's durable subscription are handed, process and confirm.
 
-It goes to the oracle (`octopi.simulation.invariants.subscriptions`), and is judged here by what
-clients alone can know: a message that a member confirmed doesn't come again, none is passed over,
-and a claim has one member.  What an operator resets, retention removes and failures lose is left
-out of account.
+The notes go to the oracle (`octopi.simulation.invariants.subscriptions`).  This module checks what
+clients alone can know: a message that a member confirmed doesn't come again, no message is left
+out, and a claim has one member.  It leaves out of account what an operator resets, what retention
+removes, and what failures lose.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from octopi.simulation.invariants.subscriptions import CONFIRMED, HANDED, PROCES
 from sim.run.client_log import ClientLog
 
 NAME: Final = "billing"
-"""Of the subscription."""
+"""The name of the subscription."""
 
 Place: TypeAlias = tuple[str, PartitionId]
 """The id of a subscription, and the partition of one of its logs."""
@@ -27,55 +27,55 @@ Place: TypeAlias = tuple[str, PartitionId]
 
 @attrs.define
 class HeldLog:
-    """A log as a member has it."""
+    """A log that a member has."""
 
     sid: str
     member: str
     log: LogName
     claim: int
     handed_end: int = -1
-    """Behind the last message that it was handed."""
+    """The end of the last message that the member was handed."""
     processed_end: int = -1
-    """Behind the last message that it processed."""
+    """The end of the last message that the member processed."""
 
     @property
     def place(self) -> Place:
-        """Where it is."""
+        """The subscription and the log."""
         return self.sid, self.log.partition
 
 
 @attrs.define
 class _Progress:
-    """How far a subscription is in one log."""
+    """How far the members of a subscription are in one log."""
 
     front: int = 0
-    """All before it was processed, or may be left out."""
+    """All messages before this offset were processed, or may be left out."""
     confirmed: int = 0
     confirmed_claim: int = 0
     newest_claim: int = 0
-    """The greatest with which a member had a message; but that of the last one where claims can be
-    lost, and come again."""
+    """The greatest claim with which a member was handed a message.  Where claims can be lost and
+    given again, it is the claim of the last message."""
     reached: int = 0
-    """Behind what was processed with that claim."""
+    """The end of the last message that was processed with `newest_claim`."""
     owners: dict[int, str] = attrs.field(factory=dict)
-    """By claim."""
+    """The names of members, by claim."""
     reset_claim: int = 0
-    """What was confirmed with an older claim, or this one, counts no more."""
+    """What was confirmed with this claim or an older one doesn't count any more."""
 
 
 class GroupNotes:
-    """Of all members in one run."""
+    """The notes about all members in one run."""
 
     def __init__(self, client_log: ClientLog) -> None:
         self.topic = client_log.topics[0]
         self.newest_sid = ""
-        """The creation of the subscription that members heard of last."""
+        """The id of the subscription of which a member was handed a message last."""
         self._client_log = client_log
         self._progress: dict[Place, _Progress] = {}
         self._resetting: set[PartitionId] = set()
-        """Partitions in which a reset has begun, and is not known to be over."""
+        """Partitions in which a reset has begun, and isn't known to have ended."""
         self._skipped: dict[PartitionId, int] = {}
-        """What lies before was left out by a reset."""
+        """The offset before which a reset may have left messages out, by partition."""
         plan = client_log.plan
         self._keeps_all = plan.retention_bytes is None and plan.retention_ms is None
         self._loses = plan.may_lose
@@ -83,7 +83,7 @@ class GroupNotes:
     # --- members -----------------------------------------------------------------------
 
     def handed(self, host: str, held: HeldLog, message: Message) -> None:
-        """The member on *host* is handed *message*."""
+        """Note that the member on *host* is handed *message*, and check it."""
         self._note(HANDED, host, held, message)
         self.newest_sid = held.sid
         progress = self._of(held.place)
@@ -92,21 +92,21 @@ class GroupNotes:
         name = f"{held.log} with claim {held.claim}"
         owner = progress.owners.setdefault(held.claim, held.member)
         if owner != held.member and not self._loses:
-            self._complain(host, f"{name} is that of {owner}, too")
+            self._complain(host, f"{name}, which {owner} has, too")
         partition = held.log.partition
         known_end = max(progress.front, held.handed_end, self._skipped.get(partition, 0))
         is_judged = partition not in self._resetting and not self._loses
         if is_judged and self._keeps_all and message.offset > known_end:
-            what = f"{name}: it is handed the message at {message.offset}, and what lies behind "
-            self._complain(host, f"{what}{known_end} was never processed")
+            what = f"{name}: it is handed the message at {message.offset}, and the messages from "
+            self._complain(host, f"{what}{known_end} on were never processed")
         is_newer = held.claim >= progress.confirmed_claim
         if is_judged and is_newer and message.offset < progress.confirmed:
-            what = f"{name}: it is handed the message at {message.offset} again, and what lies "
-            self._complain(host, f"{what}before {progress.confirmed} was confirmed")
+            what = f"{name}: it is handed the message at {message.offset} again, and the messages "
+            self._complain(host, f"{what}before {progress.confirmed} were confirmed")
         held.handed_end = message.next_offset
 
     def processed(self, host: str, held: HeldLog, message: Message) -> None:
-        """The member on *host* is done with *message*."""
+        """Note that the member on *host* has processed *message*."""
         self._note(PROCESSED, host, held, message)
         held.processed_end = message.next_offset
         progress = self._of(held.place)
@@ -117,7 +117,7 @@ class GroupNotes:
             progress.reached = message.next_offset
 
     def confirmed(self, host: str, held: HeldLog) -> None:
-        """What the member on *host* has processed of a log is marked for good."""
+        """Note that the member on *host* has confirmed what it has processed of a log."""
         if held.processed_end < 0:
             return
         self._client_log.cluster.world.note(
@@ -157,13 +157,13 @@ class GroupNotes:
     # --- operators -----------------------------------------------------------------------
 
     def resetting(self, partition: PartitionId) -> None:
-        """An operator begins to set the mark of a log."""
+        """Note that an operator begins to set the mark of a log.  Until `was_reset` nothing is
+        judged, because a reset that fails may take effect later."""
         self._resetting.add(partition)
         self._forget_confirmed(partition)
 
     def was_reset(self, partition: PartitionId, offset: int) -> None:
-        """The mark was set to *offset*.  A reset that fails may take effect later, so nothing is
-        judged behind one."""
+        """Note that the mark was set to *offset*."""
         self._resetting.discard(partition)
         self._forget_confirmed(partition)
         self._skipped[partition] = max(offset, self._skipped.get(partition, 0))
@@ -177,7 +177,8 @@ class GroupNotes:
     # --- the end -------------------------------------------------------------------------
 
     def behind(self, ends: dict[LogName, int]) -> str:
-        """Of which logs the members have yet to process what lies before *ends*; empty: none."""
+        """The logs in which the members have yet to process messages before *ends*, as text; empty:
+        none."""
         found = []
         for log, end in ends.items():
             progress = self._progress.get((self.newest_sid, log.partition), _Progress())

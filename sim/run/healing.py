@@ -48,7 +48,7 @@ class Healer:
         self._client_log = client_log
         self._cluster = client_log.cluster
         self._acts_in: dict[tuple[str, int], int] = {}
-        """By host and partition: the epoch in which its replica last began to lead or follow."""
+        """The epoch in which a replica last began to lead or follow, by host and partition."""
         roles = {steps.E11Leading.text, steps.E12Following.text}
         self._cluster.world.observe(self._see_role, roles)
         self._rest = Quiescence(self._cluster)
@@ -69,7 +69,7 @@ class Healer:
         self._unproven = set(self._client_log.logs)
         self._cluster.boot(_HOST)
 
-    # --- what is missing: in words, or nothing ---------------------------------------------
+    # --- what is missing, as text; empty: nothing ------------------------------------------
 
     @property
     def cut_off(self) -> str:
@@ -216,7 +216,7 @@ class Healer:
         return len(kept) != 1 or start > self._client_log.removed_end.get(log, 0)
 
     def end(self, log: LogName) -> int:
-        """Where a log ends that is the same on all replicas."""
+        """The end of *log*, which has to be the same on all replicas."""
         return self._rest.replicas(log)[0].end
 
     def _lost(self) -> list[tuple[PartitionRecord, BrokerId]]:

@@ -36,7 +36,7 @@ class OpaqueProducerProgram:
         return self.sent_count == self._client_log.plan.workload.opaque_records
 
     async def run(self, environment: Environment) -> None:
-        """`octopi.simulation.kernel.host.Program`."""
+        """See `octopi.simulation.kernel.host.Program`."""
         client_log = self._client_log
         await client_log.topics_made.wait()
         randomness = client_log.cluster.world.random(_NAME)
@@ -52,7 +52,7 @@ class OpaqueProducerProgram:
                 if await self._append(client, environment.clock, log, record):
                     # The record is stored; its offset is not known, as the answer doesn't name it.
                     client_log.note(
-                        OutcomeUnknown(client_log.now, value, "its place was not asked for")
+                        OutcomeUnknown(client_log.now, value, "the answer has no offset")
                     )
                     self.sent_count = number
                     pause_s = client_log.plan.workload.pause_s * randomness.random()

@@ -19,9 +19,13 @@ from octopi.simulation.history.events import (
 )
 from sim.run.client_log import ClientLog
 from sim.run.expensive_requests import ask_for_offsets, have_fetches_wait
-from sim.run.group_notes import GroupNotes
 from sim.run.plan import Chore
-from sim.run.subscription_chores import delete_subscription, reset_marks
+from sim.run.subscription_chores import (
+    SubscriptionNotes,
+    delete_subscription,
+    finish_deletion,
+    reset_marks,
+)
 
 _FIRST_CHORE_S: Final = 0.5
 """The longest pause before a chore."""
@@ -38,7 +42,7 @@ class Operator:
 
     host: Final = "operator"
 
-    def __init__(self, client_log: ClientLog, notes: GroupNotes) -> None:
+    def __init__(self, client_log: ClientLog, notes: SubscriptionNotes) -> None:
         self.is_done = False
         """Whether the topics exist, and every chore was done or given up."""
         self._client_log = client_log
@@ -48,7 +52,7 @@ class Operator:
         self._environment: Environment
 
     async def run(self, environment: Environment) -> None:
-        """`octopi.simulation.kernel.host.Program`."""
+        """See `octopi.simulation.kernel.host.Program`."""
         client_log, self._environment = self._client_log, environment
         async with client_log.connected(environment) as client:
             if not client_log.topics_made.is_set():
@@ -60,7 +64,18 @@ class Operator:
                 await clock.sleep_until(clock.now() + randomness.random() * _FIRST_CHORE_S)
                 await self._try(client, self._chores[0], randomness)
                 del self._chores[0]
-        self.is_done = True
+            self.is_done = True
+            if "delete" in client_log.plan.workload.chores:
+                await client_log.all_well.wait()
+                await self._finish_deletion(client)
+
+    async def _finish_deletion(self, client: Client) -> None:
+        while True:
+            try:
+                return await finish_deletion(client, self._notes)
+            except OctopiError as error:
+                if not may_pass(error):
+                    return self._client_log.complain(self.host, error)
 
     async def _make_topics(self, client: Client) -> None:
         client_log, plan = self._client_log, self._client_log.plan
@@ -76,12 +91,10 @@ class Operator:
                         flush_before_ack=plan.flush_before_ack,
                         min_insync=plan.min_insync,
                         segment_bytes=plan.segment_bytes,
-                        retention=(
-                            None
-                            if plan.retention_ms is None
-                            else timedelta(milliseconds=plan.retention_ms)
-                        ),
+                        retention=_milliseconds(plan.retention_ms),
                         retention_bytes=plan.retention_bytes,
+                        hold=_milliseconds(plan.hold_ms),
+                        hold_bytes=plan.hold_bytes,
                     )
                     break
                 except OctopiError as error:
@@ -124,8 +137,8 @@ class Operator:
                 self._client_log.complain(f"{self.host} ({chore})", error)
 
     async def _watch_ends(self, client: Client) -> None:
-        """Ask every log again and again where it ends, and complain of an end before a message that
-        had been acknowledged."""
+        """Repeatedly ask where each log ends, and complain of an end before a message that had been
+        acknowledged."""
         client_log, clock = self._client_log, self._environment.clock
         for _ in range(_WATCH_COUNT):
             for log in client_log.logs:
@@ -138,8 +151,8 @@ class Operator:
                     continue
                 if found.offset < least:
                     client_log.complaints.append(
-                        f"{log} was said to end at {found.offset}, and what lies before {least} "
-                        f"was acknowledged before the question, by {client_log.now:.6f} s"
+                        f"a broker answered that {log} ends at {found.offset}, but all records "
+                        f"before {least} had been acknowledged, at {client_log.now:.6f} s"
                     )
             await clock.sleep_until(clock.now() + _WATCH_S)
 
@@ -198,3 +211,7 @@ class Operator:
                     client_log.settled(value, receipt)
         client_log.note(TopicRemoval(client_log.now, topic))
         await client.delete_topic(topic)
+
+
+def _milliseconds(count: int | None) -> timedelta | None:
+    return None if count is None else timedelta(milliseconds=count)

@@ -55,7 +55,7 @@ _LINE_OF_WORDS: Final = (
     "append sync send rename truncate replace_file sync_directory open pread .log broker-1 "
     "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move "
     "cut flip missing older log index checkpoint directory ends replica table identity journal "
-    "membership follow renew tail ask poll end exclusive failover reset delete"
+    "membership follow renew tail ask poll end exclusive failover reset delete shared key_shared"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that are frequent in plans.  Add new ones at the end, since tokens hold positions."""
@@ -63,7 +63,7 @@ _WORDS: Final = _LINE_OF_WORDS.split()
 Tier = Literal["message", "websocket"]
 Order = Literal["random", "fifo"]
 Chore = Literal["topic", "drain", "grow", "move", "renew", "ask", "poll", "end", "reset", "delete"]
-MemberMode = Literal["exclusive", "failover"]
+MemberMode = Literal["exclusive", "failover", "shared", "key_shared"]
 
 
 class PlanError(OctopiError):
@@ -117,6 +117,13 @@ class WorkloadOptions:
     """How long a member takes for a message, on average; now and then it takes much longer."""
     member_stay_count: int = 0
     """After about this many messages a member leaves, or is cancelled, and comes back; 0: never."""
+    queue_attempts: int | None = 3
+    """In the modes of queues: a message that was dealt so often becomes a dead letter; None: it is
+    dealt for ever."""
+    queue_window: int = 20
+    queue_ack_timeout_s: float = 1.0
+    queue_prefetch: int = 5
+    """How many unanswered messages of each log a member of a queue has, at most; some have 1."""
 
 
 @attrs.frozen
@@ -177,10 +184,16 @@ class Plan:
     loses_every_disk: bool = False
     """Whether the disks of all replicas of a partition may be lost, if `loses_last` is set, too:
     then the partition begins again empty, on a broker that the operator names."""
+    hold_ms: int | None = None
+    """Retention waits for the members of the subscription until messages are so much older than
+    `retention_ms`; that takes retention."""
+    hold_bytes: int | None = None
+    """Retention waits for them while less than this is kept of a log beyond what it keeps
+    anyway."""
 
     @property
     def may_lose(self) -> bool:
-        """Whether acknowledged messages may be lost, which is told then."""
+        """Whether acknowledged messages may be lost; the cluster has to report it then."""
         return self.loses_all or self.loses_last
 
     def __attrs_post_init__(self) -> None:
@@ -212,7 +225,7 @@ def from_token(token: str) -> Plan:
     try:
         plan = _unpack(cbor2.loads(inflate.decompress(packed, 100_000)), Plan)
     except (zlib.error, cbor2.CBORDecodeError, TypeError, ValueError, LookupError) as error:
-        raise PlanError(f"{token[:40]}... is no plan: {error}") from error
+        raise PlanError(f"{token[:40]}... is not a valid plan: {error}") from error
     assert isinstance(plan, Plan)
     return plan
 
@@ -311,7 +324,7 @@ def _unpack(packed: Any, hint: Any) -> Any:  # noqa: ANN401
     if attrs.has(hint):
         wanted = dict if _is_sparse(hint) else list
         if not isinstance(packed, wanted):
-            raise ValueError(f"{packed!r} is no {wanted.__name__} of fields of {hint.__name__}")
+            raise ValueError(f"{packed!r} is not a {wanted.__name__} of fields of {hint.__name__}")
         given = list(packed.items() if isinstance(packed, dict) else enumerate(packed))
         fields, hints = attrs.fields(hint), _hints(hint)
         names = {position: fields[position].name for position, _ in given}
@@ -325,12 +338,12 @@ def _unpack(packed: Any, hint: Any) -> Any:  # noqa: ANN401
         return hint(packed)
     if get_origin(hint) is Literal:
         if packed not in get_args(hint):
-            raise ValueError(f"{packed!r} is none of {get_args(hint)}")
+            raise ValueError(f"{packed!r} is not one of {get_args(hint)}")
         return packed
     if hint is float and isinstance(packed, int):
         return packed / 1000
     if type(packed) is not hint:
-        raise ValueError(f"{packed!r} is no {hint.__name__}")
+        raise ValueError(f"{packed!r} is not of the type {hint.__name__}")
     return packed
 
 
@@ -358,4 +371,4 @@ def from_json(text: str) -> Plan:
         to_token(plan)  # JSON may have half of a surrogate pair, which a token can't hold
         return plan
     except Exception as error:  # cattrs raises groups of whatever its hooks raise
-        raise PlanError(f"this is no plan: {error}") from error
+        raise PlanError(f"this is not a valid plan: {error}") from error

@@ -58,7 +58,7 @@ _SHOWN_COUNT: Final = 5
 _KEEP_RETIRED_S: Final = 2.0
 """How long brokers keep retired replicas: so short that many runs see them deleted, too."""
 _FULL_S: Final = 3.0
-"""Long enough for a broker to notice that its disk is full, and for the register to react."""
+"""How long a disk is full: a broker notices it in this time, and the register reacts."""
 
 _STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}
 
@@ -250,7 +250,7 @@ class _PlanRun:
         if self._plan.without_register and not healer.cut_off:
             await self._do_without_register()
         self._client_log.all_well.set()
-        await self._until("producers are not heard", workload.unheard)
+        await self._until("producers get no receipts", workload.unheard)
         await self._until("replicas differ", healer.differing)
         await self._until("deleted topics are on disks", healer.undeleted)
         workload.read_all()
@@ -334,7 +334,7 @@ class _PlanRun:
         await self._until("replicas don't hear of a decision", self._healer.untold)
         self._cluster.nodes[REGISTER].host.kill()
         self._client_log.all_well.set()
-        await self._until("producers are not heard without the register", self._workload.unheard)
+        await self._until("producers get no receipts without the register", self._workload.unheard)
         self._cluster.boot(REGISTER)
         await self._until("the register doesn't serve again", self._healer.not_serving)
 

@@ -13,6 +13,7 @@ from octopi.clients.client import Client
 from octopi.environment import Environment
 from octopi.errors import HistoryLostError
 from octopi.identifiers import PartitionId
+from octopi.model import QUEUE_MODES
 from octopi.simulation.history.events import FinalLog, LogName, Rested, StartMoved, StoredMessage
 from octopi.simulation.kernel.host import Program
 from sim.run.client_log import ClientLog
@@ -22,6 +23,10 @@ from sim.run.member_program import MemberProgram
 from sim.run.opaque_producer_program import OpaqueProducerProgram
 from sim.run.operator_program import Operator
 from sim.run.producer_program import ProducerProgram
+from sim.run.queue_member_program import QueueMemberProgram
+from sim.run.queue_notes import QueueNotes
+from sim.run.queue_reader import QueueReader
+from sim.run.subscription_chores import SubscriptionNotes
 
 _READER: Final = "reader"
 
@@ -38,13 +43,19 @@ class Workload:
         self.consumers = [
             ConsumerProgram(client_log, number) for number in range(1, workload.consumers + 1)
         ]
-        self.group = GroupNotes(client_log)
-        self.members = [
-            MemberProgram(client_log, self.group, number)
-            for number in range(1, workload.members + 1)
-        ]
+        self.members: list[MemberProgram] | list[QueueMemberProgram]
+        self._queue_reader: QueueReader | None = None
+        numbers = range(1, workload.members + 1)
+        notes: SubscriptionNotes
+        if workload.member_mode in QUEUE_MODES:
+            notes = of_queue = QueueNotes(client_log)
+            self.members = [QueueMemberProgram(client_log, of_queue, one) for one in numbers]
+            self._queue_reader = QueueReader(client_log, of_queue)
+        else:
+            notes = self._group = GroupNotes(client_log)
+            self.members = [MemberProgram(client_log, self._group, one) for one in numbers]
         self.opaque = OpaqueProducerProgram(client_log)
-        self.operator = Operator(client_log, self.group)
+        self.operator = Operator(client_log, notes)
         self.is_read = False
         """Whether all logs were read in the end."""
         programs: dict[str, Program] = {self.operator.host: self.operator.run}
@@ -57,6 +68,8 @@ class Workload:
         for host, program in programs.items():
             cluster.add_client(host, program)
         cluster.add_client(_READER, self._read_all)
+        if self.members and self._queue_reader is not None:
+            cluster.add_client(self._queue_reader.host, self._queue_reader.run)
 
     def start(self) -> None:
         """Boot all clients."""
@@ -70,7 +83,8 @@ class Workload:
         return ", ".join(waiting if self.operator.is_done else [self.operator.host, *waiting])
 
     def unheard(self) -> str:
-        """The producers that were not heard after healing, as text; empty: none."""
+        """The producers without an acknowledged message in each log since everything was healed, as
+        text; empty: none."""
         return ", ".join(one.host for one in self.producers if not one.is_heard)
 
     # --- the end -------------------------------------------------------------------------
@@ -119,7 +133,15 @@ class Workload:
     def unprocessed(self, ends: dict[LogName, int]) -> str:
         """What the members of the subscription have yet to process before the *ends* of its logs;
         empty: nothing."""
-        return self.group.behind(ends) if self.members else ""
+        reader = self._queue_reader
+        if not self.members:
+            return ""
+        if reader is None:
+            return self._group.behind(ends)
+        if not reader.ends:
+            reader.ends = ends
+            self.client_log.cluster.boot(reader.host)
+        return reader.behind
 
     def note_rest(self) -> None:
         """Note that the consumers have had the time to read everything."""

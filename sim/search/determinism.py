@@ -52,7 +52,7 @@ class Interpreter:
 
 @attrs.frozen
 class Share:
-    """Seeds for one process."""
+    """The seeds for one process."""
 
     interpreter: Interpreter
     hash_seed: int
@@ -62,11 +62,11 @@ class Share:
 
 @attrs.frozen
 class Mismatch:
-    """Runs of one plan differed."""
+    """A plan whose runs differed."""
 
     seed: int
     digests: dict[str, list[str]]
-    """By digest: the processes that had it."""
+    """The names of the processes that had a digest, by digest."""
 
     def __str__(self) -> str:
         said = [f"{digest} ({', '.join(who)})" for digest, who in sorted(self.digests.items())]

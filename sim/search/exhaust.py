@@ -101,7 +101,7 @@ def _run(plan: Plan) -> tuple[str, str, str]:
     """Run *plan*.  Return why its last fault was not injected, the broken rule, and the steps that
     were seen."""
     wanted = plan.faults[-1].action
-    why = ["its place was never come to"]
+    why = ["its place was never reached"]
 
     def observe(event: Event) -> None:
         if event.what in {FAULT, SKIPPED} and event.facts["action"] is wanted:
@@ -191,8 +191,8 @@ class Exhaustion:
                 done = self.done.get((cell, action))
                 if impossible(cell, action):
                     if done and done.executed:
-                        found.append(f"{cell}, {action}: was done, and is said to be impossible")
+                        found.append(f"{cell}, {action}: was done, but is listed as impossible")
                 elif done is None or not done.executed:
-                    why = "; ".join(dict.fromkeys(done.skipped)) if done else "never come to"
+                    why = "; ".join(dict.fromkeys(done.skipped)) if done else "never reached"
                     found.append(f"{cell}, {action}: {why}")
         return found

@@ -36,7 +36,8 @@ SERVERS: Final = ("register", "leader", "follower", "broker")
 CLIENTS: Final = ("producer", "consumer", "operator")
 
 _LONG_S: Final = 1.3
-"""Long enough for others to notice: `octopi.limits.MEMBERSHIP_HEARTBEAT_TIMEOUT_S` is less."""
+"""How long an absence lasts: longer than `octopi.limits.MEMBERSHIP_HEARTBEAT_TIMEOUT_S`, so that
+others notice it."""
 
 
 class Cell(NamedTuple):

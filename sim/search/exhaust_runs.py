@@ -145,6 +145,32 @@ SCENARIOS: Final[dict[str, Plan]] = {
             "chores": ("reset", "delete"),
         },
     ),
+    # Members work a queue off, fail at some messages, and are late; then the leader dies.
+    "queue": _plan(
+        InjectedFault(AtStep("S14b", "leader", 2), Kill(0.1)),
+        load={
+            "records": 20,
+            "pause_s": 0.05,
+            "members": 2,
+            "member_mode": "key_shared",
+            "member_pause_s": 0.02,
+            "member_stay_count": 8,
+            "queue_attempts": 2,
+            "queue_window": 10,
+        },
+    ),
+    # The same without order, with one message in hand, and without a fault.
+    "shared queue": _plan(
+        load={
+            "records": 15,
+            "pause_s": 0.05,
+            "members": 2,
+            "member_mode": "shared",
+            "member_pause_s": 0.02,
+            "queue_attempts": 1,
+            "queue_prefetch": 1,
+        },
+    ),
     # The register replaces its journal by a snapshot.
     "snapshot": _plan(snapshot_entries=3, load={"chores": ("topic",)}),
     # The register gets no messages of brokers during a planned hand-over of a leader.

@@ -97,7 +97,7 @@ class _Shrinking:
         self._verdict = self._simulate(plan)
         self._wanted = signature(self._verdict)
         if not self._wanted:
-            raise NothingFailsError("nothing fails in this run: there is nothing to be made small")
+            raise NothingFailsError("this run breaks no rule, so there is nothing to shrink")
         self._tried = {to_token(plan)}
 
     def run(self) -> Shrunk:

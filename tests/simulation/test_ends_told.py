@@ -42,4 +42,4 @@ def test_a_new_leader_that_tells_an_end_which_it_has_not_published_is_found(
     monkeypatch.setattr(LogLeader, "knows_end", by_its_own_mark)
     verdict = simulate(PLAN)
     assert verdict.rule == "complaint"
-    assert "was acknowledged before the question" in str(verdict.violation)
+    assert "had been acknowledged" in str(verdict.violation)

@@ -109,7 +109,7 @@ def test_the_table_says_what_was_done_what_failed_and_what_is_missing(
     row = next(line for line in table if line.startswith(steps.P2Appending.text))
     assert row.split()[-15:] == ["2", "2", "0", "!1", *["2"] * 8, "0", "2", "2"]
     assert f"  {steps.P2Appending.text} (leader), stop: it is down" in table
-    assert f"  {steps.P2Appending.text} (leader), wipe: never come to" in table
+    assert f"  {steps.P2Appending.text} (leader), wipe: never reached" in table
     assert table[-1].startswith("13 of 15 cells (86.7%), 0 can't happen; ")
 
 
@@ -119,7 +119,7 @@ def test_what_is_said_to_be_impossible_must_not_be_done(monkeypatch: pytest.Monk
     for action in actions(REMOVING):
         search.done[REMOVING, action] = done(REMOVING, action, 2)
     assert search.gaps() == [
-        f"{steps.T6Telling.text} (register), wipe: was done, and is said to be impossible"
+        f"{steps.T6Telling.text} (register), wipe: was done, but is listed as impossible"
     ]
     search.done[REMOVING, "wipe"] = done(REMOVING, "wipe", 0)
     assert search.gaps() == []
@@ -148,4 +148,4 @@ def test_the_command_fails_if_a_cell_was_left_out(
     restrict(monkeypatch, Cell("E20", "register"))
     result = program("sim", "exhaust", "--jobs", "1")
     assert result.exit_code == 1
-    assert f"  {steps.E20GivenUp.text} (register), kill: never come to" in result.stdout
+    assert f"  {steps.E20GivenUp.text} (register), kill: never reached" in result.stdout

@@ -165,7 +165,13 @@ def test_every_rule_of_the_oracle_has_its_promise() -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.__name__)
 def test_every_rule_of_a_system_has_its_promise(system: type[SystemInvariants]) -> None:
-    rules = re.findall(r"break_rule\(\s*\"([a-z-]+)\"", inspect.getsource(system))
+    helpers = [
+        one
+        for one in vars(inspect.getmodule(system)).values()
+        if inspect.isfunction(one) and one.__module__.startswith("octopi.simulation.invariants.")
+    ]
+    source = "".join(map(inspect.getsource, [system, *helpers]))
+    rules = re.findall(r"(?:break_rule\(\s*|yield )\"([a-z-]+)\"", source)
     assert rules
     assert set(rules) == set(system.promises)
 

@@ -124,7 +124,7 @@ def test_all_mutants_are_listed_with_what_is_wrong(program: Program) -> None:
     [
         (["--only", "no-such-bug"], "there is no mutant no-such-bug"),
         (["--plan", "oc1-x"], "--plan is for one mutant"),
-        (["--resume"], "--resume goes by the file of --json"),
+        (["--resume"], "--resume needs --json FILE"),
     ],
 )
 def test_a_hunt_for_nothing_is_refused(options: list[str], text: str) -> None:
@@ -135,7 +135,7 @@ def test_a_hunt_for_nothing_is_refused(options: list[str], text: str) -> None:
 def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text("{}")
-    with pytest.raises(campaign.HuntError, match="no result of a hunt"):
+    with pytest.raises(campaign.HuntError, match="has no results of a hunt"):
         campaign.load(path)
     assert campaign.load(tmp_path / "none.json") == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,15 +13,19 @@ from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.history.events import LogName
+from octopi.simulation.invariants import queues
 from octopi.simulation.invariants.oracle import Oracle
 from octopi.simulation.invariants.subscriptions import CONFIRMED, HANDED, PROCESSED
 from octopi.simulation.kernel.world import World
 from octopi.tracing import steps
 from sim.generate import scenario_plans, swarm
+from sim.generate.scenario import Scenario
+from sim.generate.scenarios_of_queues import QUEUE_SCENARIOS
 from sim.generate.scenarios_of_subscriptions import SUBSCRIPTION_SCENARIOS
 from sim.run.client_log import ClientLog
 from sim.run.group_notes import GroupNotes, HeldLog
 from sim.run.plan import Plan, WorkloadOptions
+from sim.run.queue_notes import QueueNotes
 from sim.run.simulation import simulate
 
 
@@ -43,6 +48,40 @@ def test_members_process_all_and_no_rule_is_broken(mode: Any) -> None:  # noqa: 
     assert {HANDED, PROCESSED, CONFIRMED, steps.S5Attached.text} <= words
 
 
+@pytest.mark.parametrize("mode", ["shared", "key_shared"])
+def test_members_of_a_queue_work_all_off_and_no_rule_is_broken(mode: Any) -> None:  # noqa: ANN401
+    load = WorkloadOptions(
+        producers=1,
+        records=30,
+        consumers=1,
+        topic_partitions=2,
+        members=2,
+        member_mode=mode,
+        member_pause_s=0.01,
+        member_stay_count=8,
+        chores=("reset", "delete"),
+    )
+    verdict = simulate(Plan(1, workload=load), [Oracle])
+    assert verdict.violation is None
+    words = {event.what for event in verdict.events}
+    of_queues = {queues.HANDED, queues.ACKNOWLEDGED, queues.CONFIRMED}
+    assert of_queues <= words
+    assert {one.text for one in (steps.S6Sent, steps.S7Told, steps.S14Heard)} <= words
+
+
+def test_a_queue_of_whose_members_nobody_hears_any_more_is_a_standstill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(QueueNotes, "behind", lambda notes, marks, ends: "the queue is at 0")
+    load = WorkloadOptions(
+        producers=1, records=2, consumers=1, topic_partitions=1, members=1, member_mode="shared"
+    )
+    violation = simulate(Plan(1, workload=load), [Oracle]).violation
+    assert violation is not None
+    assert violation.rule == "liveness"
+    assert "the queue is at 0" in str(violation)
+
+
 def test_a_member_of_whom_nobody_hears_any_more_is_a_standstill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -60,10 +99,14 @@ def test_a_third_of_all_plans_have_members() -> None:
         assert 300 <= having <= 450
 
 
-@pytest.mark.parametrize("number", range(len(SUBSCRIPTION_SCENARIOS)))
-def test_scenarios_of_subscriptions_name_hosts_that_there_are(number: int) -> None:
+@pytest.mark.parametrize(
+    "tell", dict.fromkeys((*SUBSCRIPTION_SCENARIOS, *QUEUE_SCENARIOS)), ids=lambda one: one.__name__
+)
+def test_scenarios_of_subscriptions_name_hosts_that_there_are(
+    tell: Callable[[Random], Scenario],
+) -> None:
     for seed in range(20):
-        scenario = SUBSCRIPTION_SCENARIOS[number](Random(seed))
+        scenario = tell(Random(seed))
         members = {f"member-{one}" for one in range(1, scenario.load["members"] + 1)}
         named = {one.target for one in scenario.faults if one.target.startswith("member")}
         assert named <= members
@@ -122,12 +165,12 @@ def test_a_confirmed_message_that_comes_again_is_a_complaint(told: Told) -> None
 
 def test_a_message_that_nobody_was_handed_is_a_complaint(told: Told) -> None:
     told.hand(held(2, "m2"), 30)
-    assert "was never processed" in told.client_log.complaints[0]
+    assert "were never processed" in told.client_log.complaints[0]
 
 
 def test_two_members_with_one_claim_are_a_complaint(told: Told) -> None:
     told.hand(held(1, "m2"), 20)
-    assert "claim 1 is that of m1, too" in told.client_log.complaints[0]
+    assert "claim 1, which m1 has, too" in told.client_log.complaints[0]
 
 
 def test_a_reset_excuses_what_it_brings_about(told: Told) -> None:
@@ -137,4 +180,4 @@ def test_a_reset_excuses_what_it_brings_about(told: Told) -> None:
     told.process(held(3, "m2"), 50)
     assert told.client_log.complaints == []
     told.hand(held(4), 70)
-    assert "was never processed" in told.client_log.complaints[0]
+    assert "were never processed" in told.client_log.complaints[0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
 import pytest
 
 from octopi.replication.effects import PartitionEffect
@@ -15,6 +16,7 @@ from octopi.simulation.faults.actions import AtTime, InjectedFault, JumpClock, K
 from octopi.simulation.invariants.oracle import Oracle
 from octopi.simulation.kernel.world import Violation
 from octopi.storage import log_retention, retention
+from octopi.subscriptions.known_marks import KnownMarks
 from octopi.wire.messages import Follow
 from sim.run.plan import Plan, WorkloadOptions
 from sim.run.simulation import simulate
@@ -79,6 +81,38 @@ def test_a_broker_that_removes_what_its_topic_keeps_for_ever_is_found(
     assert violation is not None
     assert violation.rule == "removed-too-early"
     assert "keeps everything" in str(violation)
+
+
+MEMBERS: dict[str, Any] = {"members": 1, "member_pause_s": 0.3}
+
+
+def held(*faults: InjectedFault, **options: Any) -> Plan:  # noqa: ANN401
+    """Retention removes at once what the slow member of a subscription need not have any more."""
+    one = plan(*faults, retention_ms=10, **options)
+    return attrs.evolve(one, workload=attrs.evolve(LOAD, **MEMBERS))
+
+
+HELD = (held(hold_ms=60_000), held(hold_bytes=500_000), held(hold_bytes=12_000, hold_ms=300))
+
+
+@pytest.mark.parametrize("one", [*HELD, held(AWAY, hold_ms=60_000)])
+def test_brokers_that_wait_for_subscriptions_break_no_rule(one: Plan) -> None:
+    assert simulate(one, [Oracle]).violation is None
+
+
+@pytest.mark.parametrize("one", HELD)
+def test_a_broker_that_forgets_a_subscription_is_found(
+    monkeypatch: pytest.MonkeyPatch, one: Plan
+) -> None:
+    monkeypatch.setattr(KnownMarks, "slowest", lambda self, topic_id, now_ms: None)
+    violation = broken(one)
+    assert violation is not None
+    assert violation.rule == "removed-too-early"
+    assert "a subscription has yet to process what lies from" in str(violation)
+
+
+def test_a_topic_that_asks_for_nothing_has_nothing_to_wait_for() -> None:
+    assert broken(held()) is None
 
 
 def test_ages_mean_nothing_where_clocks_jumped() -> None:

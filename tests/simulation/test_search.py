@@ -162,7 +162,7 @@ def test_a_run_that_went_well_has_a_page_and_a_shiviz_log(program: Program, tmp_
 def test_what_is_no_plan_is_wrong_use(program: Program, text: str) -> None:
     result = program("sim", "replay", text)
     assert result.exit_code == 2
-    assert "is no plan: " in result.stderr
+    assert "is not a valid plan: " in result.stderr
     assert result.stderr.count("\n") == 1
 
 

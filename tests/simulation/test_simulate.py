@@ -154,7 +154,7 @@ def test_a_producer_that_goes_on_failing_when_all_is_well_is_found(
     verdict = simulate(Plan(1, workload=workload, faults=(dead,)))
     assert verdict.rule == "liveness"
     assert verdict.outside == verdict.violation
-    assert "producers are not heard" in str(verdict.violation)
+    assert "producers get no receipts" in str(verdict.violation)
 
 
 def test_a_burst_is_one_batch_or_several_that_are_under_way_at_a_time() -> None:

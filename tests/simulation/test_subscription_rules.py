@@ -327,3 +327,26 @@ def test_a_leader_may_begin_with_what_its_predecessor_appended_last(judged: Judg
     judged.epoch = 1
     judged.commit(MARK, mark=0, claim=1)  # a leader that was replaced knows nothing new
     assert judged.broken == []
+
+
+def test_a_leader_may_begin_with_what_it_appended_before_another_one_led(judged: Judged) -> None:
+    judged.mark(10, 1)
+    states = dict(judged.rules._partitions[PartitionId(0)].committed)
+    judged.mark(20, 1, commit=False)
+    judged.epoch = 2
+    judged.load(states)  # its log hasn't the newer mark, and it commits nothing
+    judged.epoch = 3
+    judged.load({**states, MARK: {"mark": 20, "claim": 1}})
+    assert judged.broken == []
+
+
+def test_what_a_former_leader_appended_is_gone_when_a_newer_one_commits(judged: Judged) -> None:
+    judged.mark(10, 1)
+    states = dict(judged.rules._partitions[PartitionId(0)].committed)
+    judged.mark(20, 1, commit=False)
+    judged.epoch = 2
+    judged.load(states)
+    judged.mark(15, 1)
+    judged.epoch = 3
+    judged.load({**states, MARK: {"mark": 20, "claim": 1}})
+    assert judged.broken == ["state-forgotten"]

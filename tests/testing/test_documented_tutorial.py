@@ -76,8 +76,9 @@ class Reader:
         return done.stdout
 
 
+EXAMPLES = DOCUMENT.parent / "examples"
 PROGRAMS = [text for kind, text in BLOCKS if kind == "python"]
-COMMANDS = [text for kind, text in BLOCKS if kind == "console"]
+COMMANDS = [text for kind, text in BLOCKS if kind == "console" and "docs/examples" not in text]
 
 
 def test_the_tutorial_finds_the_bug_sees_it_again_and_mends_it() -> None:
@@ -102,11 +103,22 @@ def test_who_follows_the_tutorial_sees_what_it_says(tmp_path: Path) -> None:
 def test_all_other_programs_of_the_document_work(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     last = BLOCKS.index(("console", COMMANDS[-1]))
-    for _, text in BLOCKS[last + 1 :]:
-        reader.write(text)
+    for kind, text in BLOCKS[last + 1 :]:
+        if kind == "python":
+            reader.write(text)
     output = reader.pytest()
     assert len(reader.unread) >= 4
     assert re.search(r"^\d+ passed in ", output, re.MULTILINE), output
+
+
+@pytest.mark.slow
+def test_the_examples_beside_the_document_work(tmp_path: Path) -> None:
+    (expected,) = [text for _, text in BLOCKS if text.startswith("$ pytest docs/examples")]
+    for file in EXAMPLES.glob("test_*.py"):
+        assert f"examples/{file.name}" in DOCUMENT.read_text()
+        (tmp_path / file.name).write_text(file.read_text())
+    output = Reader(tmp_path).pytest()
+    assert OUTCOME.findall(output) == OUTCOME.findall(expected), output
 
 
 @pytest.mark.slow

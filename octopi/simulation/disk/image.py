@@ -1,28 +1,26 @@
-"""What is on a simulated disk: page cache and device, for each file and each directory.
+"""The content of a simulated disk: page cache and device, for each file and each directory.
 
-In charge of what a power failure leaves of them.  Knows no process, no call that fails and
-no time: `octopi.simulation.disk.disk` does.
+This module handles what a power failure leaves of the content.  It knows no process, no call that
+fails (`octopi.simulation.disk.view` does), and no time.
 
-**A file** has a cached content, which processes see, and a durable one, which the device
-has for certain.  They differ behind `FileImage.settled_bytes`.  A failure of power first
-undoes some of the truncations since the last sync, the latest ones first, because a
-journal keeps their order.  What is then unsynced meets a `Fate`, in sectors: the device
-writes one whole or not at all, and in any order.  Below the settled bytes nothing changes.
-Garbage is random, never an old valid record: with ``data=ordered`` and unwritten extents
-ext4 shows no blocks that were never written through the file (Linux,
-Documentation/filesystems/ext4).
+**A file** has a cached content, which processes see, and a durable one, which the device has for
+certain.  They differ behind `FileImage.settled_bytes`.  A power failure first undoes some of the
+truncations since the last sync, the latest ones first, because a journal keeps their order.  Then
+the unsynced bytes meet a `Fate`, in sectors: the device writes a sector whole or not at all, and
+sectors in any order.  The settled bytes don't change.  Garbage is random, never an old valid
+record: with ``data=ordered`` and unwritten extents ext4 shows no blocks that were never written
+through the file (Linux, Documentation/filesystems/ext4).
 
-**Names** are changed by operations, each whole or not at all even if it is a rename with
-two names.  A sync of a directory makes those in it durable, and others only where those
-build on them.  A failure of power keeps a prefix of the rest, which is what the journals of
-ext4 and XFS do, or, where `octopi.simulation.disk.disk.SimulatedDisk.names_in_order` is false,
-any part of it that makes sense, as btrfs does (Pillai et al., *All file systems are not
-created equal*, OSDI 2014).  Names and contents know nothing of each other: a name may be
-durable and its content lost, and the other way round.
+**Names** are changed by operations.  Each happens completely or not at all, even a rename, which
+changes two names.  A sync of a directory makes the operations in it durable, and those that they
+build on.  A power failure keeps the first ones of the others, as the journals of ext4 and XFS do,
+or, if `octopi.simulation.disk.disk.SimulatedDisk.names_in_order` is false, any of them that fit
+together, as btrfs does (Pillai et al., *All file systems are not created equal*, OSDI 2014).  Names
+and contents are independent: a name may be durable and its content lost, or the other way round.
 
-**A failed sync** leaves its bytes off the device while the system takes them for written;
-the next sync succeeds without them (Rebello et al., *Can applications recover from fsync
-failures?*, USENIX ATC 2020).
+**A failed sync** leaves its bytes off the device, but the system considers them written: the next
+sync succeeds without them (Rebello et al., *Can applications recover from fsync failures?*, USENIX
+ATC 2020).
 """
 
 from __future__ import annotations
@@ -37,72 +35,74 @@ from typing import Final
 import attrs
 
 SECTOR_BYTES: Final = 512
-"""What a device writes whole or not at all."""
+"""The bytes of a sector, which a device writes whole or not at all."""
 
 
 def os_error(number: int, path: str) -> OSError:
-    """What the system says about *path*, by its number of `errno`."""
+    """The error of the system about *path*.  *number* is one of `errno`."""
     return OSError(number, os.strerror(number), path)
 
 
 @unique
 class Fate(Enum):
-    """What becomes of the unsynced end of a file when the power fails.
+    """What a power failure does to the unsynced end of a file.
 
-    Of names: LOST takes back every operation since the sync and KEPT none; any other keeps
-    some.
+    Of the operations on names since the sync, LOST undoes all and KEPT none; any other fate keeps
+    some of them.
     """
 
     LOST = "lost"
     KEPT = "kept"
     TORN = "torn"
-    """Only a beginning was written, of whole sectors."""
+    """Only the beginning was written, some whole sectors."""
     REORDERED = "reordered"
-    """The last sector was written; some before were not and hold zeros or garbage."""
+    """The last sector was written; some before it were not, and hold zeros or garbage."""
     GARBAGE = "garbage"
-    """A beginning was written, and the file is longer: the rest is random bytes."""
+    """The beginning was written, and the file is longer: the rest is random bytes."""
 
 
 @attrs.define
 class _Cut:
-    """A truncation since the last sync: enough to take it back."""
+    """A truncation since the last sync, with all that it takes to undo it."""
 
     settled_bytes: int
-    """As it was before."""
+    """The settled bytes before it."""
     size_bytes: int
+    """The size of the file after it."""
     tail: bytes
-    """What was cut off."""
+    """The bytes that were cut off."""
 
 
 @attrs.frozen
 class PendingSync:
-    """What a sync that has begun will have on the device when it ends."""
+    """What a sync in progress will have written to the device when it ends."""
 
     start_bytes: int
-    """What lies before is not written: the system takes it for clean."""
+    """The bytes before this position are not written: the system considers them clean."""
     data: bytes
     cuts_count: int
-    """Truncations that it covers."""
+    """The number of truncations that it covers."""
 
 
 class FileImage:
-    """One file, whatever its names."""
+    """One file, whatever names it has."""
 
     __slots__ = ("_clean_bytes", "_cuts", "cached", "durable", "settled_bytes")
 
     def __init__(self, data: bytes = b"") -> None:
         self.cached = bytearray(data)
-        """What processes see."""
+        """The content that processes see."""
         self.durable = bytearray(data)
-        """What the device has, if no truncation since the last sync came to it."""
+        """The content of the device, if no truncation since the last sync has reached it."""
         self.settled_bytes = len(data)
-        """So many leading bytes of `durable` survive whatever happens."""
+        """The number of leading bytes of `durable` that survive any power failure."""
         self._clean_bytes = len(data)
-        """The system believes that so many leading bytes of `cached` are on the device."""
+        """The number of leading bytes of `cached` that the system believes to be on the device."""
         self._cuts: list[_Cut] = []
+        """The truncations since the last sync, in order."""
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the cached content to *size_bytes*, or lengthen it with zeros."""
+        """Cut the cached content to *size_bytes*, or extend it with zeros."""
         if size_bytes < len(self.cached):
             self._cuts.append(_Cut(self.settled_bytes, size_bytes, bytes(self.cached[size_bytes:])))
             del self.cached[size_bytes:]
@@ -114,23 +114,23 @@ class FileImage:
     # --- syncing -------------------------------------------------------------------------
 
     def begin_flush(self) -> PendingSync:
-        """What a sync that begins now covers."""
+        """What a sync that begins now will write."""
         start = self._clean_bytes
         return PendingSync(start, bytes(memoryview(self.cached)[start:]), len(self._cuts))
 
     def settle(self, flush: PendingSync) -> None:
-        """A sync has succeeded: *flush* is on the device."""
+        """Note that a sync has succeeded: *flush* is on the device."""
         self._settle(flush.start_bytes, flush.data, flush.cuts_count)
         self._clean_bytes = self.settled_bytes
 
     def forget(self, flush: PendingSync) -> None:
-        """A sync has failed: the system takes *flush* for written all the same."""
+        """Note that a sync has failed: the system considers *flush* written all the same."""
         end = flush.start_bytes + len(flush.data)
         lowest = min((cut.size_bytes for cut in self._cuts[flush.cuts_count :]), default=end)
         self._clean_bytes = min(end, lowest)
 
     def settle_all(self) -> None:
-        """Have the device hold what processes see."""
+        """Make the content durable as processes see it."""
         self._settle(0, bytes(self.cached), len(self._cuts))
         self._clean_bytes = self.settled_bytes
 
@@ -140,7 +140,7 @@ class FileImage:
         self.durable += data
         self.settled_bytes = len(self.durable)
         del self._cuts[:cuts_count]
-        for cut in self._cuts:  # those made while the sync was under way
+        for cut in self._cuts:  # truncations during the sync
             cut.settled_bytes = self.settled_bytes
             self.settled_bytes = min(self.settled_bytes, cut.size_bytes)
 
@@ -152,7 +152,7 @@ class FileImage:
         return not self._cuts and self._clean_bytes == self.settled_bytes == len(self.cached)
 
     def lose(self, fate: Fate, randomness: Random) -> bytes:
-        """What a power failure leaves, by *fate*."""
+        """The content that a power failure leaves, by *fate*."""
         cuts_kept = len(self._cuts)
         if fate is Fate.LOST:
             cuts_kept = randomness.choice([0, cuts_kept])
@@ -163,7 +163,7 @@ class FileImage:
         return bytes(memoryview(self.durable)[:settled]) + unsynced
 
     def _before_cut(self, number: int) -> tuple[bytes, int]:
-        """The cached content and the settled bytes as they were before a truncation."""
+        """The cached content and the settled bytes as they were before truncation *number*."""
         content, settled = bytes(self.cached), self.settled_bytes
         for cut in reversed(self._cuts[number:]):
             content = content[: cut.size_bytes] + cut.tail
@@ -171,14 +171,14 @@ class FileImage:
         return content, settled
 
     def flip(self, bit: int) -> None:
-        """Turn one bit over, in the page cache and on the device."""
+        """Flip one bit, in the page cache and on the device."""
         for data in (self.cached, self.durable):
             if bit // 8 < len(data):
                 data[bit // 8] ^= 1 << bit % 8
 
 
 def _meet(fate: Fate, data: memoryview, position: int, randomness: Random) -> bytes:
-    """What is left of unsynced *data*, which lies at *position* of its file."""
+    """What *fate* leaves of unsynced *data*, which begins at *position* in its file."""
     if fate is Fate.LOST or not data:
         return b""
     if fate is Fate.KEPT:
@@ -207,7 +207,7 @@ def _meet(fate: Fate, data: memoryview, position: int, randomness: Random) -> by
 
 
 class Directory:
-    """Names, as processes see them and as the device has them."""
+    """The names in a directory, as processes see them and as the device has them."""
 
     __slots__ = ("cached", "durable")
 
@@ -217,12 +217,12 @@ class Directory:
 
 
 Node = FileImage | Directory
-"""What a name may mean."""
+"""What a name may refer to."""
 
 
 @attrs.frozen
 class _Change:
-    """One name before and after an operation; None: it isn't there."""
+    """What one name refers to before and after an operation; None: the name doesn't exist."""
 
     directory: Directory
     name: str
@@ -230,16 +230,16 @@ class _Change:
     after: Node | None
 
     def is_of(self, other: _Change) -> bool:
-        """Whether both are about the same name."""
+        """Whether both change the same name."""
         return self.directory is other.directory and self.name == other.name
 
     @property
     def fits(self) -> bool:
-        """Whether the device is as it has to be before."""
+        """Whether the device has the name as it was before."""
         return self.directory.durable.get(self.name) is self.before
 
     def apply(self, names: dict[str, Node]) -> None:
-        """Have the name in *names* as it is afterwards."""
+        """Make the change in *names*."""
         if self.after is None:
             names.pop(self.name, None)
         else:
@@ -248,20 +248,20 @@ class _Change:
 
 @attrs.define(eq=False)
 class Operation:
-    """Changes of names that happen at once or not at all."""
+    """Changes of names that happen together or not at all."""
 
     changes: tuple[_Change, ...]
     forgotten: bool = False
-    """A sync failed over it: no later one covers it."""
+    """Whether a sync of it failed: later ones cover it only for operations that build on it."""
 
     def settle(self) -> None:
-        """Have it on the device."""
+        """Make the changes on the device."""
         for change in self.changes:
             change.apply(change.directory.durable)
 
 
 class Tree:
-    """All files of a disk, from the root on.
+    """All files and directories of a disk.
 
     Paths are ``/``-separated; a leading ``/`` changes nothing.
     """
@@ -269,13 +269,14 @@ class Tree:
     def __init__(self) -> None:
         self.root = Directory()
         self._unsynced: list[Operation] = []
-        """In their order."""
+        """The operations that are not durable yet, in order."""
 
     def find(self, path: str, *, durable: bool = False) -> Node | None:
-        """What *path* means to processes, or on the device; None: nothing.
+        """What *path* refers to as processes see names, or (*durable*) as the device has them; None
+        if it doesn't exist.
 
         Raises:
-          NotADirectoryError: if a file is in its way.
+          NotADirectoryError: if *path* passes through a file.
         """
         found: Node = self.root
         for name in path.split("/"):
@@ -290,11 +291,11 @@ class Tree:
         return found
 
     def files(self) -> Iterator[tuple[str, FileImage]]:
-        """Every file that processes see, with its path from ``/`` on, sorted."""
+        """All files that processes see, each with its path, which begins with ``/``, sorted."""
         return _files_in(self.root, "")
 
     def change(self, *changes: tuple[Directory, str, Node | None]) -> None:
-        """Have names mean something else, or nothing (None), all at once."""
+        """Have names refer to other files or directories, or to none (None), in one operation."""
         operation = Operation(
             tuple(
                 _Change(directory, name, directory.cached.get(name), after)
@@ -308,8 +309,8 @@ class Tree:
     # --- syncing -------------------------------------------------------------------------
 
     def begin_sync(self, directory: Directory) -> list[Operation]:
-        """What a sync of *directory* that begins now covers, in order: the operations in it,
-        and those that they build on."""
+        """What a sync of *directory* that begins now covers: the operations in the directory, and
+        those that they build on, in order."""
         covered: list[Operation] = []
         needed: list[_Change] = []
         for operation in reversed(self._unsynced):
@@ -322,18 +323,18 @@ class Tree:
         return covered[::-1]
 
     def settle(self, operations: list[Operation]) -> None:
-        """A sync has succeeded: *operations* are on the device."""
+        """Note that a sync has succeeded: *operations* are on the device."""
         for operation in operations:
             if operation in self._unsynced:
                 operation.settle()
                 self._unsynced.remove(operation)
 
     def settle_names(self) -> None:
-        """Have names on the device as processes see them."""
+        """Make all names durable as processes see them."""
         self.settle(list(self._unsynced))
 
     def settle_all(self) -> None:
-        """Have names and contents on the device as processes see them."""
+        """Make all names and contents durable as processes see them."""
         self.settle_names()
         for _, image in self.files():
             image.settle_all()
@@ -341,14 +342,15 @@ class Tree:
     # --- losing --------------------------------------------------------------------------
 
     def lose(self, fates: Sequence[Fate], randomness: Random, *, names_in_order: bool) -> Tree:
-        """What a power failure leaves: each file meets one of *fates*, and so do the names."""
+        """The disk that a power failure leaves.  Each file meets one of *fates*, and so do the
+        names."""
         key = randomness.getrandbits(64)
         self._lose_names(fates, Random(f"{key}"), names_in_order)
 
         def left(path: str, image: FileImage) -> bytes:
             if image.is_settled:
                 return bytes(image.durable)
-            # A source for each file: what one of them met doesn't change what others meet.
+            # Each file has its own source, so that the fate of one doesn't change those of others.
             source = Random(f"{key} {path}")
             return image.lose(source.choice(fates), source)
 
@@ -367,8 +369,8 @@ class Tree:
         self._unsynced.clear()
 
     def copy(self, content: Callable[[str, FileImage], bytes]) -> Tree:
-        """A disk on whose device are the names that are on this one's, and in each file what
-        *content* says, called in the order of their paths."""
+        """A disk whose device has the same names as the device of this one, and the *content* of
+        each file, which is called in the order of the paths."""
         copied = Tree()
         copied.root = _copy(self.root, "", content)
         return copied

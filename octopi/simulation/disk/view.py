@@ -1,7 +1,7 @@
-"""A simulated disk as one process sees it, and as its calls come to their edges.
+"""A simulated disk as one process sees it, and the edges of its calls.
 
-In charge of what a call does, tells and raises.  `octopi.simulation.disk.disk` says what is
-promised; this module keeps to it for one process and knows no power failure: it only stops
+This module handles what a call does, reports and raises.  `octopi.simulation.disk.disk` lists the
+guarantees; this module keeps them for one process.  It knows no power failure: a view only stops
 working when its process ends.
 """
 
@@ -25,14 +25,14 @@ _REPLACEMENT_SUFFIX: Final = ".new"
 _LOCK_NAME: Final = "lock"
 
 Effect = Callable[[str, str, str], None]
-"""Called as ``effect(operation, edge, path)``; never waits, may raise."""
+"""Called as ``effect(operation, edge, path)``.  It never waits, and may raise."""
 
 After = Callable[[float, Callable[[], object]], object]
-"""Called as ``after(seconds, action)``: has *action* called in so many seconds."""
+"""Called as ``after(seconds, action)``: calls *action* when that time has passed."""
 
 
 def after_by_trio(seconds: float, action: Callable[[], object]) -> None:
-    """An `After` for where there is no world, only Trio's clock."""
+    """An `After` by Trio's clock, for disks outside of a simulated world."""
 
     async def wait() -> None:
         await trio.sleep(seconds)
@@ -42,20 +42,20 @@ def after_by_trio(seconds: float, action: Callable[[], object]) -> None:
 
 
 class _Wait:
-    """A task waits for the device: a cancel scope with a shield, only much cheaper."""
+    """A task that waits for the device, as in a shielded cancel scope, but much cheaper."""
 
     def __init__(self) -> None:
         self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
 
     def end(self) -> None:
-        """Let the task go on, if it waits still."""
+        """Let the task go on, if it still waits."""
         task, self._task = self._task, None
         if task is not None:
             trio.lowlevel.reschedule(task)
 
 
 class DiskView:
-    """`octopi.environment.Disk` of one process."""
+    """The `octopi.environment.Disk` of one process."""
 
     def __init__(self, disk: StorageDevice, effect: Effect, after: After) -> None:
         self.disk = disk
@@ -63,17 +63,17 @@ class DiskView:
         self._after = after
         self._ended = False
         self._waits: dict[Callable[[], None], None] = {}
-        """What ends each wait for the device."""
+        """A function for each wait for the device, which ends that wait."""
         self._files: dict[SimulatedFile, None] = {}
         self._syncing: dict[FileImage, trio.Lock] = {}
 
     @property
     def open_files(self) -> list[str]:
-        """Paths of the files that the process has open, in the order of opening."""
+        """The paths of the files that the process has open, in the order of opening."""
         return [file.path for file in self._files]
 
     def end(self) -> None:
-        """The process is gone.  Its locks are the disk's to release."""
+        """Note that the process has ended.  The disk releases its locks."""
         self._ended = True
         for file in self._files:
             file.is_usable = False
@@ -116,7 +116,7 @@ class DiskView:
         return sorted(found.cached) if found is not None else []
 
     def is_link(self, path: str) -> bool:
-        return False  # there are none here
+        return False  # a simulated disk has no links
 
     def room(self, path: str) -> DiskSpace | None:
         free_bytes, total_bytes = self.disk.free_bytes(), self.disk.capacity_bytes
@@ -185,7 +185,7 @@ class DiskView:
         replaced = target.cached.get(target_name)
         if replaced is not found:
             if _names(new)[: len(_names(old))] == _names(old):
-                raise os_error(errno.EINVAL, new)  # below itself
+                raise os_error(errno.EINVAL, new)  # a directory can't be moved below itself
             if isinstance(replaced, Directory):
                 if isinstance(found, FileImage):
                     raise os_error(errno.EISDIR, new)
@@ -227,7 +227,7 @@ class DiskView:
         self._leave("lock_directory", path, failure)
         return lock
 
-    # --- within --------------------------------------------------------------------------
+    # --- internal ------------------------------------------------------------------------
 
     def check_alive(self, operation: str, path: str) -> None:
         """Raise if the process has ended: what its *effect* raises, or else `OSError`."""
@@ -236,13 +236,14 @@ class DiskView:
             raise os_error(errno.EBADF, path)
 
     def _look(self, operation: str, path: str) -> None:
-        """Come to the only edge of a call that changes nothing."""
+        """Report the only edge of a call that changes nothing."""
         failure = self._enter(operation, path)
         if failure is not None:
             raise os_error(failure.error_number, path)
 
     def _enter(self, operation: str, path: str) -> Fail | None:
-        """Come to a call's first edge; return what it fails with once it is done."""
+        """Report the first edge of a call; return the failure that it ends with although it is
+        done, or None."""
         self.effect(operation, "before", path)
         self.check_alive(operation, path)
         failure = _first_failure(self.disk.faults.strike(operation, path))
@@ -251,7 +252,7 @@ class DiskView:
         return failure
 
     def _leave(self, operation: str, path: str, failure: Fail | None) -> None:
-        """Come to the last edge of a call that changed something."""
+        """Report the last edge of a call that has changed something."""
         self.effect(operation, "after", path)
         if failure is not None:
             raise os_error(failure.error_number, path)
@@ -263,9 +264,9 @@ class DiskView:
         settle: Callable[[], None],
         forget: Callable[[], None],
     ) -> None:
-        """Sync something: *settle* it when the device has it, *forget* it if that fails.
+        """Sync something: call *settle* when it is on the device, or *forget* if the sync fails.
 
-        Not interrupted by cancellation, only by the end of the process.
+        Cancellation doesn't interrupt this; the end of the process does.
         """
         try:
             failure = await self._wait_for_device(operation, path)
@@ -284,7 +285,7 @@ class DiskView:
         self.check_alive(operation, path)
         seconds = self.disk.sync_s + sum(how.seconds for how in met if isinstance(how, Delay))
         if seconds == inf:
-            with trio.CancelScope(shield=True) as scope:  # which a run that is given up can lift
+            with trio.CancelScope(shield=True) as scope:  # a run that is given up can lift it
                 self._waits[scope.cancel] = None
                 try:
                     await trio.sleep_forever()
@@ -303,14 +304,14 @@ class DiskView:
         return failure
 
     def syncing(self, image: FileImage) -> trio.Lock:
-        """What lets one sync of a file follow the other, as the system does."""
+        """The lock that lets syncs of one file happen one after another, as the system does."""
         lock = self._syncing.get(image)
         if lock is None:
             lock = self._syncing[image] = trio.Lock()
         return lock
 
     def closed(self, file: SimulatedFile) -> None:
-        """*file* is not open any more."""
+        """Note that *file* is closed."""
         self._files.pop(file, None)
 
     def _check_changeable(self, path: str) -> None:
@@ -330,13 +331,13 @@ class DiskView:
         return found
 
     def _place(self, path: str) -> tuple[Directory, str]:
-        """The directory that *path* is in, and its name there."""
+        """The directory of *path*, and the name in that directory."""
         head, _, name = path.rstrip("/").rpartition("/")
         return self._existing_directory(head), name
 
 
 class SimulatedFile:
-    """`octopi.environment.File` of one process."""
+    """The `octopi.environment.File` of one process."""
 
     __slots__ = ("_disk", "_effect", "_image", "_path", "_size_bytes", "_view", "is_usable")
 
@@ -348,7 +349,7 @@ class SimulatedFile:
         self._image = image
         self._size_bytes = len(image.cached)
         self.is_usable = True
-        """Neither closed nor left behind by its process."""
+        """Whether the file is open and its process runs."""
 
     @property
     def path(self) -> str:
@@ -363,7 +364,7 @@ class SimulatedFile:
         if not self.is_usable:
             raise os_error(errno.EBADF, self._path)
         disk, cached = self._disk, self._image.cached
-        # A real one would write where it believes the end to be, over what is there.
+        # A real file would overwrite bytes behind the end that it knows of.
         assert self._size_bytes == len(cached), f"{self._path} was changed by another open file"
         if disk.faults or disk.read_only or disk.capacity_bytes is not None:
             try:
@@ -456,7 +457,7 @@ class SimulatedFile:
         if lock.locked():
             await lock.acquire()
         else:
-            lock.acquire_nowait()  # without giving up the turn: a sync is a wait anyway
+            lock.acquire_nowait()  # without a checkpoint: the sync waits anyway
         try:
             flush = image.begin_flush()
             settle, forget = partial(image.settle, flush), partial(image.forget, flush)

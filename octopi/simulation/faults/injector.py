@@ -386,6 +386,7 @@ class Injector:
         self._kill(node)
         randomness = self._world.random("damage", name)
         what = damage.harm(node.host.disk, chosen, action, randomness, snapshot)
+        node.has_lost_files = True
         self._world.note("file damaged", name, path=chosen.path, done=what)
         self._restart(name, action.restart_s)
 

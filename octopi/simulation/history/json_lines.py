@@ -1,9 +1,9 @@
-"""A history as lines of JSON, one an event: for a failing run to keep, and to judge again.
+"""A history as lines of JSON, one for each event, to keep a failed run and check it again.
 
-Each line is an object.  ``event`` has the name of the event's class in
-`octopi.simulation.history.events`, the rest are its fields; a log is a list of topic and partition.
-Bytes are text in Latin-1, so each character is the byte of its number.  Fields that have
-their default are left out.
+Each line is an object.  ``event`` is the name of the event's class in
+`octopi.simulation.history.events`, and the other keys are its fields.  A log is a list of topic and
+partition.  Bytes are text in Latin-1, so each character stands for the byte with its number.
+Fields with their default value are left out.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def dump(history: History) -> Iterator[str]:
 
 
 def load(lines: Iterable[str]) -> History:
-    """The inverse of `dump`; empty lines are skipped.
+    """The history in *lines*, as `dump` writes it; empty lines are skipped.
 
     Raises:
-      HistoryError: if a line is no event; the text says which and why.
+      HistoryError: if a line is no event; the text says which line, and why.
     """
     history = History()
     for number, line in enumerate(lines, 1):
@@ -130,7 +130,7 @@ _FIELDS: Final[dict[str, Callable[[object], object]]] = {
     **dict.fromkeys(("duplicate", "forked"), _truth),
     "messages": lambda value: tuple(_message(one) for one in _list(value)),
 }
-"""How to read a field: its name means the same in every event."""
+"""The function that reads each field.  A name means the same in every event."""
 _EVENTS: Final[dict[str, Callable[..., Event]]] = {kind.__name__: kind for kind in get_args(Event)}
 
 

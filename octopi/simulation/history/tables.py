@@ -1,8 +1,7 @@
-"""What a history says of each message, of each log, and of each consumer's way through one.
+"""The tables of what a history says about each message, each log, and each consumer of a log.
 
-Plain tables; `octopi.simulation.history.index` fills them and `octopi.simulation.history.checker`
-judges what is in them.  Events are known by their numbers, which are their positions in the
-history.
+`octopi.simulation.history.index` fills the tables, and `octopi.simulation.history.checker` checks
+their contents.  The number of an event is its position in the history.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from octopi.identifiers import Offset
 from octopi.simulation.history.events import Invoked, LogName
 
 NEVER: Final = -1
-"""The number of an event that there was not, and an offset that is not known."""
+"""The number of an event that didn't happen, and an offset that is unknown."""
 
 
 class MessageFacts:
-    """A value, and all that is known about it."""
+    """A message, and everything that the history says about it."""
 
     __slots__ = (
         "acknowledged",
@@ -40,25 +39,26 @@ class MessageFacts:
 
     def __init__(self, invoked: int, sent: Invoked) -> None:
         self.invoked = invoked
-        """Numbers of events: when it was sent (`NEVER`: by nobody, as far as we know), ..."""
+        """The number of the event that sent it.  `NEVER`: no event did."""
         self.acknowledged = self.delivered = self.stored = self.seen = NEVER
-        """... acknowledged, last delivered, in the final log, and first given its offset."""
+        """The numbers of the events that acknowledged it, delivered it last, read it in the final
+        log, and gave it its offset first."""
         self.sent = sent
         self.value = sent.value
         self.key = sent.key
         self.headers = sent.headers
         self.epoch = 0
         self.log: LogFacts | None = None
-        """Where it lies, by whoever said so first."""
+        """The log that contains it, as the first event about it says."""
         self.lost = NEVER
-        """The number of the event that says that it may be lost, unless it is sent again, ..."""
+        """The number of the event that says that it may be lost, unless it is sent again."""
         self.lost_offset = NEVER
-        """... and where it was before."""
+        """The offset that it had before the loss."""
         self.offset = self.next_offset = NEVER
 
 
 class LogFacts:
-    """What is known of a log."""
+    """Everything that the history says about a log."""
 
     __slots__ = (
         "acknowledged_end",
@@ -79,29 +79,31 @@ class LogFacts:
     def __init__(self, name: LogName, born: int, is_gone: bool) -> None:
         self.name = name
         self.born = born
-        """Messages from before this event belong to a removed log of that name."""
+        """The number of the event that created its topic again.  Messages that were sent before
+        belong to a removed log with the same name."""
         self.is_gone = is_gone
-        """It is being removed: nothing that is said about it counts."""
+        """Whether it is being removed.  Contradictions in it are then no anomalies."""
         self.is_removed = False
-        """It was removed after what we know of it."""
+        """Whether it was removed after the events that this table contains."""
         self.messages: dict[int, MessageFacts] = {}
-        """By offset, as whoever spoke of that offset first has it."""
+        """The messages by offset, as the first event about each offset says."""
         self.readings: list[ConsumerRead] = []
         self.losses: list[tuple[int, int, int]] = []
-        """What was told of losses: from where on, before which epoch, and by which event."""
+        """The losses that were reported: the end of what was kept, the first epoch after the loss,
+        and the number of the event."""
         self.start = 0
         self.highwater = maxsize
         self.acknowledged_end = 0
         self.tail: list[int] = []
-        """The numbers of the receipts that moved it."""
+        """The numbers of the receipts that advanced `acknowledged_end`."""
         self.final = NEVER
-        """The number of its final read, ..."""
+        """The number of the event of its final read."""
         self.end = 0
-        """... and where that ended."""
+        """The offset at which the final read ended."""
 
 
 class ConsumerRead:
-    """A consumer's way through a log."""
+    """What a consumer has read of a log."""
 
     __slots__ = (
         "consumer",
@@ -120,28 +122,28 @@ class ConsumerRead:
         self.consumer = consumer
         self.log = log
         self.position = NEVER
-        """What comes next; `NEVER`: anything, it just began."""
+        """The offset of the next message.  `NEVER`: any offset, because it has just begun."""
         self.last = NEVER
-        """The number of the event that says so."""
+        """The number of the event that set the position."""
         self.first = NEVER
-        """Where it began."""
+        """The offset at which the present range began."""
         self.ranges: list[tuple[int, int]] = []
-        """From where to where it read before it was sent elsewhere."""
+        """The earlier ranges, each with its first offset and the offset behind its end."""
         self.stored = self.stored_last = NEVER
-        """The stored position, and the number of its event."""
+        """The stored position, and the number of the event that stored it."""
         self.untold = self.untold_stored = NEVER
-        """It, or who goes on at the stored position, has yet to be told of a loss: the number of
-        the event that says what is lost."""
+        """The numbers of the events with the losses that the consumer, and the one that resumes at
+        the stored position, have to be told of."""
 
     def move(self, offset: Offset, number: int) -> None:
-        """Go on from *offset*, whatever lies between."""
+        """Continue at *offset*, in a new range.  *number* is the event that says so."""
         if self.first < self.position:
             self.ranges.append((self.first, self.position))
         self.first = self.position = offset
         self.last = number
 
     def has_passed(self, offset: Offset) -> bool:
-        """Whether what lies at *offset* must have been handed out."""
+        """Whether the message at *offset* must have been delivered."""
         return self.first <= offset < self.position or any(
             first <= offset < position for first, position in self.ranges
         )

@@ -3,20 +3,21 @@
 ======================= ================================================================
 rule                    broken when
 ======================= ================================================================
-two-leaders             (W5) two lives lead in one epoch, or a record appoints nobody
-                        that leads
-undecided-told          (W5) the register tells what it may forget, or takes that for
-                        flushed
-epoch-used-again        (W5) the register begins a change with an epoch that a member of
+two-leaders             (W5) two processes lead in one epoch, or one leads that the register
+                        did not appoint
+undecided-told          (W5) the register tells brokers what is not on its device, or counts it
+                        as flushed
+epoch-used-again        (W5) the register begins an election with an epoch that a member of
                         the in-sync set has promised before
-promise-forgotten       (W5) a broker accepts an epoch that it would forget, or acts in an
-                        older one; or it asks to lead alone and would forget that
-stopping-proposes       (W5) a broker that heard that it is to stop asks to have fewer in sync: it
-                        is to hand over, and those that stay are to lead
-refusing-proposes       (W5) a leader whose disk refused records, and has not taken any since, asks
-                        to have fewer in sync: another one of them is to lead
-in-sync-unasked         (W5, W8) a broker is decided to be in sync that hasn't promised the
-                        epoch, or by what another life of it held
+promise-forgotten       (W5) a broker accepts an epoch whose promise is not on its device, or acts
+                        in an older epoch than it promised; or it proposes to lead alone before
+                        the sync flag is on its device
+stopping-proposes       (W5) a broker that heard that it shall stop proposes to remove a member of
+                        the in-sync set: it must hand over, and the other members may have to lead
+refusing-proposes       (W5) a leader whose disk refused records, and has not taken any since,
+                        proposes to remove a member of the in-sync set: another one has to lead
+in-sync-unasked         (W5, W8) the register decides that a broker is in sync that hasn't promised
+                        the epoch, or because of what another incarnation of it held
 ======================= ================================================================
 """
 
@@ -35,14 +36,14 @@ from octopi.wire.messages import PartitionRecord
 
 
 class ElectionRules(Succession):
-    """What has to hold of a leadership, from the announced epoch to the leader that begins."""
+    """The rules about a leadership, from the announcement of its epoch until the leader begins."""
 
     def _check_acceptance(self, event: StepEvent[steps.E6Accepting]) -> None:
         epoch, partition = event.step.epoch, event.step.partition
         promised = self._promised.get((event.host, partition), 0)
         if promised < epoch:
-            text = f"{event.host} accepts epoch {epoch} of partition {partition}; on its disk is "
-            self._break("promise-forgotten", text + f"a promise of {promised}", event)
+            text = f"{event.host} accepts epoch {epoch} of partition {partition}; its disk has "
+            self._break("promise-forgotten", text + f"a promise of epoch {promised}", event)
 
     def _check_proposal(self, event: StepEvent[steps.E16Proposing]) -> None:
         leader, partition = event.step.leader, event.step.partition
@@ -52,8 +53,8 @@ class ElectionRules(Succession):
             and known is not None
             and not set(known.in_sync) <= set(event.step.in_sync)
         ):
-            text = f"{event.host} was asked to stop, and asks to have only {event.step.in_sync}"
-            text += f" in sync in partition {partition}, instead of {known.in_sync}"
+            text = f"{event.host} was asked to stop, and proposes the in-sync set "
+            text += f"{event.step.in_sync} of partition {partition}, instead of {known.in_sync}"
             self._break("stopping-proposes", text, event)
         in_epoch = event.step.epoch, event.step.leader_incarnation
         if (
@@ -62,13 +63,11 @@ class ElectionRules(Succession):
             and not set(known.in_sync) <= set(event.step.in_sync)
         ):
             text = f"the disk of {event.host}, which leads partition {partition}, refused records, "
-            text += f"and it asks to have only {event.step.in_sync} in sync, instead of "
+            text += f"and it proposes the in-sync set {event.step.in_sync}, instead of "
             self._break("refusing-proposes", text + str(known.in_sync), event)
         if event.step.in_sync == [leader] and not self._flags.get((event.host, partition)):
-            text = (
-                f"{event.host} asks to lead partition {partition} alone; its device doesn't have "
-            )
-            self._break("promise-forgotten", text + "the sync flag yet", event)
+            text = f"{event.host} proposes to lead partition {partition} alone; its device lacks "
+            self._break("promise-forgotten", text + "the sync flag", event)
 
     def _note_resignation(self, event: StepEvent[steps.E19Resigning]) -> None:
         in_epoch = event.step.epoch, event.step.leader_incarnation
@@ -84,12 +83,12 @@ class ElectionRules(Succession):
                 self._check_acceptances(event, entry.record)
                 self._check_record(event, entry.record)
                 if not event.step.losses:
-                    self._orders.discard(entry.record.partition)  # nothing had to be given up
+                    self._orders.discard(entry.record.partition)  # no records had to be given up
 
     def _check_acceptances(self, event: Event, record: PartitionRecord) -> None:
         before = self._view.state.partitions.get(record.partition)
         if before is not None and _leader(before) == _leader(record):
-            return  # it leads on, and commits as before: with all that are in sync
+            return  # the leader goes on, and commits with all in-sync replicas as before
         missing = [
             broker
             for broker in record.in_sync
@@ -97,10 +96,10 @@ class ElectionRules(Succession):
             and self._promised.get((self._cluster.host_of(broker), record.partition), 0)
             < record.epoch
         ]
-        # Where more than one has to be in sync, others are waited for rather than left out.
+        # If more than one has to be in sync, these may stay: the leader waits for them to follow.
         if missing and self._view.state.min_insync(record.partition) == 1:
-            text = f"brokers {missing} are to be in sync in epoch {record.epoch} of partition "
-            text += f"{record.partition}, and have not promised it"
+            text = f"brokers {missing} are decided to be in sync in epoch {record.epoch} of "
+            text += f"partition {record.partition}, and have not promised it"
             self._break("in-sync-unasked", text, event)
 
     def _check_joiner(self, event: StepEvent[steps.E17Altering]) -> None:
@@ -111,8 +110,8 @@ class ElectionRules(Succession):
         for broker in set(record.in_sync).difference(known.in_sync if known else ()):
             life = self._view.incarnation_to_be(broker)
             if life != asked.joiner_incarnation:
-                text = f"broker {broker} joins the in-sync set of partition {asked.partition} by "
-                text += f"what its life {asked.joiner_incarnation} held, and lives life {life}"
+                text = f"broker {broker} joins the in-sync set of partition {asked.partition} for "
+                text += f"what its incarnation {asked.joiner_incarnation} held; it is {life} now"
                 self._break("in-sync-unasked", text, event)
 
     def _check_altered(self, event: StepEvent[steps.E17Altered]) -> None:
@@ -130,7 +129,7 @@ class ElectionRules(Succession):
             self._require_durable(event, record, event.step.broker)
 
     def _require_durable(self, event: Event, record: PartitionRecord, broker: BrokerId) -> None:
-        """Whether the register, which tells *broker* of *record*, can't forget it any more."""
+        """Check that *record*, of which the register tells *broker*, is on the register's disk."""
         known = self._view.state.partitions.get(record.partition)
         told = record.epoch, record.version
         if known is not None and told <= (known.epoch, known.version):
@@ -142,9 +141,9 @@ class ElectionRules(Succession):
 
     def _check_journal(self, event: StepEvent[steps.R3Flushed]) -> None:
         durable_end, end = self._journal.durable_end, event.step.log_end
-        # Whoever waits for the flush learns of it before the step of its end is told.
+        # Tasks that wait for the flush go on before this step is traced.
         if durable_end < end:
-            text = f"the register takes its journal for flushed up to {end}; its device has it to "
+            text = f"the register counts its journal as flushed up to {end}; its device has it to "
             self._break("undecided-told", text + str(durable_end), event)
 
     def _check_epoch(self, event: StepEvent[steps.E2Announced]) -> None:
@@ -153,7 +152,7 @@ class ElectionRules(Succession):
         for broker in record.in_sync if record is not None else ():
             host = self._cluster.host_of(broker)
             if self._has_its_disk(broker) and self._promised.get((host, partition), 0) >= epoch:
-                text = f"epoch {epoch} of partition {partition} is announced as a new one; {host} "
+                text = f"epoch {epoch} of partition {partition} is announced as new; {host} "
                 self._break("epoch-used-again", text + "has promised it before", event)
 
     def _check_announced(self, event: StepEvent[steps.E3Announcing]) -> None:
@@ -161,7 +160,7 @@ class ElectionRules(Succession):
         known = self._view.state.announced_epoch(partition)
         if epoch > known and not self._journal.is_durable:
             text = f"the register announces epoch {epoch} of partition {partition} to broker "
-            text += f"{event.step.broker}, and that is not on its disk"
+            text += f"{event.step.broker}, and the epoch is not on its disk"
             self._break("undecided-told", text, event)
 
     def _check_role(self, event: StepEvent[EpochStep]) -> None:
@@ -169,7 +168,7 @@ class ElectionRules(Succession):
         promised = self._promised.get((event.host, partition), 0)
         if epoch < promised:
             text = f"{event.host} acts in epoch {epoch} of partition {partition}; it has promised "
-            self._break("promise-forgotten", text + str(promised), event)
+            self._break("promise-forgotten", text + f"epoch {promised}", event)
 
     def _check_leader(self, event: StepEvent[steps.E11Leading]) -> None:
         partition, epoch = event.step.partition, event.step.epoch
@@ -182,10 +181,10 @@ class ElectionRules(Succession):
         record = self._view.state.partitions.get(partition)
         if record is None:
             if not self._register_wiped:
-                text = f"{event.host} leads partition {partition}, which nothing was decided about"
+                text = f"{event.host} leads partition {partition}, about which nothing is decided"
                 self._break("two-leaders", text, event)
         elif record.epoch > epoch:
-            return  # a life that slept: it finds out when it tries to commit
+            return  # a process that was paused: it learns this when it tries to commit
         elif record.epoch == epoch and self._cluster.host_of(record.leader) != event.host:
             text = f"{event.host} leads partition {partition} in epoch {epoch}; the register "
             self._break("two-leaders", text + f"appointed broker {record.leader}", event)
@@ -204,15 +203,15 @@ class ElectionRules(Succession):
                 self._require_held(event, log, self._cluster.host_of(broker))
 
     def _require_held(self, event: Event, log: CommittedLog, host: str) -> None:
-        """Whether *host* has all that is committed."""
+        """Check that *host* has all committed records of *log*."""
         if (host, log.topic, log.partition) in self._cut_to_be:
             return
         replica = self._replica(host, log)
         start = min(replica.start, log.end)
         ours, committed = replica.read(start, log.end), log.data[start:]
         if replica.start > log.removed_end:
-            text = f"{host} leads or is in sync, and begins {log.name} at {replica.start}; what is "
-            text += f"gone from there by its topic's settings ends at {log.removed_end}"
+            text = f"{host} leads or is in sync, and has {log.name} from {replica.start} on; it "
+            text += f"must keep the records from {log.removed_end} on"
             self._break("removed-too-early", text, event)
         elif ours != committed:
             at = start + agreement(ours, committed)
@@ -226,8 +225,8 @@ class ElectionRules(Succession):
         broker = self._cluster.broker_of(event.host)
         if end >= log.end or record is None or broker is None:
             return
-        # One that isn't in sync may have the same records from an epoch that lost: what it knows
-        # as committed, it keeps.
+        # A replica that isn't in sync may cut such records: it may have them from an epoch that was
+        # replaced before it committed them.  But it must keep what it knows as committed.
         is_in_sync = broker in record.in_sync and not self._is_excused(broker, log)
         where = event.host, event.life
         known = max(log.highwater.get(where, 0), log.opened_with.get(where, 0))
@@ -237,10 +236,10 @@ class ElectionRules(Succession):
             ((until, commit) for until, commit in log.commits if until > end), (0, event)
         )
         if self._replica(event.host, log).read(end, until) == log.data[end:until]:
-            text = f"{event.host} cuts {log.name} at {end}; it has what was committed up to "
+            text = f"{event.host} cuts {log.name} at {end}; it has the committed records up to "
             self._break("committed-cut", text + str(until), event, commit)
 
 
 def _leader(record: PartitionRecord) -> tuple[int, int]:
-    """Who leads, in which life."""
+    """The leader and its incarnation."""
     return record.leader, record.leader_incarnation

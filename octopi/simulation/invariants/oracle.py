@@ -34,7 +34,8 @@ receipt-wrong           (W10) a producer is told of records that aren't committe
 committed-twice         (W11) one sequence of a producer is committed twice, or a gap
 invalid-committed       bytes are committed that are no records
 removed-too-early       retention removes what the settings of its topic keep, or what is not
-                        committed; or a replica begins behind what may be gone
+                        committed, or what a subscription needs that it has to wait for; or a
+                        replica begins behind what may be gone
 retired-unkept          a broker gives a replica up, and its records are not on its disk any
                         more, which was never full
 credit-passed           a consumer is sent more than its credit, but for the rest of one record
@@ -55,7 +56,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from octopi.errors import Status
-from octopi.identifiers import BrokerId, Offset
+from octopi.identifiers import SUBSCRIPTIONS_LOG, BrokerId, Offset, PartitionId
 from octopi.limits import RECENT_BATCHES_COUNT
 from octopi.record import scan
 from octopi.simulation.cluster import STOP, WIPE, SimulatedCluster
@@ -63,13 +64,14 @@ from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.invariants.committed_log import CommittedLog, agreement
 from octopi.simulation.invariants.elections import ElectionRules
 from octopi.simulation.invariants.recoveries import ORDERED
-from octopi.simulation.invariants.retention_rules import removed_wrongly
+from octopi.simulation.invariants.retention_rules import CommittedMarks, removed_wrongly
 from octopi.simulation.invariants.systems import SYSTEMS
 from octopi.simulation.kernel.host import KILL, LOSE_POWER, RESUME
 from octopi.simulation.kernel.world import Event, StepEvent, Violation
 from octopi.simulation.step_handlers import StepHandlers
 from octopi.tracing import steps
 from octopi.tracing.common import CommitStep, LogStep, MarkStep
+from octopi.wire.messages import TopicRecord
 
 
 class Oracle(ElectionRules):
@@ -80,6 +82,7 @@ class Oracle(ElectionRules):
         self, cluster: SimulatedCluster, report: Callable[[Violation], None] | None = None
     ) -> None:
         super().__init__(cluster, report)
+        self._marks: dict[PartitionId, CommittedMarks] = {}
         self._handlers = StepHandlers()
         on, on_word = self._handlers.on, self._handlers.on_word
         on_word(self._note_fault, FAULT)
@@ -296,7 +299,9 @@ class Oracle(ElectionRules):
         topic = self._view.state.topic(log.topic)
         if topic is not None and topic.topic_id != event.step.topic_id:
             topic = None  # the log belongs to an older topic of that name
-        wrong = removed_wrongly(log, replica, topic, self._wall_ms(event.host))
+        now_ms = self._wall_ms(event.host)
+        needed = self._needed(event.host, log, topic, now_ms)
+        wrong = removed_wrongly(log, replica, topic, now_ms, needed)
         if wrong:
             text = f"retention removes what {event.host} has of {log.name} before {replica.start}: "
             self._break("removed-too-early", text + wrong, event)
@@ -313,8 +318,26 @@ class Oracle(ElectionRules):
         for log in self._live_logs():
             replica = self._replica(event.host, log)
             topic = self._view.state.topic(log.topic)
-            if not removed_wrongly(log, replica, topic, now_ms):
+            needed = self._needed(event.host, log, topic, now_ms)
+            if not removed_wrongly(log, replica, topic, now_ms, needed):
                 log.removed_end = max(log.removed_end, replica.start)
+
+    def _needed(
+        self, host: str, log: CommittedLog, topic: TopicRecord | None, now_ms: int | None
+    ) -> int | None:
+        """From where on *host* must keep *log* for subscriptions: it has their marks, if it is in
+        sync.  None: it need not wait for any, as while its disk is full."""
+        known = self._logs.get(f"{SUBSCRIPTIONS_LOG}/{log.partition}")
+        record = self._view.state.partitions.get(log.partition)
+        if topic is None or record is None or known is None or now_ms is None:
+            return None
+        broker = self._cluster.broker_of(host)
+        if host in self._filled | self._spoiled or broker not in record.in_sync:
+            return None
+        if self._is_excused(broker, known):
+            return None
+        marks = self._marks.setdefault(log.partition, CommittedMarks(known))
+        return marks.least(topic.topic_id, now_ms)
 
     def _wall_ms(self, host: str) -> int | None:
         """The wall clock of *host*; None if ages mean nothing because clocks differ."""

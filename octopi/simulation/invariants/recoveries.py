@@ -1,10 +1,10 @@
-"""Leaders that were chosen although acknowledged records may be lost.
+"""Leaders that are chosen although acknowledged records may be lost.
 
-When all replicas that were in sync have lost what was in their memory, the best of them leads,
-and its record says so (`octopi.model.PartitionRecord.recovered_epoch`).  The only replica
-of a partition leads again with what it has.  Where those that were in sync are gone, or their
-files are damaged, an operator orders that the best of the replicas that are left leads, or, if none
-is left, that the partition begins again empty.
+If all in-sync replicas have lost what was in their memories, the best of them leads, and the
+partition record says so (`octopi.model.PartitionRecord.recovered_epoch`).  The only replica of a
+partition leads again with what it has.  If the in-sync replicas are gone or damaged, an operator
+orders that the best of the remaining replicas leads, or, if none remains, that the partition begins
+again empty.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
 
 ORDERED: Final = "order"
-"""What the event is called when an operator orders that the best of the replicas that are left
-leads a partition: with its number as ``partition``, and as ``empty_on`` with the broker on which
-it is to begin again empty, if no replica is left."""
+"""The name of the event in which an operator orders that the best of the remaining replicas leads a
+partition.  Its facts are ``partition``, the number of the partition, and, if no replica remains,
+``empty_on``, the broker on which the partition begins again empty."""
 
 
 @attrs.frozen
 class Accepted:
-    """What a replica said when it accepted an epoch."""
+    """What a replica reported when it accepted an epoch."""
 
     incarnation: Incarnation
     log_epoch: Epoch
     """The newest epoch in which it led or agreed with the leader."""
     ends: Mapping[str, int]
-    """Topic id -> up to where the log is sound."""
+    """Topic id -> the end of the sound part of the log."""
     known_ends: Mapping[str, int]
-    """Topic id -> up to where the log is, or was."""
+    """Topic id -> the highest end that the log is known to have, or to have had."""
     damaged: frozenset[str]
-    """The ids of the topics whose logs lack something that was on the device."""
+    """The ids of the topics whose logs lack records that were on the device."""
 
     @classmethod
     def of(cls, step: steps.E7Counted) -> Accepted:
-        """By the acceptance that the register counted."""
+        """The acceptance that the register counted in *step*."""
         logs = step.ends
         return cls(
             step.incarnation,
@@ -57,7 +57,7 @@ class Accepted:
 
 
 class Recoveries:
-    """Finds such decisions among the events of *cluster*'s world."""
+    """Finds the decisions by which such leaders begin, among the events of *cluster*'s world."""
 
     kinds: Final = frozenset(
         {LOSE_POWER, steps.E7Counted.text, steps.E8Decided.text, steps.J5Admitted.text}
@@ -66,14 +66,15 @@ class Recoveries:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._seen: dict[int, int] = {}
-        """Partition -> the epoch that was found last."""
+        """Partition -> the epoch of the last decision that was found."""
         self._lost_power: set[tuple[str, int]] = set()
-        """Host and partition, for partitions that have no other replica."""
+        """Host and partition of replicas that lost power and have no other replica beside them."""
         self._accepted: dict[PartitionId, tuple[Epoch, dict[BrokerId, Accepted]]] = {}
-        """Partition -> the epoch that was accepted last, and by which brokers."""
+        """Partition -> the epoch that was accepted last, and what each broker reported with it."""
 
     def accepted(self, record: PartitionRecord) -> dict[BrokerId, Accepted]:
-        """Who has accepted the epoch of *record*, in the life that the register knows."""
+        """What the brokers reported that accepted the epoch of *record*, each in the incarnation
+        that the register knows."""
         epoch, accepted = self._accepted.get(record.partition, (NO_EPOCH, {}))
         if epoch != record.epoch:
             return {}
@@ -81,7 +82,8 @@ class Recoveries:
         return {broker: one for broker, one in accepted.items() if one.incarnation == lives(broker)}
 
     def found(self, event: Event) -> Iterator[PartitionRecord]:
-        """The records of *event* whose leaders lead with what they have."""
+        """The decisions of *event* by which leaders begin with what they have, as partition
+        records."""
         step = event.about
         if isinstance(step, steps.E7Counted):
             known, accepted = self._accepted.get(step.partition, (NO_EPOCH, {}))
@@ -110,11 +112,11 @@ class Recoveries:
 
 
 def better_than(leader: BrokerId, ends: Mapping[BrokerId, Sequence[int]]) -> str:
-    """Which broker lacks less than *leader*, in words; empty if none does.  *ends*: broker -> the
-    ends of its logs, in one order; those of a leader that isn't there are not judged.
+    """A description of the broker that lacks less than *leader*; empty if there is none, or if
+    *leader* is not among *ends*.  *ends*: broker -> the ends of its logs, always in the same order.
 
-    Log by log, as docs/protocol.md says: who is behind in the fewest, then who lacks the fewest
-    bytes of what any of them has.
+    Logs are compared one by one, as docs/protocol.md says: the best broker is behind in the fewest
+    logs; among equals it lacks the fewest bytes of what any of the brokers has.
     """
     if leader not in ends:
         return ""
@@ -135,11 +137,12 @@ def better_than(leader: BrokerId, ends: Mapping[BrokerId, Sequence[int]]) -> str
 def best_by_order(
     record: PartitionRecord, accepted: Mapping[BrokerId, Accepted], topics: Sequence[str]
 ) -> tuple[set[BrokerId], dict[BrokerId, list[int]]]:
-    """Which of the brokers that *accepted* may lead by an operator's order, and the ends of their
-    logs of *topics*, which are ids.  *record*: what the order replaces.
+    """The brokers among *accepted* that may lead by an operator's order, and the ends of their logs
+    of *topics*, which are topic ids.  *record*: the decision that the order replaces.
 
-    As docs/protocol.md says: whose logs lack nothing that was on the device come first, then who
-    was in sync last, then who agreed last with a leader.
+    The order of preference is that of docs/protocol.md: first the brokers whose logs lack nothing
+    that was on the device, then those that were in sync last, then those that agreed with a leader
+    last.
     """
     pool = {one for one in accepted if one in record.replicas}
     pool = {one for one in pool if not accepted[one].damaged} or pool

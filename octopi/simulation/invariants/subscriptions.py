@@ -21,8 +21,9 @@ mark-left-behind        another broker is to lead, in good order, and a mark isn
                         a member sent before
 ======================= ================================================================
 
-Where a decision notes that acknowledged records may be lost, or where a broker leads whose disk was
-changed in a way that it can't notice, all that was known about that partition counts no more.
+What is lost is left out of account (`octopi.simulation.invariants.losses`).  Messages of queues are
+judged by rules of their own (`octopi.simulation.invariants.queues`); of the rules above those hold
+for queues, too, that are about what is stored.
 """
 
 from __future__ import annotations
@@ -34,15 +35,12 @@ from typing import Any, ClassVar, Final, TypeAlias
 import attrs
 
 from octopi.identifiers import PartitionId
-from octopi.simulation.cluster import WIPE, SimulatedCluster
-from octopi.simulation.faults.actions import BitFlip, RollBack, Wipe
-from octopi.simulation.faults.damage import Damage
-from octopi.simulation.faults.injector import FAULT
-from octopi.simulation.invariants.recoveries import Recoveries
+from octopi.model import QUEUE_MODES
+from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.invariants.losses import Losses
 from octopi.simulation.invariants.system import BreakRule, SystemInvariants
-from octopi.simulation.kernel.host import LOSE_POWER
 from octopi.simulation.kernel.world import Event, StepEvent
-from octopi.subscriptions.entries import AssignmentPhase
+from octopi.subscriptions.entries import NO_MEMBER, AssignmentPhase
 from octopi.tracing import steps
 from octopi.tracing.subscriptions import RemovedStateStep, StoredMarkStep, SubscriptionStep
 
@@ -75,6 +73,9 @@ class _KnownPartition:
     open: Counter[str] = attrs.field(factory=Counter)
     """How many newer values of a key there are: they may be committed without anybody hearing of
     that."""
+    stray: set[str] = attrs.field(factory=set)
+    """Keys with newer values that the newest leader did not find: until it commits something, one
+    that has them may lead next."""
     taken: dict[str, int] = attrs.field(factory=dict)
     """The newest mark that a member of each subscription sent."""
     left: dict[str, int] = attrs.field(factory=dict)
@@ -102,7 +103,7 @@ class SubscriptionRules(SystemInvariants):
 
     def __init__(self, cluster: SimulatedCluster, break_rule: BreakRule) -> None:
         super().__init__(cluster, break_rule)
-        self._recoveries = Recoveries(cluster)
+        self._losses = Losses(cluster, self.handlers, self._forget)
         self._partitions: dict[PartitionId, _KnownPartition] = defaultdict(_KnownPartition)
         self._claims: dict[_Place, int] = defaultdict(int)
         """The greatest that the coordinator gave."""
@@ -122,18 +123,8 @@ class SubscriptionRules(SystemInvariants):
         """Behind the last message that a member processed with this claim."""
         self._reporting: set[str] = set()
         """Subscriptions whose members note what they do."""
-        self._lossy: set[PartitionId] = set()
-        """Partitions that may have lost records: offsets were used twice there."""
         self._resigned: dict[tuple[str, PartitionId], int] = {}
         """Host and partition -> the epoch in which it leads, and its disk takes no records."""
-        self._spoiled: set[str] = set()
-        """Hosts whose disk holds what they never wrote there, and that can't notice it: they lead
-        with what they find."""
-        self._serving_less: set[tuple[str, PartitionId]] = set()
-        """Hosts and partitions that have no other replica, and whose disk is damaged: what lies
-        before the damage is served, and nothing stored, until an operator gives up the rest."""
-        self._is_harmed = False
-        """Whether a disk was damaged, or a machine lost its power."""
         on = self.handlers.on
         on(self._see_open, steps.S1Creating, steps.S3Joining, steps.S4Assigning)
         on(self._see_open, steps.S11Freeing)
@@ -148,10 +139,6 @@ class SubscriptionRules(SystemInvariants):
         on(self._note_append, steps.P2Appended)
         on(self._note_preparing, steps.E23Preparing)
         on(self._check_prepared, steps.E23Prepared)
-        on(self._see_recovery, steps.E7Counted, steps.E8Decided, steps.J5Admitted)
-        self.handlers.on_word(self._see_recovery, LOSE_POWER)
-        self.handlers.on_word(self._see_fault, FAULT)
-        self.handlers.on_word(self._note_empty_disk, WIPE)
         self.handlers.on_word(self._check_handed, HANDED)
         self.handlers.on_word(self._note_processed, PROCESSED)
         self.handlers.on_word(self._check_confirmed, CONFIRMED)
@@ -199,7 +186,7 @@ class SubscriptionRules(SystemInvariants):
         ends = [before, *(self._processed.get(one, 0) for one in claims)]
         ends += [self._resets.get(claims[-1], 0), *self._starts[claims[-1]]]
         processed = max(ends)
-        if step.mark > processed and step.partition not in self._lossy:
+        if step.mark > processed and step.partition not in self._losses.lossy:
             text = f"{event.host} stores {step.mark} as the mark of {step.sid} in partition "
             text += f"{step.partition} with claim {step.claim}; what lies before {processed} is "
             text += f"processed with that claim, and the mark was {before} with claim {old}"
@@ -211,6 +198,7 @@ class SubscriptionRules(SystemInvariants):
             return
         kind, sid, last = _parts(step.key)
         known.open[step.key] = max(0, known.open[step.key] - 1)
+        known.stray.clear()
         if step.value is None:
             known.committed.pop(step.key, None)
             if kind == "k":
@@ -252,13 +240,13 @@ class SubscriptionRules(SystemInvariants):
         if claim < old:
             text = f"{name} is stored with claim {claim}, and was stored with claim {old} before"
             self.break_rule("claim-went-back", text, event)
-        if now.get("lost") and self._is_harmed:
-            self._lossy.add(place[1])  # the only replica has less, and says so
+        if now.get("lost") and self._losses.is_harmed:
+            self._losses.lossy.add(place[1])  # the only replica has less, and says so
         reset_to = self._resets.get((*place, claim))
         if reset_to == now["mark"]:
             self._told.pop(place, None)
             self._partitions[place[1]].taken.pop(place[0], None)
-        elif now["mark"] < before["mark"] and place[1] not in self._lossy:
+        elif now["mark"] < before["mark"] and place[1] not in self._losses.lossy:
             text = f"{name} is committed at {now['mark']} with claim {claim}, and was committed at "
             text += f"{before['mark']} with claim {old}"
             self.break_rule("mark-went-back", text, event)
@@ -267,11 +255,12 @@ class SubscriptionRules(SystemInvariants):
         step = event.step
         if (known := self._known(step.partition, step.epoch)) is None:
             return
-        if event.host in self._spoiled or (event.host, step.partition) in self._serving_less:
-            self._forget(step.partition)
+        if self._losses.leads_with_less(event.host, step.partition):
+            self._losses.forget(step.partition)
             known = self._partitions[step.partition]
         for key, value in known.committed.items():
-            if not known.open[key] and step.states.get(key) != value:
+            may_differ = known.open[key] or key in known.stray
+            if not may_differ and step.states.get(key) != value:
                 text = f"{event.host} begins to lead partition {step.partition} with {key} = "
                 text += f"{step.states.get(key)}, and {value} is committed"
                 self.break_rule("state-forgotten", text, event)
@@ -279,6 +268,7 @@ class SubscriptionRules(SystemInvariants):
             self._check_newer(event, known, key, step.states.get(key))
         known.epoch = step.epoch
         known.committed = dict(step.states)
+        known.stray |= {key for key, count in known.open.items() if count}
         known.open.clear()
         known.taken.clear()
         known.left.clear()
@@ -335,7 +325,7 @@ class SubscriptionRules(SystemInvariants):
         known = self._partitions[partition]
         still, known.left = known.left.items() & self._unstored(partition).items(), {}
         record = self.cluster.register_view.state.partitions.get(partition)
-        if record is None or record.epoch != known.epoch or partition in self._lossy:
+        if record is None or record.epoch != known.epoch or partition in self._losses.lossy:
             return
         if self.cluster.host_of(record.leader) != event.host:
             return
@@ -370,8 +360,14 @@ class SubscriptionRules(SystemInvariants):
             return
         place = step.sid, step.partition
         state = _mark_of(known, step.sid)
+        if not step.claim or state.get("mode") in QUEUE_MODES:
+            # A member of a queue doesn't begin where the mark is, and its claim is that of nobody:
+            # it works on what it is dealt.  So the mark that it is told fixes nothing, and may be
+            # ahead of what is committed.
+            return
         owner = self._members.get((*place, step.claim), step.member)
-        if owner != step.member and not self._lossy:
+        # The member is empty if it lost the mark, as by a deletion, while its answer waited.
+        if step.member not in (owner, NO_MEMBER) and not self._losses.lossy:
             text = f"{event.host} tells {step.member} the mark of {step.sid} in partition "
             text += f"{step.partition} with claim {step.claim}, which is that of {owner}"
             self.break_rule("claim-went-back", text, event)
@@ -380,7 +376,7 @@ class SubscriptionRules(SystemInvariants):
         if state.get("claim", 0) < step.claim or state.get("mark", 0) < step.mark:
             text = f"{told}, and what is committed is {state}"
             self.break_rule("told-uncommitted", text, event)
-        if step.mark < self._told.get(place, 0) and step.partition not in self._lossy:
+        if step.mark < self._told.get(place, 0) and step.partition not in self._losses.lossy:
             text = f"{told}, and another was told {self._told[place]} before"
             self.break_rule("attach-went-back", text, event)
         self._told[place] = step.mark
@@ -397,12 +393,12 @@ class SubscriptionRules(SystemInvariants):
         claimed = (facts["sid"], facts["partition"], facts["claim"])
         owner = self._members.setdefault(claimed, facts["member"])
         what = f"the log of {claimed[0]} in partition {claimed[1]} with claim {claimed[2]}"
-        if owner != facts["member"] and not self._lossy:
+        if owner != facts["member"] and not self._losses.lossy:
             text = f"{facts['member']} reads {what}, which is that of {owner}"
             self.break_rule("claim-went-back", text, event)
         offset, end = facts["offset"], self._handed.get(claimed)
         self._handed[claimed] = facts["next_offset"]
-        if facts["partition"] in self._lossy or self._is_shortened(facts["topic"]):
+        if facts["partition"] in self._losses.lossy or self._is_shortened(facts["topic"]):
             return
         # Where what it read is lost, a member begins again at the mark that it was told.
         expected = {one for one in self._starts[claimed] if end is None or one < end}
@@ -429,38 +425,15 @@ class SubscriptionRules(SystemInvariants):
         facts = event.facts
         partition = facts["partition"]
         state = _mark_of(self._partitions[partition], facts["sid"])
-        if partition in self._lossy or not state or state.get("claim", 0) > facts["claim"]:
+        if partition in self._losses.lossy or not state or state.get("claim", 0) > facts["claim"]:
             return
         if state["mark"] < facts["offset"]:
             text = f"{event.host} was told that all before {facts['offset']} of {facts['sid']} in "
             text += f"partition {partition} is marked for good, and what is committed is {state}"
             self.break_rule("told-uncommitted", text, event)
 
-    # --- losses ----------------------------------------------------------------------------
-
-    def _see_fault(self, event: Event) -> None:
-        action = event.facts["action"]
-        self._is_harmed |= isinstance(action, Damage | Wipe | BitFlip | RollBack)
-        if isinstance(action, Damage):
-            for record in self.cluster.register_view.state.partitions.values():
-                if [self.cluster.host_of(one) for one in record.replicas] == [event.host]:
-                    self._serving_less.add((event.host, record.partition))
-        is_unnoticed = isinstance(action, Damage) and not action.is_noticed
-        if isinstance(action, BitFlip | RollBack) or is_unnoticed:
-            self._spoiled.add(event.host)
-
-    def _note_empty_disk(self, event: Event) -> None:
-        self._spoiled.discard(event.host)
-
-    def _see_recovery(self, event: Event) -> None:
-        self._is_harmed |= event.what == LOSE_POWER
-        for record in self._recoveries.found(event):
-            self._forget(record.partition)
-            self._serving_less = {one for one in self._serving_less if one[1] != record.partition}
-
     def _forget(self, partition: PartitionId) -> None:
         """Records may be lost, in the logs of that partition and in what it knew."""
-        self._lossy.add(partition)
         self._partitions[partition] = _KnownPartition()
         for place in [one for one in self._told if one[1] == partition]:
             del self._told[place]

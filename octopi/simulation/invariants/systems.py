@@ -1,12 +1,13 @@
-"""The systems whose rules the oracle holds, beside its own about replicated logs."""
+"""The systems whose rules the oracle checks, besides its own rules about replicated logs."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from octopi.simulation.invariants.node_load import NodeLoad
+from octopi.simulation.invariants.queues import QueueRules
 from octopi.simulation.invariants.subscriptions import SubscriptionRules
 from octopi.simulation.invariants.system import SystemInvariants
 
-SYSTEMS: Final[tuple[type[SystemInvariants], ...]] = (NodeLoad, SubscriptionRules)
-"""In this order they are told of an event, behind the oracle's own rules."""
+SYSTEMS: Final[tuple[type[SystemInvariants], ...]] = (NodeLoad, SubscriptionRules, QueueRules)
+"""They get each event in this order, after the oracle's own rules."""

@@ -1,13 +1,13 @@
-"""Runs Trio on virtual time: the only module that knows Trio's private names.
+"""Runs Trio on virtual time: the only module that uses Trio's private names.
 
-Trio's own loop runs unchanged (`unrolled_run`, which Trio's guest mode drives in the same
-way); this driver stands where Trio would wait for the operating system.  Whenever no task
-can run it moves the world to the next moment at which something is due.  Tasks that can
-run at the same time run in the order that a schedule gives them.
+Trio's own loop runs unchanged (`unrolled_run`, which Trio's guest mode drives in the same way);
+this driver takes the place of the wait for the operating system.  Whenever no task can run, it
+advances the world to the next moment at which something is due.  Tasks that can run at the same
+time run in the order of a schedule.
 
-Where the private names are not what they were when this was written, `run` falls back to
-Trio's public interface (`trio.run` with a clock and an instrument).  That is slower, knows
-no pauses, and is not deterministic among tasks that could run at the same time.
+If the private names differ from those that this module was written for, `run` falls back to Trio's
+public interface (`trio.run` with a clock and an instrument).  That is slower, supports no pauses,
+and leaves the order of tasks that could run at the same time to Trio.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from octopi.simulation.kernel.world import World
 
 try:
     from trio._core import _run
-except ImportError:  # pragma: no cover  # `private_problem` tells
+except ImportError:  # pragma: no cover  # `private_problem` reports it
     _run = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TICKS_WITHOUT_TIME_MAX: Final = 200_000
-"""A run whose time stands still for so many turns of the loop is taken to be spinning."""
+"""A run counts as spinning after this many turns of the loop in which time stands still."""
 
 GARBAGE_COUNT: Final = 200_000
-"""Python looks for cycles of garbage whenever a run has made so many objects more than it
-gave up: a run leaves few, and the events that it keeps would be looked at again and again."""
+"""Python looks for cyclic garbage whenever a run has made this many objects more than it freed.
+A run leaves few cycles, and the events that it keeps would be examined again and again."""
 
 TRIO_VERSIONS_KNOWN: Final = ("0.31.0", "0.32.0", "0.33.0", "0.34.0", "0.35.0")
-"""What this was tried with.  Others will do as long as the names are the same."""
+"""The versions that this was tried with.  Others work as long as the names are the same."""
 
 _PRIVATE_PARAMETERS: Final = {
     "setup_runner": (
@@ -81,19 +81,19 @@ class How(Enum):
     """Ways to run Trio."""
 
     SCHEDULED = "scheduled"
-    """Turn Trio's loop here, by its private names."""
+    """This module turns Trio's loop, by private names."""
     PUBLIC = "public"
-    """Let Trio turn it."""
+    """Trio turns its loop itself."""
 
 
 class Parkable(Protocol):
-    """Whoever tasks belong to, and may be paused with them."""
+    """An owner of tasks, which can be paused together with them."""
 
     is_paused: bool
 
 
 OWNER: ContextVar[Parkable | None] = ContextVar("OWNER", default=None)
-"""Whom a task, and all tasks that it starts, belong to."""
+"""The owner of a task, and of all tasks that it starts; None: no owner."""
 
 
 class DeadlockError(Exception):
@@ -101,16 +101,16 @@ class DeadlockError(Exception):
 
 
 class SpinningError(Exception):
-    """Tasks keep running without any time passing."""
+    """Tasks keep running, and time stands still."""
 
 
 class NoPausesError(Exception):
-    """Somebody should be paused, but that needs `How.SCHEDULED`."""
+    """Tasks can't be paused, because the run is not `How.SCHEDULED`."""
 
 
 @cache
 def private_problem() -> str | None:
-    """Why Trio's private names are of no use here; None if they are what they were."""
+    """Why Trio's private names can't be used; None if they are as this module expects them."""
     if _run is None:  # pragma: no cover
         return f"trio {trio.__version__} has no trio._core._run"
     for name in (*_PRIVATE_PARAMETERS, *_PRIVATE_NAMES):
@@ -136,13 +136,13 @@ def run(
     how: How | None = None,
     strict: bool = True,
 ) -> T:
-    """Run *main* in *world* to its end and return its result.  *how* is found out if it is
-    not given; for *strict*, see `sandbox.armed`.
+    """Run *main* in *world* to its end, and return its result.  *how* (None): by private names if
+    they are as expected.  *strict*: see `sandbox.armed`.
 
     Raises:
-      DeadlockError: everything waits for ever.
-      SpinningError: time stands still.
-      OutsideReachedError: something reached for the real world.
+      DeadlockError: if every task waits, and nothing is due.
+      SpinningError: if time stands still.
+      OutsideReachedError: if code accessed the real world.
       BaseException: what *main* raised, or `World.failure` if the run was given up.
     """
     if how is None:
@@ -160,7 +160,7 @@ def run(
     with sandbox.armed(world, strict=strict) as guard, _collecting_seldom():
         try:
             run_by(world, guarded, schedule)
-        except BaseException as error:  # told below, unless there is a better reason
+        except BaseException as error:  # raised below, unless the world has failed
             problem = error
     if world.failure is not None:
         raise world.failure from world.failure.__cause__ or problem
@@ -180,12 +180,12 @@ def _collecting_seldom() -> Iterator[None]:
 
 
 def pause(owner: Parkable) -> None:
-    """Let no task of *owner* run, from now on.
+    """Keep the tasks of *owner* from running, from now on.
 
-    The one that calls this runs on until it waits.
+    The task that calls this goes on until it waits.
 
     Raises:
-      NoPausesError: if that can't be done.
+      NoPausesError: if the run is not `How.SCHEDULED`.
     """
     if _turning is None:
         raise NoPausesError("tasks can be paused only where Trio's private names are known")
@@ -194,7 +194,7 @@ def pause(owner: Parkable) -> None:
 
 
 def resume(owner: Parkable) -> None:
-    """Let them run again; what was due meanwhile is due now."""
+    """Let the tasks of *owner* run again; what was due meanwhile is due now."""
     owner.is_paused = False
     if _turning is not None:
         _turning.park()
@@ -233,8 +233,8 @@ class _ParkingQueue(deque[Any]):
 
 
 class _NoInstruments(dict[str, Any]):
-    """What Trio asks several times in each turn whether an instrument is there; its own is no
-    dictionary and takes a while to say no."""
+    """The instruments of a run that has none.  Trio looks for some several times in each turn, and
+    a dictionary answers faster than Trio's own class."""
 
     def add_instrument(self, instrument: trio.abc.Instrument) -> None:
         raise RuntimeError("a scheduled run has no instruments; observe the World")
@@ -243,13 +243,13 @@ class _NoInstruments(dict[str, Any]):
 
 
 class _Turning:
-    """A run whose loop is turned here.  Also Trio's source of randomness meanwhile."""
+    """A run whose loop this module turns.  It is also Trio's source of randomness meanwhile."""
 
     def __init__(self, world: World, schedule: Schedule) -> None:
         self._world = world
         self._schedule = schedule
         self._batch: list[Task] = []
-        """What still runs in this turn; Trio takes from its end."""
+        """The tasks that have yet to run in this turn; Trio takes them from the end."""
         self._is_parking = False
         self._is_unshielded = False
         self._runner = _run.setup_runner(_VirtualClock(world), [], False, True)
@@ -257,7 +257,7 @@ class _Turning:
         self._runner.instruments = no_instruments
 
     def shuffle(self, batch: list[Task]) -> None:
-        """Called by Trio for each turn."""
+        """Called by Trio for each turn, with its tasks."""
         self._batch = batch
         if len(batch) > 1:
             waiting = self._schedule.shuffle(batch)
@@ -266,11 +266,11 @@ class _Turning:
                     self._runner.runq.append(task)
 
     def random(self) -> float:
-        """Trio asks in its other mode, and pytest plug-ins may."""
+        """Called by Trio if its order is not deterministic, and perhaps by pytest plug-ins."""
         return self._schedule.random()
 
     def park(self) -> None:
-        """An owner was paused, or goes on."""
+        """Sort all waiting tasks again, because an owner was paused or resumed."""
         old, new = self._runner.runq, _ParkingQueue()
         waiting = [*old, *(old.parked if isinstance(old, _ParkingQueue) else ())]
         for task in waiting:
@@ -280,12 +280,12 @@ class _Turning:
             kept.append(task)
         self._batch[:] = kept
         new.parked += kept.parked
-        # Also when nobody is parked: a paused owner may have no task that could run now.
+        # Also if no task is parked: those of a paused owner may be able to run only later.
         self._runner.runq = new
         self._is_parking = True
 
     def _release(self) -> None:
-        """The run was given up: whoever is paused has to end, too."""
+        """Let paused tasks run in a run that was given up: they have to end, too."""
         queue = self._runner.runq
         self._runner.runq = deque(queue)
         if isinstance(queue, _ParkingQueue):
@@ -299,7 +299,7 @@ class _Turning:
             self._turn(loop)
         finally:
             with warnings.catch_warnings():
-                # Left in its middle only when nothing else ends it.
+                # A loop that has not ended by itself is closed in its middle.
                 warnings.simplefilter("ignore", RuntimeWarning)
                 loop.close()
             _run.GLOBAL_RUN_CONTEXT.__dict__.clear()
@@ -328,7 +328,7 @@ class _Turning:
                 timeout = loop.send(events)
 
     def _idle(self) -> Any:  # noqa: ANN401
-        """Nothing can run: move on until something can."""
+        """Advance the world until a task can run; called when none can."""
         world, runner = self._world, self._runner
         if self._is_parking and world.failure is not None:
             self._release()
@@ -337,14 +337,14 @@ class _Turning:
             is_over = runner.main_task_outcome is not None
             when = inf if is_over else min(world.next_due(), deadline)
             if when == inf:
-                # Trio wakes itself through a socket when it ends, whatever is due in the world.
+                # At its end Trio wakes itself through a socket, whatever is due in the world.
                 events = runner.io_manager.get_events(0)
                 if not events:
                     self._end_deadlock()
                 return events
             try:
                 world.advance(when)
-            except BaseException as error:  # kept as the verdict
+            except BaseException as error:  # it becomes the failure of the run
                 world.fail(error)
             if when == deadline:
                 break
@@ -356,7 +356,7 @@ class _Turning:
         paused = f"; {parked} tasks of paused owners could run" if parked else ""
         error = DeadlockError(f"every task waits, and nothing is due{paused}")
         if world.failure is not None and not self._is_unshielded:
-            # All was cancelled, and somebody is shielded who will wait for ever.
+            # All tasks were cancelled, and one that is shielded would wait for ever.
             self._is_unshielded = True
             for task in list(self._runner.tasks):
                 status: Any = task._cancel_status
@@ -371,14 +371,14 @@ _turning: _Turning | None = None
 
 
 def _give_up(world: World, error: Exception) -> None:
-    if world.failure is not None:  # the tasks were cancelled before, and don't end
+    if world.failure is not None:  # the tasks were cancelled then, and don't end
         raise error
     world.fail(error)
 
 
 def _run_scheduled(world: World, main: Callable[[], Awaitable[None]], schedule: Schedule) -> None:
     global _turning
-    assert _turning is None, "a run within a run"
+    assert _turning is None, "another run is in progress"
     _turning = _Turning(world, schedule)
     try:
         with deterministic(_turning):
@@ -389,7 +389,7 @@ def _run_scheduled(world: World, main: Callable[[], Awaitable[None]], schedule: 
 
 @contextlib.contextmanager
 def deterministic(order: Schedule) -> Iterator[None]:
-    """Have Trio order the tasks of this thread as *order* says within the block, and only there."""
+    """Within the block, have Trio run the tasks of this thread in the order of *order*."""
     private: Any = _run
     saved = private._ALLOW_DETERMINISTIC_SCHEDULING, private._r
     private._ALLOW_DETERMINISTIC_SCHEDULING = True
@@ -403,10 +403,10 @@ def deterministic(order: Schedule) -> Iterator[None]:
 # --- by public names -----------------------------------------------------------------
 
 _NOT_ZERO_S: Final = 1e-9
-"""A time to sleep that tells an idle loop from one that has something to do."""
+"""The time to sleep of an idle loop: 0 would mean that tasks can run."""
 
 _BARREN_WAITS_MAX: Final = 3
-"""So many waits in a row that nothing can end are a deadlock.  Trio ends some by itself."""
+"""More consecutive waits that nothing can end are a deadlock.  Trio ends some by itself."""
 
 
 class _AbandonedError(Exception):
@@ -414,14 +414,14 @@ class _AbandonedError(Exception):
 
 
 class TickCounter:
-    """Counts the turns of the loop in which the time of *world* stands still."""
+    """Counts the turns of the loop while the time of *world* stands still."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
 
     def count(self) -> SpinningError | None:
-        """Count a turn; return what to raise if there were too many."""
+        """Count a turn; return the error to raise if there were too many, or else None."""
         now = self._world.now
         self._ticks_left -= 1
         if now > self._stands_at:
@@ -433,7 +433,7 @@ class TickCounter:
 
 
 class _VirtualPump(_VirtualClock, trio.abc.Instrument):
-    """A clock, and an instrument that moves it whenever Trio is about to wait."""
+    """A clock, and an instrument that advances it whenever Trio is about to wait."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -443,26 +443,26 @@ class _VirtualPump(_VirtualClock, trio.abc.Instrument):
         self._is_stuck = False
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Called when no task can run.  Never lets Trio wait."""
+        """Called by Trio when no task can run.  The result never lets Trio wait."""
         if self._is_stuck:
             raise _AbandonedError
         self._deadline = deadline
         return _NOT_ZERO_S if deadline > self._world.now else 0.0
 
     def before_io_wait(self, timeout: float) -> None:
-        """Called whether tasks can run or not, as *timeout* tells."""
+        """Called by Trio before each wait.  *timeout* is 0 if tasks can run."""
         try:
             if timeout == 0.0:
                 if (spinning := self._ticks.count()) is not None:
                     _give_up(self._world, spinning)
             else:
                 self._idle()
-                # Makes the wait, which has been decided upon, end at once.
+                # Trio is going to wait in any case; this ends the wait at once.
                 token = trio.lowlevel.current_trio_token()
                 token.run_sync_soon(_do_nothing, idempotent=True)
         except (DeadlockError, SpinningError):
             self._is_stuck = True
-        except BaseException as error:  # kept as the verdict; Trio would only log it
+        except BaseException as error:  # it becomes the failure of the run; Trio would only log it
             self._world.fail(error)
 
     def _idle(self) -> None:

@@ -1,10 +1,10 @@
-"""One end of a simulated connection: what TCP and its machine do for a program.
+"""One end of a simulated connection: what TCP and the operating system do for a program.
 
-Bytes arrive in their order or not at all.  What a broken route keeps back is sent again
-when it is mended, as long as the sender's machine is there to do so.  A reset is sent once,
-and whoever missed it learns it when it sends something.  A window bounds what a sender may
-have under way and unread.  What is carried, whole messages or pieces of a stream, is the
-business of `frames` and `streams`.
+Bytes arrive in order, or not at all.  What a cut route loses is sent again after the cut ends, as
+long as the sender's machine has power.  A reset is sent once; an end that misses it learns of it
+when it sends something.  A window bounds the bytes that a sender may have in flight and unread.
+`octopi.simulation.network.message_links` puts whole messages on a connection, and
+`octopi.simulation.network.streams` pieces of a stream.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from octopi.simulation.kernel.world import World
 from octopi.simulation.network.route import Mishap, Route, Trap
 
 WINDOW_BYTES: Final = 256 * 1024
-"""What a connection holds on its way and unread, in each direction."""
+"""The bytes that a connection may have in flight and unread, in each direction."""
 
 PIECE_BYTES: Final = WINDOW_BYTES // 4
-"""What is put on its way at once, at most."""
+"""The most bytes that are sent at once."""
 
 _WHOLE_CHANCE: Final = 0.9
-"""How often what is sent at once arrives at once, too."""
+"""The probability that bytes that are sent at once also arrive at once."""
 
 
 @attrs.frozen
 class Departure:
-    """Something was sent; of a connection, what arrives does so in the order of departure."""
+    """Data was sent.  What arrives of one connection arrives in the order of departure."""
 
     source: ProcessLife
     target: str
-    """The host that it is sent to."""
+    """The host that the data is sent to."""
     connection: int
     at: float
     data: Any
-    """See `Arrival`."""
+    """See `Arrival.data`."""
 
 
 @attrs.frozen
 class Arrival:
-    """Something that was sent has arrived."""
+    """Data that was sent has arrived."""
 
     source: ProcessLife
     target: ProcessLife
@@ -64,20 +64,20 @@ class ConnectionPorts(Protocol):
 
     @property
     def observers(self) -> list[Callable[[Departure | Arrival], None]]:
-        """To be called with what is sent and with what arrives."""
+        """The functions to call with each departure and each arrival."""
 
     def packet(self, source: str, target: str, comes: Callable[[], None]) -> None:
-        """Have *comes* called on the *target*, if nothing loses it on the way there."""
+        """Send a packet: *comes* is called when it reaches *target*, unless it is lost."""
 
     def forget(self, end: End) -> None:
         """Note that no process has *end* open any more."""
 
 
 class End:
-    """One end of a connection.  What the other sends arrives in `inbox`.
+    """One end of a connection.  What the other end sends arrives in `inbox`.
 
-    Invariant: at most one event of the world, or of the stalled route, stands for all that
-    is under way from here.
+    Invariant: at most one call of `_come` is scheduled, by the world or by the blocked route, for
+    all data in flight from this end.
     """
 
     def __init__(
@@ -85,49 +85,50 @@ class End:
     ) -> None:
         self.life = life
         self.connection = number
-        """Number of the connection in this run."""
+        """The number of the connection in this run."""
         self.path = ""
-        """The endpoint that this side asked for when it opened the connection, such as
-        ``/v1/follow``; empty at the accepting side."""
+        """The endpoint that this end asked for when it opened the connection, such as
+        ``/v1/follow``; empty at the accepting end."""
         self.other: End = self
-        """The other end; this one itself as long as there is none."""
+        """The other end; this end itself until the connection is accepted."""
         self.inbox: deque[tuple[Any, int]] = deque()
-        """What has arrived, each with its size in bytes; to be taken by `take`."""
+        """The data that has arrived, each with its size in bytes.  Call `take` to get it."""
         self.is_open = False
-        """Whether the other machine has agreed."""
+        """Whether the other machine has accepted the connection."""
         self.is_finished = False
-        """Nothing follows what is in the inbox."""
+        """Whether the other end has finished sending: nothing follows the data in the inbox."""
         self.last_word: Any = None
-        """What the other side finished with."""
+        """What the other end passed to `finish`."""
         self.on_finished: Callable[[], None] | None = None
         """Called when `is_finished` becomes true."""
         self.is_broken = False
-        """The connection was reset."""
+        """Whether the connection was reset."""
         self.is_gone = False
-        """Nobody here cares any more for what arrives."""
+        """Whether this end was closed or reset, so that nothing is received any more."""
         self.arrived = trio.lowlevel.ParkingLot()
-        """Where the one who reads waits for a change of the above."""
+        """The reader waits here for a change of the fields above."""
         self.taker: Callable[[Any, int], bool] | None = None
-        """Given what arrives while the inbox is empty, with its size in bytes; what it doesn't
-        take goes into the inbox."""
+        """Called with the data that arrives while the inbox is empty, and its size in bytes.  If it
+        returns false, the data goes into the inbox."""
         self.room = trio.lowlevel.ParkingLot()
-        """Where the one who sends waits for `has_room`, or the end."""
+        """The sender waits here for `has_room`, or for the end of the connection."""
         self._network = network
         self._world = network.world
         self._route = route
         self._under_way: deque[tuple[float, float, Callable[..., None], Any, int]] = deque()
-        """When it arrives, when it was sent, what arrives, with what, and how large it is."""
+        """What is in flight: the time of arrival, the time of sending, the function to call on
+        arrival, the data, and its size in bytes."""
         self._is_expected = False
         """Whether the world or the route will call `_come`."""
         self._arrives_last = 0.0
         self._sent_at = 0.0
         self._unread_bytes = 0
-        """What this end sent and was not told that it is read."""
+        """The bytes that this end sent, and that were not reported as read yet."""
         self._untold_bytes = 0
-        """What was taken here without telling the other side."""
+        """The bytes that were read here, and were not reported to the other end yet."""
         self._has_finished = False
         self._sends_once = False
-        """Whether what gets lost on its way from here is lost for good."""
+        """Whether what is lost on the way from here is not sent again."""
         self._is_silenced = False
         self._trap: Trap | None = route.traps.popleft() if route.traps else None
 
@@ -138,20 +139,20 @@ class End:
 
     @property
     def has_finished(self) -> bool:
-        """Whether this end has said that it sends no more."""
+        """Whether this end has finished sending."""
         return self._has_finished
 
-    # --- what programs do ------------------------------------------------------------
+    # --- for programs ----------------------------------------------------------------
 
     def put(self, message: Any, size_bytes: int) -> None:  # noqa: ANN401
-        """Send *message*, which arrives whole."""
+        """Send *message*, which arrives as a whole."""
         self._unread_bytes += size_bytes
         if self._network.observers:
             self._tell(message)
         self._send(End._message_comes, message, size_bytes)
 
     def put_bytes(self, data: bytes) -> None:
-        """Send *data*, at most `PIECE_BYTES`, which may arrive in pieces."""
+        """Send *data*, at most `PIECE_BYTES`, which may arrive in several pieces."""
         self._unread_bytes += len(data)
         start = 0
         while start < len(data):
@@ -173,36 +174,37 @@ class End:
         return size_bytes if randomness() < _WHOLE_CHANCE else 1 + int(randomness() * size_bytes)
 
     def take(self) -> Any:  # noqa: ANN401
-        """The next of the inbox."""
+        """Remove and return the first data of the inbox."""
         data, size_bytes = self.inbox.popleft()
         self.taken(size_bytes)
         return data
 
     def taken(self, size_bytes: int) -> None:
-        """Somebody has so much of what arrived."""
+        """Note that *size_bytes* of what arrived were read."""
         self._untold_bytes += size_bytes
         if self._untold_bytes >= PIECE_BYTES and not self.is_gone:
-            # Credit takes the way back, which may be broken.
+            # The report takes the route back, which may be cut.
             self._send(End._credit_comes, self._untold_bytes, 0)
             self._untold_bytes = 0
 
     def finish(self, last_word: Any = None) -> None:  # noqa: ANN401
-        """Send no more: a TCP FIN behind all that was sent."""
+        """Finish sending, with a TCP FIN behind all that was sent."""
         if not self._has_finished and not self.is_broken:
             self._has_finished = True
             self._send(End._finish_comes, last_word, 0)
 
     def reset(self) -> None:
-        """End the connection: a TCP RST behind all that was sent."""
+        """Break the connection, with a TCP RST behind all that was sent."""
         if not self.is_gone:
             self._send_nothing_again()
             self._send(End._reset_comes, None, 0)
             self.break_off()
 
     def close(self, *, leaves_unread: bool = False) -> None:
-        """Let go of the connection: what a program does, and its system when it dies.
+        """Close the connection, as a program does, and as the operating system does when the
+        program dies.
 
-        If something lies unread, here or with the caller, the other side is told by a reset
+        If data is unread, here or with the caller (*leaves_unread*), the other end gets a reset
         (RFC 1122, section 4.2.2.13).
         """
         if self.is_gone:
@@ -214,22 +216,22 @@ class End:
             self.finish()
         self._let_go()
 
-    # --- what happens to them --------------------------------------------------------
+    # --- what happens to the connection ----------------------------------------------
 
     def vanish(self) -> None:
-        """The machine has lost its power: what is on the wire arrives, and nothing else."""
+        """The machine has lost power: what is on the wire arrives, and nothing else."""
         self._send_nothing_again()
         self.break_off()
 
     def _send_nothing_again(self) -> None:
-        """Whatever a cut has kept back, or will, is lost for good."""
+        """Don't send again what a cut has lost, or will lose."""
         self._sends_once = True
         if self._route.is_cut:
             self._under_way.clear()
             self._is_silenced = True
 
     def break_off(self) -> None:
-        """A reset came."""
+        """A reset arrived: end the connection."""
         self.is_broken = True
         self._let_go()
 
@@ -240,19 +242,20 @@ class End:
         self.room.unpark_all()
 
     def opened(self) -> None:
-        """The other machine agrees."""
+        """The other machine has accepted the connection."""
         if not self.is_gone and not self.is_open:
             self.is_open = True
             self.arrived.unpark_all()
 
     def turn_away(self) -> None:
-        """The other machine agreed, and then there was nobody."""
+        """The other machine accepted the connection, and resets it, because nobody listens any
+        more."""
         self._is_silenced = True
         self._under_way.clear()
         self._network.packet(self._route.target, self._route.source, self.break_off)
 
     def spoil(self, mishap: Mishap, after_bytes: int) -> None:
-        """Have *mishap* befall what is sent from here once *after_bytes* more have arrived."""
+        """Have *mishap* strike what is sent from here after *after_bytes* more have arrived."""
         self._trap = Trap(mishap, after_bytes)
         if after_bytes == 0 and mishap is not Mishap.CORRUPT:
             self._befall(mishap)
@@ -260,7 +263,8 @@ class End:
     # --- the way to the other end ----------------------------------------------------
 
     def establish(self, comes: Callable[[], None]) -> None:
-        """Have *comes* called on the other machine, before all that is sent from here."""
+        """Have *comes* called at the other machine, before anything that is sent from here
+        arrives."""
         self._send(lambda end, data, size_bytes: comes(), None, 0)
 
     def _send(
@@ -269,7 +273,7 @@ class End:
         data: Any,  # noqa: ANN401
         size_bytes: int,
     ) -> None:
-        """Have *comes* called behind all that was sent before."""
+        """Have *comes* called after everything that was sent before has arrived."""
         if self._is_silenced:
             return
         now = self._world.now
@@ -283,7 +287,7 @@ class End:
             self._world.at(when, self._come)
 
     def _come(self) -> None:
-        """What is due arrives, unless the route is blocked."""
+        """Deliver the data whose time has come, unless the route is blocked."""
         under_way, now = self._under_way, self._world.now
         while under_way and under_way[0][0] <= now:
             if self._route.blockades:
@@ -326,7 +330,7 @@ class End:
             self._befall(trap.mishap)
 
     def _springs(self, trap: Trap, size_bytes: int) -> bool:
-        """Whether *trap* goes off within the next *size_bytes*."""
+        """Whether *trap* strikes within the next *size_bytes*.  If not, count them."""
         if trap.after_bytes + (trap.mishap is Mishap.CORRUPT) <= size_bytes:
             self._trap = None
             return True
@@ -353,7 +357,7 @@ class End:
     def _arrive(self, data: Any, size_bytes: int) -> None:  # noqa: ANN401
         other = self.other
         if other.is_gone:
-            # A machine refuses what comes for a connection that it doesn't have.
+            # A machine answers data for a connection that it doesn't have with a reset.
             if not self.is_broken:
                 self._network.packet(self._route.target, self._route.source, self.break_off)
             return

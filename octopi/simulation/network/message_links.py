@@ -1,8 +1,8 @@
 """Links that carry whole messages, without WebSocket bytes: the fast tier.
 
-`octopi.environment.Net` and `Link` on simulated connections, with the deadlines, the closing
-handshake and the errors of `octopi.transport.websocket`.  What trio-websocket does to bytes
-is not simulated here; `streams` is for that.
+This is the `octopi.environment.Net` and the `Link` on simulated connections, with the deadlines,
+the closing handshake and the errors of `octopi.transport.websocket`.  What trio-websocket does to
+bytes is not simulated here, but runs unchanged in `octopi.simulation.network.streams`.
 """
 
 from __future__ import annotations
@@ -35,47 +35,47 @@ from octopi.transport.websocket import MESSAGE_QUEUE_COUNT, explained
 _log = get_logger(__name__)
 
 _FRAME_BYTES: Final = 14
-"""Header of a WebSocket frame, at most (RFC 6455 section 5.2)."""
+"""The size of the largest header of a WebSocket frame (RFC 6455 section 5.2)."""
 
 _HANDSHAKE_BYTES: Final = 200
-"""A request to upgrade, or the answer to one, more or less."""
+"""The approximate size of a request to upgrade, and of the answer to one."""
 
 _REASON_BYTES_MAX: Final = 123
-"""What a close frame has room for (RFC 6455 section 5.5)."""
+"""The longest reason that a close frame has room for (RFC 6455 section 5.5)."""
 
 _LAST_WORD_S: Final = 0.05
-"""For closing when whoever closes was cancelled."""
+"""How long closing may take if the task that closes was cancelled."""
 
 _YIELD_CHANCE: Final = 0.125
-"""How often a task lets others run where it need not wait.  In production it always does,
-but who runs next is then anybody's guess, and each turn costs time."""
+"""The probability that a task gives way to others where it need not wait.  In production it always
+does, but there the order of tasks is arbitrary, and here each turn costs time."""
 
 _MESSAGE_TOO_BIG: Final = 1009
 
 
 @attrs.frozen
 class _Request:
-    """What a WebSocket handshake asks for."""
+    """The request of a WebSocket handshake."""
 
     path: str
 
 
 @attrs.frozen
 class _Answer:
-    """Why not, or None."""
+    """The answer of a WebSocket handshake: why it is refused, or None."""
 
     problem: str | None
 
 
 @attrs.frozen
 class _MessagePart:
-    """A part of a message, and not the last."""
+    """A part of a message, but not its last one."""
 
     data: bytes
 
 
 class FrameNet:
-    """`octopi.environment.Net` of one life; a `network.Tier`."""
+    """The `octopi.environment.Net` of one process; a `network.Tier`."""
 
     def __init__(self, network: Network, life: ProcessLife, tasks: trio.Nursery) -> None:
         self._network = network
@@ -122,7 +122,8 @@ class FrameNet:
         """See `octopi.environment.Net.listen`."""
         self._life.check()
         host, port = listen_address(address)
-        context = copy_context()  # what comes from the network comes from no task of ours
+        # No task of this process accepts a connection, so its handler gets the listener's context.
+        context = copy_context()
 
         def accept(end: End) -> None:
             context.run(handler_nursery.start_soon, self._serve, handler, paths, end)
@@ -140,7 +141,7 @@ class FrameNet:
     async def _serve(
         self, handler: Callable[[Link], Awaitable[None]], paths: frozenset[str], end: End
     ) -> None:
-        """Everything about one accepted connection; its faults end here."""
+        """Serve one accepted connection; its errors end here."""
         peer = f"{end.other.life.host.name}:{end.connection}"
         try:
             link = await self._accept(end, paths, peer)
@@ -152,7 +153,7 @@ class FrameNet:
             end.close()
 
     async def _accept(self, end: End, paths: frozenset[str], peer: str) -> Link | None:
-        """The link of a peer that asks for what we serve, else None."""
+        """The link of a peer that asks for one of *paths* in time, else None."""
         with self._life.host.clock.timeout(HANDSHAKE_TIMEOUT_S):
             if not await _arrival(end):
                 return None
@@ -168,7 +169,7 @@ class FrameNet:
 
 
 async def _arrival(end: End) -> bool:
-    """Wait for something in the inbox; false if nothing comes any more."""
+    """Wait for data in the inbox; false if none will arrive."""
     await trio.lowlevel.checkpoint_if_cancelled()
     while not end.inbox and not end.is_finished and not end.is_gone:
         await end.arrived.park()
@@ -176,7 +177,7 @@ async def _arrival(end: End) -> bool:
 
 
 class FrameLink:
-    """`octopi.environment.Link` over one simulated connection."""
+    """The `octopi.environment.Link` over one simulated connection."""
 
     def __init__(self, network: Network, end: End, peer: str, path: str) -> None:
         self._network = network
@@ -189,9 +190,9 @@ class FrameLink:
         """The beginning of the message that is being received."""
         self._is_torn = False
         self._has_begun = False
-        """Whether the message that `offer` left to `send` has come to its first edge."""
+        """Whether the message that `offer` left to `send` has reached its edge ``before``."""
         self._is_sated = False
-        """Whether who takes messages wants no other."""
+        """Whether the function that takes messages wants no more."""
         self._is_closing = False
         self._closed = trio.Event()
         self._has_refused = False
@@ -210,7 +211,7 @@ class FrameLink:
         if not self._may_send(data) or self._randomness() < _YIELD_CHANCE:
             return False
         life.effect("send", "before", self._peer)
-        if not self._may_send(data):  # an observer did that
+        if not self._may_send(data):  # a fault struck at that edge
             self._has_begun = True
             return False
         end.put(data, len(data) + _FRAME_BYTES)
@@ -273,10 +274,10 @@ class FrameLink:
         return message
 
     def settle(self, *, is_client: bool) -> bool:
-        return True  # there are places for all
+        return True  # this tier has no connection slots
 
     def meter(self, intake: Intake) -> None:
-        """It keeps nothing that counts."""
+        """Do nothing: this link has no buffer that would count."""
 
     async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         self._is_sated = False
@@ -293,8 +294,8 @@ class FrameLink:
         data: Any,  # noqa: ANN401
         size_bytes: int,
     ) -> bool:
-        """Have what arrived taken at once, mostly: a turn of the task that waits for it would
-        cost as much as all else that happens to a small message."""
+        """Usually pass what arrived to *take* at once: a turn of the task that waits for it would
+        cost as much as everything else that happens to a small message."""
         if (
             self._life.is_paused
             or self._is_closing
@@ -307,7 +308,7 @@ class FrameLink:
         self._network.world.fold(data)
         try:
             self._is_sated = not take(data)
-        except NodeDead:  # its tasks find out by themselves
+        except NodeDead:  # the tasks of the process notice it by themselves
             return True
         if self._is_sated:
             self._end.taker = None
@@ -317,7 +318,7 @@ class FrameLink:
     async def _next(
         self, bytes_max: int, hand_over: Callable[[Any, int], bool] | None = None
     ) -> bytes | None:
-        """The next message that *hand_over* has not taken; None if it wants no other."""
+        """The next message that *hand_over* has not taken; None if it wants no more."""
         end = self._end
         self._life.check()
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -346,7 +347,7 @@ class FrameLink:
         return message
 
     def _assemble(self, bytes_max: int) -> bytes | None:
-        """Take what is there; the message if that is all of it."""
+        """Take the first data of the inbox; return the message if that completes it."""
         data = self._end.take()
         if self._end.is_finished:
             self._answer_close()
@@ -371,12 +372,12 @@ class FrameLink:
         raise ProtocolError(text, Status.MESSAGE_TOO_LARGE)
 
     def _answer_close(self) -> None:
-        """Answer a close frame, as trio-websocket's reader does when it comes to it."""
+        """Answer a close frame if trio-websocket's reader would have read it by now."""
         if len(self._end.inbox) <= MESSAGE_QUEUE_COUNT and not self._life.is_paused:
             self._end.finish()
 
     def _no_message(self) -> ConnectionLostError | ProtocolError:
-        # Whose message was too large is not told apart in production either.
+        # Production doesn't tell either whose message was too large.
         last_word = self._end.last_word
         if self._has_refused or (last_word and last_word[0] == _MESSAGE_TOO_BIG):
             return ProtocolError(
@@ -415,7 +416,7 @@ class FrameLink:
             end.close(leaves_unread=self._is_torn)
 
     async def _say_goodbye(self, code: int, reason: str) -> None:
-        """Close, and throw away what comes until the peer has closed, too."""
+        """Send the close frame, and discard what arrives until the peer has closed, too."""
         end = self._end
         while not end.has_room and not end.is_gone:
             await end.room.park()

@@ -1,10 +1,11 @@
-"""The simulated network: hosts, the routes between them, and what can go wrong there.
+"""The simulated network: hosts, the routes between them, and their faults.
 
-In charge of who listens where, of opening connections, and of faults.  What becomes of the
-bytes of one connection is the business of `connection`; when they arrive, that of `route`.
+`Network` knows which process listens where, opens connections, and injects faults.
+`octopi.simulation.network.connection` carries the bytes of one connection, and
+`octopi.simulation.network.route` decides when they arrive.
 
-A fault that lasts returns how to end it; ending it twice, or after `Network.heal`, does
-nothing.  So faults may overlap.
+A method that begins a lasting fault returns a function that ends it.  To end it twice, or after
+`Network.heal`, does nothing, so faults may overlap.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _LOOPBACKS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _EPHEMERAL_PORTS: Final = range(49_152, 65_536)
 
 _KNOCK_AGAIN_S: Final = 1.0
-"""Nobody answered a SYN: after so long it is sent again, at first (RFC 6298)."""
+"""How long a machine waits at first before it repeats a SYN without an answer (RFC 6298)."""
 
 Accept: TypeAlias = Callable[[End], None]
-"""Given the accepting end of a new connection."""
+"""Called with the accepting end of a new connection."""
 
 Tier: TypeAlias = Callable[["Network", ProcessLife, trio.Nursery], Net]
-"""Makes the `octopi.environment.Net` of a life on top of connections."""
+"""Makes the `octopi.environment.Net` of a process on top of connections."""
 
 Undo: TypeAlias = Callable[[], None]
 """Ends a fault."""
@@ -43,23 +44,23 @@ Undo: TypeAlias = Callable[[], None]
 
 @attrs.frozen
 class Listener:
-    """A port that somebody listens at."""
+    """A process that listens at a port."""
 
     life: ProcessLife
     accept: Accept
 
 
 class Network:
-    """All hosts and what lies between them.  *tier* decides what connections carry;
-    *latency_s* and *jitter_s* are those of every route, if nothing else is said."""
+    """All hosts and the routes between them.  *tier* decides what connections carry; *latency_s*
+    and *jitter_s* are the defaults of every route."""
 
     def __init__(
         self, world: World, tier: Tier, *, latency_s: float = 0.0005, jitter_s: float = 0.0005
     ) -> None:
         self.world = world
         self.observers: list[Callable[[Departure | Arrival], None]] = []
-        """Called with each message, or piece of a stream, that is sent, and again when it
-        arrives; never waits."""
+        """Called with each message, or piece of a stream, when it is sent and when it arrives.  An
+        observer never waits."""
         self._tier = tier
         self._latency_s = latency_s
         self._jitter_s = jitter_s
@@ -79,13 +80,13 @@ class Network:
         self._hosts[host.name] = host
 
     def net(self, life: ProcessLife, tasks: trio.Nursery) -> Net:
-        """The network as a life sees it; *tasks* owns the tasks of its connections."""
+        """The network as a process sees it; *tasks* owns the tasks of its connections."""
         return self._tier(self, life, tasks)
 
     # --- faults of routes ------------------------------------------------------------
 
     def route(self, source: str, target: str) -> Route:
-        """The route from *source* to *target*, to be changed at will."""
+        """The route from *source* to *target*; callers may change its fields."""
         route = self._routes.get((source, target))
         if route is None:
             randomness = self.world.random("route", source, target).random
@@ -98,27 +99,29 @@ class Network:
     def cut(self, source: str, target: str) -> Undo:
         """Lose what travels from *source* to *target*, in this direction only.
 
-        What TCP sends again arrives some time after the end of it.
+        What TCP sends again arrives some time after the end of the cut.
         """
         return self._block("cut", [(source, target)], loses=True, source=source, target=target)
 
     def hold(self, source: str, target: str) -> Undo:
-        """Hold what travels from *source* to *target* on its way; nothing is lost."""
+        """Keep what travels from *source* to *target* on its way until the end of the hold.
+        Nothing is lost."""
         return self._block("hold", [(source, target)], loses=False, source=source, target=target)
 
     def clog(self, source: str, target: str, seconds: float) -> None:
-        """`hold` for so many *seconds*."""
+        """`hold` for a number of *seconds*."""
         self.world.after(seconds, self.hold(source, target))
 
     def mend(self, source: str, target: str) -> None:
-        """End each `cut`, `hold`, `isolate` and `split` as far as this direction goes."""
+        """End each `cut`, `hold`, `isolate`, `split` and `swizzle` from *source* to *target*."""
         route = self.route(source, target)
         for blockade in list(route.blockades):
             if blockade is not self._powerless.get(target):
                 self._lift(blockade, [route])
 
     def isolate(self, host: str, *, sends: bool = False, receives: bool = False) -> Undo:
-        """Cut *host* off from all others, or let it still send or receive."""
+        """Cut *host* off from all others.  It may still send if *sends*, and receive if
+        *receives*."""
         others = [name for name in self._hosts if name != host]
         pairs = [] if sends else [(host, other) for other in others]
         pairs += [] if receives else [(other, host) for other in others]
@@ -127,9 +130,9 @@ class Network:
         )
 
     def split(self, *groups: Iterable[str]) -> Undo:
-        """Cut between hosts of the *groups* that are together in none of them.
+        """Split the network into *groups*: hosts that share no group can't reach each other.
 
-        A host in several groups is a bridge between them; a host in none notices nothing.
+        A host in several groups is a bridge between them; a host in none reaches every host.
         """
         members = [list(group) for group in groups]
         named = list(dict.fromkeys(name for group in members for name in group))
@@ -142,10 +145,10 @@ class Network:
         return self._block("split", pairs, loses=True, groups=members)
 
     def swizzle(self, hosts: Iterable[str], seconds: float) -> None:
-        """Hold all routes of half of the *hosts*, drawn, one host after the other, and let
-        them go in another order: all within *seconds*.
+        """Hold all routes of a random half of the *hosts*, one host after the other, and release
+        the hosts in another order.  All of it takes *seconds*.
 
-        From FoundationDB's simulator, which found more with it than with any other fault.
+        The fault is from FoundationDB's simulator, where it found more bugs than any other.
         """
         self._swizzle_count += 1
         randomness = self.world.random("swizzle", self._swizzle_count)
@@ -169,12 +172,12 @@ class Network:
         for index, name in enumerate(chosen):
             self.world.after(step_s * index, partial(enter, name))
         for index, name in enumerate(randomness.sample(chosen, len(chosen))):
-            # Not before the last has entered.
+            # No host is released before the last one was held.
             self.world.after(seconds / 2 + step_s * (index + 1), partial(leave, name))
 
     def heal(self) -> None:
-        """End all faults of routes and of hosts' networks, and make every route what it was
-        in the beginning.  What has befallen a connection stays."""
+        """End all faults of routes and of hosts' networks, and give every route its first settings
+        again.  Mishaps that have struck a connection stay."""
         self.world.note("heal")
         self._heal_count += 1
         self._refusing.clear()
@@ -213,11 +216,11 @@ class Network:
     # --- faults of hosts' networks and of connections --------------------------------
 
     def refuse(self, host: str) -> Undo:
-        """Have *host* refuse new connections, as if nobody listened."""
+        """Have *host* refuse new connections, as if no process listened."""
         return self._count("refuse", self._refusing, host)
 
     def swallow(self, host: str) -> Undo:
-        """Have *host* accept connections that its program never hears of."""
+        """Have *host* accept connections without its program learning of them."""
         return self._count("swallow", self._swallowing, host)
 
     def _count(self, what: str, counts: dict[str, int], host: str) -> Undo:
@@ -234,19 +237,19 @@ class Network:
         return undo
 
     def reset(self, one: str, other: str) -> None:
-        """Reset every connection between two hosts; both sides are told at once."""
+        """Reset every connection between two hosts; both ends are told at once."""
         self.world.note("reset", one=one, other=other)
         for end in self._between(one, other) + self._between(other, one):
             end.break_off()
 
     def links(self, one: str, other: str, path: str) -> list[End]:
-        """The connections between two hosts to the endpoint *path*, each by the end that opened
-        it, in the order in which they were opened."""
+        """The connections between two hosts to the endpoint *path*, in the order in which they were
+        opened: of each, the end that opened it."""
         ends = self._between(one, other) + self._between(other, one)
         return sorted((end for end in ends if end.path == path), key=lambda end: end.connection)
 
     def reset_link(self, end: End) -> None:
-        """Reset the one connection that *end* is a side of; both sides are told at once."""
+        """Reset the connection of *end*; both ends are told at once."""
         one, other = end.life.host.name, end.other.life.host.name
         self.world.note("reset link", one=one, other=other, path=end.path)
         far = end.other
@@ -254,19 +257,19 @@ class Network:
         far.break_off()
 
     def spoil(self, source: str, target: str, mishap: Mishap, after_bytes: int = 0) -> None:
-        """Have *mishap* befall each connection between the two, in the direction from
-        *source* to *target*, once *after_bytes* more have arrived on it.
+        """Have *mishap* strike each connection between the two hosts, in the direction from
+        *source* to *target*, after *after_bytes* more have arrived on it.
 
-        A message that the mishap hits in its middle arrives in part if bytes are carried,
-        and not at all if messages are.
+        A message that is interrupted arrives in part if connections carry bytes, and not at all if
+        they carry messages.
         """
         self._note_mishap("spoil", source, target, mishap, after_bytes)
         for end in self._between(source, target):
             end.spoil(mishap, after_bytes)
 
     def spoil_next(self, source: str, target: str, mishap: Mishap, after_bytes: int = 0) -> None:
-        """The same for the next connection between the two, whoever opens it, once it
-        carries something in this direction."""
+        """Do the same to the next connection between the two hosts, whichever opens it.  The mishap
+        doesn't strike before data travels in this direction."""
         self._note_mishap("spoil next", source, target, mishap, after_bytes)
         self.route(source, target).traps.append(Trap(mishap, after_bytes))
 
@@ -278,7 +281,8 @@ class Network:
         )
 
     def half_open(self, one: str, other: str) -> None:
-        """Have everything between the two forget their connections, and tell nobody."""
+        """Break all connections between the two hosts without telling either: nothing arrives any
+        more."""
         self.spoil(one, other, Mishap.SILENCE)
         self.spoil(other, one, Mishap.SILENCE)
 
@@ -294,19 +298,19 @@ class Network:
     # --- for hosts -------------------------------------------------------------------
 
     def booted(self, life: ProcessLife) -> None:
-        """A life begins: its machine has power."""
+        """A process starts: its machine has power."""
         self._ends[life] = {}
         blockade = self._powerless.pop(life.host.name, None)
         if blockade is not None:
             self._lift(blockade, self._routes_to(life.host.name))
 
     def closed(self, life: ProcessLife) -> None:
-        """A process ended: its system closes what it had open."""
+        """A process has ended: the operating system closes its connections and its listeners."""
         for end in self._forget(life):
             end.close()
 
     def vanished(self, life: ProcessLife) -> None:
-        """A machine lost its power."""
+        """A machine has lost power: packets to it are lost."""
         blockade = self._powerless[life.host.name] = Blockade(loses=True)
         for route in self._routes_to(life.host.name):
             route.block(blockade, self.world.now)
@@ -323,10 +327,10 @@ class Network:
     # --- for tiers -------------------------------------------------------------------
 
     def take_address(self, life: ProcessLife, host: str, port: int, accept: Accept) -> int:
-        """Listen; port 0 picks one.
+        """Listen at *port*, and return it; 0 picks a free one.  *accept* gets the connections.
 
         Raises:
-          OSError: if somebody listens there, or it is another host's address.
+          OSError: if the port is taken, or *host* is another host.
         """
         name = life.host.name
         if host not in {name, *_WILDCARDS, *_LOOPBACKS}:
@@ -339,7 +343,7 @@ class Network:
         return port
 
     def leave_address(self, life: ProcessLife, port: int) -> None:
-        """Stop listening, if *life* does."""
+        """Stop listening at *port*, if *life* listens there."""
         found = self._listeners.get((life.host.name, port))
         if found is not None and found.life is life:
             del self._listeners[life.host.name, port]
@@ -348,7 +352,7 @@ class Network:
         """Open a connection.  Waits for ever if nothing answers.
 
         Raises:
-          OSError: if the machine refuses, or there is none of that name.
+          OSError: if the machine refuses, or if no machine has that name.
         """
         name = life.host.name if host in _LOOPBACKS else host
         if name not in self._hosts:
@@ -372,7 +376,7 @@ class Network:
         return here
 
     def _knock(self, here: End, name: str, port: int) -> None:
-        """A SYN came to the host *name*."""
+        """A SYN arrived at the host *name*."""
         listens = (name, port) in self._listeners and not self._refusing.get(name)
 
         def answer() -> None:
@@ -385,10 +389,10 @@ class Network:
         self.packet(name, here.life.host.name, answer)
 
     def _accept(self, here: End, name: str, port: int) -> None:
-        """The machine that opened a connection knows that the host *name* agreed."""
+        """The last packet of the handshake arrived at the host *name*: accept the connection."""
         source = here.life.host.name
         listener = self._listeners.get((name, port))
-        if listener is None:  # no longer
+        if listener is None:  # it has stopped since the SYN arrived
             here.turn_away()
             return
         there = self._end(listener.life, source, here.connection)
@@ -403,7 +407,7 @@ class Network:
         return end
 
     def packet(self, source: str, target: str, comes: Callable[[], None]) -> None:
-        """Have *comes* called on the *target*, if nothing loses it on the way there."""
+        """Send a packet: *comes* is called when it reaches *target*, unless it is lost."""
         route = self.route(source, target)
 
         def arrive() -> None:
@@ -415,7 +419,7 @@ class Network:
         self.world.at(route.arrival(self.world.now, 0), arrive)
 
     def forget(self, end: End) -> None:
-        """Nobody has *end* open any more."""
+        """Note that no process has *end* open any more."""
         ends = self._ends.get(end.life)
         if ends is not None:
             ends.pop(end, None)

@@ -1,7 +1,7 @@
 """A route: how bytes travel from one machine to another, in one direction.
 
-In charge of when what is sent arrives, and of whether it arrives at all.  Knows no
-connections: what TCP makes of a bad route is the business of `connection`.
+A route decides when data arrives, and whether it arrives at all.  It knows no connections:
+`octopi.simulation.network.connection` does what TCP does on a bad route.
 """
 
 from __future__ import annotations
@@ -15,80 +15,81 @@ from typing import Final
 import attrs
 
 BYTES_PER_S: Final = 1e9
-"""How fast a route is, if nothing else is said."""
+"""The default speed of a route."""
 
 RETRANSMIT_S: Final = 0.2
-"""A sender sends again what was lost after this, at first (RFC 6298 and Linux's minimum)."""
+"""How long a sender waits at first before it sends lost data again (RFC 6298 and Linux's
+minimum)."""
 
 RETRANSMIT_S_MAX: Final = 1.0
-"""The longest that a sender waits before it tries again.  Real ones wait up to two minutes,
+"""The longest time that a sender waits before it tries again.  Real senders wait up to two minutes,
 which would only make runs longer."""
 
 
 class Spread(Enum):
-    """How much longer than its least a delay is."""
+    """The distribution of what a delay has beyond its minimum."""
 
     UNIFORM = "uniform"
-    """Anything up to the jitter."""
+    """Uniform between 0 and the jitter."""
     EXPONENTIAL = "exponential"
-    """The jitter on average, seldom many times that."""
+    """Exponential, with the jitter as its mean."""
 
 
 class Mishap(Enum):
-    """What can befall one connection, in one direction, at one byte."""
+    """What can go wrong on one connection, in one direction, at one byte."""
 
     RESET = "reset"
-    """Both ends learn that the connection is gone."""
+    """Both ends learn that the connection is broken."""
     FINISH = "finish"
     """The bytes end there, as if the sender had closed."""
     SILENCE = "silence"
-    """Nothing arrives any more, and nobody is told."""
+    """Nothing arrives any more, and neither end is told."""
     CORRUPT = "corrupt"
-    """The byte changes on its way."""
+    """A bit of the byte flips on the way."""
 
 
 @attrs.frozen
 class Trap:
-    """A mishap that waits for a connection."""
+    """A mishap that will strike one connection."""
 
     mishap: Mishap
     after_bytes: int
-    """How many bytes still arrive well."""
+    """The number of bytes that still arrive before it."""
 
 
 @attrs.frozen(eq=False)
 class Blockade:
-    """Keeps all that is on a route from arriving, until it is lifted."""
+    """Keeps everything on a route from arriving, until it is lifted."""
 
     loses: bool
-    """Whether packets are lost, as on a broken cable, and not only late."""
+    """Whether packets are lost, as on a broken cable; otherwise they are only late."""
 
 
 @attrs.define(eq=False)
 class Route:
-    """One direction between two machines.  The fields may be changed at any time, and hold
+    """One direction between two machines.  The fields may be changed at any time; a change holds
     for what is sent from then on."""
 
     source: str
     target: str
     randomness: Callable[[], float]
-    """Draws in [0, 1), of this route alone."""
+    """Draws numbers in [0, 1) for this route alone."""
     latency_s: float
-    """What every delivery takes at least."""
+    """The shortest time that a delivery takes."""
     jitter_s: float
     spread: Spread = Spread.UNIFORM
     loss_chance: float = 0.0
-    """How likely a packet is lost.  What TCP sends again arrives, only later."""
+    """The probability that a packet is lost.  What TCP sends again arrives later."""
     bytes_per_s: float = BYTES_PER_S
     segment_bytes: int | None = None
-    """Size of the pieces in which a stream's bytes arrive; None draws it."""
+    """The size of the pieces in which a stream's bytes arrive; None: it is drawn."""
     traps: deque[Trap] = attrs.Factory(deque)
-    """For the next connections, one for each."""
+    """The mishaps of the next connections, one for each."""
     blockades: list[Blockade] = attrs.Factory(list)
     packets: list[Callable[[], None]] = attrs.Factory(list)
-    """Single packets that a blockade holds, and does not lose."""
+    """The arrivals of single packets that a blockade holds and doesn't lose."""
     stalled: list[Callable[[], None]] = attrs.Factory(list)
-    """How connections go on that a blockade keeps from it."""
+    """The functions with which blocked connections continue."""
     _blocked_at: float = 0.0
     _busy_until: float = 0.0
 
@@ -98,8 +99,8 @@ class Route:
         return any(blockade.loses for blockade in self.blockades)
 
     def arrival(self, now: float, size_bytes: int) -> float:
-        """Draw when what is sent *now* arrives."""
-        # One after the other: the bytes of all connections share the route.
+        """Draw the time at which data that is sent *now* arrives."""
+        # The bytes of all connections share the route, so they leave one after the other.
         start = self._busy_until if self._busy_until > now else now
         self._busy_until = start + size_bytes / self.bytes_per_s
         drawn = self.randomness()
@@ -116,7 +117,7 @@ class Route:
         return wait_s
 
     def block(self, blockade: Blockade, now: float) -> None:
-        """Let nothing arrive from *now* on."""
+        """Let nothing arrive from *now* on, until *blockade* is lifted."""
         if not self.blockades:
             self._blocked_at = now
         self.blockades.append(blockade)
@@ -124,7 +125,7 @@ class Route:
             self.packets.clear()
 
     def lift(self, blockade: Blockade, now: float) -> list[tuple[float, Callable[[], None]]]:
-        """Take *blockade* away, if it is there.  Return what goes on now, and when."""
+        """Lift *blockade*, if it is there.  Return the functions to call, each with its time."""
         if blockade not in self.blockades:
             return []
         self.blockades.remove(blockade)
@@ -132,7 +133,7 @@ class Route:
             return []
         packets, self.packets = self.packets, []
         stalled, self.stalled = self.stalled, []
-        # Senders have tried again and again, at longer and longer intervals.
+        # Senders repeated their packets at growing intervals, so the next repetition may be late.
         wait_s = min(max(now - self._blocked_at, RETRANSMIT_S), RETRANSMIT_S_MAX)
         if not blockade.loses:
             wait_s = 0.0

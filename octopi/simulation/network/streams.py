@@ -1,8 +1,8 @@
 """Streams of bytes on simulated connections, and WebSockets over them: the faithful tier.
 
-`octopi.environment.StreamNet` of one machine.  `WebSocketTier` puts the WebSocket code of
-production on it, unchanged, so that its bytes, its handshakes and its tasks are part of
-the run.
+`SimulatedStreams` is the `octopi.environment.StreamNet` of one process.  `WebSocketTier` runs the
+WebSocket code of production on it, unchanged, so that its bytes, its handshakes and its tasks are
+part of the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from octopi.transport.addresses import host_and_port
 from octopi.transport.websocket import WebSocketNet
 
 _RECEIVE_BYTES: Final = 64 * 1024
-"""What one call receives at most if the caller doesn't say."""
+"""The most bytes that one call receives by default."""
 
 
 class SimulatedStream(trio.abc.HalfCloseableStream):
@@ -34,7 +34,7 @@ class SimulatedStream(trio.abc.HalfCloseableStream):
         self._life = end.life
         self._peer = peer
         self._rest = b""
-        """What has arrived and the last caller had no room for."""
+        """The bytes that arrived beyond the limit of the last call."""
         self._is_sending = False
         self._is_receiving = False
         self._sent_eof = False
@@ -107,12 +107,12 @@ class SimulatedStream(trio.abc.HalfCloseableStream):
         return data
 
     async def _wait_for_news(self) -> None:
-        """Return when there is something to take, or will be nothing."""
+        """Wait until there are bytes to take, or until none will arrive."""
         end = self._end
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._rest or end.inbox or end.is_finished or end.is_gone:
             await trio.lowlevel.cancel_shielded_checkpoint()
-        # Closing leaves nobody behind: whoever closes lets go of the end.
+        # `aclose` closes the end, which wakes the task that waits here.
         while not (self._rest or end.inbox or end.is_finished or end.is_gone):
             await end.arrived.park()
 
@@ -141,7 +141,7 @@ class SimulatedStream(trio.abc.HalfCloseableStream):
 
 
 class SimulatedListener(trio.abc.Listener[SimulatedStream]):
-    """The connections that came to one port."""
+    """Accepts the connections to one port."""
 
     def __init__(self, network: Network, life: ProcessLife) -> None:
         self._network = network
@@ -150,10 +150,10 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
         self._arrivals, self._waiting = trio.open_memory_channel[End](math.inf)
 
     def take_address(self, host: str, port: int) -> int:
-        """Begin to listen; port 0 picks one.
+        """Begin to listen, and return the port; 0 picks a free one.
 
         Raises:
-          OSError: if the address can't be had.
+          OSError: if the port is taken, or *host* is another host.
         """
         self._port = self._network.take_address(self._life, host, port, self._arrivals.send_nowait)
         return self._port
@@ -173,7 +173,7 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
 
 
 class SimulatedStreams:
-    """`octopi.environment.StreamNet` of one life."""
+    """The `octopi.environment.StreamNet` of one process."""
 
     def __init__(self, network: Network, life: ProcessLife) -> None:
         self._network = network
@@ -193,7 +193,7 @@ class SimulatedStreams:
 
 
 class WebSocketTier(WebSocketNet):
-    """`octopi.environment.Net` of one life; a `network.Tier`."""
+    """The `octopi.environment.Net` of one process; a `network.Tier`."""
 
     def __init__(self, network: Network, life: ProcessLife, tasks: trio.Nursery) -> None:
         super().__init__(

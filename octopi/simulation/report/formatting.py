@@ -1,7 +1,7 @@
-"""Values in a few words on one line, for people: the facts of events, and messages.
+"""Formats values for people, briefly and on one line: the facts of events, and messages.
 
-Whatever the value is, the words are printable, bounded, without a line end and without two
-spaces in a row, and the same in every run: addresses of objects are never among them.
+The text of any value is printable, bounded, without a line end and without two spaces in a row.  It
+is the same in every run, because it never contains the address of an object.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from octopi.printable import printable
 
 _DEPTH_MAX: Final = 4
 _COUNT_MAX: Final = 12
-"""So many elements of a collection are shown."""
+"""The most elements of a collection that are shown."""
 _BYTES_SHOWN: Final = 4
 _TEXT_SHOWN: Final = 120
 _PLAIN: Final = re.compile(r"[^\s'\"=,\[\]{}()\\]+")
@@ -26,7 +26,7 @@ _SPACES: Final = re.compile(" {2,}")
 
 
 def one_line(text: str, length_max: int = 1000) -> str:
-    """*text* in at most *length_max* characters, without two spaces in a row."""
+    """*text* on one line of at most *length_max* characters, without two spaces in a row."""
     text = printable(text[: length_max + 1])
     if "  " in text:
         text = _SPACES.sub(lambda found: " " + "\\x20" * (len(found[0]) - 1), text)
@@ -34,12 +34,12 @@ def one_line(text: str, length_max: int = 1000) -> str:
 
 
 def brief(value: object, length_max: int = 160) -> str:
-    """*value* in at most *length_max* characters."""
+    """*value* as text of at most *length_max* characters."""
     return one_line(_words(value, _DEPTH_MAX), length_max)
 
 
 def action_words(action: object) -> str:
-    """A fault's action (`octopi.simulation.faults.actions`) as somebody would say it."""
+    """A fault's action (`octopi.simulation.faults.actions`) in words."""
     cls = type(action)
     if not attrs.has(cls):
         return brief(action)
@@ -79,7 +79,7 @@ def _words(value: object, depth: int) -> str:
     if depth == 0:
         return "…"
     if isinstance(value, tuple) and type(value).__str__ is not tuple.__str__:
-        return _text(str(value))  # a tuple with words of its own, such as a log's name
+        return _text(str(value))  # a tuple that defines its text, such as a log's name
     cls = type(value)
     if attrs.has(cls):
         fields = (

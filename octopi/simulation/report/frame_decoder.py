@@ -1,8 +1,8 @@
-"""What was said on a connection: the messages in what an end of it sent.
+"""Decodes the messages that one end of a connection sent.
 
-On the message tier each piece is a message.  On the WebSocket tier the pieces are bytes; the
-handshake (RFC 6455 section 4) and the frames (section 5.2) are read here, without judging
-them: who reads a run wants to know what was sent, even if it was wrong.
+On the message tier each piece is a message.  On the WebSocket tier the pieces are bytes; this
+module reads the handshake (RFC 6455 section 4) and the frames (section 5.2) without validating
+them: the reader of a run wants to know what was sent, even if it was wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LENGTH_IN_64_BITS: Final = 127
 
 
 def message(data: bytes) -> tuple[str, object]:
-    """The type name of an encoded message, and the message; of bytes that are none, "bytes"."""
+    """The type name of an encoded message, and the message; "bytes" and None if *data* is none."""
     try:
         content = decode(data, _ALL_MESSAGES)
     except ProtocolError:
@@ -38,14 +38,14 @@ class SpokenStream:
     def __init__(self) -> None:
         self._rest = bytearray()
         self._read_bytes = 0
-        """What is no longer in the rest."""
+        """The number of bytes before the rest."""
         self._has_head = False
         self._payload = b""
-        """Of the frames before, where they don't end a message."""
+        """The payload of the frames of a message that isn't complete yet."""
 
     def add(self, piece: bytes) -> Iterator[tuple[str, object, int]]:
-        """Of each message that *piece* completes: its kind, content and end (bytes since the
-        beginning of the stream)."""
+        """Yield the kind, the content and the end (bytes since the beginning of the stream) of each
+        message that *piece* completes."""
         self._rest += piece
         while (size_bytes := self._complete_bytes()) is not None:
             part = bytes(self._rest[:size_bytes])
@@ -56,7 +56,7 @@ class SpokenStream:
                 yield *found, self._read_bytes
 
     def _complete_bytes(self) -> int | None:
-        """The size of the head, or of the next frame, if all of it is there."""
+        """The size of the handshake's head, or of the next frame, if it is complete."""
         if not self._has_head:
             at = self._rest.find(_HEAD_END)
             return at + len(_HEAD_END) if at >= 0 else None

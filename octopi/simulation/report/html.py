@@ -1,9 +1,9 @@
-"""A recording as one HTML page: to be opened from a disk, without a network, years later.
+"""A recording as one HTML page, which opens from a disk, without a network, years later.
 
-The page holds its style, its code and its data (`octopi/simulation/report/page`), and forbids
-itself everything else: its content security policy lets no other code run, and nothing be fetched.
-What was broken, and a part of the timeline, is there without JavaScript, too; everything else is
-drawn from data (`octopi.simulation.report.page_data`) that comes packed.
+The page contains its style, its code and its data (`octopi/simulation/report/page`).  Its content
+security policy forbids everything else: no other code runs, and nothing is fetched.  The page shows
+the broken rule and a part of the timeline without JavaScript, too; everything else is drawn from
+compressed data (`octopi.simulation.report.page_data`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Recording", "page", "timeline", "write_page"]
 
 _SCRIPTS: Final = ("run.js", "layout.js", "diagram.js", "charts.js", "page.js")
 _PART_LINES: Final = 200
-"""So many lines of the timeline are there without JavaScript."""
+"""The number of lines of the timeline that the page shows without JavaScript."""
 _CONFLICT_FACTS: Final = 12
 
 
@@ -43,7 +43,7 @@ def write_page(recording: Recording, path: Path) -> None:
 
 
 def page(recording: Recording) -> str:
-    """The whole page; the same for the same recording."""
+    """The whole page; the same recording gives the same page."""
     drawn = diagram(recording)
     at = (moment for moment, one in enumerate(drawn.moments) if not isinstance(one, Came))
     lines = dict(zip(at, timeline(recording), strict=True))
@@ -78,11 +78,11 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-# --- what is said in words -------------------------------------------------------------
+# --- text ------------------------------------------------------------------------------
 
 
 def _text(text: str) -> str:
-    """*text* as HTML, fit for an attribute, too; line ends stay."""
+    """*text* as HTML, also for use in an attribute; line ends stay."""
     return escape("\n".join(map(printable, text.splitlines())))
 
 
@@ -134,7 +134,7 @@ def _replay(recording: Recording) -> str:
         else ""
     )
     if not recording.command:
-        return digest or '<p class="hint">Nobody has said how.</p>'
+        return digest or '<p class="hint">No command was recorded.</p>'
     return (
         f'<div class="command"><code id="replay">{_text(recording.command)}</code>'
         f'<button type="button" id="copy">Copy</button></div>{digest}'
@@ -183,18 +183,18 @@ def _option(line: str) -> str:
     return f"<div><dt>{_text(one_line(option))}</dt><dd>{_text(one_line(value))}</dd></div>"
 
 
-# --- the rest ----------------------------------------------------------------------------
+# --- data --------------------------------------------------------------------------------
 
 
 def _part(drawn: Diagram, lines: dict[int, str]) -> str:
-    """The lines before the moment that is looked at first, and a few behind."""
+    """The lines of the timeline before the moment that is looked at first, and a few after it."""
     known = list(lines)
     end = bisect_right(known, drawn.focus) + _PART_LINES // 10
     return "\n".join(lines[moment] for moment in known[max(0, end - _PART_LINES) : end])
 
 
 def _packed(value: object) -> str:
-    """*value* as JSON, deflated (RFC 1950), in base64: a tenth of it, and nothing that means
-    anything in HTML."""
+    """*value* as JSON, deflated (RFC 1950), in base64.  It has a tenth of the size, and no
+    character with a meaning in HTML."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()

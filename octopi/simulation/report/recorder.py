@@ -1,7 +1,7 @@
-"""Records a run for showing it: an observer of a cluster's steps and of its network.
+"""Records a run so that it can be shown: an observer of a cluster's steps and of its network.
 
-It only looks, so a run takes the same course with and without it, and has the same digest.
-Used where one run is to be shown; searching for faults goes without.
+It only observes, so a run takes the same course with and without it, and has the same digest.  It
+is used where one run is shown; the search for failures does without it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from octopi.simulation.report.frame_decoder import SpokenStream, message
 from octopi.simulation.report.recording import Broken, Came, Happening, Recording, Sent
 
 HAPPENINGS_MAX: Final = 200_000
-"""So many are kept, the latest: more than anybody looks at."""
+"""The most happenings that are kept, the latest ones: more than anybody looks at."""
 
 
 @attrs.define
@@ -27,46 +27,47 @@ class _Way:
     """One direction of a connection."""
 
     stream: SpokenStream | None
-    """None: each piece is a message."""
+    """Decodes a stream of bytes.  None: each piece is a message."""
     sent_units: int = 0
     came_units: int = 0
-    """Bytes of a stream, or pieces."""
+    """The units that arrived: bytes of a stream, or pieces."""
     under_way: deque[tuple[int, int]] = attrs.Factory(deque)
-    """Number of a message, and the units by whose arrival it is complete."""
+    """The number of each message in flight, and the units with whose arrival it is complete."""
 
 
 class Recorder:
-    """Keeps what happens; `recording` hands it out."""
+    """Keeps what happens in a run; `recording` returns it."""
 
     def __init__(self) -> None:
         self._cluster: SimulatedCluster | None = None
         self._world: World | None = None
         self._over_at: float | None = None
-        """When the run was given up."""
+        """The time at which the run failed."""
         self._happenings: deque[Happening] = deque(maxlen=HAPPENINGS_MAX)
         self._message_count = 0
         self._ways: dict[tuple[int, str, int], _Way] = {}
-        """By connection, sending host and life."""
+        """The directions by connection, sending host and life."""
         self._asked: dict[tuple[int, int], tuple[str, int | None]] = {}
-        """By connection and request number: the log that was asked about."""
+        """The logs that requests are about, by connection and request number."""
 
     def watch(self, cluster: SimulatedCluster) -> Recorder:
-        """Begin; the recorder itself is to be told of every event."""
+        """Begin to record *cluster*.  The caller passes every event to the recorder."""
         self._cluster = cluster
         self.watch_network(cluster.network)
         return self
 
     def watch_network(self, network: Network) -> None:
-        """The same where there is no cluster."""
+        """Begin to record a network without a cluster."""
         self._world = network.world
         network.observers.append(self._hear)
 
     def __call__(self, event: Event) -> None:
-        """`octopi.simulation.kernel.world.World.observers`."""
+        """Keep *event*, as one of `octopi.simulation.kernel.world.World.observers`."""
         self._keep(event)
 
     def _keep(self, happening: Happening) -> None:
-        """What comes later than a failure only shows how the run is taken down."""
+        """Keep *happening*, unless it is later than the failure of the run: then it only shows how
+        the run is taken down."""
         if self._over_at is None and self._world is not None and self._world.failure is not None:
             self._over_at = happening.at
         if self._over_at is None or happening.at <= self._over_at:
@@ -82,7 +83,7 @@ class Recorder:
         faults: tuple[str, ...] = (),
         digest: str = "",
     ) -> Recording:
-        """All that was recorded."""
+        """Everything that was recorded, and what the page says about it."""
         nodes = self._cluster.nodes.values() if self._cluster is not None else ()
         return Recording(
             title,
@@ -102,7 +103,8 @@ class Recorder:
         if isinstance(piece, Departure):
             way = self._ways.get(key)
             if way is None:
-                # A request for a handshake, or its answer, is an object where messages are sent.
+                # On the message tier the first piece is the request of a handshake, or its answer,
+                # which is an object.
                 is_stream = isinstance(piece.data, bytes)
                 way = self._ways[key] = _Way(SpokenStream() if is_stream else None)
             self._left(way, piece)
@@ -143,7 +145,7 @@ class Recorder:
         )
 
     def _log(self, connection: int, content: object) -> tuple[str, int | None]:
-        """The log that a message is about; of an answer, that of its request."""
+        """The log that a message is about; for an answer, the log of its request."""
         request = getattr(content, "request", None)
         topic = getattr(content, "topic", "") or getattr(content, "topic_id", "")
         partition = getattr(content, "partition", None)

@@ -1,8 +1,8 @@
-"""What is kept of one run, to be shown: all that happened, in its order, and the verdict.
+"""The recording of a run, to be shown: everything that happened, in order, and the verdict.
 
-Pure data.  `octopi.simulation.report.recorder` makes it of a run; `report`, `shiviz` and `timeline`
-show it.  A moment is a position in `Recording.happenings`: virtual time alone doesn't say
-what came first.
+`octopi.simulation.report.recorder` records a run, and `octopi.simulation.report.html`, `shiviz` and
+`timeline` show it.  The order of `Recording.happenings` counts: virtual time alone doesn't say what
+happened first.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class Sent:
     """A message left its host."""
 
     number: int
-    """Position among all messages of the run, from 0."""
+    """The position among all messages of the run, from 0."""
     at: float
-    """Seconds of virtual time."""
+    """The virtual time (s)."""
     host: str
     life: int
     target: str
-    """The host that it is sent to."""
+    """The host that the message is sent to."""
     kind: str
-    """Its type name in `octopi.wire.messages`, or a word for what is no such message."""
+    """The type name in `octopi.wire.messages`, or a word for something else, such as ``ping``."""
     topic: str
-    """Of the log that it is about: the name or the id of the topic; empty: of none, or of all
-    in the partition."""
+    """The name or the id of the topic that the message is about.  Empty: no topic, or all topics of
+    the partition."""
     partition: int | None
     size_bytes: int
     content: object
@@ -42,7 +42,7 @@ class Sent:
 
 @attrs.frozen
 class Came:
-    """A message has arrived as a whole; whether a program takes it is another matter."""
+    """A message has arrived as a whole.  The program may not have taken it."""
 
     number: int
     at: float
@@ -55,7 +55,7 @@ Happening: TypeAlias = Event | Sent | Came
 
 @attrs.frozen
 class Note:
-    """What a client noted, of the messages that a broken promise is about."""
+    """An event of the clients' history about a message that an anomaly concerns."""
 
     at: float
     text: str
@@ -67,21 +67,21 @@ class Broken:
     """A rule was broken."""
 
     rule: str
-    """Its name."""
+    """The name of the rule."""
     promise: str
-    """What holds where it isn't broken; empty if nobody has put that in words."""
+    """What the rule promises; empty if no words for it exist."""
     seen: str
-    """What was seen."""
+    """What was seen instead."""
     events: tuple[int, ...] = ()
-    """Numbers of the events in conflict."""
+    """The numbers of the events in conflict."""
     notes: tuple[Note, ...] = ()
-    """In the order of time."""
+    """The notes of clients, in the order of time."""
     details: str = ""
-    """More about it, many lines."""
+    """A longer explanation, of many lines."""
 
     @classmethod
     def of_violation(cls, violation: Violation, details: str = "") -> Broken:
-        """What an observer of the run found."""
+        """The rule that an observer of the run found broken."""
         rule = violation.rule
         return cls(
             rule,
@@ -93,7 +93,7 @@ class Broken:
 
     @classmethod
     def of_history(cls, fault: Anomaly, history: History) -> Broken:
-        """What the checker found among the clients' notes."""
+        """The rule that the checker found broken in the clients' history."""
         notes = tuple(
             Note(event.at, str(event), number in fault.events)
             for number, event in enumerate(history.events)
@@ -115,15 +115,15 @@ class Recording:
     title: str
     happenings: tuple[Happening, ...]
     hosts: tuple[tuple[str, str], ...] = ()
-    """Names and kinds (``register``, ``broker``, ``client``) in the order in which they are to
-    be shown; hosts that are missing come behind."""
+    """The names and the kinds (``register``, ``broker``, ``client``) of hosts, in the order in
+    which they are shown.  Other hosts follow."""
     broken: Broken | None = None
-    """None: the run went well."""
+    """The rule that was broken.  None: the run passed."""
     command: str = ""
-    """What repeats the run: a line for a shell."""
+    """The shell command that repeats the run."""
     options: tuple[str, ...] = ()
-    """Of the plan, in words, one each: ``name = value``."""
+    """The options of the plan, each as ``name = value``."""
     faults: tuple[str, ...] = ()
-    """Of the plan, in words."""
+    """The faults of the plan, in words."""
     digest: str = ""
     """See `octopi.simulation.kernel.world.World.digest`."""

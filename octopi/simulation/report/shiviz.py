@@ -1,13 +1,14 @@
 """A recording as a log for ShiViz (bestchai.bitbucket.io/shiviz), with vector clocks.
 
 Each event has two lines, which ShiViz's default parser,
-``(?<host>\\S*) (?<clock>{.*})\\n(?<event>.*)``, reads: the host and its clock, as a JSON object
-of the hosts that it knows of and how many events of each, and what happened.  Sending a
-message and its arrival are events, too.  ShiViz draws what happened before what; the page
-(`octopi.simulation.report.html`) also knows when, and what was lost.
+``(?<host>\\S*) (?<clock>{.*})\\n(?<event>.*)``, reads.  The first line has the host and its clock,
+a JSON object with the number of events of each host that this host knows of.  The second line says
+what happened.  The sending of a message and its arrival are events, too.  ShiViz draws the causal
+order of events; the page (`octopi.simulation.report.html`) also shows their times, and lost
+messages.
 
-A clock is that of Fidge and Mattern: an event happened before another exactly if its clock is
-nowhere greater, and somewhere less.
+The clocks are those of Fidge and Mattern: an event happened before another if and only if its clock
+is nowhere greater, and somewhere less.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from octopi.simulation.report.recording import Came, Note, Recording, Sent
 from octopi.simulation.report.timeline import Moment, fields, moments, name, timeline
 
 _WORLD: Final = "(world)"
-"""Faults of no host, such as a cut between two.  Names of hosts have no parentheses here."""
+"""The name for faults of no single host, such as a cut between two.  `host_name` gives no host a
+name with parentheses."""
 
 
 def shiviz_log(recording: Recording) -> str:
@@ -35,7 +37,7 @@ def _lines(recording: Recording) -> Iterator[str]:
     sent: dict[int, tuple[Sent, dict[str, int]]] = {}
     for moment, words in _with_words(recording):
         if isinstance(moment, Note):
-            continue  # of the notes nobody knows which host's they are
+            continue  # a note doesn't say which host it is from
         host = host_name(moment.host)
         clock = clocks[host]
         clock[host] = clock.get(host, 0) + 1
@@ -60,5 +62,5 @@ def _with_words(recording: Recording) -> Iterator[tuple[Moment, str]]:
 
 
 def host_name(host: str) -> str:
-    """The name of a host as ShiViz may have it: without spaces, and one for each."""
+    """The name of a host for ShiViz: without spaces, and another one for each host."""
     return quote(host, safe="", errors="backslashreplace") or _WORLD

@@ -1,8 +1,8 @@
-"""The space-time diagram of a run, as data: lanes, who was up, who led, and how far logs went.
+"""The space-time diagram of a run, as data: lanes, hosts that are up, leaders, and ends of logs.
 
-Pure: it reads a recording, and knows nothing of how the diagram is drawn.  Wherever a moment
-is spoken of, it is a position in `Diagram.moments`; a spell goes from its first moment up to
-the one at which it is over, which is None for one that lasts to the end.
+This module reads a recording, and doesn't know how the diagram is drawn.  Numbers of moments are
+positions in `Diagram.moments`.  A spell lasts from its first moment to the moment at which it ends,
+which is None if it lasts to the end of the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from octopi.tracing.register import EntriesStep
 
 WORLD: Final = "world"
 NOTES: Final = "notes"
-"""Kinds of lanes that belong to no host."""
+"""The kinds of lanes that belong to no host."""
 
 _STEP: Final = re.compile(r"([A-Z][0-9]+)[a-z]? ")
 _DEATHS: Final = frozenset({"kill", "lose power", "exit"})
@@ -34,7 +34,7 @@ _NO_ERROR: Final = "None"
 
 @attrs.frozen
 class Lane:
-    """A host, the world, or the clients' notes."""
+    """A line of the diagram: a host, the world, or the clients' notes."""
 
     name: str
     kind: str
@@ -42,8 +42,8 @@ class Lane:
 
 @attrs.frozen
 class Spell:
-    """A host is ``paused``, or ``down`` although it was up before, or its program has
-    ``ended`` as programs do."""
+    """A host is ``paused``, or ``down`` after it was up, or its program has ``ended`` without an
+    error."""
 
     lane: int
     what: str
@@ -53,7 +53,7 @@ class Spell:
 
 @attrs.frozen
 class UpSpan:
-    """A host is booted."""
+    """One life of a host, from its boot on."""
 
     lane: int
     number: int
@@ -62,7 +62,7 @@ class UpSpan:
 
 @attrs.frozen
 class Lead:
-    """A broker believes that it leads."""
+    """A broker believes that it leads a partition."""
 
     lane: int
     partition: int
@@ -73,20 +73,20 @@ class Lead:
 
 @attrs.frozen
 class Reign:
-    """What the register has in its journal about a partition, until the next one."""
+    """The register's decision about a partition.  It is in force until the next one."""
 
     partition: int
     begin: int
     epoch: int
     leader: int | None
-    """A lane; None: nobody leads, a change is under way."""
+    """The leader's lane.  None: no broker leads, because an election is under way."""
     in_sync: tuple[str, ...]
-    """Names of hosts."""
+    """The names of the hosts with in-sync replicas."""
 
 
 @attrs.frozen
 class LogEndMark:
-    """How far a replica's log goes, from a moment on; None: not known."""
+    """The ends of a replica's log from a moment on.  None: unknown."""
 
     moment: int
     log_end: int | None
@@ -95,7 +95,7 @@ class LogEndMark:
 
 @attrs.frozen
 class Diagram:
-    """All of it."""
+    """Everything that is drawn of a run."""
 
     moments: tuple[Moment, ...]
     lanes: tuple[Lane, ...]
@@ -104,16 +104,16 @@ class Diagram:
     leads: tuple[Lead, ...]
     reigns: tuple[Reign, ...]
     marks: dict[tuple[str, int, int], tuple[LogEndMark, ...]]
-    """By topic, partition and lane."""
+    """The ends of logs by topic, partition and lane."""
     conflict: tuple[int, ...]
-    """The moments by which a rule is broken."""
+    """The moments that break a rule."""
     names: LogNames
     hosts: dict[str, int]
-    """The lane of each host; the world, which is no host, has an empty name."""
+    """The lane of each host by its name; the world has an empty name."""
 
     @property
     def focus(self) -> int:
-        """The moment that is looked at first: the last of the conflict, or of all."""
+        """The moment to look at first: the last one of the conflict, or else of all."""
         return self.conflict[-1] if self.conflict else max(len(self.moments) - 1, 0)
 
     def lane(self, moment: Moment) -> int:
@@ -122,13 +122,13 @@ class Diagram:
 
 
 def code(what: str) -> str:
-    """The code of a step without its edge, such as "P3"; of anything else, nothing."""
+    """The code of a step without its edge, such as "P3"; empty for anything else."""
     found = _STEP.match(what)
     return found[1] if found else ""
 
 
 def diagram(recording: Recording) -> Diagram:
-    """What there is to be drawn of *recording*."""
+    """The diagram of *recording*."""
     order = moments(recording)
     hosts, lanes = _lanes(recording, order)
     names = LogNames(recording.happenings)
@@ -151,8 +151,8 @@ def diagram(recording: Recording) -> Diagram:
 
 
 def _lanes(recording: Recording, order: list[Moment]) -> tuple[dict[str, int], list[Lane]]:
-    """The lanes of all that something happened to; the world's is the first, that of the notes
-    the last, where there are any."""
+    """The lane number of each host, and the lanes of all hosts to which something happened.  The
+    world's lane is the first and that of the notes the last, where they exist."""
     seen: dict[str, None] = {}
     for moment in order:
         if not isinstance(moment, Note):
@@ -169,7 +169,7 @@ def _lanes(recording: Recording, order: list[Moment]) -> tuple[dict[str, int], l
 
 
 class _Reader:
-    """Reads the events one after the other."""
+    """Reads the events of a run, one after the other, and collects what the diagram shows."""
 
     def __init__(self, hosts: dict[str, int], kinds: dict[str, str], names: LogNames) -> None:
         self.lives: list[UpSpan] = []
@@ -181,13 +181,13 @@ class _Reader:
         self._kinds = kinds
         self._names = names
         self._brokers: dict[int, str] = {}
-        """Broker id -> host."""
+        """The host of each broker id."""
         self._open_spells: dict[tuple[int, str], int] = {}
-        """Lane and what -> position in `spells`."""
+        """The positions in `spells` of the spells that last, by lane and kind."""
         self._reigns: dict[int, Reign] = {}
-        """The present ones, by partition."""
+        """The decisions in force, by partition."""
         self._open_leads: dict[tuple[int, int], int] = {}
-        """Lane and partition -> position in `leads`."""
+        """The positions in `leads` of the leaderships that last, by lane and partition."""
         self._handlers = StepHandlers()
         on, on_word = self._handlers.on, self._handlers.on_word
         on_word(self._boot, "boot")
@@ -208,7 +208,7 @@ class _Reader:
         self._moment = 0
 
     def read(self, moment: int, event: Event) -> None:
-        """The next event."""
+        """Read the next event, which is number *moment*."""
         handler = self._handlers.of(event)
         if handler is not None:
             self._moment = moment
@@ -274,7 +274,7 @@ class _Reader:
                     )
 
     def _reign(self, reign: Reign) -> None:
-        """Note it, unless the register only reads again what it had decided."""
+        """Note *reign*, unless the register has read its own earlier decision again."""
         before = self._reigns.get(reign.partition)
         if before is None or attrs.evolve(before, begin=reign.begin) != reign:
             self._reigns[reign.partition] = reign

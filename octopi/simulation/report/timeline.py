@@ -1,9 +1,9 @@
 """A recording as lines of text: one for each event, message and note, in their order.
 
-Fields are separated by two or more spaces, and have none inside: number, seconds, host, what
-happened, and facts.  The number of a message has an ``m`` in front; lines in conflict with a
-rule have a ``>``.  The life of a host stands behind its name in parentheses from the second
-on::
+The fields are number, time, host, what happened, and facts.  Two or more spaces separate them, and
+no field contains two spaces in a row.  The number of a message begins with ``m``; a line that is in
+conflict with a rule begins with ``>``.  From the second life of a host on, the number of the life
+follows the host's name in parentheses::
 
     >   1203    1.204518 s  broker-2      E13b follower cut its log  orders/0  end=512
         m371    1.204518 s  broker-2 (2)  sends follow to broker-3  orders/0  arrives 1.205131 s
@@ -22,10 +22,11 @@ from octopi.simulation.report.formatting import brief, one_line
 from octopi.simulation.report.recording import Came, Happening, Note, Recording, Sent
 
 LINE_LENGTH_MAX: Final = 1000
-"""What goes beyond is cut: nobody reads it, and somebody may have sent it."""
+"""The most characters of a line.  A longer line is cut, because any program may have sent its text,
+and nobody reads so much."""
 
 UNDER_WAY_S: Final = 0.05
-"""What was sent so shortly before the end of the run may only not have arrived yet."""
+"""A message that was sent this shortly before the end of the run may still be in flight."""
 
 _NAME_LENGTH_MAX: Final = 100
 _LEFT_OUT: Final = frozenset({"topic", "topic_id", "partition", "request"})
@@ -36,7 +37,7 @@ Moment: TypeAlias = Happening | Note
 
 
 def moments(recording: Recording) -> list[Moment]:
-    """All that happened with the notes in between, each behind what was at its time."""
+    """All happenings and notes by time; a note follows what happened at the same time."""
     notes = list(recording.broken.notes) if recording.broken is not None else []
     merged: list[Moment] = []
     for happening in recording.happenings:
@@ -47,7 +48,7 @@ def moments(recording: Recording) -> list[Moment]:
 
 
 def is_in_conflict(moment: Moment, recording: Recording) -> bool:
-    """Whether *moment* is one of those by which a rule is broken."""
+    """Whether *moment* is one of those that break a rule."""
     if isinstance(moment, Note):
         return moment.is_in_conflict
     broken = recording.broken
@@ -55,11 +56,11 @@ def is_in_conflict(moment: Moment, recording: Recording) -> bool:
 
 
 class LogNames:
-    """What the logs of a run are called; messages know topics by their ids."""
+    """The names of the logs of a run.  Messages have the ids of topics instead."""
 
     def __init__(self, happenings: Iterable[Happening]) -> None:
         self._topics: dict[str, str] = {}
-        """Id -> name."""
+        """The name of each topic id."""
         ids: dict[str, set[str]] = {}
         for one in happenings:
             if isinstance(one, Event):
@@ -70,7 +71,8 @@ class LogNames:
         self._ambiguous = {topic for topic, known in ids.items() if len(known) > 1}
 
     def log(self, moment: Moment) -> tuple[str, int] | None:
-        """Topic and partition; an empty topic stands for all of the partition."""
+        """The topic and the partition that *moment* is about; an empty topic means all logs of the
+        partition."""
         if isinstance(moment, Event):
             topic, partition = moment.get("topic"), moment.get("partition")
         elif isinstance(moment, Sent):
@@ -82,14 +84,14 @@ class LogNames:
         return one_line(topic, _NAME_LENGTH_MAX) if isinstance(topic, str) else "", partition
 
     def words(self, moment: Moment) -> str:
-        """The same for people, or empty."""
+        """The log that *moment* is about, as text; empty if it is about none."""
         log = self.log(moment)
         if log is None:
             return ""
         return log_words(*log)
 
     def needs_id(self, event: Event) -> bool:
-        """Whether the topic that *event* speaks of was made more than once."""
+        """Whether the topic that *event* is about was created more than once."""
         return event.get("topic") in self._ambiguous
 
 
@@ -99,12 +101,12 @@ def log_words(topic: str, partition: int) -> str:
 
 
 def fields(line: str) -> list[str]:
-    """The fields of a line: number, time, host, what, facts.  The mark is left out."""
+    """The fields of a line: number, time, host, what, facts, without the mark of a conflict."""
     return _BETWEEN_FIELDS.split(line[1:].strip())
 
 
 def timeline(recording: Recording) -> Iterator[str]:
-    """The lines, without line ends; for a terminal, or for searching in."""
+    """The lines of *recording*, without line ends, to be printed or searched."""
     names = LogNames(recording.happenings)
     came = {one.number: one.at for one in recording.happenings if isinstance(one, Came)}
     order = moments(recording)
@@ -136,7 +138,7 @@ def timeline(recording: Recording) -> Iterator[str]:
 
 
 def name(text: str) -> str:
-    """*text* as the name of something: short, and never empty."""
+    """*text* as a short name, which is never empty."""
     return one_line(text, _NAME_LENGTH_MAX).strip() or _WORLD
 
 
@@ -161,7 +163,7 @@ def _arrival(sent: Sent, came: float | None, end: float) -> str:
 
 
 def _content(content: object) -> Iterator[str]:
-    """The fields of a message; of what is bulk, the size."""
+    """The fields of a message; of bytes only the size."""
     cls = type(content)
     for field in attrs.fields(cls) if attrs.has(cls) else ():
         value = getattr(content, field.name)

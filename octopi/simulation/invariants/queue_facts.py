@@ -1,0 +1,292 @@
+"""What is known of one queue in one log: its messages, what was stored of them, to whom they were
+dealt, who answered, and which of them are dead letters.
+
+`octopi.simulation.invariants.queues` has the rules.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+
+import attrs
+
+from octopi.identifiers import Offset, PartitionId
+from octopi.model import SubscriptionMode
+from octopi.record import record_end, record_key
+from octopi.simulation.disk.log_bytes import LogBytes
+from octopi.subscriptions.entries import LetterSequence, MarkEntry
+from octopi.subscriptions.queue_entries import attempts_of, settled_ranges
+
+
+@attrs.frozen
+class Attachment:
+    """Who is dealt messages: one attach of a member, at one leader."""
+
+    host: str
+    """That of the leader."""
+    life: int
+    session: int
+
+
+@attrs.frozen
+class KnownDelivery:
+    """One dealing of a message."""
+
+    number: int
+    """Among all deliveries of the queue, in order."""
+    offset: Offset
+    attempt: int
+    to: Attachment
+
+
+@attrs.frozen
+class KnownMessage:
+    """A message of the queue's log."""
+
+    offset: Offset
+    end: Offset
+    key: bytes | None
+
+
+@attrs.define
+class KnownAnswers:
+    """Acknowledgements that one attachment sent together."""
+
+    number: int | None
+    """With which their confirmation comes; None: none is asked for."""
+    counting: list[KnownDelivery]
+    """Those that were of the newest delivery, and in order."""
+    others: list[Offset]
+
+
+class KnownQueue:
+    """One queue in one log."""
+
+    def __init__(self, sid: str, topic: str, partition: PartitionId) -> None:
+        self.sid = sid
+        self.topic = topic
+        self.partition = partition
+        self.entry: MarkEntry | None = None
+        """The newest that is committed."""
+        self.ever_settled: set[Offset] = set()
+        """What entries settled whose commit was heard of."""
+        self._counts: dict[Offset, int] = {}
+        """Of that entry: how often messages were dealt that were given back."""
+        self.reset_claim = 0
+        """That of the newest reset; entries with older claims were appended before it."""
+        self._reset_numbers: list[int] = []
+        """How many numbers of dead letters were given before each reset."""
+        self.leader_count = 0
+        """How many leaders began with it."""
+        self.newest: dict[Offset, KnownDelivery] = {}
+        """By message: its newest delivery by the present leader."""
+        self.answered: dict[Offset, KnownDelivery] = {}
+        """The same, of those that are acknowledged, as far as can be seen."""
+        self._final: dict[Offset, int] = {}
+        """By message: the number of its delivery that was acknowledged and is committed."""
+        self.asked: dict[Attachment, list[KnownAnswers]] = {}
+        """Whose confirmation may still come."""
+        self.dealt: Counter[Offset] = Counter()
+        """How often each message was dealt, by all leaders, as far as it counts."""
+        self._dealt_first: dict[Offset, int] = {}
+        """By message: `leader_count` when it was dealt first."""
+        self._delivery_count = 0
+        self.rejected: set[Offset] = set()
+        self._sequences: dict[int, LetterSequence] = {}
+        """By producer epoch: the committed sequences of dead letters."""
+        self._numbered: dict[int, Offset] = {}
+        """By number: the messages that are given up, where that is committed."""
+        self._letters: dict[int, Offset] = {}
+        """The same, of those that are committed in the dead-letter topic."""
+        self._messages: list[KnownMessage] = []
+        """Those of the log that were looked at: all from the first one on."""
+
+    def __str__(self) -> str:
+        return f"{self.sid} in partition {self.partition}"
+
+    # --- entries -----------------------------------------------------------------------
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether messages of a key are settled in order."""
+        return self.entry is not None and self.entry.mode == SubscriptionMode.KEY_SHARED
+
+    def load(self, entry: MarkEntry) -> None:
+        """A leader begins with *entry*."""
+        self.leader_count += 1
+        self.newest.clear()
+        self.answered.clear()
+        self.asked.clear()
+        self.reset_claim = int(entry.claim)
+        self.store(entry)
+        # A reset that is not committed never was: what it made forgotten counts again.
+        for offset, count in self._counts.items():
+            self.dealt[offset] = max(count, self.dealt[offset])
+        for letter in entry.queue.letters:
+            self.dealt[letter.offset] = max(letter.attempts, self.dealt[letter.offset])
+
+    def store(self, entry: MarkEntry) -> None:
+        """*entry* is committed."""
+        if self.entry is not None and entry.claim > self.entry.claim:
+            self._reset_numbers.append(entry.queue.letter_count)
+        self.entry = entry
+        self._counts = dict(attempts_of(entry.mark, entry.queue.attempts))
+        self._sequences[entry.queue.sequence.epoch] = entry.queue.sequence
+        for letter in entry.queue.letters:
+            self._numbered[letter.number] = letter.offset
+        for offset, delivery in self.answered.items():
+            if self.is_settled(offset):
+                self._final[offset] = delivery.number
+
+    def reset(self, claim: int) -> None:
+        """The mark is set anew, with a claim that was never there before."""
+        self.reset_claim = claim
+        self.newest.clear()
+        self.answered.clear()
+        self.asked.clear()
+        self._final.clear()
+        self.dealt.clear()
+        self._dealt_first.clear()
+        self.rejected.clear()
+
+    def is_settled(self, offset: Offset) -> bool:
+        """Whether it is committed that the message is settled."""
+        if self.entry is None:
+            return False
+        return settles(self.entry, offset)
+
+    def newly_settled(self, entry: MarkEntry, log: LogBytes) -> list[KnownMessage]:
+        """The messages that *entry*, which is committed now, settles, and the one before it
+        doesn't."""
+        before = self.entry
+        if before is None:
+            return []
+        ranges = list(settled_ranges(entry.mark, entry.queue.settled))
+        end = max([entry.mark, *(stop for _, stop in ranges)])
+        found = [
+            one
+            for one in self.messages(before.mark, Offset(end), log)
+            if settles(entry, one.offset) and not self.is_settled(one.offset)
+        ]
+        self.ever_settled.update(one.offset for one in found)
+        return found
+
+    def stored_count(self, offset: Offset) -> int:
+        """How often the message was dealt, by what is committed."""
+        return self._counts.get(offset, 0)
+
+    # --- deliveries ----------------------------------------------------------------------
+
+    def deal(self, offset: Offset, attempt: int, to: Attachment) -> KnownDelivery:
+        """A message is dealt."""
+        self._delivery_count += 1
+        self._dealt_first.setdefault(offset, self.leader_count)
+        self.dealt[offset] += 1
+        self.answered.pop(offset, None)
+        delivery = KnownDelivery(self._delivery_count, offset, attempt, to)
+        self.newest[offset] = delivery
+        return delivery
+
+    def leaders_since(self, offset: Offset) -> int:
+        """How many leaders began since the message was dealt first."""
+        return self.leader_count - self._dealt_first.get(offset, self.leader_count)
+
+    def newest_at(self, offset: Offset, attempt: int, to: Attachment) -> KnownDelivery | None:
+        """The delivery, if it is the newest one of its message, and not acknowledged."""
+        one = self.newest.get(offset)
+        if one is None or (one.attempt, one.to) != (attempt, to) or offset in self.answered:
+            return None
+        return one
+
+    def final_number(self, offset: Offset) -> int:
+        """The number of the delivery that settled the message; 0: none is known."""
+        if (one := self.answered.get(offset)) is not None:
+            return one.number
+        return self._final.get(offset, 0)
+
+    def withdraw(self, offset: Offset, to: Attachment) -> None:
+        """An answer of a member to the delivery of a message didn't count."""
+        one = self.answered.get(offset)
+        if one is None or one.to != to or self.is_settled(offset):
+            return
+        del self.answered[offset]
+        for some in self.asked.get(to, ()):
+            if one in some.counting:
+                some.counting.remove(one)
+
+    def end_delivery(self, offset: Offset, log: LogBytes) -> None:
+        """A delivery is given back, and with it those of later messages of its key."""
+        del self.newest[offset]
+        if not self.is_ordered or self.entry is None:
+            return
+        last = max(self.newest, default=offset)
+        found = list(self.messages(offset, Offset(last + 1), log))
+        for later in found[1:]:
+            if later.key is not None and later.key == found[0].key:
+                self.newest.pop(later.offset, None)
+
+    def is_done(self, offset: Offset) -> bool:
+        """Whether the message is settled, as far as its leader can know."""
+        return self.is_settled(offset) or offset in self.answered or self.is_letter(offset)
+
+    # --- dead letters --------------------------------------------------------------------
+
+    def is_numbered(self, number: int, offset: Offset) -> bool:
+        """Whether it is committed that the message is given up, with that number."""
+        return self._numbered.get(number) == offset
+
+    def number_of(self, producer_epoch: int, sequence: int) -> int | None:
+        """The number of the dead letter with that sequence; None: such a sequence is not committed,
+        so no dead letter can have it."""
+        found = self._sequences.get(producer_epoch)
+        return None if found is None else found.first_number + sequence
+
+    def is_newer(self, number: int) -> bool:
+        """Whether a dead letter got its number since the mark was reset last."""
+        return number >= (self._reset_numbers[-1] if self._reset_numbers else 0)
+
+    def is_letter(self, offset: Offset) -> bool:
+        """Whether the message's dead letter is committed, since the mark was reset last."""
+        return any(known == offset and self.is_newer(n) for n, known in self._letters.items())
+
+    def add_letter(self, number: int, offset: Offset) -> str:
+        """A dead letter is committed; return why it must not be, or nothing."""
+        for known, other in self._letters.items():
+            resets = [one for one in self._reset_numbers if known < one <= number]
+            if known == number or (other == offset and not resets):
+                return f"number {known} is the dead letter of the message at {other}"
+        self._letters[number] = offset
+        return ""
+
+    # --- messages ------------------------------------------------------------------------
+
+    def messages(self, begin: Offset, end: Offset, log: LogBytes) -> Iterator[KnownMessage]:
+        """The messages that begin from *begin* on and before *end*, as *log* has them."""
+        start = Offset(max(begin, log.start))
+        if not self._messages or start < self._messages[0].offset:
+            self._messages.clear()
+            self._read(start, end, log)
+        elif end > self._messages[-1].end:
+            self._read(max(self._messages[-1].end, Offset(log.start)), end, log)
+        at = bisect_left(self._messages, start, key=lambda one: one.offset)
+        while at < len(self._messages) and self._messages[at].offset < end:
+            yield self._messages[at]
+            at += 1
+
+    def _read(self, begin: Offset, end: Offset, log: LogBytes) -> None:
+        data = log.read(begin, log.end)
+        position = 0
+        while position < min(end - begin, len(data)):
+            stop = record_end(data, position)
+            key = record_key(data, position)
+            self._messages.append(KnownMessage(Offset(begin + position), Offset(begin + stop), key))
+            position = stop
+
+
+def settles(entry: MarkEntry, offset: Offset) -> bool:
+    """Whether by *entry* the message is settled."""
+    return offset < entry.mark or any(
+        begin <= offset < end for begin, end in settled_ranges(entry.mark, entry.queue.settled)
+    )

@@ -1,0 +1,138 @@
+"""Scenarios of queues: of the leaders that deal their messages, and of the members that work them
+off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final
+
+from octopi.simulation.faults.actions import (
+    Action,
+    AtStep,
+    Cut,
+    DriftClock,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Pause,
+    Reset,
+    Stop,
+)
+from sim.generate.fault_patterns import a_death, an_absence, some_seconds, soon
+from sim.generate.scenario import Scenario
+
+_CODES: Final = (
+    *("S6a", "S6b", "S6c", "S6d", "S7a", "S7b", "S7c", "S7d"),
+    *("S9a", "S9b", "S10a", "S10b", "S14a", "S14b", "S14c", "S14d", "S14b", "S14c"),
+)
+"""Steps at which queues deal, hear answers, store, and write dead letters."""
+_LOADS: Final[Mapping[str, Any]] = {"records": 30, "pause_s": 0.05, "reopen_count": 0}
+
+
+def _queue(randomness: Random, *, count: int = 2, mode: str = "") -> dict[str, Any]:
+    """The load of a scenario with a queue."""
+    return {
+        **_LOADS,
+        "members": count,
+        "member_mode": mode or randomness.choice(("shared", "key_shared")),
+        "static_members": 0,
+        "member_pause_s": randomness.choice((0.0, 0.01, 0.05)),
+        "member_stay_count": randomness.choice((0, 3, 10)),
+        "queue_attempts": randomness.choice((1, 1, 2, 3)),
+        "queue_window": randomness.choice((2, 5, 20)),
+        "queue_ack_timeout_s": 1.0,
+        "queue_prefetch": randomness.choice((1, 3, 10)),
+        "chores": randomness.choice(((), (), (), (), ("reset",), ("delete",))),
+    }
+
+
+def _at_a_step(randomness: Random, *, behind: bool = False) -> AtStep:
+    """At a step of queues, an early or a later one."""
+    code = randomness.choice(_CODES)
+    return AtStep(code, occurrence=randomness.choice((1, 1, 2, 3, 5, 9)), behind=behind)
+
+
+def dealing_leaders_die(randomness: Random) -> Scenario:
+    """A leader ends at a step of queues; perhaps another one does soon."""
+    faults = [InjectedFault(_at_a_step(randomness), a_death(randomness))]
+    for _ in range(randomness.choice((0, 1, 2))):
+        place = randomness.choice((_at_a_step(randomness, behind=True), soon(randomness)))
+        faults.append(InjectedFault(place, a_death(randomness), "leader"))
+    partitions = randomness.choice((1, 2))
+    options = {"partitions": partitions, "flush_before_ack": randomness.random() < 0.3}
+    load = {**_queue(randomness, count=randomness.choice((1, 2, 3)))}
+    return Scenario(tuple(faults), options, {**load, "topic_partitions": partitions})
+
+
+def letter_writers_die(randomness: Random) -> Scenario:
+    """Most messages become dead letters, and leaders end meanwhile, one after the other."""
+    faults = []
+    for number in range(3):
+        code = randomness.choice(("S14a", "S14b", "S14b", "S14c", "S14d", "S9b", "S10a"))
+        place = AtStep(code, occurrence=randomness.choice((1, 2, 3)), behind=number > 0)
+        faults.append(InjectedFault(place, Kill(some_seconds(randomness, 0.0, 0.5))))
+    load = _queue(randomness)
+    load |= {"queue_attempts": 1, "chores": ()}
+    return Scenario(tuple(faults), {"partitions": 1}, {**load, "topic_partitions": 1})
+
+
+def dealing_leaders_are_moved(randomness: Random) -> Scenario:
+    """Leaders stop in good order, or are drained, while members answer."""
+    faults = [
+        InjectedFault(_at_a_step(randomness), Stop(some_seconds(randomness, 0.1, 1.0)), "leader"),
+        InjectedFault(soon(randomness), Stop(some_seconds(randomness, 0.1, 1.0)), "leader"),
+    ]
+    load = _queue(randomness)
+    load["chores"] = randomness.choice((("drain",), ("drain", "move"), ("reset", "drain")))
+    return Scenario(tuple(faults), {"min_insync": 1}, load)
+
+
+def workers_die(randomness: Random) -> Scenario:
+    """Members end, hang or can't be heard while they work; others get their messages."""
+
+    def trouble() -> Action:
+        return randomness.choice(
+            (
+                Kill(some_seconds(randomness, 0.1, 2.5)),
+                Pause(some_seconds(randomness, 0.3, 3.5)),
+                Pause(some_seconds(randomness, 0.9, 1.5)),
+                Cut(
+                    "leader", some_seconds(randomness, 0.3, 3.0), randomness.choice(("both", "in"))
+                ),
+                Cut("others", some_seconds(randomness, 0.3, 3.0), holds=True),
+                Reset("others"),
+                DriftClock(randomness.choice((0.9, 1.1)), 3.0),
+            )
+        )
+
+    count = randomness.choice((2, 3))
+    faults = [
+        InjectedFault(_at_a_step(randomness, behind=number > 0), trouble(), f"member-{who}")
+        for number, who in enumerate(randomness.choices(range(1, count + 1), k=3))
+    ]
+    partitions = randomness.choice((1, 2))
+    load = {**_queue(randomness, count=count), "topic_partitions": partitions}
+    return Scenario(tuple(faults), {"partitions": partitions, "kills_each": False}, load)
+
+
+def workers_and_leaders_fail(randomness: Random) -> Scenario:
+    """A member is away with messages when the leader ends that dealt them."""
+    away = randomness.choice(
+        (Pause(some_seconds(randomness, 0.5, 3.0)), Cut("leader", 2.0), Kill(1.5))
+    )
+    faults = (
+        InjectedFault(_at_a_step(randomness), away, "member-1"),
+        InjectedFault(_at_a_step(randomness, behind=True), an_absence(randomness), "leader"),
+        InjectedFault(soon(randomness), randomness.choice((Kill(0.3), LosePower(0.3))), "leader"),
+    )
+    return Scenario(faults, {"min_insync": 1}, _queue(randomness, count=2))
+
+
+QUEUE_SCENARIOS: Final = (
+    *(dealing_leaders_die, dealing_leaders_die, dealing_leaders_die),
+    *(letter_writers_die, letter_writers_die),
+    dealing_leaders_are_moved,
+    *(workers_die, workers_die),
+    workers_and_leaders_fail,
+)
