@@ -114,7 +114,7 @@ class SubscriptionMetrics(Collector):
             self._times.note(place, log.highwater, now)
         offset = max(mark.processed_end, log.start)
         labels = mark.entry.topic, mark.entry.name, str(led.partition)
-        look.held.add(labels, max(0, log.kept.expired_end - offset))
+        look.held.add(labels, log.kept.held_bytes(offset))
         look.missing.add(labels, offset - mark.processed_end)
         look.lag_bytes.add(labels, max(0, log.highwater - offset))
         look.lag_s.add(labels, self._times.age_s(place, offset, now))

@@ -291,7 +291,7 @@ class LogMark:
             self.holder_name,
             _lost_behind(mark, log, entry.lost),
             tuple(entry.skipped),
-            held_bytes=max(0, log.expired_end - begin),
+            held_bytes=log.held_bytes(begin),
         )
         return [told]
 

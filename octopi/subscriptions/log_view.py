@@ -16,16 +16,15 @@ class LogView(Protocol):
         """The oldest record that retention has left."""
 
     @property
-    def expired_end(self) -> Offset:
-        """Retention would have left nothing before this, if it waited for no subscription."""
-
-    @property
     def highwater(self) -> Offset:
         """What is committed ends here."""
 
     @property
     def end(self) -> Offset:
         """The log ends here."""
+
+    def held_bytes(self, begin: Offset) -> int:
+        """How much from *begin* on retention keeps for subscriptions alone."""
 
     def has_place(self, offset: Offset) -> bool:
         """Whether a record begins at *offset*, from `start` to `end`, or the log ends there.

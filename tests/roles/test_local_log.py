@@ -21,6 +21,7 @@ from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequ
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.local_log import LocalLog
 from octopi.storage.flush_policy import FlushOptions
+from octopi.subscriptions.known_marks import SlowestMark
 from octopi.tracing import steps
 from octopi.wire.messages import TopicOptions, TopicRecord
 from tests.kit.disk import MemoryDisk
@@ -129,6 +130,48 @@ async def test_a_log_begins_behind_what_retention_removed_though_the_disk_failed
     await log.apply_retention()
     assert log.start == log.state.start == bases[3]
     assert told == [bases[1], bases[3]]
+
+
+async def log_of_four(
+    disk: MemoryDisk, hold_bytes: int | None = None
+) -> tuple[LocalLog, list[Offset]]:
+    """A log of four records, each in a segment of its own, and where they begin."""
+    disk.make_directory("orders")
+    options = TopicOptions(segment_bytes=1, retention_bytes=0, hold_bytes=hold_bytes)
+    log = await open_log(disk, options=options)
+    bases = [append(log, sequence) for sequence in range(4)]
+    await log.flush()
+    log.publish(log.end)
+    return log, bases
+
+
+async def test_what_a_failing_disk_keeps_does_not_count_as_held() -> None:
+    disk = MemoryDisk()
+    log, bases = await log_of_four(disk)
+    disk.fail(errno.EIO, "remove", path_end=".log", calls_before=1)
+    await log.apply_retention()
+    assert log.start == bases[1]
+    assert log.held_bytes == log.kept.held_bytes(log.start) == 0
+
+
+async def test_what_is_held_for_a_subscription_counts_alone_though_a_removal_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk()
+    log, bases = await log_of_four(disk, hold_bytes=1)
+    needed = SlowestMark(bases[1], "billing")
+    held_bytes = bases[3] - bases[2]  # of the three closed segments, the bound permits one
+    told = "what a subscription has yet to process was removed"
+    disk.fail(errno.EIO, "remove", path_end=".log", calls_before=1)
+    await log.apply_retention(slowest=lambda: needed)
+    assert log.start == bases[1]
+    assert (log.describe().held_bytes, log.describe().held_for) == (held_bytes, "billing")
+    assert log.kept.held_bytes(needed.offset) == held_bytes
+    assert told not in caplog.messages, "it could not be removed"
+    await log.apply_retention(slowest=lambda: needed)
+    assert log.start == bases[2]
+    assert log.held_bytes == log.kept.held_bytes(needed.offset) == held_bytes
+    assert told in caplog.messages
 
 
 async def test_a_checkpoint_never_lands_in_the_next_topic_of_that_name() -> None:

@@ -133,6 +133,18 @@ async def test_what_is_still_needed_when_the_new_start_is_noted_stays() -> None:
     assert (log.describe().held_bytes, log.describe().held_for) == (0, "")
 
 
+async def test_what_is_let_go_while_the_new_start_is_noted_does_not_count_as_held() -> None:
+    options = m.TopicOptions(segment_bytes=1000, retention_bytes=1000, hold_bytes=10_000)
+    log = await new_log(MemoryDisk(), m.TopicRecord("orders", "0a" * 8, [0], options))
+    second = log.end // 4  # all records have one size
+    answers: Iterator[SlowestMark | None] = iter([SlowestMark(Offset(second), "billing"), None])
+    await log.apply_retention(slowest=lambda: next(answers))
+    assert log.start == second, "no more than was noted goes at once"
+    assert (log.describe().held_bytes, log.describe().held_for) == (0, "")
+    await log.apply_retention()
+    assert log.start > second
+
+
 async def test_what_goes_although_a_subscription_needs_it_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

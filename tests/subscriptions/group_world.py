@@ -62,7 +62,6 @@ class SteadyLog:
     start: Offset = ZERO
     forked_at: Offset | None = None
     """Up to where it agrees with what was read from it before."""
-    expired_end: Offset = ZERO
 
     @property
     def end(self) -> Offset:
@@ -71,6 +70,9 @@ class SteadyLog:
     @property
     def highwater(self) -> Offset:
         return self.end
+
+    def held_bytes(self, begin: Offset) -> int:
+        return 0
 
     def has_place(self, offset: Offset) -> bool:
         return offset % RECORD_BYTES == 0

@@ -16,7 +16,8 @@ class KeptStart:
     """What retention has decided about a log."""
 
     start: Offset
-    """The log is to start there, or behind it if it does so already."""
+    """The log is to start there, or behind it if it does so already.  It still starts before it if
+    a segment could not be removed, or became due too late for this time."""
     expired_end: Offset
     """It would start there, if retention waited for no subscription."""
     slowest: SlowestMark | None
@@ -27,13 +28,18 @@ class KeptStart:
         """The subscription that retention waits for; empty: for none, or it is not known."""
         return self.slowest.subscription if self.slowest and self.start < self.expired_end else ""
 
-    def unread_from(self, start: Offset) -> Offset | None:
-        """Where that begins which goes although a subscription has yet to process it, if the log
-        started at *start* before; None: nothing does."""
+    def held_bytes(self, begin: Offset) -> int:
+        """How much from *begin* on stays for subscriptions alone.  What was to be removed, and is
+        still there, doesn't count."""
+        return max(0, self.expired_end - max(begin, self.start))
+
+    def unread_from(self, was_at: Offset, start: Offset) -> Offset | None:
+        """Where that begins which was removed although a subscription has yet to process it, if the
+        log started at *was_at* before and starts at *start* now; None: nothing was."""
         if self.slowest is None or not self.slowest.subscription:
             return None
-        begin = max(self.slowest.offset, start)
-        return begin if begin < self.start else None
+        begin = max(self.slowest.offset, was_at)
+        return begin if begin < start else None
 
 
 NOTHING_KEPT: Final = KeptStart(Offset(0), Offset(0), None)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import attrs
 import trio
 
 from octopi import record
@@ -468,15 +467,15 @@ class LocalLog(ReadableLog):
         was_at = self._files.start
         try:
             self.kept = self._keep(outdated_below, slowest())
-            if self._notes is not None and (start := self.kept.start) > was_at:
+            start = self.kept.start
+            if self._notes is not None and start > was_at:
                 # Note this before the files change: a noted segment that is missing is damage.
                 self._notes.note(self.topic_id, start=start, recovery_point=start, highwater=start)
                 await self._notes.sync()
                 if not self._retains:
                     return
-                now = self._keep(outdated_below, slowest())  # a mark may have come meanwhile
-                self.kept = attrs.evolve(now, start=min(start, now.start))
-            self._files.retention.remove_before(self.kept.start)
+                self.kept = self._keep(outdated_below, slowest())  # a mark may have come meanwhile
+            self._files.retention.remove_before(min(start, self.kept.start))
         except StorageError as error:
             # Some segments may have been removed before the failure.
             _log.error("retention failed", topic=self.topic.topic, why=str(error))

@@ -228,14 +228,14 @@ class ReadableLog:
 
     @property
     def held_bytes(self) -> int:
-        """How much retention would have removed by now, if it waited for no subscription."""
-        return max(0, self.kept.expired_end - self.start)
+        """How much of the log stays for subscriptions alone, as retention decided last."""
+        return self.kept.held_bytes(self.start)
 
-    def say_removed(self, start: Offset) -> None:
-        """Log that retention has removed segments; before that the log began at *start*."""
+    def say_removed(self, was_at: Offset) -> None:
+        """Log that retention has removed segments; before that the log began at *was_at*."""
         topic, slowest = self.topic.topic, self.kept.slowest
         _log.info("old segments removed", topic=topic, log_start=self.start)
-        begin = self.kept.unread_from(start)
+        begin = self.kept.unread_from(was_at, self.start)
         if begin is not None and slowest is not None:
             _log.warning(
                 "what a subscription has yet to process was removed",

@@ -23,11 +23,6 @@ class LedLog:
         return self._log.start
 
     @property
-    def expired_end(self) -> Offset:
-        """Where it would start, if retention waited for no subscription."""
-        return self._log.kept.expired_end
-
-    @property
     def highwater(self) -> Offset:
         """What is committed ends here."""
         return self._log.highwater
@@ -36,6 +31,10 @@ class LedLog:
     def end(self) -> Offset:
         """The log ends here."""
         return self._log.end
+
+    def held_bytes(self, begin: Offset) -> int:
+        """How much from *begin* on retention keeps for subscriptions alone."""
+        return self._log.kept.held_bytes(begin)
 
     def has_place(self, offset: Offset) -> bool:
         """Whether a record begins at *offset*, or the log ends there.
