@@ -30,6 +30,7 @@ from octopi.identifiers import PartitionId
 from octopi.wire.messages import (
     BrokerInfo,
     ClusterEvent,
+    LogInfo,
     PartitionInfo,
     ReadingInfo,
     TopicInfo,
@@ -46,6 +47,9 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 
 Covers = Callable[[str], bool]
 """Whether the requester may describe a topic."""
+
+MayConsume = Callable[[str, str], bool]
+"""Whether the requester may consume a topic's subscription, and so may know of it."""
 
 _Ranked = tuple[int, int, int, ReadingInfo]
 """Least lag, place in the snapshot (negative, so of two readings with equal lag the first one ranks
@@ -127,8 +131,21 @@ def _partition(
     }
 
 
-async def topics_page(seen: CachedSnapshot, query: Mapping[str, str], covers: Covers) -> bytes:
-    """A page of topics, in the order of their names."""
+def _of_none(_topic: str, _subscription: str) -> bool:
+    return False
+
+
+async def topics_page(
+    seen: CachedSnapshot,
+    query: Mapping[str, str],
+    covers: Covers,
+    may_consume: MayConsume = _of_none,
+) -> bytes:
+    """A page of topics, in the order of their names.
+
+    ``held_bytes`` of a log or of one copy is what its retention keeps for durable subscriptions
+    alone, and ``held_for`` the slowest of them; empty: the requester may not know of it, or it is
+    not known."""
     after, prefix = query.get("after", ""), query.get("prefix", "")
     topics = seen.topics
     first = max(bisect_right(topics, after, key=_name), bisect_left(topics, prefix, key=_name))
@@ -136,7 +153,7 @@ async def topics_page(seen: CachedSnapshot, query: Mapping[str, str], covers: Co
     looked_at_end = min(behind, first + NAMES_LOOKED_AT_MAX)
 
     def shape(info: TopicInfo) -> Json | None:
-        return _topic(info, seen.copies) if covers(info.topic) else None
+        return _topic(info, seen.copies, may_consume) if covers(info.topic) else None
 
     page = PageWriter()
     page.field("seen_at_ms", seen.seen_at_ms)
@@ -154,19 +171,23 @@ def _name(info: TopicInfo) -> str:
     return info.topic
 
 
-def _topic(info: TopicInfo, copies: Mapping[tuple[str, int], list[BrokerLog]]) -> Json:
+def _topic(
+    info: TopicInfo,
+    copies: Mapping[tuple[str, int], list[BrokerLog]],
+    may_consume: MayConsume,
+) -> Json:
     return {
         "topic": info.topic,
         "topic_id": info.topic_id,
         "options": attrs.asdict(info.options),
         "partitions": [
-            _log(place, copies.get((info.topic_id, place.partition), []))
+            _log(place, copies.get((info.topic_id, place.partition), []), may_consume)
             for place in info.partitions
         ],
     }
 
 
-def _log(place: PartitionInfo, copies: list[BrokerLog]) -> Json:
+def _log(place: PartitionInfo, copies: list[BrokerLog], may_consume: MayConsume) -> Json:
     leader = next((one.log for one in copies if one.broker == place.leader), None)
     return {
         **_place(place),
@@ -174,6 +195,8 @@ def _log(place: PartitionInfo, copies: list[BrokerLog]) -> Json:
         "highwater": leader and leader.highwater,
         "log_end": leader and leader.log_end,
         "size_bytes": leader and leader.size_bytes,
+        "held_bytes": leader and leader.held_bytes,
+        "held_for": leader and _held_for(leader, may_consume),
         "copies": [
             {
                 "broker": one.broker,
@@ -182,10 +205,16 @@ def _log(place: PartitionInfo, copies: list[BrokerLog]) -> Json:
                 "lag_bytes": leader and max(0, leader.log_end - one.log.log_end),
                 "size_bytes": one.log.size_bytes,
                 "fault": one.log.fault,
+                "held_bytes": one.log.held_bytes,
+                "held_for": _held_for(one.log, may_consume),
             }
             for one in sorted(copies, key=lambda one: one.broker)
         ],
     }
+
+
+def _held_for(log: LogInfo, may_consume: MayConsume) -> str:
+    return log.held_for if log.held_for and may_consume(log.topic, log.held_for) else ""
 
 
 def _place(place: PartitionInfo) -> Json:

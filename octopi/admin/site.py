@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -28,7 +29,7 @@ from octopi.errors import (
 )
 from octopi.limits import PAGES_AT_A_TIME_MAX
 from octopi.printable import without_directory
-from octopi.security.grants import Grants
+from octopi.security.grants import Grants, Verb
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
 from octopi.transport.memory_budget import MemoryBudget
 
@@ -165,7 +166,8 @@ class Site:
             case "cluster":
                 return await cluster_page(seen, query)
             case "topics":
-                return await topics_page(seen, query, grants.covers)
+                may_consume = partial(grants.allows, Verb.CONSUME)
+                return await topics_page(seen, query, grants.covers, may_consume)
             case "consumers":
                 return await consumers_page(seen, query, grants.covers)
             case "subscriptions":

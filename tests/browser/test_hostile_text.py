@@ -250,7 +250,17 @@ async def pages_full_of(text: str, pages: dict[str, bytes]) -> None:
             broker,
             text,
             m.LogInfo(
-                text, text, PartitionId(0), Epoch(1), Offset(0), Offset(5), Offset(9), 9, text
+                text,
+                text,
+                PartitionId(0),
+                Epoch(1),
+                Offset(0),
+                Offset(5),
+                Offset(9),
+                9,
+                text,
+                held_bytes=4,
+                held_for=text,
             ),
         )
         for broker in (1, 2)
@@ -290,7 +300,9 @@ async def pages_full_of(text: str, pages: dict[str, bytes]) -> None:
     )
     query: dict[str, str] = {}
     pages["cluster"] = await cluster_page(seen, query)
-    pages["topics"] = await topics_page(seen, query, lambda topic: True)
+    pages["topics"] = await topics_page(
+        seen, query, lambda topic: True, lambda topic, subscription: True
+    )
     pages["consumers"] = await consumers_page(seen, query, lambda topic: True)
     pages["events"] = await events_page(seen, query, lambda topic: True)
     watch = HostileWatch(text)

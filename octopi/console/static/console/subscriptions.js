@@ -96,6 +96,7 @@ function facts(one) {
   return html`
     <p>${state(one)}, mode ${one.mode}, ${plural(one.members_count, "member")}, ${size(one.lag_bytes)} and ${duration(one.lag_ms)} behind</p>
     ${QUEUES.has(one.mode) ? html`<p>${count(one.open_count)} open, ${count(one.waiting_count)} waiting, ${plural(one.dead_count, "dead letter")}</p>` : nothing}
+    ${one.held_bytes > 0 ? html`<p>${size(one.held_bytes)} kept for it by retention</p>` : nothing}
     <p class="hint">id <code>${one.id}</code>, created ${date(one.created_ms)}, session timeout ${duration(one.options.session_timeout_ms)},
       ${one.options.expires_ms === null ? "never expires" : `expires after ${duration(one.options.expires_ms)} without use`}</p>
     ${one.more ? html`<p class="hint">Not all of it is shown: octopi-node subscriptions describe</p>` : nothing}
@@ -123,7 +124,7 @@ function log(one, most, isQueue) {
   return html`
     <tr>
       <td>p${one.partition}</td>
-      <td>${isQueue ? nothing : one.state} <b class="warning">${one.letter_fault || one.why_unknown}</b></td>
+      <td>${isQueue ? nothing : one.state} <b class="warning">${one.letter_fault || one.why_unknown}</b>${one.held_bytes > 0 ? html` <span class="faint">${size(one.held_bytes)} kept</span>` : nothing}</td>
       ${isQueue ? dealt(one) : holder(one, isKnown)}
       <td class="number">${count(one.mark)}</td>
       <td class="number roomy">${count(one.highwater)}</td>

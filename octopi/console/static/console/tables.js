@@ -37,11 +37,12 @@ function topic({ topic, partitions }, written, isOpen, act) {
   const wrong = partitions.filter((one) => one.leader === null || one.in_sync.length < one.replicas.length);
   const leaderless = wrong.some((one) => one.leader === null);
   const bytes = partitions.reduce((sum, one) => sum + (one.size_bytes ?? 0), 0);
+  const held = partitions.reduce((sum, one) => sum + (one.held_bytes ?? 0), 0);
   return html`
     <tr>
       <td class="name"><button type="button" class="plain" aria-expanded=${isOpen} @click=${() => act.toggle(topic)}><span aria-hidden="true">${isOpen ? "▾" : "▸"}</span> ${topic}</button></td>
       <td class="number roomy">${count(partitions.length)}</td>
-      <td>${wrong.length ? html`<span class="warning">${leaderless ? "no leader" : "under-replicated"}</span>` : html`<span class="good">in sync</span>`}</td>
+      <td>${wrong.length ? html`<span class="warning">${leaderless ? "no leader" : "under-replicated"}</span>` : html`<span class="good">in sync</span>`}${kept(held)}</td>
       <td class="number">${size(bytes)}</td>
       <td class="number roomy">${rate(written)}</td>
       <td><button type="button" class="small" @click=${() => act.tail(topic)}>Tail</button></td>
@@ -50,7 +51,12 @@ function topic({ topic, partitions }, written, isOpen, act) {
   `;
 }
 
-function partition({ partition, epoch, leader, replicas, in_sync: inSync, log_start: start, highwater, log_end: end, copies }) {
+// What retention keeps for durable subscriptions alone; *subscription*: the slowest, if it is known.
+function kept(bytes, subscription) {
+  return bytes > 0 ? html` <span class="faint">${size(bytes)} kept for ${subscription || "subscriptions"}</span>` : nothing;
+}
+
+function partition({ partition, epoch, leader, replicas, in_sync: inSync, log_start: start, highwater, log_end: end, held_bytes: held, held_for: heldFor, copies }) {
   const dot = (broker) => {
     const copy = copies.find((one) => one.broker === broker);
     const behind = copy?.lag_bytes ? ` −${size(copy.lag_bytes)}` : "";
@@ -60,7 +66,7 @@ function partition({ partition, epoch, leader, replicas, in_sync: inSync, log_st
     <tr class="detail">
       <td colspan="6">
         <b>p${partition}</b> epoch ${epoch}: ${replicas.map(dot)}
-        <span class="faint">offsets ${count(start)} … ${count(highwater)} committed, ${count(end)} end</span>
+        <span class="faint">offsets ${count(start)} … ${count(highwater)} committed, ${count(end)} end</span>${kept(held, heldFor)}
       </td>
     </tr>
   `;
