@@ -35,6 +35,10 @@ from octopi.wire.codec import fault_in
 TURN_COUNT: Final = 100
 """Marks that a call of `tick`, or a part of `restore`, looks at."""
 
+DELETIONS_COUNT: Final = 1_000
+"""Deletions of marks that are remembered, the newest ones.  A request to open such a mark was sent
+before its deletion, so it comes within seconds."""
+
 _AGAIN_S: Final = 1.0
 """What can't be done when it is due is tried again after this."""
 
@@ -57,6 +61,8 @@ class LogMarks:
         """Sessions that attached and have not ended; another member may have its mark."""
         self._unstored: dict[str, LogMark] = {}
         """Marks that are not appended as they are."""
+        self._deleted: dict[SubscriptionId, None] = {}
+        """Subscriptions whose marks were deleted, the newest last: no id is used again."""
         self._due = Timetable()
 
     def restore(self, stored: StoredSubscriptions, now: float) -> Iterator[None]:
@@ -97,6 +103,11 @@ class LogMarks:
                 reason = f"it is the id of another subscription, {known.entry.name}"
                 return [TellRefused(session, Status.SUBSCRIPTION_EXISTS, reason)]
             return self._pending.when_committed(known.key, TellDone(session))
+        if sid in self._deleted:
+            # Who opens it found the subscription before it was deleted.  Nobody would delete the
+            # mark again, and retention would wait for it.
+            reason = f"the subscription {name} was deleted"
+            return [TellRefused(session, Status.UNKNOWN_SUBSCRIPTION, reason)]
         if (log := self._log_of(topic_id)) is None:
             return [_no_topic(session)]
         if fault := options.fault(mode) or unsupported(mode):
@@ -179,7 +190,11 @@ class LogMarks:
         return self._planned(mark, mark.reset(session, claim, offset, log, now))
 
     def delete(self, session: Session, sid: SubscriptionId) -> list[Effect]:
-        """Remove the mark of a subscription, if there is one."""
+        """Remove the mark of a subscription, if there is one, and open none for it any more."""
+        self._deleted.pop(sid, None)
+        self._deleted[sid] = None
+        if len(self._deleted) > DELETIONS_COUNT:
+            del self._deleted[next(iter(self._deleted))]
         if (mark := self._marks.get(sid)) is None:
             return [TellDone(session)]
         reason = f"the subscription {mark.entry.name} was deleted"

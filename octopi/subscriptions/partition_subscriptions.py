@@ -250,7 +250,8 @@ class PartitionSubscriptions:
     ) -> list[Effect]:
         """Have a mark of the subscription in the topic's log: at its start, or for *start*
         ``latest`` at its highwater mark; one that is there stays.  Answered with `TellDone`;
-        refused: UNKNOWN_TOPIC, INVALID_OPTION, TOO_MANY, SUBSCRIPTION_EXISTS."""
+        refused: UNKNOWN_TOPIC, INVALID_OPTION, TOO_MANY, SUBSCRIPTION_EXISTS, UNKNOWN_SUBSCRIPTION
+        (this leader was told to delete the marks)."""
         return self._marks.open(session, sid, name, mode, options, start, topic, topic_id, now)
 
     def attach(

@@ -150,6 +150,36 @@ def test_deleting_tells_the_members_and_leaves_nothing() -> None:
     assert leader.last(leader.create(), e.TellDescription).definition.sid != sid
 
 
+def test_a_mark_that_is_opened_behind_the_deletion_of_its_subscription_is_refused() -> None:
+    """As when a member restores a mark that was lost, and the deletion overtakes it."""
+    leader = RecordingLeader()
+    sid = leader.ready()
+    leader.perform(leader.machine.delete_subscription(1001, sid, "begin"))
+    leader.perform(leader.machine.delete_marks(1002, sid))
+    assert leader.refusal(leader.open_marks(sid)) is Status.UNKNOWN_SUBSCRIPTION
+    leader.perform(leader.machine.delete_subscription(1003, sid, "end"))
+    assert leader.refusal(leader.open_marks(sid)) is Status.UNKNOWN_SUBSCRIPTION
+    assert leader.committed == {}
+
+
+def test_the_deletion_of_a_mark_that_was_lost_is_remembered_too() -> None:
+    leader = RecordingLeader()
+    leader.perform(leader.machine.delete_marks(1001, OTHER))
+    assert leader.is_done(1001)
+    assert leader.refusal(leader.open_marks(OTHER)) is Status.UNKNOWN_SUBSCRIPTION
+
+
+def test_a_leader_remembers_the_newest_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_marks, "DELETIONS_COUNT", 2)
+    leader = RecordingLeader()
+    sids = [SubscriptionId(f"{number:016x}") for number in range(3)]
+    for sid in (sids[1], sids[0], sids[1], sids[2]):
+        leader.perform(leader.machine.delete_marks(leader.session(), sid))
+    assert leader.is_done(leader.open_marks(sids[0]))
+    for sid in sids[1:]:
+        assert leader.refusal(leader.open_marks(sid)) is Status.UNKNOWN_SUBSCRIPTION
+
+
 def test_a_deletion_that_was_torn_apart_removes_all_entries_at_its_end() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
