@@ -257,7 +257,7 @@ def test_a_receiver_may_take_no_more_than_a_short_message(run_in: RunIn) -> None
     run_in(scenario)
 
 
-def test_what_was_sent_before_the_close_arrives_then_code_and_reason(run_in: RunIn) -> None:
+def test_messages_sent_before_the_close_arrive_before_code_and_reason(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         for number in range(2):
             ends = await place.pair()
@@ -300,7 +300,7 @@ def test_a_long_reason_is_cut(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_closing_ends_this_side_too(run_in: RunIn) -> None:
+def test_closing_a_link_ends_this_side_too(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         here, there = await place.pair()
         await there.send(b"unread")
@@ -435,7 +435,7 @@ def test_a_cancelled_receive_loses_nothing(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_links_outlive_the_listening_that_made_them(run_in: RunIn) -> None:
+def test_accepted_links_outlive_their_listener(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         accepted, waiting = trio.open_memory_channel[Link](1)
 

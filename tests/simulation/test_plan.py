@@ -97,7 +97,7 @@ def test_every_seed_has_one_plan_and_its_options_in_words() -> None:
     "token",
     ["", "oc2-abc", "oc1-", "oc1- ", "oc1-0", to_token(USUAL)[:-9], to_token(USUAL)[:40] + "~~~~"],
 )
-def test_what_is_no_token_is_refused(token: str) -> None:
+def test_a_text_that_is_not_a_token_is_refused(token: str) -> None:
     with pytest.raises(PlanError):
         from_token(token)
 

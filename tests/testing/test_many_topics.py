@@ -8,7 +8,7 @@ from octopi.testing import Cluster, simulated
 
 
 @simulated(seeds=5, partitions=2, brokers=1, replicas=1)
-async def test_topics_made_at_once_can_all_be_produced_to(cluster: Cluster) -> None:
+async def test_topics_created_at_the_same_moment_can_all_be_produced_to(cluster: Cluster) -> None:
     """The first on a partition has brokers hear of it; the others must not come before that."""
     async with (
         cluster.client() as client,

@@ -80,7 +80,7 @@ async def still_serves_all_the_time(server: Server, seconds: float) -> None:
             await trio.sleep(0.05)
 
 
-async def test_as_many_signs_of_life_as_a_peer_that_was_stopped_left_behind_cost_no_pause(
+async def test_heartbeats_that_a_stopped_peer_left_behind_cost_no_pause(
     autojump_clock: MockClock,
 ) -> None:
     async with serving(streams=in_memory()) as server, trio.open_nursery() as nursery:
