@@ -1,4 +1,4 @@
-"""Who is let in, and what a subject may use of a node over its connections."""
+"""Which connections a node accepts, and what a subject may use over all of its connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of messages of nodes that are none: no process ends, and nothing is lost.
+"""Thousands of forged messages of nodes: no process ends, and no message is lost.
 
 Real nodes, on simulated machines in virtual time.  Some messages are drawn field by field, some
 spoilt byte by byte, some have one field at an end of what its type can hold.

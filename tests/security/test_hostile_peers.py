@@ -1,4 +1,4 @@
-"""Who may speak as a broker does, and lies: nothing is lost, and no process ends."""
+"""Peers that have the join secret and lie: no message is lost, and no process ends."""
 
 from __future__ import annotations
 

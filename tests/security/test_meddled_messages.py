@@ -1,4 +1,4 @@
-"""Thousands of messages of real nodes, changed on their way: no process ends, nothing is lost.
+"""Thousands of messages of real nodes, changed on their way: no process ends, no message is lost.
 
 Only what fences a broker ends it: it names another cluster, or another broker, than it belongs to.
 """

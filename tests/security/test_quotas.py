@@ -1,4 +1,4 @@
-"""What one token may make and keep: topics, stored bytes, readings."""
+"""The quotas of a token: topics, stored bytes, readings."""
 
 from __future__ import annotations
 

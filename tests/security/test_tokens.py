@@ -1,4 +1,4 @@
-"""Tokens: which are taken, and that no forged one is."""
+"""Tokens: which are accepted, and that no forged one is."""
 
 import base64
 import json

@@ -145,7 +145,7 @@ def test_both_sides_may_send_at_the_same_time(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_messages_are_taken_in_order_until_the_taker_has_enough(run_in: RunIn) -> None:
+def test_a_reader_takes_messages_in_order_until_it_has_enough(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         here, there = await place.pair()
         taken: list[bytes] = []
@@ -177,7 +177,7 @@ def test_messages_are_taken_in_order_until_the_taker_has_enough(run_in: RunIn) -
     run_in(scenario)
 
 
-def test_who_takes_messages_learns_that_the_link_is_gone(run_in: RunIn) -> None:
+def test_a_reader_learns_that_the_link_is_gone(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         here, there = await place.pair()
         taken: list[bytes] = []
@@ -539,7 +539,7 @@ def test_an_address_without_a_listener_is_unreachable(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_a_connect_that_is_cancelled_at_any_time_leaves_the_listener_well(run_in: RunIn) -> None:
+def test_a_cancelled_connect_does_not_harm_the_listener(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         async def echo(link: Link) -> None:
             for message in await receive_to_end(link):

@@ -1,4 +1,4 @@
-"""What the document about Spark shows works as it stands there."""
+"""The examples in the document about Spark work as printed."""
 
 from __future__ import annotations
 

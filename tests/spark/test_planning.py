@@ -1,4 +1,4 @@
-"""What is read next, decided from offsets alone."""
+"""Planning of batches and tasks from offsets alone."""
 
 from __future__ import annotations
 

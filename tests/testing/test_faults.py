@@ -1,4 +1,4 @@
-"""Faults by name: each does what it says, to whom it says, for as long as it says."""
+"""Injected faults: each strikes the named host, for the given time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster lives in every loop whose time is virtual, and in no other."""
+"""A simulated cluster runs in every loop with virtual time, and in no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that make topics at the same moment: each is there when they are told so."""
+"""Programs create topics at the same moment: each topic exists once its creation is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to hold: always, in the end, and for all that clients saw."""
+"""Conditions that hold always or eventually, and the check of the clients' history."""
 
 from __future__ import annotations
 

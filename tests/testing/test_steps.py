@@ -1,4 +1,4 @@
-"""What is to happen at a step happens there, and nowhere else."""
+"""Actions at a step happen at that step, and nowhere else."""
 
 from __future__ import annotations
 

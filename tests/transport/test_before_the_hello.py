@@ -1,4 +1,4 @@
-"""Who has not said hello makes a node keep little, whatever it sends and however."""
+"""A peer that has not said hello makes a node hold little memory, whatever it sends."""
 
 import tracemalloc
 

@@ -1,4 +1,4 @@
-"""Places for connections: strangers go for newcomers, and clients leave some to members."""
+"""Connection slots: strangers are closed for new connections, and clients leave some to members."""
 
 from octopi.transport.connection_slots import ConnectionSlot, ConnectionSlots
 

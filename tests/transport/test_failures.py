@@ -1,4 +1,4 @@
-"""What a node refuses reaches its peer as the same exception."""
+"""A refusal of a node is raised as the same exception at its peer."""
 
 from __future__ import annotations
 

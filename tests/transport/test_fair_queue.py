@@ -1,4 +1,4 @@
-"""Who goes next, of members that share the rounds of an event loop."""
+"""Which of the members that share the rounds of an event loop has the next turn."""
 
 from __future__ import annotations
 

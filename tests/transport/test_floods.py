@@ -1,5 +1,7 @@
-"""Who sends without end what is of no use is read slowly, and nobody else notices: in virtual
-time, where work takes none, so that only what is counted bounds anything."""
+"""A peer that sends useless frames without end is read slowly, and other connections are served.
+
+Time is virtual, and work takes none of it: only counts of frames bound anything.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ FLOODS = {
         1,
     ),
 }
-"""What comes first, what comes again and again, and for how many frames of no use it counts."""
+"""The first bytes, the repeated ones, and how many useless frames those count for."""
 
 
 def in_memory() -> MemoryStreams:

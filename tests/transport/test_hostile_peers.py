@@ -1,4 +1,4 @@
-"""What a stranger may send to the port of a node, and that nobody else notices.
+"""Whatever a stranger sends to the port of a node, other connections are served as before.
 
 Each scenario ends with another client being served as ever.
 """

@@ -1,4 +1,4 @@
-"""HTTP and WebSocket on one listener: what strangers may send, and what becomes of it."""
+"""HTTP and WebSocket on one listener: valid, broken and hostile requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full node: who has a place there, and what it takes to have one."""
+"""Connection slots of a full node: operators and nodes get one, strangers and clients don't."""
 
 from __future__ import annotations
 

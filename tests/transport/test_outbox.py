@@ -1,4 +1,4 @@
-"""What waits for a connection's writer: counted, and added to in the order of asking."""
+"""The outbox of a connection is bounded, and tasks get room in it in the order of asking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes tell each other is refused as a whole if any of it can't be."""
+"""A message between nodes is refused as a whole if any part of it is impossible."""
 
 from __future__ import annotations
 

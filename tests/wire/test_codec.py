@@ -1,4 +1,4 @@
-"""The encoding of messages: what goes in comes out, and nothing else comes in."""
+"""The encoding of messages: each is the same after decoding, and all other bytes are refused."""
 
 from __future__ import annotations
 
