@@ -282,7 +282,7 @@ class E19Resigned(ResignationStep):
     pass
 
 
-@step("E20 register gave a wish about the leader up")
+@step("E20 register gave up the goal of an election")
 class E20GivenUp(PartitionStep):
     goal: ElectionGoal | None
 

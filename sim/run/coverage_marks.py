@@ -43,7 +43,7 @@ _AT_STEPS: Final[dict[str, _AtStep]] = dict(
             lambda step: not step.accepted,
         ),
         _mark(steps.E19Resigned, "a leader resigned"),
-        _mark(steps.E20GivenUp, "an election's goal was given up"),
+        _mark(steps.E20GivenUp, "the goal of an election was given up"),
         _mark(steps.J13Retired, "a broker gave a replica up"),
         _mark(
             steps.P7Acknowledged,

@@ -48,7 +48,7 @@ def system_environment(nursery: trio.Nursery, tls: Tls | None = None) -> Environ
 
 
 class Died(BaseException):  # no error: nothing may handle it
-    """What an observer of steps raises to end the node there and then."""
+    """Raised by an observer of steps to end the node at once."""
 
 
 @attrs.define

@@ -1,4 +1,4 @@
-"""The simulator's disk for tests without a simulation, as the process that uses it now has it.
+"""The simulator's disk for tests without a simulation, as seen by the process that uses it now.
 
 `octopi.simulation.disk` says what is on such a disk, what a loss of power leaves, and what a failed
 call does.  Added is only what one test does to one disk: end the process that uses it and begin the
@@ -171,7 +171,7 @@ class MemoryDisk:
         return self._view.open_files
 
     def content(self, path: str) -> bytes:
-        """What is in a file, without any call."""
+        """The content of a file, read without a disk call."""
         return self.simulated.cached(path)
 
     def files(self, under: str = "") -> dict[str, bytes]:

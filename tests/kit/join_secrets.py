@@ -20,7 +20,7 @@ def secrets_of(*keys: bytes) -> SecretSource:
 SECRETS: Final = secrets_of(b"of the tests")
 
 MEMBER: Final = NodeCredentials(SECRETS)
-"""What a node of the test's own shows."""
+"""The join secret that a node played by the test proves to have."""
 
 
 _NONCE: Final = b"of a test's".ljust(32, b".")

@@ -77,7 +77,7 @@ class MemoryLink:
         """Messages that were sent and that the other end's `receive` has not returned: one that a
         task waits for is in no buffer any more, and not taken either."""
         self._arrived: bytes | None = None
-        """What came while the node hung."""
+        """A message that arrived while the node hung."""
         self._is_torn = False
         self._is_broken = False
         self._is_closed = False
@@ -136,7 +136,7 @@ class MemoryLink:
         return data
 
     async def aclose(self, code: int = 1000, reason: str = "") -> None:
-        """What was sent still arrives."""
+        """Close the link; messages sent before still arrive."""
         await self._net.runs(self.owner, self.path)
         if self.closed_with is None:
             self.closed_with = (code, reason)

@@ -1,4 +1,4 @@
-"""What the library logs, as a list of events."""
+"""The log lines of the library, as a list of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a broker message by message, as a client of the least words would."""
+"""Requests to a broker, sent message by message without the client library."""
 
 from __future__ import annotations
 

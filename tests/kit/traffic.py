@@ -33,7 +33,7 @@ class Producing:
         self.receipts: list[octopi.Receipt] = []
 
     def value(self, number: int) -> bytes:
-        """What message *number* says."""
+        """The value of message *number*."""
         return f"{self.name} {number}".encode()
 
     async def burst(self, producer: octopi.Producer, topic: str, count: int = _BURST) -> None:
@@ -63,7 +63,7 @@ class Traffic:
         self.topic = topic
         self.producing = [Producing(f"producer-{number}") for number in range(producers)]
         self.seen: list[list[Message]] = [[] for _ in range(consumers)]
-        """What each consumer was given, in that order."""
+        """The messages that each consumer was given, in order."""
         self._request_timeout_s = request_timeout_s
         self._environment = environment
         self._is_stopping = False
@@ -147,12 +147,12 @@ class Traffic:
     # --- in the end --------------------------------------------------------------------
 
     def check(self) -> None:
-        """What the consumers saw is what the producers were told."""
+        """Check that consumers saw the messages for which producers got receipts."""
         for seen in self.seen:
             self._compare(seen)
 
     async def check_replicas(self, data_dirs: Iterable[DataDirectory], replica_count: int) -> None:
-        """So are the files of all replicas."""
+        """Check that the files of all replicas hold those messages."""
         held = await identical(self.url, self.topic, data_dirs, replica_count)
         self._compare([message for partition in sorted(held) for message in held[partition]])
 

@@ -87,7 +87,7 @@ class World:
     clock: VirtualClock = attrs.field(factory=VirtualClock)
     nodes: dict[str, Node] = attrs.field(factory=dict)
     broker_options: dict[str, Any] = attrs.field(factory=dict)
-    """What the options of brokers have beside their defaults."""
+    """Options of brokers that differ from their defaults."""
     _seed: int = 0
 
     def __attrs_post_init__(self) -> None:
@@ -96,7 +96,7 @@ class World:
         assert is_virtual, "the test itself needs the parameter `autojump_clock`"
 
     def environment(self, disk: MemoryDisk | None = None, url: str = "") -> Environment:
-        """What the node at *url*, or a client, may touch."""
+        """The environment of the node at *url*, or of a client."""
         self._seed += 1
         return Environment(
             self.clock, self.net.of(url), disk or MemoryDisk(), SeededChance(self._seed)
@@ -192,7 +192,7 @@ async def describe(world: World, topic: str) -> m.TopicInfo:
 
 
 async def read_all(client: octopi.Client, topic: str) -> list[octopi.Message]:
-    """What the topic holds now."""
+    """The messages that the topic holds now."""
     async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
         return [message async for message in consumer]
 

@@ -1,4 +1,4 @@
-"""What a broker says of the place where a reader wants to go on."""
+"""Anchors: a broker compares the history that a reader has read with its own."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_deliveries_and_fetches_have_records_of_one_epoch_and_its_anchor(
             assert (fetched.records, fetched.anchor) == (found.records, anchor)
 
 
-async def test_a_reading_and_an_empty_answer_say_what_stands_before_the_offset(
+async def test_a_reading_and_an_empty_answer_carry_the_anchor_of_their_offset(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as bench:
@@ -157,7 +157,7 @@ async def test_an_epoch_that_the_broker_has_not_heard_of_is_asked_for_again(
         assert (error.status, error.retryable) == (Status.NOT_READY, True)
 
 
-async def test_what_is_no_anchor_of_a_log_is_refused(tmp_path: Path) -> None:
+async def test_a_fetch_with_an_invalid_anchor_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         late = f"1-{bench.end}"
         for anchor in ("seven", "7", "07-1", "2-1.3-0", late, "1200.9f3a61c2aa55bb66"):

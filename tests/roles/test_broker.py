@@ -17,7 +17,7 @@ from tests.kit.cluster import describe, running_cluster
 from tests.kit.probes import batch, fetch, fetch_all, produce, refusal_of, values
 
 
-async def test_what_is_produced_is_what_is_fetched_and_what_lies_in_the_file(
+async def test_a_produced_batch_is_fetched_and_stored_byte_for_byte(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path) as cluster:
@@ -104,7 +104,7 @@ async def test_bad_records_are_refused_with_their_status_and_nothing_is_stored(
 
 
 @pytest.mark.parametrize("smallest", [batch(0, b""), encode_opaque(NO_REQUEST, b"")])
-async def test_a_produce_of_too_many_records_is_refused_before_all_of_them_are_looked_at(
+async def test_a_produce_of_too_many_records_is_refused_before_all_of_them_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, smallest: bytes
 ) -> None:
     counts: list[int] = []
@@ -128,7 +128,7 @@ async def test_a_produce_of_too_many_records_is_refused_before_all_of_them_are_l
     assert max(counts) <= RECORDS_PER_PRODUCE_MAX + INDEX_INTERVAL_BYTES // len(smallest) + 1
 
 
-async def test_version_1_records_are_kept_as_they_come(tmp_path: Path) -> None:
+async def test_records_of_version_1_are_stored_unchanged(tmp_path: Path) -> None:
     records = encode_opaque(request_id_v1("localhost", 80, 1), b"payload")
     async with running_cluster(tmp_path) as cluster:
         topic = await describe(cluster, "orders")
@@ -155,7 +155,7 @@ async def test_wrong_offsets_are_refused_with_the_range_in_words(tmp_path: Path)
             assert refused.status == Status.OFFSET_INSIDE_RECORD
 
 
-async def test_an_unknown_topic_is_the_registers_to_tell(tmp_path: Path) -> None:
+async def test_only_the_register_calls_a_topic_unknown(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         topic = await describe(cluster, "orders")
         lie = m.TopicInfo("clicks", "", topic.partitions, m.TopicOptions())
@@ -208,7 +208,7 @@ class Subscriber:
         return self.ended[0]
 
 
-async def test_a_reading_delivers_what_is_there_and_what_comes(tmp_path: Path) -> None:
+async def test_a_reading_delivers_stored_and_new_records(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         topic = await describe(cluster, "orders")
         async with cluster.connection(topic.partitions[0].leader_address) as broker:
@@ -241,7 +241,7 @@ async def test_credit_is_a_position_beyond_which_nothing_is_delivered(tmp_path: 
             assert len(values(subscriber.data)) == 5
 
 
-async def test_nothing_of_a_reading_follows_its_end(tmp_path: Path) -> None:
+async def test_a_reading_delivers_nothing_after_its_end(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         topic = await describe(cluster, "orders")
         async with cluster.connection(topic.partitions[0].leader_address) as broker:
@@ -296,7 +296,9 @@ async def test_offsets_are_found_by_time_and_from_the_end(tmp_path: Path) -> Non
             assert (await refusal_of(find("noon"))).status == Status.INVALID_OPTION
 
 
-async def test_flush_before_ack_answers_only_after_the_device_has_it(tmp_path: Path) -> None:
+async def test_a_topic_that_flushes_before_ack_answers_only_once_records_are_durable(
+    tmp_path: Path,
+) -> None:
     async with running_cluster(tmp_path) as cluster:
         async with cluster.connection(cluster.register.url) as register:
             message = m.CreateTopic(
@@ -310,7 +312,7 @@ async def test_flush_before_ack_answers_only_after_the_device_has_it(tmp_path: P
             ]
 
 
-async def test_a_clean_end_needs_no_recovery_and_an_unclean_one_loses_nothing(
+async def test_a_broker_recovers_nothing_after_a_clean_stop_and_loses_nothing_after_a_kill(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:

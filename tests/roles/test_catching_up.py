@@ -192,7 +192,7 @@ async def test_an_in_sync_follower_never_rests(autojump_clock: trio.testing.Mock
         assert all(isinstance(one, CommitReceipt) for one in here.answers)
 
 
-async def test_a_follower_that_lacks_little_is_sent_it_at_once(
+async def test_a_follower_that_lags_little_is_sent_the_rest_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with leader() as here:
@@ -258,7 +258,7 @@ async def test_a_follower_that_retention_overtook_is_asked_to_follow_again(
         assert not caplog.records
 
 
-async def test_who_follows_a_log_that_is_deleted_keeps_its_stream(
+async def test_a_follower_keeps_its_stream_when_a_log_is_deleted(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What it acknowledges late made the leader read a log that was closed."""
@@ -307,7 +307,7 @@ async def test_a_log_may_be_deleted_while_its_leader_looks_for_the_next_records(
 
 
 @pytest.mark.parametrize("is_noticed", [False, True])
-async def test_who_comes_after_a_stream_that_broke_finds_nothing_of_it(
+async def test_a_broken_follower_stream_leaves_nothing_to_its_successor(
     autojump_clock: trio.testing.MockClock, is_noticed: bool
 ) -> None:
     async with leader() as here:

@@ -1,5 +1,5 @@
-"""A log that loses records on purpose: whatever call its process dies in, it opens again as it was
-before or as it is to be, and nothing of that looks like damage."""
+"""A log drops records on purpose: in whatever call its process dies, it opens again as it was, or
+as it is to be, and does not look damaged."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ WAYS = {
 @pytest.mark.parametrize("names_kept", [False, True])
 @pytest.mark.parametrize("is_second_try", [False, True])
 @pytest.mark.parametrize("way", list(WAYS))
-async def test_no_end_of_a_process_that_drops_records_looks_like_damage(
+async def test_a_process_killed_while_it_drops_records_leaves_no_damage(
     way: str, *, is_second_try: bool, names_kept: bool, loses_power: bool
 ) -> None:
     """The second try follows one in which the disk failed once."""
@@ -181,7 +181,7 @@ async def begun_restart() -> MemoryDisk:
 
 @pytest.mark.parametrize("loses_power", [False, True])
 @pytest.mark.parametrize("names_kept", [False, True])
-async def test_a_restart_is_finished_though_the_process_that_finishes_it_ends_as_well(
+async def test_a_log_restart_is_finished_even_if_the_finishing_process_dies_too(
     *, names_kept: bool, loses_power: bool
 ) -> None:
     for ends_at in range(80):
@@ -203,7 +203,7 @@ async def test_a_restart_is_finished_though_the_process_that_finishes_it_ends_as
     pytest.fail("it never came to an end")
 
 
-async def test_a_restart_is_finished_though_what_is_left_of_the_log_can_not_be_cut() -> None:
+async def test_a_log_restart_is_finished_even_if_the_rest_of_the_log_can_not_be_cut() -> None:
     disk = await begun_restart()
     left = f"{DIRECTORY}/{'0' * 20}.log"
     disk.plant(left, disk.content(left) + b"torn")
@@ -252,7 +252,7 @@ async def test_retention_waits_for_a_log_that_is_to_begin_anew_and_could_not_yet
     assert found.state.sequences.check(run_at(20)) == Duplicate(Offset(BEGIN - 100), 0)
 
 
-async def test_producers_are_known_once_though_no_record_starts_at_the_recovery_point() -> None:
+async def test_producers_are_known_once_even_if_no_record_starts_at_the_recovery_point() -> None:
     disk = MemoryDisk()
     log = await new_log(disk)
     producers = log.state.sequences.dump()
@@ -267,9 +267,7 @@ async def test_producers_are_known_once_though_no_record_starts_at_the_recovery_
     assert found.state.sequences.dump() == producers
 
 
-async def test_what_a_failure_of_power_took_is_no_damage_to_a_process_that_starts_after_it() -> (
-    None
-):
+async def test_records_lost_in_a_power_failure_are_not_damage_to_the_next_process() -> None:
     disk = MemoryDisk()
     log = await new_log(disk)
     durable_end = log.end
@@ -323,7 +321,7 @@ async def test_a_damaged_log_does_not_note_producers_behind_its_recovery_point()
         await log.store_checkpoint()
 
 
-async def test_what_was_set_aside_is_noted_though_that_failed_the_first_time() -> None:
+async def test_setting_records_aside_is_noted_on_a_second_try_after_a_failure() -> None:
     disk, log = await damaged()
     disk.fail(errno.ENOSPC, "replace_file", path_end="checkpoint")
     with pytest.raises(StorageError):

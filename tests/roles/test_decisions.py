@@ -1,4 +1,4 @@
-"""A register's decisions: persisted, durable, told; whatever keeps the entries."""
+"""A register's decisions: persisted, made durable, then told, wherever the entries are kept."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_decisions_that_are_persisted_together_are_one_append(decider: Dec
     assert decider.told[1::2] == ["told epoch 2", "told epoch 3"]
 
 
-async def test_a_register_that_may_not_decide_any_more_decides_nothing_and_stops(
+async def test_a_register_that_may_no_longer_decide_stops(
     decider: Decider,
 ) -> None:
     decider.entries.failure = LogReadOnlyError("another register decides")
@@ -151,7 +151,7 @@ async def test_a_register_that_may_not_decide_any_more_decides_nothing_and_stops
         decider.log.persist(EpochDecision(0, 2))
 
 
-async def test_what_is_not_agreed_on_is_never_told(decider: Decider) -> None:
+async def test_a_decision_that_is_not_agreed_on_is_never_told(decider: Decider) -> None:
     begun = EpochDecision(0, 2)
     decider.log.persist(begun)
     decider.entries.failure = LogReadOnlyError("another register decides")
@@ -203,7 +203,7 @@ def test_each_decision_has_its_steps(
     assert [[step.code for step in edge] for edge in edges] == [before, behind]
 
 
-def test_an_observer_hears_what_is_known_to_be_lost_by_an_appointment() -> None:
+def test_the_steps_of_an_appointment_tell_the_known_loss() -> None:
     appointed = LeaderDecision(RECORD, attrs.evolve(RECORD, epoch=2), [LOSS], ordered=True)
     for edge in edges_of_decision(appointed):
         assert [step.facts for step in edge] == [
@@ -211,7 +211,7 @@ def test_an_observer_hears_what_is_known_to_be_lost_by_an_appointment() -> None:
         ]
 
 
-def test_each_order_has_its_steps_and_one_that_is_empty_has_none() -> None:
+def test_each_order_has_its_steps_and_an_empty_order_has_none() -> None:
     removed = [m.RemovedTopic("a", "1" * 16), m.RemovedTopic("b", "2" * 16)]
     expected: list[tuple[Order, list[list[str]]]] = [
         (m.AnnounceEpoch(0, 2), [["E3a"], ["E3b"]]),

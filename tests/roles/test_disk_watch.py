@@ -1,4 +1,4 @@
-"""A broker looks at its disk once for all of its logs, and says little about it."""
+"""A broker checks its disk once for all of its logs, and logs little about it."""
 
 import errno
 import logging
@@ -36,7 +36,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-async def test_a_full_disk_is_said_once_when_it_begins_and_once_when_it_ends(
+async def test_a_full_disk_is_logged_once_when_it_fills_and_once_when_it_has_space(
     disk: MemoryDisk,
     watch: DiskWatch,
     nursery: trio.Nursery,
@@ -60,7 +60,7 @@ async def test_a_full_disk_is_said_once_when_it_begins_and_once_when_it_ends(
     assert not disk.files("data")
 
 
-async def test_a_write_that_found_no_space_for_itself_alone_fills_no_disk(
+async def test_a_failed_write_does_not_make_a_disk_with_room_count_as_full(
     disk: MemoryDisk,
     watch: DiskWatch,
     nursery: trio.Nursery,
@@ -79,7 +79,7 @@ async def test_a_write_that_found_no_space_for_itself_alone_fills_no_disk(
 
 
 @pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
-async def test_what_the_system_does_not_tell_is_found_by_writing(
+async def test_a_disk_fault_that_the_system_does_not_tell_is_found_by_writing(
     disk: MemoryDisk,
     watch: DiskWatch,
     nursery: trio.Nursery,
@@ -95,7 +95,7 @@ async def test_what_the_system_does_not_tell_is_found_by_writing(
     assert watch.trouble == ""
 
 
-async def test_a_disk_that_fails_for_many_logs_is_said_seldom(
+async def test_a_disk_that_fails_for_many_logs_is_logged_seldom(
     watch: DiskWatch, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
@@ -110,7 +110,7 @@ def news(report: StatusReport, now: float, **told: object) -> BrokerStatus | Non
     return report.news(now, **(usual | told))
 
 
-def test_the_register_is_told_what_changed_and_now_and_then_how_much_room_there_is() -> None:
+def test_the_register_is_told_of_disk_changes_and_now_and_then_of_free_space() -> None:
     report = StatusReport()
     assert news(report, 0.0) == BrokerStatus("", 5, 10, [])
     assert news(report, 0.1) is None
@@ -132,5 +132,5 @@ def pages(report: StatusReport, troubles: dict[int, str]) -> Iterator[int]:
         yield len(told.replicas)
 
 
-def test_many_replicas_are_told_of_in_pages() -> None:
+def test_many_replicas_are_reported_in_pages() -> None:
     assert list(pages(StatusReport(), dict.fromkeys(range(2_500), "broken"))) == [1000, 1000, 500]

@@ -84,14 +84,14 @@ def test_marks_of_members_are_counted_when_they_are_committed() -> None:
         ([(10, 30), (50, 60)], 30),
     ],
 )
-def test_what_is_lost_is_counted_once(spans: list[tuple[int, int] | None], expected: int) -> None:
+def test_lost_bytes_are_counted_once(spans: list[tuple[int, int] | None], expected: int) -> None:
     led = Leadership()
     for span in spans:
         led.mark(lost=span)
     assert led.lost_bytes == expected
 
 
-def test_a_new_leader_does_not_count_again_what_was_lost() -> None:
+def test_a_new_leader_does_not_count_lost_bytes_again() -> None:
     led = Leadership()
     led.counter.loaded({(sid_of("billing"), TOPIC_ID): entry("billing", (10, 30))})
     led.mark(lost=(10, 30))
@@ -147,7 +147,7 @@ def test_series_end_with_their_subscription_and_with_the_leadership() -> None:
     assert dict(counts.rebalances.series()) == {("orders", "mail"): 1}
 
 
-def test_what_has_no_series_is_counted_for_all_others_and_never_twice() -> None:
+def test_a_subscription_without_a_series_is_counted_under_others_and_only_once() -> None:
     counter = LabelledCounter(series_max=1)
     assert counter.add(("a",))
     assert not counter.add(("b",), 5)
@@ -172,7 +172,7 @@ def test_an_offset_is_as_old_as_the_highwater_mark_is_known_to_be_behind_it() ->
     assert times.age_s("log", 14, 131.0) == 0
 
 
-def test_samples_of_a_log_have_a_bound_and_say_nothing_too_old() -> None:
+def test_samples_of_a_log_are_bounded_in_number_and_age() -> None:
     times: HighwaterTimes[str] = HighwaterTimes()
     count = 50 * SAMPLES_COUNT_MAX
     for number in range(1, count + 1):

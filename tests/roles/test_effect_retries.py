@@ -1,4 +1,4 @@
-"""What a replica does again, and in which order, once its disk takes writes again."""
+"""Which effects a replica retries, and in which order, once its disk takes writes again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ ONE, OTHER = TopicId("one"), TopicId("other")
 STATE = ReplicaState(promised=3)
 
 
-def test_logs_are_done_before_the_state_that_tells_of_them_and_that_before_what_readers_see() -> (
-    None
-):
+def test_retries_come_in_the_order_logs_then_state_then_what_readers_see() -> None:
     retries = EffectRetries()
     shown = OnLog(ONE, PublishHighwater(Offset(5)))
     for effect in (shown, StoreState(ReplicaState()), SyncLogs(), OnLog(ONE, Truncate(Offset(5)))):
@@ -33,7 +31,7 @@ def test_logs_are_done_before_the_state_that_tells_of_them_and_that_before_what_
     ]
 
 
-def test_only_the_newest_of_a_kind_is_done_again_and_for_each_log() -> None:
+def test_only_the_newest_effect_of_a_kind_is_retried_for_each_log() -> None:
     retries = EffectRetries()
     assert retries.add(OnLog(ONE, Truncate(Offset(9))))
     assert retries.add(OnLog(OTHER, Truncate(Offset(7))))
@@ -44,7 +42,7 @@ def test_only_the_newest_of_a_kind_is_done_again_and_for_each_log() -> None:
     ]
 
 
-def test_a_new_session_begins_when_all_is_done_if_a_part_of_the_old_one_was_left_out() -> None:
+def test_a_new_session_begins_after_retries_if_a_part_of_the_old_one_was_left_out() -> None:
     retries = EffectRetries()
     retries.add(SyncLogs())
     retries.add_following(StoreState(STATE))
@@ -55,7 +53,7 @@ def test_a_new_session_begins_when_all_is_done_if_a_part_of_the_old_one_was_left
     assert not retries.done(SyncLogs())  # the new session was asked for
 
 
-def test_no_new_session_begins_if_nothing_of_it_was_left_out() -> None:
+def test_no_new_session_begins_after_retries_if_nothing_was_left_out() -> None:
     retries = EffectRetries()
     retries.add(SyncLogs())
     assert not retries.done(SyncLogs())

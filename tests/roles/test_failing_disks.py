@@ -29,7 +29,7 @@ async def start(
     return await describe(cluster, "orders")
 
 
-async def test_a_full_disk_refuses_what_does_not_fit_and_takes_it_when_there_is_space(
+async def test_a_broker_with_a_full_disk_refuses_batches_until_there_is_space(
     tmp_path: Path,
 ) -> None:
     disk = MemoryDisk()
@@ -86,7 +86,7 @@ async def test_a_failed_fsync_is_never_taken_for_success(tmp_path: Path) -> None
             assert values((await fetch(broker, topic, 0)).records) == [b"durable"]
 
 
-async def test_a_flush_that_finds_no_descriptor_is_done_again_and_nothing_is_refused(
+async def test_a_flush_without_a_free_descriptor_is_retried_and_no_batch_is_refused(
     tmp_path: Path,
 ) -> None:
     disk = MemoryDisk()
@@ -109,7 +109,7 @@ async def test_a_flush_that_finds_no_descriptor_is_done_again_and_nothing_is_ref
             assert described.logs[0].fault == ""
 
 
-async def test_acknowledged_after_a_flush_means_kept_over_a_power_failure(tmp_path: Path) -> None:
+async def test_a_batch_acknowledged_after_a_flush_survives_a_power_failure(tmp_path: Path) -> None:
     disk = MemoryDisk()
     async with running_cluster(tmp_path, brokers=0) as cluster:
         broker_node = await cluster.start_broker(disk=disk)
@@ -155,7 +155,7 @@ async def test_a_torn_tail_is_cut_and_the_producer_goes_on_behind_what_is_left(
             assert (receipt.offset, receipt.duplicate) == (3 * one, False)
 
 
-async def test_what_a_killed_broker_had_acknowledged_is_no_torn_tail(
+async def test_a_killed_broker_does_not_cut_acknowledged_records_as_a_torn_tail(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = MemoryDisk()
@@ -230,7 +230,7 @@ async def test_damage_in_the_middle_of_a_log_is_never_served(tmp_path: Path, res
             await produce(broker, topic, batch(12, b"more"))
 
 
-async def test_a_read_only_data_directory_is_said_at_the_start(tmp_path: Path) -> None:
+async def test_a_read_only_data_directory_is_refused_at_the_start(tmp_path: Path) -> None:
     disk = MemoryDisk()
     disk.read_only = True
     with pytest.RaisesGroup(
@@ -240,7 +240,7 @@ async def test_a_read_only_data_directory_is_said_at_the_start(tmp_path: Path) -
             await cluster.start_broker(disk=disk)
 
 
-async def test_flushes_come_by_themselves(tmp_path: Path) -> None:
+async def test_a_broker_flushes_without_being_asked(tmp_path: Path) -> None:
     disk = MemoryDisk()
     async with running_cluster(tmp_path, brokers=0) as cluster:
         topic = await start(cluster, disk, flush=FlushOptions(interval_s=0.01))

@@ -16,7 +16,9 @@ from tests.kit.disk import MemoryDisk
 
 @pytest.mark.parametrize("which", ["leader", "follower"])
 @pytest.mark.parametrize("fault", ["full", "broken write", "failed fsync", "read-only"])
-async def test_the_others_carry_on(tmp_path: Path, which: str, fault: str) -> None:
+async def test_the_other_replicas_carry_on_when_the_disk_of_one_fails(
+    tmp_path: Path, which: str, fault: str
+) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
         disks = await cluster.start_on_memory_disks(3)
         topic = await describe(cluster, "orders")
@@ -49,7 +51,7 @@ async def test_the_others_carry_on(tmp_path: Path, which: str, fault: str) -> No
             assert after.leader != chosen or which == "follower"
 
 
-async def test_a_promise_that_did_not_reach_the_disk_is_not_told_before_it_has(
+async def test_an_accepted_epoch_is_told_only_once_it_is_on_the_disk(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
@@ -101,7 +103,7 @@ async def all_hold_the_same(client: octopi.Client) -> None:
             await trio.sleep(0.05)  # nothing announces it to clients
 
 
-async def test_replicas_that_had_no_space_for_their_promises_accept_when_they_have(
+async def test_replicas_without_space_for_an_epoch_accept_it_when_there_is_space(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
@@ -122,7 +124,7 @@ async def test_replicas_that_had_no_space_for_their_promises_accept_when_they_ha
                 await producer.send("orders", b"after")
 
 
-async def test_what_is_acknowledged_is_shown_though_the_disk_was_full_when_it_was_committed(
+async def test_a_message_committed_while_the_disk_was_full_is_given_to_consumers(
     tmp_path: Path,
 ) -> None:
     """The follower dies with a message that it has not appended; the leader, alone now, has no

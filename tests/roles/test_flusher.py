@@ -1,4 +1,4 @@
-"""Flushes become due by the thousand: each runs once, in time, and costs the same."""
+"""Thousands of flushes become due: each runs once, in time, at the same cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from octopi.operating_system import SystemClock
 from octopi.roles.broker.flusher import Flusher
 
 
-async def test_a_flush_runs_when_it_is_due_and_an_earlier_wish_counts(
+async def test_a_flush_runs_when_it_is_due_and_the_earlier_time_wins(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     flusher, ran = Flusher(SystemClock()), dict[str, float]()
@@ -32,7 +32,7 @@ async def test_a_flush_runs_when_it_is_due_and_an_earlier_wish_counts(
     assert [round(at, 6) for at in ran.values()] == [3, 4]
 
 
-async def test_what_is_wanted_during_a_flush_is_the_next_ones(
+async def test_a_flush_scheduled_during_a_flush_runs_after_that_one(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     flusher, began = Flusher(SystemClock()), list[float]()
@@ -51,7 +51,7 @@ async def test_what_is_wanted_during_a_flush_is_the_next_ones(
     assert began == [0, 1, 2]
 
 
-async def test_few_flushes_run_at_a_time_and_each_of_them_once(
+async def test_a_bounded_number_of_flushes_run_at_a_time_and_each_once(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     flusher, now_running, most, done = Flusher(SystemClock()), 0, 0, list[int]()

@@ -16,7 +16,7 @@ from tests.kit.probes import values
 from tests.roles.test_growing import ask, until
 
 
-async def test_a_deposed_leader_sends_nothing_more_to_who_still_follows_it(tmp_path: Path) -> None:
+async def test_a_deposed_leader_sends_nothing_more_to_its_followers(tmp_path: Path) -> None:
     received: list[m.Replicate | m.Followed] = []
     async with (
         running_cluster(tmp_path, brokers=0) as cluster,

@@ -138,7 +138,7 @@ async def test_added_partitions_take_new_topics(tmp_path: Path) -> None:
         assert len(info.partitions) == 12
 
 
-async def test_impossible_wishes_are_refused(tmp_path: Path) -> None:
+async def test_impossible_moves_and_additions_are_refused(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         async with octopi.connect(cluster.register.url) as client, client.producer() as producer:
             receipt = await producer.send("orders", b"x")
@@ -154,7 +154,7 @@ async def test_impossible_wishes_are_refused(tmp_path: Path) -> None:
             assert (await refusal_of(ask(cluster, goal))).status == status
 
 
-async def test_before_there_is_a_cluster_nothing_is_added_to_it(tmp_path: Path) -> None:
+async def test_no_partition_is_added_before_a_broker_has_joined(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
         await trio.sleep(0.1)  # gathering is over: the refusal is about brokers
         refused = await refusal_of(ask(cluster, m.AddPartitions(0, 1)))

@@ -1,4 +1,4 @@
-"""Brokers that die while leaderships change hands: nobody waits for them.
+"""Brokers that die during an election or a hand-over delay neither.
 
 Members are played by the test where it matters when exactly a broker says what.
 """
@@ -114,7 +114,7 @@ async def left(member: Member, others: list[Member]) -> None:
     await eventually(lambda: any(not one.live.get(member.broker, True) for one in others))
 
 
-async def test_a_broker_that_dies_after_it_accepted_is_neither_appointed_nor_waited_for(
+async def test_a_broker_that_dies_after_it_accepted_an_epoch_is_not_appointed_or_waited_for(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -136,7 +136,7 @@ async def test_a_broker_that_dies_after_it_accepted_is_neither_appointed_nor_wai
         assert (decided.leader, decided.in_sync) == (2, [1, 2])
 
 
-async def test_a_replica_stays_where_it_is_when_one_that_takes_over_dies_meanwhile(
+async def test_a_replica_stays_where_it_is_if_the_replica_that_replaces_it_dies(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -164,7 +164,7 @@ async def test_a_replica_stays_where_it_is_when_one_that_takes_over_dies_meanwhi
         assert (sorted(decided.replicas), decided.in_sync) == ([1, 2, 3], [1, 3])
 
 
-async def test_a_register_that_stops_replaces_nobody(tmp_path: Path) -> None:
+async def test_a_register_that_stops_replaces_no_leader(tmp_path: Path) -> None:
     async with (
         running_cluster(tmp_path, brokers=0) as cluster,
         members(cluster, 3) as (first, second, third),
@@ -204,7 +204,7 @@ async def test_a_change_under_way_is_not_kept_waiting_when_the_register_restarts
             assert first.records[record.partition].in_sync == [1, 2, 3]
 
 
-async def test_nobody_is_told_what_the_register_may_forget(tmp_path: Path) -> None:
+async def test_no_broker_or_client_is_told_a_decision_that_is_not_durable(tmp_path: Path) -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, tmp_path)

@@ -1,4 +1,4 @@
-"""What a node finds on its disk that a peer once made another program store."""
+"""Illegal names and numbers in the files of a node, as a hostile peer could have planted them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_log_lies_outside_of_the_directory_for_logs(name: str, partition: int
     assert log_directory("data", PartitionId(9_999), "a.b") == "data/logs/9999/a.b"
 
 
-def test_what_a_link_points_to_is_not_deleted(tmp_path: Path) -> None:
+def test_the_target_of_a_symbolic_link_is_not_deleted(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "precious").write_text("mine")
@@ -94,7 +94,7 @@ async def journal_of(directory: Path, entries: list[Entry]) -> None:
     ],
     ids=lambda entries: type(entries[-1]).__name__,
 )
-async def test_a_journal_that_says_what_no_register_decides_ends_in_a_clear_error(
+async def test_a_journal_with_impossible_decisions_ends_in_a_clear_error(
     tmp_path: Path, entries: list[Entry]
 ) -> None:
     await journal_of(tmp_path, entries)
@@ -184,7 +184,7 @@ async def test_a_log_whose_checkpoint_names_no_topic_gets_a_new_one_and_is_not_d
         assert made["topic"]["topic_id"] == info.topic_id
 
 
-async def test_absurd_decisions_on_the_disk_of_a_broker_are_left_out(tmp_path: Path) -> None:
+async def test_impossible_decisions_on_the_disk_of_a_broker_are_left_out(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
         broker = await cluster.start_broker()
         info = await describe(cluster, "orders")

@@ -208,7 +208,7 @@ async def test_an_internal_log_that_can_not_be_read_stops_no_broker_and_comes_ba
 # --- appending and reading ---------------------------------------------------------------
 
 
-async def test_what_is_appended_in_one_go_is_committed_in_order_and_loaded() -> None:
+async def test_entries_appended_together_are_committed_in_order_and_loaded() -> None:
     async with broker(MemoryDisk()) as here:
         await here.lead()
         answers: list[Answered] = []
@@ -245,7 +245,7 @@ async def test_the_next_leader_goes_on_in_its_own_epoch() -> None:
             assert fold.values == {"s/1": {"n": 1}, "s/2": {"n": incarnation}}
 
 
-async def test_who_does_not_lead_is_told_so() -> None:
+async def test_an_internal_log_of_a_replica_that_does_not_lead_refuses_entries() -> None:
     async with broker(MemoryDisk()) as here:
         for _ in range(2):
             answer = await here.set("s/1", {})
@@ -268,7 +268,7 @@ async def test_an_entry_without_a_form_is_refused_before_anything_is_appended() 
         assert here.log.end == 0
 
 
-async def test_a_load_waits_until_what_it_read_is_committed_and_ends_with_the_leadership() -> None:
+async def test_a_load_waits_until_its_entries_are_committed_and_ends_with_the_leadership() -> None:
     async with broker(MemoryDisk()) as here:
         await here.lead(m.PartitionRecord(0, 1, 0, 1, 1, [1, 2], [1, 2]))
         answers: list[Answered] = []
@@ -327,7 +327,7 @@ async def test_nothing_is_committed_while_too_few_replicas_are_in_sync() -> None
 # --- a failure of power ------------------------------------------------------------------
 
 
-async def test_an_internal_log_is_flushed_before_it_counts_where_a_topic_is_or_none_is_there() -> (
+async def test_an_internal_log_is_flushed_before_commit_if_a_topic_is_flushed_or_none_exists() -> (
     None
 ):
     async with broker(MemoryDisk()) as here:
@@ -344,7 +344,7 @@ async def test_an_internal_log_is_flushed_before_it_counts_where_a_topic_is_or_n
 
 
 @pytest.mark.parametrize("topics", [[], [FLUSHED]])
-async def test_a_failure_of_power_costs_no_replica_that_flushes_before_it_acknowledges(
+async def test_a_power_failure_spares_replicas_that_flush_before_they_acknowledge(
     topics: list[m.TopicRecord],
 ) -> None:
     disk = MemoryDisk()
@@ -357,7 +357,7 @@ async def test_a_failure_of_power_costs_no_replica_that_flushes_before_it_acknow
         assert report.intact
 
 
-async def test_marks_are_on_the_device_before_the_last_topic_that_is_not_flushed_goes() -> None:
+async def test_marks_are_durable_before_the_last_unflushed_topic_is_removed() -> None:
     disk = MemoryDisk()
     async with broker(disk) as here:
         await here.lead(m.PartitionRecord(0, 1, 0, 2, 1, [1, 2], [1, 2]))
@@ -383,7 +383,7 @@ async def fill(here: Broker, count: int) -> None:
         assert isinstance(answer, CommitReceipt)
 
 
-async def test_a_log_that_has_grown_long_gets_a_snapshot_and_loses_what_lies_before_it() -> None:
+async def test_a_long_internal_log_gets_a_snapshot_and_loses_the_segments_before_it() -> None:
     disk = MemoryDisk()
     async with broker(disk) as here:
         await here.lead()
@@ -407,7 +407,7 @@ async def test_a_log_that_has_grown_long_gets_a_snapshot_and_loses_what_lies_bef
         assert (await here.internal.load(PARTITION)).values == before.values
 
 
-async def test_nothing_goes_before_a_snapshot_that_is_not_on_the_device() -> None:
+async def test_no_segment_is_removed_before_the_snapshot_is_durable() -> None:
     async with broker(MemoryDisk()) as here:
         await here.lead()
         await fill(here, 30)

@@ -44,7 +44,7 @@ async def reopened(disk: MemoryDisk) -> list[Entry]:
     return entries
 
 
-async def test_what_was_flushed_outlives_a_power_failure() -> None:
+async def test_flushed_journal_entries_survive_a_power_failure() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED, joined(1)])
@@ -56,7 +56,7 @@ async def test_what_was_flushed_outlives_a_power_failure() -> None:
     assert await reopened(disk) == [FORMED, joined(1)]
 
 
-async def test_a_torn_tail_is_cut() -> None:
+async def test_a_torn_tail_of_the_journal_is_cut() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED])
@@ -68,7 +68,7 @@ async def test_a_torn_tail_is_cut() -> None:
     assert await reopened(disk) == [FORMED]
 
 
-async def test_what_changed_behind_it_stops_the_register_unless_the_power_failed() -> None:
+async def test_a_changed_unflushed_entry_stops_the_register_unless_the_power_failed() -> None:
     """Of what it decided since its last start it had told brokers."""
     disk = MemoryDisk()
     journal = await begin(disk)
@@ -86,7 +86,7 @@ async def test_what_changed_behind_it_stops_the_register_unless_the_power_failed
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut"])
-async def test_damage_to_what_was_durable_stops_the_register(harm: str) -> None:
+async def test_damage_to_durable_journal_entries_stops_the_register(harm: str) -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED, joined(1)])
@@ -100,7 +100,7 @@ async def test_damage_to_what_was_durable_stops_the_register(harm: str) -> None:
         await reopened(disk)
 
 
-async def test_a_replaced_journal_holds_the_state_and_what_came_after() -> None:
+async def test_a_replaced_journal_holds_the_snapshot_and_later_entries() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED, *(joined(1) for _ in range(50))])
@@ -124,7 +124,7 @@ async def test_without_the_file_that_names_it_a_journal_is_kept_and_nothing_star
     assert disk.files("journal") == before
 
 
-async def test_while_it_is_replaced_nothing_is_appended() -> None:
+async def test_nothing_is_appended_while_the_journal_is_replaced() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     state: list[Entry] = [FORMED]
@@ -140,7 +140,7 @@ async def test_while_it_is_replaced_nothing_is_appended() -> None:
     assert await reopened(disk) == [FORMED, joined(1)]
 
 
-async def test_a_replacement_that_fails_leaves_the_old_journal_in_force() -> None:
+async def test_a_failed_replacement_leaves_the_old_journal_in_force() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED])
@@ -156,7 +156,7 @@ async def test_a_replacement_that_fails_leaves_the_old_journal_in_force() -> Non
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-async def test_a_switch_that_happened_though_it_failed_is_taken_back(number: int) -> None:
+async def test_a_journal_switch_that_happened_in_spite_of_an_error_is_undone(number: int) -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED])
@@ -171,7 +171,7 @@ async def test_a_switch_that_happened_though_it_failed_is_taken_back(number: int
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-async def test_when_nobody_knows_which_journal_is_in_force_both_are_kept(number: int) -> None:
+async def test_both_journals_are_kept_if_it_is_unknown_which_is_in_force(number: int) -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED])
@@ -184,7 +184,7 @@ async def test_when_nobody_knows_which_journal_is_in_force_both_are_kept(number:
     assert await reopened(disk) == [FORMED]
 
 
-async def test_a_switch_that_was_not_taken_back_before_the_end_keeps_both_journals() -> None:
+async def test_a_journal_switch_that_was_not_undone_before_the_end_keeps_both_journals() -> None:
     scope = trio.CancelScope()
 
     class EndingDisk(MemoryDisk):
@@ -220,7 +220,7 @@ async def test_a_disk_that_stays_full_before_the_switch_leaves_the_old_journal_i
 
 
 @pytest.mark.parametrize("operation", ["list_directory", "remove", "remove_directory"])
-async def test_what_is_left_of_an_old_journal_is_no_beginning_of_a_new_one(operation: str) -> None:
+async def test_remains_of_an_old_journal_do_not_begin_a_new_one(operation: str) -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED])
@@ -235,7 +235,7 @@ async def test_what_is_left_of_an_old_journal_is_no_beginning_of_a_new_one(opera
     assert await reopened(disk) == [FORMED, joined(1)]
 
 
-async def test_who_waits_for_a_flush_waits_no_longer_because_the_journal_is_replaced() -> None:
+async def test_replacing_the_journal_does_not_delay_tasks_that_wait_for_a_flush() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     state: list[Entry] = [FORMED, joined(1)]

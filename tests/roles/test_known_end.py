@@ -1,4 +1,4 @@
-"""What a broker says of the end of a log is never below what was acknowledged."""
+"""A broker never tells an end of a log below an acknowledged record."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def a_log(highwater: int) -> Any:  # noqa: ANN401
     return SimpleNamespace(topic=SimpleNamespace(topic_id="5f0c"), highwater=highwater)
 
 
-def test_a_new_leader_that_has_committed_but_not_yet_published_it_does_not_know_its_end() -> None:
+def test_a_new_leader_that_has_not_published_its_commit_does_not_know_the_log_end() -> None:
     # What it committed is published behind effects that wait for the disk.
     led = SimpleNamespace(knows_end=lambda highwater: highwater >= 50)
     with pytest.raises(NotReadyError, match="has not yet committed and published what it had"):
         context(led).require_end(a_log(36), 0)
 
 
-def test_a_leader_that_has_published_what_it_found_knows_its_end() -> None:
+def test_a_leader_that_has_published_its_highwater_mark_knows_the_log_end() -> None:
     led = SimpleNamespace(knows_end=lambda highwater: highwater >= 50)
     context(led).require_end(a_log(50), 0)

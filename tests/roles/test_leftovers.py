@@ -1,4 +1,4 @@
-"""Of what was deleted or given up nothing stays, whatever the disk did at the wrong moment."""
+"""Deleted topics and given-up replicas leave no files, even if the disk fails at a bad moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others may have a broker or a register do has bounds: each is exceeded here."""
+"""The limits on the work that others can ask of a broker or a register: each is exceeded here."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Crowd:
 # --- what clients ask for ---------------------------------------------------------------
 
 
-async def test_a_connection_has_so_many_readings_and_one_more_when_one_ended(
+async def test_a_connection_has_a_bounded_number_of_readings(
     autojump_clock: MockClock,
 ) -> None:
     answers: list[object] = []
@@ -110,7 +110,7 @@ async def test_a_fetch_that_asks_to_wait_for_days_is_answered_after_the_longest_
             assert FETCH_WAIT_S_MAX <= trio.current_time() - began <= FETCH_WAIT_S_MAX + 1
 
 
-async def test_lists_wait_until_there_is_memory_for_one() -> None:
+async def test_requests_for_lists_wait_for_memory() -> None:
     used_bytes = LIST_MEMORY_BYTES // 3
     pool = Pool(LIST_MEMORY_BYTES + used_bytes, allowance_bytes=MEMORY_ALLOWANCE_BYTES)
     outbox, another = Outbox(MemoryAccount(pool, "a")), MemoryAccount(pool, "b")
@@ -133,7 +133,7 @@ async def test_lists_wait_until_there_is_memory_for_one() -> None:
     assert done[-1] == "at once"
 
 
-async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
+async def test_a_long_list_is_answered_with_a_page_that_says_there_is_more(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(describe_service, "_LOGS_PER_PAGE", 3)
@@ -171,7 +171,7 @@ async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
     assert ([one.topic for one in wide.topics], wide.more) == (["1"], True)
 
 
-async def test_few_look_ups_are_done_at_a_time_however_many_connections_ask() -> None:
+async def test_a_bounded_number_of_look_ups_run_at_a_time_over_all_connections() -> None:
     slow_lookups, crowd = SlowLookups(), Crowd()
 
     async def look_up() -> None:
@@ -204,7 +204,7 @@ def test_a_leader_that_sends_too_many_records_at_a_time_is_refused(
     assert len(taken) == 1
 
 
-def test_few_small_messages_are_on_their_way_to_a_follower() -> None:
+def test_a_bounded_number_of_small_messages_is_in_flight_to_a_follower() -> None:
     log = cast("Any", SimpleNamespace(end=100))
     answer = cast("Any", None)
     followed = _Followed(log, answer, Offset(0), Offset(0), Offset(0), lambda: None)
@@ -217,7 +217,7 @@ def test_few_small_messages_are_on_their_way_to_a_follower() -> None:
     assert followed.may_send()
 
 
-async def test_few_partitions_of_a_broker_change_their_leaders_at_a_time() -> None:
+async def test_a_bounded_number_of_partitions_of_a_broker_change_leaders_at_a_time() -> None:
     crowd, count = Crowd(), 3 * HAND_OVERS_MAX
     records = {
         one: m.PartitionRecord(
@@ -255,7 +255,7 @@ async def test_the_reason_why_an_order_was_not_carried_out_is_short() -> None:
     assert undone.reason.startswith("é" * 100)
 
 
-def test_a_register_remembers_the_newest_events() -> None:
+def test_a_register_keeps_a_bounded_number_of_the_newest_events() -> None:
     log = EventLog(SystemClock())
     for _ in range(EVENTS_KEPT_COUNT + 10):
         log.left(1)

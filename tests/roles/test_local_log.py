@@ -59,7 +59,7 @@ def append(log: LocalLog, sequence: int) -> Offset:
     return log.append(data, record.scan(data))
 
 
-async def test_a_flush_ends_though_its_records_are_cut_meanwhile(nursery: trio.Nursery) -> None:
+async def test_a_flush_ends_even_if_its_records_are_cut_meanwhile(nursery: trio.Nursery) -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
     log = await open_log(disk)
@@ -80,7 +80,7 @@ async def test_a_flush_ends_though_its_records_are_cut_meanwhile(nursery: trio.N
     assert log.end == cut_at
 
 
-async def test_a_log_that_goes_on_elsewhere_remembers_who_wrote_what_lies_before() -> None:
+async def test_a_log_restarted_at_a_later_offset_keeps_epochs_and_producers_before_it() -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
     log = await open_log(disk)
@@ -110,7 +110,7 @@ async def test_retention_passes_over_a_log_that_is_being_deleted(
     assert not caplog.records
 
 
-async def test_a_log_begins_behind_what_retention_removed_though_the_disk_failed_then() -> None:
+async def test_a_log_begins_behind_removed_segments_even_if_the_disk_failed_meanwhile() -> None:
     told: list[Offset] = []
 
     def trace(event: TraceEvent) -> None:
@@ -202,7 +202,7 @@ async def test_a_checkpoint_never_lands_in_the_next_topic_of_that_name() -> None
     assert "orders/checkpoint" not in disk.files()
 
 
-async def test_a_log_that_is_cut_remembers_who_wrote_what_retention_removed() -> None:
+async def test_a_log_that_is_cut_keeps_the_epochs_of_removed_segments() -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
     log = await open_log(disk)
@@ -218,7 +218,7 @@ async def test_a_log_that_is_cut_remembers_who_wrote_what_retention_removed() ->
     assert log.state.sequences.check(repeated(8)) == Fresh()
 
 
-async def test_a_checkpoint_that_was_stored_though_it_failed_is_not_believed_behind_a_cut() -> None:
+async def test_a_checkpoint_stored_in_spite_of_an_error_is_not_believed_behind_a_cut() -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
     log = await open_log(disk)
@@ -235,7 +235,7 @@ async def test_a_checkpoint_that_was_stored_though_it_failed_is_not_believed_beh
     assert found.state.sequences.check(repeated(0)) == Fresh()
 
 
-async def test_a_checkpoint_that_is_being_stored_does_not_come_behind_a_cut() -> None:
+async def test_a_checkpoint_in_progress_is_not_stored_after_a_cut() -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
     log = await open_log(disk)
@@ -269,7 +269,7 @@ class Replica:
         raise error
 
 
-async def test_no_flush_stores_a_checkpoint_of_what_a_log_will_be_once_it_is_cut(
+async def test_a_flush_before_a_cut_stores_no_checkpoint_of_the_state_after_it(
     nursery: trio.Nursery,
 ) -> None:
     disk = MemoryDisk()

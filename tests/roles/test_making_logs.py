@@ -1,4 +1,4 @@
-"""A log that was made is there after a failure of power, however often its making had failed."""
+"""A new log survives a power failure, even if creating it failed several times before."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def opened(logs: ReplicaManager, caplog: pytest.LogCaptureFixture) -> list[str]:
     return sorted(log.topic.topic for log in logs.store)
 
 
-async def test_a_topics_log_lasts_though_the_name_of_its_directory_was_not_synced_at_first(
+async def test_a_log_of_a_topic_is_durable_even_if_the_first_directory_sync_failed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk = MemoryDisk()
@@ -57,7 +57,7 @@ async def test_a_topics_log_lasts_though_the_name_of_its_directory_was_not_synce
 
 
 @pytest.mark.parametrize("parent", ["data/logs/0", "data/logs", "data"])
-async def test_a_log_lasts_though_the_name_of_its_directory_was_not_synced_at_first(
+async def test_a_log_is_durable_even_if_the_first_directory_sync_failed(
     parent: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = MemoryDisk()
@@ -74,7 +74,7 @@ async def test_a_log_lasts_though_the_name_of_its_directory_was_not_synced_at_fi
         tasks.cancel_scope.cancel()
 
 
-async def test_a_log_lasts_though_the_process_died_while_it_made_the_directory(
+async def test_a_log_is_durable_even_if_the_process_died_while_it_made_the_directory(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk = MemoryDisk()
@@ -96,7 +96,7 @@ async def test_a_log_lasts_though_the_process_died_while_it_made_the_directory(
         tasks.cancel_scope.cancel()
 
 
-async def test_a_log_is_noted_for_good_though_that_failed_at_first() -> None:
+async def test_a_log_is_listed_durably_even_if_that_failed_at_first() -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:
         logs = await started_on(disk, tasks)

@@ -1,4 +1,4 @@
-"""What clients that take nothing cost a broker: bounded, whatever they ask for."""
+"""The memory that a broker holds for clients that read nothing is bounded."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_many_fetches_hold_no_more_than_the_node_has_for_them(
             await link.aclose()
 
 
-async def test_fetches_that_waited_for_records_hold_no_more_when_they_come(
+async def test_fetches_that_waited_for_records_hold_no_more_memory_than_others(
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path) as here:
@@ -149,7 +149,7 @@ async def fetched(link: Link) -> None:
     assert len(answer.records) >= RECORD_BYTES - 1000
 
 
-async def test_everybody_is_served_in_the_end_who_waited_for_memory(tmp_path: Path) -> None:
+async def test_every_client_that_waits_for_memory_is_served_in_the_end(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         links = [await here.stranger() for _ in range(15)]
         for link in links:
@@ -177,7 +177,7 @@ async def test_readings_cost_memory_and_give_it_back(tmp_path: Path) -> None:
         await eventually(lambda: tasks.held_bytes == 0)
 
 
-async def test_a_reading_too_many_for_the_memory_is_refused(tmp_path: Path) -> None:
+async def test_a_reading_beyond_the_memory_budget_is_refused(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         tasks = here.node.traffic.memory.tasks
         hoarder = here.node.traffic.memory.connection("hoarder", is_peer=False).tasks

@@ -100,7 +100,7 @@ async def test_a_large_cluster_is_described_in_slices(
     assert [len(one) for one in told if one] == [4, 2]
 
 
-async def test_ten_who_create_the_same_topic_at_once_get_the_same_one(tmp_path: Path) -> None:
+async def test_ten_clients_that_create_a_topic_at_once_get_the_same_one(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         found: list[str] = []
 
@@ -141,7 +141,7 @@ async def test_a_second_live_broker_of_the_same_id_is_refused(tmp_path: Path) ->
         assert (await cluster_description(cluster)).brokers[0].live
 
 
-async def test_a_life_that_joins_again_replaces_its_connection_that_only_the_register_has(
+async def test_an_incarnation_that_joins_again_replaces_its_stale_connection(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -201,7 +201,7 @@ async def test_a_broker_keeps_its_id_over_restarts(tmp_path: Path) -> None:
         ]
 
 
-async def test_a_restarted_register_has_forgotten_nothing(tmp_path: Path) -> None:
+async def test_a_restarted_register_knows_all_brokers_and_topics(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, brokers=2) as cluster:
         before = [await create(cluster, name, count) for name, count in (("a", 1), ("b", 4))]
         address = cluster.register.url.removeprefix("ws://")
@@ -248,7 +248,7 @@ class Listening(trio.abc.Instrument):
                 self.seen.add(bool(register.controller.state.cluster))
 
 
-async def test_a_register_without_memory_listens_until_those_who_came_are_in(
+async def test_a_register_that_lost_its_disk_waits_until_connected_brokers_have_joined(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path) as cluster:
@@ -264,7 +264,9 @@ async def test_a_register_without_memory_listens_until_those_who_came_are_in(
         assert watch.seen == {True}
 
 
-async def test_a_register_without_memory_believes_who_leads_alone(tmp_path: Path) -> None:
+async def test_a_register_that_lost_its_disk_believes_a_leader_alone_in_sync(
+    tmp_path: Path,
+) -> None:
     """What a leader asked for is told to it alone: the others were dead."""
     async with running_cluster(tmp_path, brokers=0) as cluster:
         brokers = [await cluster.start_broker(f"broker-{number}") for number in (1, 2)]
@@ -322,7 +324,7 @@ async def test_an_older_copy_of_a_register_stops_when_a_broker_knows_better(
         await joined_again(cluster, "orders")
 
 
-async def test_of_two_registers_the_one_that_brokers_left_stops(tmp_path: Path) -> None:
+async def test_a_register_stops_when_its_brokers_follow_another_one(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create(cluster, "orders", 1)
         address = cluster.register.url.removeprefix("ws://")
@@ -349,7 +351,7 @@ async def test_a_deleted_topic_is_removed_from_a_broker_that_was_away(tmp_path: 
         await eventually(lambda: [one.name for one in directory.iterdir()] == ["~subscriptions"])
 
 
-async def test_without_any_broker_the_answer_is_clear_and_can_be_retried(tmp_path: Path) -> None:
+async def test_a_topic_creation_without_any_broker_is_refused_as_retryable(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
         await trio.sleep(0.1)  # gathering is over: the refusal is about brokers
         with pytest.raises(RefusedError) as caught:
@@ -376,7 +378,7 @@ def everything_below(path: Path) -> list[str]:
     return sorted(str(found) for found in path.rglob("*"))
 
 
-async def test_a_topic_beside_another_gets_its_partitions_and_only_those(tmp_path: Path) -> None:
+async def test_a_topic_created_beside_another_gets_partitions_of_that_one(tmp_path: Path) -> None:
     async with (
         running_cluster(tmp_path, brokers=1) as cluster,
         cluster.connection(cluster.register.url) as register,

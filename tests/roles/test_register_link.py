@@ -1,4 +1,4 @@
-"""A broker at a register that is played by the test: whom it obeys, and who it says that it is."""
+"""A broker at a register that the test plays: which orders it carries out, and how it joins."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def broker(
         lives.cancel_scope.cancel()
 
 
-async def test_a_broker_does_nothing_that_an_older_register_or_one_beside_it_says(
+async def test_a_broker_carries_out_no_order_of_an_older_or_second_register(
     tmp_path: Path,
 ) -> None:
     lives = [
@@ -151,7 +151,7 @@ async def test_a_broker_does_nothing_that_an_older_register_or_one_beside_it_say
         assert told == [None, lives[0], lives[0], lives[0], lives[0], lives[4]]
 
 
-async def test_whom_a_broker_obeyed_it_knows_after_a_restart(tmp_path: Path) -> None:
+async def test_a_broker_remembers_the_register_generation_over_a_restart(tmp_path: Path) -> None:
     async with played_register() as (nursery, register):
         for _ in range(2):
             before = len(register.joins)
@@ -161,7 +161,9 @@ async def test_whom_a_broker_obeyed_it_knows_after_a_restart(tmp_path: Path) -> 
         assert (register.joins[0].register, register.joins[-1].register) == (None, LIFE)
 
 
-async def test_a_life_names_those_before_it_that_the_register_may_know(tmp_path: Path) -> None:
+async def test_an_incarnation_names_the_earlier_ones_that_the_register_may_know(
+    tmp_path: Path,
+) -> None:
     async with played_register() as (nursery, register):
 
         async def live(life: m.RegisterGeneration | None) -> m.Join:
@@ -185,7 +187,7 @@ async def test_a_life_names_those_before_it_that_the_register_may_know(tmp_path:
     assert after.ancestors == [last.nonce]
 
 
-def test_of_many_lives_without_an_answer_the_last_known_and_the_newest_are_named() -> None:
+def test_a_bounded_number_of_unanswered_incarnations_is_named() -> None:
     identity = BrokerIdentity(CLUSTER, 1, 1, "known", "page cache")
     for number in range(200):
         identity = identity.next_incarnation(1, str(number))
@@ -198,7 +200,7 @@ def test_of_many_lives_without_an_answer_the_last_known_and_the_newest_are_named
 @pytest.mark.parametrize(
     "joined", [m.Joined(1, CLUSTER, 2, LIFE), m.Joined(1, CLUSTER[::-1], 1, LIFE)]
 )
-def test_a_broker_becomes_no_other_one_by_what_a_register_answers(joined: m.Joined) -> None:
+def test_an_answer_of_a_register_does_not_change_the_identity_of_a_broker(joined: m.Joined) -> None:
     identity = BrokerIdentity(CLUSTER, 1, 1, "known", "page cache")
     with pytest.raises(ProtocolError, match="let in broker"):
         identity.joined(joined, "page cache")
@@ -214,7 +216,9 @@ async def test_a_broker_that_has_joined_outlives_the_refusal_of_a_malformed_ques
     assert len({join.incarnation for join in register.joins}) == 1
 
 
-async def test_lost_power_is_known_until_a_register_has_heard_of_it(tmp_path: Path) -> None:
+async def test_a_broker_remembers_a_power_failure_until_a_register_has_heard_of_it(
+    tmp_path: Path,
+) -> None:
     disk = MemoryDisk()
     async with played_register() as (nursery, register):
         async with broker(nursery, register, tmp_path, disk):

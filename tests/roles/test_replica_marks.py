@@ -1,4 +1,4 @@
-"""What a replica knows of marks, for retention; and what retention does with that."""
+"""The marks that a replica knows, and how retention uses them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_a_leader_knows_the_marks_that_were_stored(
         assert not caplog.records
 
 
-async def test_what_lies_before_a_snapshot_is_read_once_and_known_behind_it() -> None:
+async def test_a_replica_reads_the_entries_before_a_snapshot_only_once() -> None:
     async with broker(MemoryDisk()) as here:
         await here.lead()
         await here.manager.install_topics([CACHED])
@@ -83,7 +83,7 @@ async def test_what_lies_before_a_snapshot_is_read_once_and_known_behind_it() ->
         assert anew.slowest(clicks(here)) == ZERO
 
 
-async def test_a_replica_that_may_lack_committed_entries_knows_nothing() -> None:
+async def test_a_replica_that_may_lack_committed_entries_knows_no_marks() -> None:
     disk = MemoryDisk()
     async with broker(disk) as here:
         await here.lead()
@@ -105,7 +105,7 @@ async def test_a_replica_that_may_lack_committed_entries_knows_nothing() -> None
         assert marks.slowest(clicks(here)) == UNKNOWN
 
 
-async def test_marks_that_cannot_be_read_are_not_known_and_that_is_logged(
+async def test_marks_that_can_not_be_read_are_unknown_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with broker(MemoryDisk()) as here:
@@ -119,7 +119,7 @@ async def test_marks_that_cannot_be_read_are_not_known_and_that_is_logged(
         assert record.message == "retention doesn't know the marks of subscriptions"
 
 
-async def test_what_is_still_needed_when_the_new_start_is_noted_stays() -> None:
+async def test_retention_checks_marks_again_when_it_notes_the_new_log_start() -> None:
     """A mark may go back, or come, while the device takes the note."""
     options = m.TopicOptions(segment_bytes=1000, retention_bytes=1000, hold_bytes=10_000)
     log = await new_log(MemoryDisk(), m.TopicRecord("orders", "0a" * 8, [0], options))
@@ -145,7 +145,7 @@ async def test_what_is_let_go_while_the_new_start_is_noted_does_not_count_as_hel
     assert log.start > second
 
 
-async def test_what_goes_although_a_subscription_needs_it_is_logged(
+async def test_removing_records_that_a_subscription_needs_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = await new_log(MemoryDisk())

@@ -1,4 +1,4 @@
-"""What consumers say of how far their programs are, and what a broker makes of it."""
+"""Consumers report how far their programs are, and a broker computes lags from it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ async def reported(broker: Connection, request: int, *offsets: int) -> m.Reading
     return info
 
 
-async def test_what_was_sent_and_what_is_dealt_with_are_told_apart(tmp_path: Path) -> None:
+async def test_a_reading_has_one_lag_for_sent_and_one_for_processed_messages(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path, credit=3 * ONE) as (broker, request):
         [info] = await shown(broker)
         assert (info.position, info.dealt) == (3 * ONE, None)
@@ -102,7 +104,7 @@ def at_a_broker(**of_log: int) -> Reading:
     return Reading(cast(Any, peer), nothing, nothing, cast(Any, log), message)
 
 
-def test_a_client_that_reports_all_the_time_sends_what_is_of_no_use() -> None:
+def test_position_reports_that_are_too_frequent_are_useless_frames() -> None:
     reading = at_a_broker()
     assert reading.dealt_with(Offset(0), now=5.0)
     assert not reading.dealt_with(Offset(1), now=5.1)
@@ -113,7 +115,7 @@ def test_a_client_that_reports_all_the_time_sends_what_is_of_no_use() -> None:
     assert reading.dealt_with(Offset(100), now=9.0)
 
 
-def test_what_retention_removed_is_no_lag() -> None:
+def test_records_that_retention_removed_do_not_count_as_lag() -> None:
     reading = at_a_broker(start=50, highwater=130)
     reading.dealt_with(Offset(10), now=0.0)
     assert (reading.describe().dealt, reading.describe().lag_bytes) == (50, 80)
@@ -122,7 +124,7 @@ def test_what_retention_removed_is_no_lag() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 2**63, "12", None, 1.5])
-def test_what_is_no_offset_is_no_position(offset: object) -> None:
+def test_a_position_report_without_a_valid_offset_is_refused(offset: object) -> None:
     fields = {"type": "report_position", "request": 1, "offset": offset}
     with pytest.raises(ProtocolError, match=r"^report_position\.offset: "):
         decode(cbor2.dumps(fields), frozenset({m.ReportPosition}))

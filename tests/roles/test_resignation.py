@@ -56,7 +56,7 @@ def test_a_leader_resigns_once_in_each_epoch() -> None:
     assert [one.epoch for one in ports.asked] == [4, 6]
 
 
-def test_a_leader_that_is_alone_in_sync_goes_on() -> None:
+def test_a_leader_that_is_alone_in_sync_does_not_resign() -> None:
     ports = Ports()
     resignation(Replica(Leader(4, [1])), ports).resign(FAILURE)
     resignation(Replica(None), ports).resign(FAILURE)
@@ -89,7 +89,7 @@ def test_a_resignation_is_not_repeated_when_the_disk_takes_records_again() -> No
     assert len(ports.asked) == 2
 
 
-def test_a_leader_proposes_nobody_for_removal_until_its_disk_takes_records_again() -> None:
+def test_a_leader_proposes_no_removal_until_its_disk_takes_records_again() -> None:
     replica, ports = Replica(Leader(4, [1])), Ports()
     assert replica.leader is not None
     own = resignation(replica, ports)

@@ -1,4 +1,4 @@
-"""A replica that a broker gave up is kept for a while, whole, whatever happens meanwhile."""
+"""Retired replicas: a replica that a broker gave up is kept whole for a while."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ async def dies_at(disk: SimulatedDisk, clock: Clock, at: int) -> bool:
 
 @pytest.mark.parametrize("names_in_order", [True, False])
 @pytest.mark.parametrize("fate", [None, Fate.LOST, Fate.TORN])
-async def test_a_replica_is_whole_in_its_place_or_kept_whole_wherever_its_broker_ended(
+async def test_a_broker_killed_while_it_retires_a_replica_leaves_it_whole(
     fate: Fate | None, *, names_in_order: bool
 ) -> None:
     for at in range(1, 1000):
@@ -201,7 +201,7 @@ async def test_a_replica_is_whole_in_its_place_or_kept_whole_wherever_its_broker
 @pytest.mark.parametrize("operation", ["rename", "sync_directory", "make_directory"])
 @pytest.mark.parametrize("calls_before", range(6))
 @pytest.mark.parametrize("done", [False, True])
-async def test_a_replica_that_could_not_be_moved_away_is_when_its_disk_is_sound_again(
+async def test_a_replica_that_could_not_be_retired_is_retired_when_its_disk_works_again(
     operation: str, calls_before: int, *, done: bool
 ) -> None:
     disk, clock = MemoryDisk(), Clock()
@@ -219,7 +219,7 @@ async def test_a_replica_that_could_not_be_moved_away_is_when_its_disk_is_sound_
         check_kept(disk)
 
 
-async def test_a_partition_that_comes_back_begins_anew_beside_what_is_kept() -> None:
+async def test_a_partition_that_comes_back_begins_anew_beside_its_retired_replica() -> None:
     disk, clock = MemoryDisk(), Clock()
     async with broker(disk, clock) as logs:
         await fill(logs)
@@ -236,7 +236,7 @@ async def test_a_partition_that_comes_back_begins_anew_beside_what_is_kept() -> 
         assert records_in(disk, f"data/retired/{name}") == RECORDS
 
 
-async def test_a_replica_that_was_half_moved_is_moved_before_its_partition_comes_back() -> None:
+async def test_a_half_retired_replica_is_retired_before_its_partition_comes_back() -> None:
     """The decision that brings it back may be stored before."""
     disk, clock = MemoryDisk(), Clock()
     async with broker(disk, clock) as logs:
@@ -254,7 +254,7 @@ async def test_a_replica_that_was_half_moved_is_moved_before_its_partition_comes
         assert records_in(disk, "data") == b""
 
 
-async def test_what_is_kept_goes_after_its_time_and_not_because_the_wall_clock_jumped() -> None:
+async def test_a_retired_replica_is_removed_after_its_time_and_not_by_a_clock_jump() -> None:
     disk, clock = MemoryDisk(), Clock()
     async with broker(disk, clock, keep_s=3600.0) as logs:
         await fill(logs)
@@ -270,7 +270,7 @@ async def test_what_is_kept_goes_after_its_time_and_not_because_the_wall_clock_j
         assert not kept(disk)
 
 
-async def test_the_time_that_a_broker_was_off_does_not_count_and_the_time_before_does() -> None:
+async def test_a_retired_replica_ages_only_while_its_broker_runs() -> None:
     disk, clock = MemoryDisk(), Clock()
     async with broker(disk, clock, keep_s=3600.0) as logs:
         await fill(logs)
@@ -290,7 +290,7 @@ async def test_the_time_that_a_broker_was_off_does_not_count_and_the_time_before
         assert not kept(disk)
 
 
-async def test_a_broker_that_is_to_keep_nothing_deletes_at_once() -> None:
+async def test_a_broker_that_keeps_no_retired_replicas_deletes_at_once() -> None:
     disk, clock = MemoryDisk(), Clock()
     async with broker(disk, clock, keep_s=0.0) as logs:
         await fill(logs)
@@ -299,7 +299,7 @@ async def test_a_broker_that_is_to_keep_nothing_deletes_at_once() -> None:
         assert not in_place(disk)
 
 
-async def test_on_a_full_disk_what_is_kept_goes_and_the_oldest_first(
+async def test_a_full_disk_has_the_oldest_retired_replicas_removed_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk, clock = MemoryDisk(), Clock()
@@ -322,7 +322,7 @@ async def test_on_a_full_disk_what_is_kept_goes_and_the_oldest_first(
         assert not kept(disk)
 
 
-async def test_a_replica_is_given_up_also_on_a_disk_where_nothing_can_be_made() -> None:
+async def test_a_replica_is_given_up_even_if_no_directory_can_be_made() -> None:
     """Moving replicas away is what makes room there."""
     disk, clock = MemoryDisk(), Clock()
     async with broker(disk, clock) as logs:
@@ -336,7 +336,7 @@ async def test_a_replica_is_given_up_also_on_a_disk_where_nothing_can_be_made() 
         assert not kept(disk)
 
 
-async def test_few_files_are_removed_at_a_time_and_what_is_left_goes_later() -> None:
+async def test_files_of_retired_replicas_are_removed_a_few_at_a_time() -> None:
     disk, clock = MemoryDisk(), Clock()
     folder = "data/retired/" + name_for(3, 5, WALL_MS, set())
     disk.make_directory(f"{folder}/logs/3/orders")
@@ -363,7 +363,7 @@ async def test_few_files_are_removed_at_a_time_and_what_is_left_goes_later() -> 
     assert not disk.list_directory("data/retired")
 
 
-async def test_what_can_not_be_removed_is_told_once_and_tried_again(
+async def test_a_failed_removal_of_a_retired_replica_is_logged_once_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk, clock = MemoryDisk(), Clock()
@@ -379,7 +379,7 @@ async def test_what_can_not_be_removed_is_told_once_and_tried_again(
         assert not kept(disk)
 
 
-def test_names_of_other_things_are_left_alone() -> None:
+def test_files_with_other_names_beside_retired_replicas_are_left_alone() -> None:
     name = name_for(0, FORGED_EPOCH, WALL_MS, set())
     assert name == "0-1000000-20270115T080000Z"
     assert name_for(0, FORGED_EPOCH, WALL_MS, {f"{name}.moving"}) == f"{name}.2"

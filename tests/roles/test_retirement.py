@@ -1,4 +1,4 @@
-"""A replica that was moved elsewhere leaves nothing, whatever its broker's disk does meanwhile."""
+"""A replica that was moved to another broker leaves no files, even if the disk fails meanwhile."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_replica_whose_giving_up_was_interrupted_is_gone_after_the_next_
 
 
 @pytest.mark.parametrize("gone", ["data/replicas/0.ends", "data/replicas/0", "data/logs/0/orders"])
-async def test_whichever_files_a_failure_of_power_brought_back_are_removed_without_a_word(
+async def test_files_of_a_removed_replica_that_a_power_failure_brought_back_are_removed(
     gone: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Names that are removed and not synced may come back, each by itself."""

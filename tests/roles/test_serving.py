@@ -1,6 +1,6 @@
-"""Which replicas serve is known partition by partition, and learned again: what a disk did not
-let a broker do once keeps it from nothing later, and who takes no records does not lead while
-another replica could."""
+"""Brokers report which replicas serve, partition by partition, and report it again: a disk failure
+that is over keeps a broker from nothing, and a replica that takes no records does not lead while
+another one could."""
 
 import errno
 from pathlib import Path
@@ -67,7 +67,7 @@ async def test_decisions_that_a_full_disk_did_not_take_are_told_again(tmp_path: 
                     await producer.send("orders", b"value", partition=partition.partition)
 
 
-async def test_one_log_that_can_not_be_made_keeps_no_other_partition_from_serving(
+async def test_a_log_that_can_not_be_made_does_not_keep_other_partitions_from_serving(
     tmp_path: Path,
 ) -> None:
     disk = MemoryDisk()
@@ -94,7 +94,7 @@ async def test_one_log_that_can_not_be_made_keeps_no_other_partition_from_servin
         assert "broken/checkpoint" in trouble.reason
 
 
-async def test_a_leader_whose_disk_is_full_is_replaced_also_while_nobody_produces(
+async def test_a_leader_whose_disk_is_full_is_replaced_even_without_producers(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -114,7 +114,9 @@ async def test_a_leader_whose_disk_is_full_is_replaced_also_while_nobody_produce
             await producer.send("new", b"value")
 
 
-async def test_a_leader_that_takes_no_records_stays_if_no_other_one_does(tmp_path: Path) -> None:
+async def test_a_leader_that_takes_no_records_stays_if_no_other_replica_takes_any(
+    tmp_path: Path,
+) -> None:
     async with (
         running_cluster(tmp_path, brokers=0) as cluster,
         members(cluster, 3) as (first, second, third),
@@ -150,7 +152,7 @@ async def test_a_replica_that_missed_an_announcement_hears_of_it_again(tmp_path:
         await eventually(lambda: second.records[0].leader == 2)
 
 
-async def test_clients_read_where_replicas_take_records_and_else_where_any_is(
+async def test_clients_are_sent_to_replicas_that_take_records_if_there_are_any(
     tmp_path: Path,
 ) -> None:
     async with (

@@ -1,4 +1,4 @@
-"""What registers and brokers store, byte for byte: a change of a message must not change it."""
+"""The bytes that registers and brokers store: a change of a message must not change them."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ def payload(disk: OneFile) -> bytes:
 
 
 @pytest.mark.parametrize(("entry", "fields"), ENTRIES, ids=lambda one: type(one).__name__)
-def test_an_entry_of_the_journal(entry: e.Entry, fields: dict[str, Any]) -> None:
+def test_the_bytes_of_a_journal_entry_stay_the_same(entry: e.Entry, fields: dict[str, Any]) -> None:
     assert journal._encode(entry) == cbor2.dumps(fields)
     assert journal._decode(cbor2.dumps(fields)) == entry
 
 
-def test_every_kind_of_entry_is_shown() -> None:
+def test_the_bytes_of_every_kind_of_journal_entry_are_tested() -> None:
     assert {type(entry) for entry, _ in ENTRIES} == set(e.Entry.__args__)
 
 
@@ -134,7 +134,7 @@ def test_an_entry_without_newer_fields_is_read_with_their_defaults() -> None:
     assert read == e.PartitionDecided(attrs.evolve(PARTITION, lost=[], recovered_epoch=0, seal=""))
 
 
-def test_the_state_of_a_replica() -> None:
+def test_the_bytes_of_the_state_of_a_replica_stay_the_same() -> None:
     fields = {
         "promised": 3,
         "sync_flag": True,
@@ -151,7 +151,7 @@ def test_the_state_of_a_replica() -> None:
     assert payload(disk) == cbor2.dumps(fields)
 
 
-def test_the_state_of_a_replica_that_was_told_nothing() -> None:
+def test_the_bytes_of_the_state_of_a_new_replica_stay_the_same() -> None:
     disk = OneFile()
     trio.run(checkpoint.store, on(disk).disk, "x", {})
     trio.run(forget_intact, on(disk), "x")
@@ -160,7 +160,9 @@ def test_the_state_of_a_replica_that_was_told_nothing() -> None:
 
 
 @pytest.mark.parametrize(("register", "fields"), [(REGISTER, REGISTER_FIELDS), (None, None)])
-def test_the_identity_of_a_broker(register: RegisterGeneration | None, fields: object) -> None:
+def test_the_bytes_of_the_identity_of_a_broker_stay_the_same(
+    register: RegisterGeneration | None, fields: object
+) -> None:
     identity = BrokerIdentity("c", 4, 5, "n", "cache", ["a"], register, "credential")
     disk = OneFile()
     trio.run(store_identity, on(disk), "x", identity)
@@ -179,7 +181,7 @@ def test_the_identity_of_a_broker(register: RegisterGeneration | None, fields: o
     assert stored_identity(on(disk), "x") == identity
 
 
-def test_the_partition_table_of_a_broker() -> None:
+def test_the_bytes_of_the_partition_table_of_a_broker_stay_the_same() -> None:
     disk = OneFile()
     table = ClusterMetadata(on(disk), "x")
     trio.run(table.remember, [PARTITION], [BrokerInfo(4, "ws://a:1", 5, True, 1)])
@@ -206,5 +208,5 @@ def test_each_field_of_the_model_is_stored(stored: dict[str, Any], kept: Any) ->
     assert list(stored) == [field.name for field in attrs.fields(type(kept))]
 
 
-def test_the_topic_of_a_log() -> None:
+def test_the_bytes_of_the_topic_in_a_log_checkpoint_stay_the_same() -> None:
     assert cbor2.dumps(topic_fields(TOPIC)) == cbor2.dumps(TOPIC_FIELDS)

@@ -1,4 +1,4 @@
-"""Durable subscriptions through restarts and deaths of brokers, with what is stored of them."""
+"""Durable subscriptions survive restarts and deaths of brokers, as they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who follows shows the leader which broker it is."""
+"""A follower proves to the leader which broker it is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def signed(keys: StreamKeys, follow: Follow = FOLLOW, leader: int = 1) -> Follow
     return message
 
 
-def test_a_follower_is_known_by_its_leader_and_no_other_broker_passes_for_it() -> None:
+def test_a_stream_key_proves_to_a_leader_which_broker_follows() -> None:
     seals = Seals("5e" * 16)
     leader, follower, other = (told(seals, one, [1, 2, 3]) for one in (1, 2, 3))
     proven = signed(follower)
@@ -44,7 +44,7 @@ def test_a_follower_is_known_by_its_leader_and_no_other_broker_passes_for_it() -
 
 
 @pytest.mark.parametrize("change", ["partition", "epoch", "incarnation", "attempt"])
-def test_a_proof_is_good_for_one_session(change: str) -> None:
+def test_a_proof_of_a_stream_key_is_good_for_one_session(change: str) -> None:
     seals = Seals("5e" * 16)
     leader, follower = (told(seals, one, [1, 2]) for one in (1, 2))
     proven = signed(follower)
@@ -53,7 +53,7 @@ def test_a_proof_is_good_for_one_session(change: str) -> None:
     assert leader.is_proven(attrs.evolve(proven, topic_id="2" * 16, log_end=0))
 
 
-def test_a_register_that_lost_its_secret_keeps_no_follower_out() -> None:
+def test_followers_are_believed_after_the_register_lost_its_secret() -> None:
     before, after = Seals("5e" * 16), Seals("6e" * 16)
     leader, follower = (told(before, one, [1, 2]) for one in (1, 2))
     learn(leader, after, 1, [1, 2])
@@ -62,7 +62,7 @@ def test_a_register_that_lost_its_secret_keeps_no_follower_out() -> None:
     assert leader.is_proven(signed(follower))
 
 
-def test_without_keys_everybody_is_believed_and_shows_nothing() -> None:
+def test_a_leader_without_stream_keys_believes_every_follower() -> None:
     keys = told(Seals(""), 1, [2])
     assert keys.is_proven(FOLLOW)
     assert signed(keys).proof == ""

@@ -244,7 +244,7 @@ async def bench(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> A
         yield one
 
 
-async def test_a_member_goes_on_where_the_one_before_it_was(
+async def test_a_new_member_goes_on_at_the_mark_of_the_one_before(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     sid = await bench.create()
@@ -269,7 +269,7 @@ async def test_a_member_goes_on_where_the_one_before_it_was(
     assert (await bench.mark_of(sid)).lag_ms == 0
 
 
-async def test_nothing_is_told_before_it_is_committed(
+async def test_no_answer_about_a_subscription_is_sent_before_it_is_committed(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     sid = await bench.create()
@@ -282,7 +282,7 @@ async def test_nothing_is_told_before_it_is_committed(
     await asked.next(m.Attached)
 
 
-async def test_a_member_whose_claim_is_not_the_newest_is_told_and_moves_nothing(
+async def test_a_member_with_an_outdated_claim_is_told_and_moves_no_mark(
     bench: Bench,
     autojump_clock: MockClock,
 ) -> None:
@@ -302,7 +302,7 @@ async def test_a_member_whose_claim_is_not_the_newest_is_told_and_moves_nothing(
 
 
 @pytest.mark.parametrize("offset", [1, 1 << 40], ids=["inside a record", "beyond the end"])
-async def test_a_mark_that_the_log_can_not_have_ends_the_attach(
+async def test_a_mark_inside_a_record_or_out_of_range_ends_the_attach(
     bench: Bench, autojump_clock: MockClock, offset: int
 ) -> None:
     sid, attached = await bench.member()
@@ -339,7 +339,7 @@ class SlowPlaces:
 
 
 @pytest.mark.parametrize("is_place", [True, False])
-async def test_a_mark_at_a_place_that_takes_long_to_prove_is_asked_for_again(
+async def test_a_mark_that_takes_long_to_check_is_asked_for_again(
     bench: Bench, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, is_place: bool
 ) -> None:
     sid, places = await bench.create(), SlowPlaces(monkeypatch)
@@ -365,7 +365,7 @@ async def test_a_mark_at_a_place_that_takes_long_to_prove_is_asked_for_again(
 
 
 @pytest.mark.parametrize("anchor", ["x", "0.0123456789abcdef", "1-9999", "1-0.2-0"])
-async def test_a_mark_with_an_anchor_that_is_none_ends_the_attach(
+async def test_a_mark_with_an_invalid_anchor_ends_the_attach(
     bench: Bench, autojump_clock: MockClock, anchor: str
 ) -> None:
     sid, attached = await bench.member()
@@ -377,7 +377,7 @@ async def test_a_mark_with_an_anchor_that_is_none_ends_the_attach(
     assert (await attached.next(m.Marked)).acknowledge == 1
 
 
-async def test_a_mark_of_an_epoch_that_the_leader_has_yet_to_hear_of_is_left_to_the_next_one(
+async def test_a_mark_of_an_epoch_that_the_leader_does_not_know_is_left_to_the_next_mark(
     bench: Bench,
     autojump_clock: MockClock,
 ) -> None:
@@ -389,7 +389,7 @@ async def test_a_mark_of_an_epoch_that_the_leader_has_yet_to_hear_of_is_left_to_
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "~a", "a\0", "x" * 300, "..", "ä"])
-async def test_what_is_no_name_is_refused(
+async def test_an_invalid_name_of_a_subscription_is_refused(
     bench: Bench, autojump_clock: MockClock, name: str
 ) -> None:
     refusal = await bench.refusal(bench.creation(name))
@@ -397,7 +397,7 @@ async def test_what_is_no_name_is_refused(
     assert bench.states.keys == []
 
 
-async def test_requests_that_fit_nothing_are_refused(
+async def test_requests_that_do_not_fit_the_subscription_are_refused(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     sid, place = await bench.create(), bench.place
@@ -442,7 +442,7 @@ async def test_pages_of_subscriptions_come_in_the_order_of_their_names(
     assert seen == [["a", "b"], ["c"]]
 
 
-async def test_a_reset_fences_whoever_was_there(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_a_reset_fences_the_attached_member(bench: Bench, autojump_clock: MockClock) -> None:
     sid = await bench.create()
     _, claim = await bench.join(sid)
     attached, _ = await bench.attach(sid, claim)
@@ -460,7 +460,7 @@ async def test_a_reset_fences_whoever_was_there(bench: Bench, autojump_clock: Mo
     assert (await bench.mark_of(sid)).mark == 0
 
 
-async def test_a_deletion_ends_members_and_leaves_nothing(
+async def test_deleting_a_subscription_ends_its_members_and_leaves_no_entries(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     sid = await bench.create()
@@ -491,7 +491,7 @@ async def test_a_connection_that_ends_stores_its_marks(
     assert (described.mark, described.member) == (bench.ends[1], "")
 
 
-async def test_before_a_hand_over_all_marks_are_stored(
+async def test_all_marks_are_stored_before_a_hand_over(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     sid, attached = await bench.member()
@@ -508,7 +508,7 @@ async def test_before_a_hand_over_all_marks_are_stored(
     assert bench.states.entries[bench.partition][key]["mark"] == bench.ends[2]
 
 
-async def test_a_state_that_is_not_stored_ends_all_sessions_and_counts_for_nobody(
+async def test_a_state_that_can_not_be_stored_ends_all_sessions(
     bench: Bench,
     autojump_clock: MockClock,
 ) -> None:
@@ -521,7 +521,7 @@ async def test_a_state_that_is_not_stored_ends_all_sessions_and_counts_for_nobod
     await bench.attach(sid, 1)
 
 
-async def test_a_state_that_is_not_stored_because_the_leader_changes_is_no_error_in_the_log(
+async def test_a_state_not_stored_because_the_leader_changes_is_not_logged_as_an_error(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
@@ -534,7 +534,7 @@ async def test_a_state_that_is_not_stored_because_the_leader_changes_is_no_error
         assert not caplog.records
 
 
-async def test_entries_that_can_not_be_used_are_said_and_the_partition_goes_on(
+async def test_unusable_entries_are_logged_and_the_partition_goes_on(
     bench: Bench,
     autojump_clock: MockClock,
 ) -> None:
@@ -548,7 +548,7 @@ async def test_entries_that_can_not_be_used_are_said_and_the_partition_goes_on(
     await produce(bench.connection, bench.topic, batch(3, b"four"))
 
 
-async def test_entries_that_can_be_read_again_are_used_by_the_same_leader(
+async def test_a_leader_uses_its_entries_once_they_can_be_read_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(monkeypatch) as bench:
@@ -566,7 +566,7 @@ async def test_entries_that_can_be_read_again_are_used_by_the_same_leader(
         assert described.claim == 1
 
 
-async def test_a_connection_has_so_many_sessions_and_one_more_when_one_ended(
+async def test_a_connection_has_a_bounded_number_of_member_sessions(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "SUBSCRIPTION_SESSIONS_MAX", 2)
@@ -581,7 +581,7 @@ async def test_a_connection_has_so_many_sessions_and_one_more_when_one_ended(
         await bench.attach(sids[2], 1)
 
 
-async def test_an_attach_waits_for_so_many_confirmations(
+async def test_an_attach_waits_for_a_bounded_number_of_confirmations(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asked_subscriptions, "CONFIRMS_MAX", 3)
@@ -596,7 +596,7 @@ async def test_an_attach_waits_for_so_many_confirmations(
         await bench.attach(sid, 1)
 
 
-async def test_messages_about_no_session_are_passed_over(
+async def test_messages_about_unknown_sessions_are_ignored(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     sid = await bench.create()
@@ -614,7 +614,7 @@ async def at_new_leader(bench: Bench, old: str) -> m.TopicInfo:
         await trio.sleep(0.01)  # nothing announces it to clients
 
 
-async def test_a_leader_that_is_drained_takes_no_mark_with_it(
+async def test_a_drained_leader_leaves_all_marks_to_the_next_one(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(monkeypatch, brokers=2) as bench:
@@ -659,7 +659,7 @@ async def test_a_mark_that_comes_while_a_hand_over_is_prepared_is_stored_at_once
     assert [value["mark"] for _, value in stored] == [bench.ends[1]]
 
 
-async def test_two_preparations_at_a_time_both_end_and_wait_for_no_later_mark(
+async def test_two_preparations_of_a_hand_over_at_a_time_both_end(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     sid = await bench.create()
@@ -682,7 +682,7 @@ async def test_two_preparations_at_a_time_both_end_and_wait_for_no_later_mark(
     assert later
 
 
-async def test_a_mark_survives_the_leader_if_it_was_confirmed(
+async def test_a_confirmed_mark_survives_its_leader(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(monkeypatch, brokers=2) as bench:
@@ -720,7 +720,7 @@ async def test_a_topic_that_is_deleted_takes_its_subscriptions_with_it(
     assert bench.states.entries[bench.partition] == {}
 
 
-async def test_a_member_that_is_silent_for_its_session_timeout_is_one_no_more(
+async def test_a_member_that_is_silent_for_its_session_time_out_is_removed(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     sid = await bench.create()
@@ -731,7 +731,7 @@ async def test_a_member_that_is_silent_for_its_session_timeout_is_one_no_more(
     assert newer > claim
 
 
-async def test_what_is_kept_of_a_topic_needs_as_many_replicas_in_sync_as_its_records(
+async def test_marks_of_a_topic_need_as_many_in_sync_replicas_as_its_records(
     bench: Bench,
     autojump_clock: MockClock,
 ) -> None:
@@ -756,7 +756,7 @@ async def test_what_is_kept_of_a_topic_needs_as_many_replicas_in_sync_as_its_rec
     await bench.states.until(lambda: bench.states.required == {bench.partition: 1})
 
 
-async def test_an_id_gives_no_token_what_the_name_does_not(
+async def test_a_subscription_id_gives_a_token_no_more_rights_than_the_name(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = Authenticator(key_ring(), VirtualClock())

@@ -1,4 +1,4 @@
-"""What is new in a log, for all readers at its tail: read, encoded and sent once for all."""
+"""New records of a log are read and encoded once for all readers at its tail."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def running() -> AsyncIterator[Bench]:
         nursery.cancel_scope.cancel()
 
 
-async def test_readers_at_the_tail_get_the_same_bytes_read_and_encoded_once() -> None:
+async def test_records_at_the_tail_are_read_and_encoded_once_for_all_readers() -> None:
     async with running() as bench:
         readers = [Reader() for _ in range(10)]
         bench.join(*readers)
@@ -150,7 +150,7 @@ async def test_readers_at_the_tail_get_the_same_bytes_read_and_encoded_once() ->
         ]
 
 
-async def test_each_reader_gets_its_own_number() -> None:
+async def test_each_reader_gets_deliveries_with_its_own_request_number() -> None:
     async with running() as bench:
         readers = [Reader(request) for request in range(100)]
         bench.join(*readers)
@@ -161,7 +161,9 @@ async def test_each_reader_gets_its_own_number() -> None:
         ]
 
 
-async def test_who_cannot_take_it_leaves_and_is_woken_and_the_others_get_theirs() -> None:
+async def test_a_reader_whose_connection_is_full_leaves_the_broadcast_and_others_are_served() -> (
+    None
+):
     async with running() as bench:
         first, full, last = Reader(), Reader(is_full=True), Reader()
         bench.join(first, full, last)
@@ -176,7 +178,7 @@ async def test_who_cannot_take_it_leaves_and_is_woken_and_the_others_get_theirs(
         assert not first.awake
 
 
-async def test_a_reader_that_joins_meanwhile_gets_what_comes_after_and_nothing_twice() -> None:
+async def test_a_reader_that_joins_during_a_delivery_gets_no_record_twice() -> None:
     async with running() as bench:
         late = Reader(position=Offset(1))
         first, last = Reader(on_taken=lambda: bench.join(late)), Reader()
@@ -190,7 +192,7 @@ async def test_a_reader_that_joins_meanwhile_gets_what_comes_after_and_nothing_t
         assert last.records == [b"a", b"b"]
 
 
-async def test_a_reader_that_leaves_meanwhile_is_sent_nothing() -> None:
+async def test_a_reader_that_leaves_during_a_delivery_is_sent_nothing() -> None:
     async with running() as bench:
         gone = Reader()
         first, last = Reader(on_taken=lambda: bench.leave(gone)), Reader()
@@ -201,7 +203,7 @@ async def test_a_reader_that_leaves_meanwhile_is_sent_nothing() -> None:
         assert last.records == [b"a"]
 
 
-async def test_what_is_committed_meanwhile_goes_to_the_rest_in_the_same_delivery() -> None:
+async def test_records_committed_during_a_delivery_go_to_the_remaining_readers_with_it() -> None:
     async with running() as bench:
         readers = [Reader() for _ in range(200)]
 
@@ -242,7 +244,7 @@ async def test_large_deliveries_go_to_fewer_readers_in_a_row() -> None:
         assert max(b - a for a, b in pairwise(served)) < 10
 
 
-async def test_logs_take_turns() -> None:
+async def test_logs_with_new_records_take_turns() -> None:
     async with running() as bench:
         other = Log()
         crowd, alone = [Reader() for _ in range(1_000)], Reader()
@@ -257,7 +259,7 @@ async def test_logs_take_turns() -> None:
         assert crowd[-1].records == [b"a"]
 
 
-async def test_what_is_too_much_for_one_delivery_is_left_to_the_readers() -> None:
+async def test_records_too_large_for_one_delivery_are_left_to_the_readers() -> None:
     async with running() as bench:
         reader = Reader()
         bench.join(reader)
@@ -267,7 +269,7 @@ async def test_what_is_too_much_for_one_delivery_is_left_to_the_readers() -> Non
         assert reader.awake
 
 
-async def test_a_log_that_is_not_served_any_more_wakes_all() -> None:
+async def test_a_log_that_is_no_longer_served_wakes_all_its_readers() -> None:
     async with running() as bench:
         readers = [Reader() for _ in range(3)]
         bench.join(*readers)
@@ -278,7 +280,7 @@ async def test_a_log_that_is_not_served_any_more_wakes_all() -> None:
         assert bench.log.waker_count == 0
 
 
-async def test_a_log_that_cannot_be_read_wakes_all_and_the_others_are_served() -> None:
+async def test_a_log_that_can_not_be_read_wakes_its_readers_and_others_are_served() -> None:
     async with running() as bench:
         other, elsewhere = Log(), Reader()
         bench.tail_broadcast.join(other, elsewhere)
@@ -439,7 +441,7 @@ async def subscribed(
             await link.aclose()
 
 
-async def test_subscribers_get_every_record_once_in_order_whatever_they_call_it(
+async def test_subscribers_get_every_record_once_in_order_with_any_request_number(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path) as cluster, AsyncExitStack() as stack:
@@ -459,7 +461,9 @@ async def test_subscribers_get_every_record_once_in_order_whatever_they_call_it(
         assert all(one.data == produced for one in subscribers)
 
 
-async def test_one_whose_socket_is_full_loses_nothing_and_delays_nobody(tmp_path: Path) -> None:
+async def test_a_subscriber_with_a_full_socket_loses_nothing_and_delays_no_other(
+    tmp_path: Path,
+) -> None:
     async with running_cluster(tmp_path) as cluster:
         topic = await describe(cluster, "orders")
         async with (
@@ -482,7 +486,9 @@ async def test_one_whose_socket_is_full_loses_nothing_and_delays_nobody(tmp_path
                 await one.wait_for(len(produced) + len(records))
 
 
-async def test_one_without_credit_gets_the_rest_with_it(tmp_path: Path) -> None:
+async def test_a_subscriber_without_credit_gets_the_rest_when_it_grants_more(
+    tmp_path: Path,
+) -> None:
     async with running_cluster(tmp_path) as cluster:
         topic = await describe(cluster, "orders")
         one_bytes = len(batch(0, b"x"))

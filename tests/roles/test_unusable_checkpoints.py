@@ -77,7 +77,7 @@ WAYS = pytest.mark.parametrize("harm", [make_older, remove, flip])
 
 
 @WAYS
-async def test_a_checkpoint_that_can_not_be_used_is_made_anew_and_the_log_lacks_nothing(
+async def test_an_unusable_checkpoint_is_made_anew_and_no_record_is_lost(
     harm: object,
 ) -> None:
     disk = MemoryDisk()
@@ -95,7 +95,7 @@ async def test_a_checkpoint_that_can_not_be_used_is_made_anew_and_the_log_lacks_
     assert not [name for name in disk.files("data/logs") if ".damaged" in name]
 
 
-async def test_an_older_checkpoint_is_known_again_and_again() -> None:
+async def test_an_older_checkpoint_is_noticed_at_every_start() -> None:
     disk = MemoryDisk()
     _, older = await two_epochs(disk)
     for _ in range(2):
@@ -106,7 +106,7 @@ async def test_an_older_checkpoint_is_known_again_and_again() -> None:
         assert not is_intact(disk)
 
 
-async def test_a_checkpoint_that_was_stored_and_not_noted_is_no_older_one() -> None:
+async def test_a_checkpoint_stored_and_not_noted_is_not_taken_for_an_older_one() -> None:
     disk = MemoryDisk()
     log, _ = await two_epochs(disk)
     noted = disk.content(ENDS)
@@ -172,7 +172,7 @@ async def of_broker(disk: MemoryDisk, replicas: list[int]) -> Opening:
 
 
 @pytest.mark.parametrize("replicas", [[1], [1, 2]])
-async def test_without_power_the_newest_epoch_may_be_noted_nowhere_and_only_a_sole_replica_goes_on(
+async def test_only_a_sole_replica_goes_on_if_a_power_failure_took_the_newest_epoch(
     replicas: list[int],
 ) -> None:
     disk = MemoryDisk()
@@ -189,7 +189,7 @@ async def test_without_power_the_newest_epoch_may_be_noted_nowhere_and_only_a_so
         assert [name for name in disk.files("data/logs") if "orders!1.damaged" in name]
 
 
-async def test_what_is_noted_is_not_believed_if_the_list_is_damaged() -> None:
+async def test_a_damaged_file_of_ends_is_not_believed() -> None:
     disk = MemoryDisk()
     _, older = await two_epochs(disk)
     end_process(disk)

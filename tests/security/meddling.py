@@ -1,4 +1,4 @@
-"""Somebody between a node and the others, who changes what they say to each other.
+"""An attacker between a node and the others, who changes the messages that they exchange.
 
 The nodes are real, and so are their conversations: proofs are good, sessions are open, epochs and
 offsets are those of the moment.  Then one field of a message is changed, or a message comes twice,

@@ -1,4 +1,4 @@
-"""A program that speaks as a broker or follower does, and says what it likes."""
+"""A hostile program that speaks the protocol of a broker or a follower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in, and what a subject may use of a node over its connections."""
+"""Which connections a node accepts, and what a subject may use over all of its connections."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HandClock:
         raise NotImplementedError
 
 
-def test_coming_again_gives_no_second_allowance() -> None:
+def test_connecting_again_gives_a_subject_no_second_allowance() -> None:
     clock = HandClock()
     door = Authenticator(key_ring(), clock, TokenLimits(bytes_per_s=100))
     for text in (token(subscribe="*"), token(publish="*")):
@@ -63,7 +63,7 @@ def test_a_subject_without_connections_and_debts_is_forgotten() -> None:
     assert door.subject_count <= 1
 
 
-def test_a_connection_that_left_makes_room_once() -> None:
+def test_a_connection_that_ended_makes_room_only_once() -> None:
     door = Authenticator(key_ring(), HandClock(), TokenLimits(connections_max=2))
     first, _ = (door.enter(token(subscribe="*"), CLIENT) for _ in range(2))
     for _ in range(2):

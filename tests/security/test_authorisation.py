@@ -168,7 +168,7 @@ async def test_a_token_without_the_replicate_grant_can_not_join_as_a_broker(
             pass
 
 
-async def test_lists_leave_out_what_the_asker_may_do_nothing_with(tmp_path: Path) -> None:
+async def test_lists_leave_out_topics_on_which_the_token_grants_nothing(tmp_path: Path) -> None:
     async with guarded(tmp_path) as cluster:
         for name in ("mine", "mine.too", "theirs"):
             leader, _ = await ready(cluster, name)
@@ -187,7 +187,7 @@ async def test_lists_leave_out_what_the_asker_may_do_nothing_with(tmp_path: Path
             assert {one.topic for one in events} == {"", "mine"}
 
 
-async def test_the_subscription_that_retention_waits_for_is_named_to_who_may_know_of_it(
+async def test_the_subscription_that_retention_waits_for_is_named_only_to_permitted_clients(
     tmp_path: Path,
 ) -> None:
     async with guarded(tmp_path, retention_check_interval_s=0.01) as cluster:
@@ -218,7 +218,7 @@ async def test_the_subscription_that_retention_waits_for_is_named_to_who_may_kno
 
 
 @pytest.mark.parametrize("text", [None, "", "nonsense", "expired"])
-async def test_without_a_good_token_nobody_gets_in_and_nobody_tries_again(
+async def test_a_client_without_a_valid_token_is_refused_and_does_not_try_again(
     text: str | None, tmp_path: Path
 ) -> None:
     status = Status.EXPIRED if text == "expired" else Status.UNAUTHENTICATED
@@ -238,7 +238,7 @@ async def test_without_a_good_token_nobody_gets_in_and_nobody_tries_again(
                 assert caught.value.status is status
 
 
-async def test_no_token_is_logged_good_or_bad(
+async def test_tokens_are_not_logged_whether_valid_or_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -268,7 +268,7 @@ async def test_no_token_is_logged_good_or_bad(
         assert [one for one in lines if payload in one or signature in one] == []
 
 
-async def test_a_redirect_grants_nothing(tmp_path: Path) -> None:
+async def test_a_redirected_client_needs_the_grant_at_the_leader_too(tmp_path: Path) -> None:
     """The leader's address comes from the register; the leader asks for the token again."""
     async with guarded(tmp_path, brokers=3) as cluster:
         await ready(cluster, "orders")
@@ -304,7 +304,7 @@ async def test_a_session_ends_when_its_token_does(tmp_path: Path) -> None:
                     await connection.request(m.ListTopics(1, "", 1), m.TopicList, 1)
 
 
-async def test_a_fresh_token_keeps_a_session_and_takes_what_it_does_not_grant(
+async def test_a_fresh_token_keeps_a_session_and_ends_readings_that_it_does_not_grant(
     tmp_path: Path,
 ) -> None:
     async with guarded(tmp_path) as cluster:
@@ -380,7 +380,7 @@ async def test_a_token_that_writes_too_much_is_slowed_down_and_not_cut_off(tmp_p
                 assert len([message async for message in consumer]) == 6
 
 
-async def test_a_redirect_after_the_token_s_end_leads_nowhere(tmp_path: Path) -> None:
+async def test_a_redirected_client_is_refused_after_its_token_ended(tmp_path: Path) -> None:
     """The leader's address was learnt in time; the leader looks at the token again."""
     async with guarded(tmp_path) as cluster:
         leader, _ = await ready(cluster, "orders")
@@ -399,7 +399,7 @@ async def test_a_redirect_after_the_token_s_end_leads_nowhere(tmp_path: Path) ->
             assert refused.value.status is Status.EXPIRED
 
 
-async def test_nobody_learns_of_a_topic_by_creating_another_beside_it(tmp_path: Path) -> None:
+async def test_creating_a_topic_beside_another_does_not_reveal_that_other(tmp_path: Path) -> None:
     async with guarded(tmp_path) as cluster:
         await ready(cluster, "orders")
         token = fresh(None, "maker", create="mine*")

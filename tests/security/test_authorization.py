@@ -99,7 +99,7 @@ def pairs(verb: Verb, topics: list[str]) -> list[str]:
     return [f"{one}/*" for one in topics] if verb is Verb.CONSUME else topics
 
 
-def test_nothing_that_may_be_sent_is_forgotten() -> None:
+def test_the_matrix_has_every_message_that_may_be_sent() -> None:
     assert set(NEEDED) == MAY_BE_SENT
 
 
@@ -134,7 +134,7 @@ def test_a_message_without_a_declared_permission_is_denied_to_every_sender(cls: 
 
 @pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW, CLIENT], ids=lambda one: one.path)
 @pytest.mark.parametrize("verb", Verb)
-def test_only_brokers_come_to_the_endpoints_of_brokers(endpoint: Endpoint, verb: Verb) -> None:
+def test_only_brokers_may_use_the_endpoints_of_brokers(endpoint: Endpoint, verb: Verb) -> None:
     allowed = endpoint is CLIENT or verb is Verb.REPLICATE
     assert (denied_at(grants({verb: ["*"]}), endpoint) is None) == allowed
     if endpoint is not CLIENT:
@@ -175,6 +175,6 @@ def test_a_message_that_names_its_subscription_needs_the_verb_on_that_one(
     assert (denied(held, by_id) is None) == of_some
 
 
-def test_a_refusal_quotes_what_it_was_given() -> None:
+def test_a_refusal_quotes_control_characters_of_the_request() -> None:
     text = denied(Grants({}), m.Produce(1, "a\nb\x1b[2J", 0, b""))
     assert text == r"the token does not grant publish on topic 'a\nb\x1b[2J'"

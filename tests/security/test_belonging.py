@@ -44,7 +44,7 @@ each_endpoint = pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW], ids=la
 
 
 @pytest.mark.parametrize("token", [None, "x" * 43])
-async def test_a_program_of_the_machine_without_the_secret_opens_no_endpoint_of_nodes(
+async def test_a_local_program_without_the_join_secret_opens_no_endpoint_of_nodes(
     tmp_path: Path, token: str | None
 ) -> None:
     async with running_cluster(tmp_path) as cluster:
@@ -168,7 +168,7 @@ async def test_the_secret_never_crosses_the_wire(
 
 
 @each_endpoint
-async def test_a_proof_that_was_overheard_is_good_for_no_other_connection(
+async def test_an_overheard_proof_is_not_valid_on_another_connection(
     endpoint: Endpoint, autojump_clock: MockClock
 ) -> None:
     heard = await overheard(endpoint)
@@ -182,7 +182,7 @@ async def test_a_proof_that_was_overheard_is_good_for_no_other_connection(
 
 
 @each_endpoint
-async def test_a_proof_that_is_sent_back_proves_nothing(
+async def test_a_proof_that_is_sent_back_is_refused(
     endpoint: Endpoint, autojump_clock: MockClock
 ) -> None:
     async with accepting(endpoint) as (peer, outcomes):
@@ -194,7 +194,7 @@ async def test_a_proof_that_is_sent_back_proves_nothing(
     assert outcomes != [None]
 
 
-async def test_a_node_has_another_node_prove_nothing_for_it(autojump_clock: MockClock) -> None:
+async def test_a_proof_obtained_from_another_node_is_refused(autojump_clock: MockClock) -> None:
     """A stranger gives the challenge of one connection to a node on another one: to prove itself
     as accepting with the nonces of a connecting side is of no use."""
     async with accepting(MEMBERSHIP) as (first, outcomes), accepting(MEMBERSHIP) as (second, _):
@@ -241,7 +241,7 @@ async def test_a_node_without_a_secret_admits_no_node(
 
 
 @each_endpoint
-async def test_random_bytes_open_nothing_and_end_nothing(
+async def test_random_bytes_open_no_endpoint_and_end_no_node(
     endpoint: Endpoint, autojump_clock: MockClock
 ) -> None:
     randomness = random.Random(43)
@@ -280,7 +280,7 @@ async def test_random_bytes_open_nothing_and_end_nothing(
     ],
     ids=["welcome", "no proof", "empty proof", "false proofs", "no nonce"],
 )
-async def test_a_node_that_can_not_prove_itself_is_shown_nothing(
+async def test_a_node_sends_no_proof_to_a_node_that_can_not_prove_itself(
     endpoint: Endpoint, answer: object, autojump_clock: MockClock
 ) -> None:
     peer, link = link_pair()
@@ -293,7 +293,9 @@ async def test_a_node_that_can_not_prove_itself_is_shown_nothing(
     assert tap.sent[0].token is None  # type: ignore[attr-defined]
 
 
-async def test_the_node_that_is_not_believed_hears_why(autojump_clock: MockClock) -> None:
+async def test_a_node_with_another_secret_is_told_why_it_is_refused(
+    autojump_clock: MockClock,
+) -> None:
     async with accepting(MEMBERSHIP) as (peer, outcomes):
         with pytest.raises(RefusedError):
             await opened(peer, MEMBERSHIP, secrets_of(b"another one"))
@@ -375,7 +377,7 @@ async def test_an_impostor_at_the_registers_address_orders_no_broker_that_leads(
         nursery.cancel_scope.cancel()
 
 
-async def test_the_secret_is_exchanged_while_all_go_on(tmp_path: Path) -> None:
+async def test_the_join_secret_is_replaced_while_the_cluster_works(tmp_path: Path) -> None:
     secrets = {name: [b"old"] for name in ("register", "broker-1", "broker-2")}
 
     def source(name: str) -> SecretSource:

@@ -1,4 +1,4 @@
-"""Thousands of messages of nodes that are none: no process ends, and nothing is lost.
+"""Thousands of forged messages of nodes: no process ends, and no message is lost.
 
 Real nodes, on simulated machines in virtual time.  Some messages are drawn field by field, some
 spoilt byte by byte, some have one field at an end of what its type can hold.
@@ -140,7 +140,7 @@ def url_of(endpoint: Endpoint, cluster: m.ClusterDescription, topic: m.TopicInfo
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW], ids=lambda one: one.path[4:])
-def test_random_messages_end_no_process_and_lose_nothing(
+def test_random_messages_end_no_process_and_lose_no_message(
     endpoint: Endpoint, seed: int, complaints: Callable[[], list[str]]
 ) -> None:
     async def scene(cluster: octopi.testing.Cluster) -> None:
@@ -240,7 +240,7 @@ PARTS = 4
     [(MEMBERSHIP, part) for part in range(PARTS)] + [(FOLLOW, None)],
     ids=lambda one: str(getattr(one, "path", one)),
 )
-def test_no_field_at_an_end_of_its_type_ends_a_process_or_loses_anything(
+def test_a_field_with_an_extreme_value_ends_no_process_and_loses_no_message(
     endpoint: Endpoint, part: int | None, complaints: Callable[[], list[str]]
 ) -> None:
     async def scene(cluster: octopi.testing.Cluster) -> None:

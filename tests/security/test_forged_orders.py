@@ -152,7 +152,7 @@ class Evil:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("is_leader", [False, True], ids=["register", "leader"])
-def test_a_broker_outlives_what_no_register_and_no_leader_says(
+def test_a_broker_survives_forged_orders_and_records(
     is_leader: bool, seed: int, complaints: Callable[[], list[str]]
 ) -> None:
     async def scene(cluster: octopi.testing.Cluster) -> None:

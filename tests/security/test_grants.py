@@ -37,11 +37,11 @@ def test_a_star_stands_for_any_characters(pattern: str, topic: str, expected: bo
 
 
 @given(PATTERNS, NAMES)
-def test_patterns_mean_what_the_shell_means_by_them(pattern: str, topic: str) -> None:
+def test_patterns_match_as_in_the_shell(pattern: str, topic: str) -> None:
     assert matches(pattern, topic) == fnmatch.fnmatchcase(topic, pattern)
 
 
-def test_no_pattern_takes_long() -> None:
+def test_matching_any_pattern_takes_little_time() -> None:
     """Work in proportion, not exponential: this would not end before the test's time-out."""
     assert not matches("a*" * 90 + "b", "a" * 200)
 
@@ -72,7 +72,7 @@ def test_a_token_grants_nothing_by_default_and_a_node_without_tokens_everything(
 
 
 @pytest.mark.parametrize("pattern", ["", "a b", "a/b", "ä", "a\n", "[ab]", "?", "x" * 201])
-def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidOptionError, match="is not a pattern"):
         grants({"publish": [pattern]})
 

@@ -1,4 +1,4 @@
-"""Who may speak as a broker does, and lies: nothing is lost, and no process ends."""
+"""Peers that have the join secret and lie: no message is lost, and no process ends."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_made_up_leader_of_a_later_epoch_costs_no_acknowledged_message(
 
 
 @octopi.testing.simulated(brokers=3, partitions=1)
-async def test_a_register_that_is_said_to_be_superseded_goes_on(
+async def test_a_register_that_a_peer_calls_superseded_goes_on(
     cluster: octopi.testing.Cluster,
 ) -> None:
     await acknowledged(cluster)
@@ -92,7 +92,7 @@ async def check_again(cluster: octopi.testing.Cluster) -> None:
 
 
 @octopi.testing.simulated(brokers=3, partitions=1)
-async def test_the_id_of_a_broker_that_restarts_is_not_taken_from_it(
+async def test_a_peer_can_not_take_the_id_of_a_broker_that_restarts(
     cluster: octopi.testing.Cluster,
 ) -> None:
     await acknowledged(cluster)

@@ -27,7 +27,7 @@ def test_a_proof_is_the_documented_hash() -> None:
     assert OPENING.proof(KEY, Side.CONNECTING) == expected
 
 
-def test_each_thing_that_a_proof_covers_makes_it_another_one() -> None:
+def test_a_proof_depends_on_everything_that_it_covers() -> None:
     openings = [
         OPENING,
         ProofContext("/v1/membership", b"c" * 32, b"a" * 32),
@@ -55,13 +55,13 @@ def test_a_file_has_four_secrets_at_most() -> None:
 
 
 @pytest.mark.parametrize("nonce", [b"", b"a" * 31, b"a" * 33])
-def test_nonces_of_another_length_prove_nothing(nonce: bytes) -> None:
+def test_a_nonce_of_another_length_is_refused(nonce: bytes) -> None:
     opening = ProofContext("/v1/follow", b"c" * 32, nonce)
     proof = opening.proof(KEY, Side.ACCEPTING)
     assert opening.proven(JoinSecrets((KEY,)), Side.ACCEPTING, [proof]) is None
 
 
-def test_what_is_written_is_read_and_a_second_secret_goes_behind_the_first() -> None:
+def test_a_written_secret_is_read_again_and_a_second_one_follows_the_first() -> None:
     first = secret_text(KEY)
     assert JoinSecrets.parse(first, "f").keys == (KEY,)
     assert first.startswith("#")
@@ -96,7 +96,7 @@ def test_a_secret_is_not_shown_by_accident() -> None:
     assert KEY.hex() not in repr(JoinSecrets((KEY,)))
 
 
-async def test_a_file_that_can_not_be_read_any_more_leaves_what_it_had() -> None:
+async def test_a_secret_file_that_becomes_unreadable_leaves_the_secrets_in_force() -> None:
     content: list[bytes | OSError] = [FileNotFoundError()]
 
     def read() -> bytes:

@@ -1,4 +1,4 @@
-"""Thousands of messages of real nodes, changed on their way: no process ends, nothing is lost.
+"""Thousands of messages of real nodes, changed on their way: no process ends, no message is lost.
 
 Only what fences a broker ends it: it names another cluster, or another broker, than it belongs to.
 """
@@ -143,7 +143,7 @@ RUNS = [(MEMBERSHIP, 0), *((FOLLOW, seed) for seed in range(3))]
 
 
 @pytest.mark.parametrize(("endpoint", "seed"), RUNS, ids=lambda one: str(getattr(one, "path", one)))
-def test_what_a_follower_says_may_be_changed_on_its_way(
+def test_nodes_survive_changed_messages_of_a_follower(
     endpoint: Endpoint, seed: int, complaints: Callable[[], list[str]]
 ) -> None:
     meddler = Meddler(Random(seed), "out", endpoint.path)
@@ -164,7 +164,7 @@ def test_what_a_follower_says_may_be_changed_on_its_way(
 
 
 @pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW], ids=lambda one: one.path)
-def test_what_a_follower_hears_may_be_changed_on_its_way(
+def test_nodes_survive_changed_messages_to_a_follower(
     endpoint: Endpoint, complaints: Callable[[], list[str]]
 ) -> None:
     # A broker can't check the register's generation, nor the credential that it gets.

@@ -60,17 +60,17 @@ def test_a_page_connects_if_the_cluster_serves_it_or_its_origin_is_allowed(
         ("[", False),
     ],
 )
-def test_a_host_name_from_outside_is_not_one_of_the_cluster(host: str, expected: bool) -> None:
+def test_a_foreign_host_name_does_not_belong_to_the_cluster(host: str, expected: bool) -> None:
     assert names_us(host, MEMBERS, ["https://app.example"]) is expected
 
 
-def test_loopback_is_what_only_this_machine_reaches() -> None:
+def test_a_loopback_address_is_one_that_only_this_machine_reaches() -> None:
     assert all(map(is_loopback, ["127.0.0.1", "localhost", "::1", "127.1.2.3"]))
     assert not any(map(is_loopback, ["", "0.0.0.0", "::", "10.0.0.1", "localhost.example"]))
 
 
 @given(st.text(), st.text())
-def test_no_text_breaks_the_judges(one: str, other: str) -> None:
+def test_any_text_can_be_checked_as_host_and_origin(one: str, other: str) -> None:
     place_of(one)
     names_us(one, [other], [one])
     may_come_from(one, other, is_secure=False, members=[one], allowed=[other])

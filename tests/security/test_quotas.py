@@ -1,4 +1,4 @@
-"""What one token may make and keep: topics, stored bytes, readings."""
+"""The quotas of a token: topics, stored bytes, readings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_token_at_its_topic_quota_can_create_one_after_deleting_one(
             await client.create_topic("d")
 
 
-async def test_a_register_knows_after_a_restart_who_created_what(tmp_path: Path) -> None:
+async def test_a_register_knows_after_a_restart_who_created_each_topic(tmp_path: Path) -> None:
     async with guarded(tmp_path) as cluster:
         async with octopi.connect(cluster.register.url, token=limited(topics=1)) as client:
             await client.create_topic("a")
@@ -69,7 +69,7 @@ async def test_a_register_knows_after_a_restart_who_created_what(tmp_path: Path)
             await client.create_topic("b")
 
 
-def test_a_snapshot_says_who_created_what() -> None:
+def test_a_snapshot_says_who_created_each_topic() -> None:
     def record(name: str, number: int) -> m.TopicRecord:
         return m.TopicRecord(name, f"{number:016x}", [], m.TopicOptions())
 
@@ -134,7 +134,7 @@ async def test_a_producer_over_its_quota_gets_an_error_that_says_not_stored(
             await producer.send("orders", bytes(100))
 
 
-async def test_what_is_refused_or_was_stored_before_counts_for_nothing(tmp_path: Path) -> None:
+async def test_refused_and_repeated_batches_do_not_count_against_the_quota(tmp_path: Path) -> None:
     async with guarded(tmp_path) as cluster:
         url, partition = await ready(cluster, "orders")
         async with cluster.connection(url, token=limited(bytes=2 * len(RECORD))) as connection:
@@ -149,7 +149,7 @@ async def test_what_is_refused_or_was_stored_before_counts_for_nothing(tmp_path:
                 assert await outcome(connection, question, m.Produced) is None
 
 
-def test_what_retention_removed_makes_room_and_is_looked_for_seldom() -> None:
+def test_bytes_removed_by_retention_make_room_and_are_looked_up_seldom() -> None:
     account, start, looks = SubjectUsage(), 0, 0
 
     def bounds(log: LogName) -> tuple[int, int]:
@@ -173,7 +173,7 @@ def test_what_retention_removed_makes_room_and_is_looked_for_seldom() -> None:
     assert account.stored_bytes == 90 * size
 
 
-def test_an_account_remembers_few_stretches_however_many_batches_there_were() -> None:
+def test_usage_is_remembered_in_a_bounded_number_of_stretches() -> None:
     account, most = SubjectUsage(), 64 << 20
     for number in range(100_000):
         account.reserve(600, most, lambda log: (0, 0), 0.0)
@@ -189,7 +189,7 @@ def test_an_account_remembers_few_stretches_however_many_batches_there_were() ->
     assert account.is_empty
 
 
-def test_of_a_small_quota_stretches_are_as_few_as_their_least_length_allows() -> None:
+def test_usage_under_a_small_quota_is_remembered_in_stretches_of_the_least_length() -> None:
     account, most = SubjectUsage(), 16 * QUOTA_RUN_BYTES_MIN
     for number in range(most // 600):
         account.reserve(600, most, lambda log: (0, 0), 0.0)
@@ -232,7 +232,7 @@ async def test_the_quota_of_readings_counts_over_all_connections_of_a_token(
 # --- where it stands ------------------------------------------------------------------
 
 
-def test_a_token_s_quota_comes_before_that_of_the_node() -> None:
+def test_the_quota_of_a_token_overrides_that_of_the_node() -> None:
     door = Authenticator(key_ring(), HandClock(), TokenLimits(quota=Quota(topics=5, readings=7)))
     own = key_ring().sign("s", {"create": ["*"]}, 0, None, quota=Quota(topics=9, bytes=0))
     assert door.identify(own).quota == Quota(topics=9, bytes=0, readings=7)
@@ -252,7 +252,7 @@ def test_an_invalid_quota_is_refused(claim: object) -> None:
 # --- which cluster a token is for -----------------------------------------------------
 
 
-def test_a_token_for_another_cluster_is_no_good_here() -> None:
+def test_a_token_for_another_cluster_is_refused() -> None:
     door = Authenticator(key_ring(), HandClock())
     here, there = "00c1a5735eed0001", "00c1a5735eed0002"
     for_here, for_there, for_both, for_any = (

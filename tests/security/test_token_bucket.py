@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from octopi.security.token_bucket import TokenBucket
 
 
-def test_a_second_s_worth_passes_at_once_and_more_has_to_wait() -> None:
+def test_the_rate_of_one_second_passes_at_once_and_more_has_to_wait() -> None:
     bucket = TokenBucket(100.0, 0.0)
     bucket.spend(100, 0.0)
     assert bucket.wait_s(0.0) == 0

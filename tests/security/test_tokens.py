@@ -1,4 +1,4 @@
-"""Tokens: which are taken, and that no forged one is."""
+"""Tokens: which are accepted, and that no forged one is."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def forged(header: dict[str, object], claims: dict[str, object], signature: byte
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
 
-def test_a_token_says_who_holds_it_and_what_is_granted() -> None:
+def test_a_token_names_its_subject_and_grants() -> None:
     identity = key_ring().verify(
         token(NOW_MS, 60, "app", publish="orders.* x", subscribe="*"), NOW_MS
     )
@@ -49,7 +49,7 @@ def test_a_token_ends_at_its_time_and_not_before() -> None:
     assert status_of(text, now_ms=NOW_MS + 60_000) is Status.EXPIRED
 
 
-def test_a_public_key_verifies_and_does_not_sign() -> None:
+def test_a_public_key_verifies_tokens_and_can_not_sign_them() -> None:
     private, public = signing_key_pair("k")
     text = token(NOW_MS, 60, ring=key_ring(private), publish="t")
     assert key_ring(public).verify(text, NOW_MS).grants.allows(Verb.PUBLISH, "t")
@@ -57,7 +57,7 @@ def test_a_public_key_verifies_and_does_not_sign() -> None:
         token(ring=key_ring(public))
 
 
-def test_keys_are_exchanged_by_having_both_for_a_while() -> None:
+def test_keys_are_replaced_while_old_and_new_are_both_accepted() -> None:
     old, new = secret_key("old", SECRET), secret_key("new", SECRET[::-1])
     text = token(ring=key_ring(old))
     assert key_ring(new, old).verify(text, NOW_MS).subject == "somebody"
@@ -83,7 +83,7 @@ def test_a_token_that_was_changed_is_refused(position: int) -> None:
     assert status_of(changed) is Status.UNAUTHENTICATED
 
 
-def test_the_token_does_not_choose_how_it_is_verified() -> None:
+def test_a_token_does_not_choose_the_algorithm_that_verifies_it() -> None:
     """No algorithm, or the public key taken for a secret: the classic ways in."""
     claims: dict[str, object] = {"sub": "evil", "octopi": {"admin": ["*"]}}
     assert status_of(forged({"alg": "none", "kid": "test"}, claims)) is Status.UNAUTHENTICATED
@@ -122,7 +122,7 @@ def test_the_token_does_not_choose_how_it_is_verified() -> None:
         {"sub": "a", "octopi": {}, "nbf": NOW_MS / 1000 + 1},
     ],
 )
-def test_a_signed_token_that_makes_no_sense_is_refused(claims: dict[str, object]) -> None:
+def test_a_signed_token_with_invalid_claims_is_refused(claims: dict[str, object]) -> None:
     text = jwt.encode(claims, SECRET, "HS256", {"kid": "test"})
     assert status_of(text) is Status.UNAUTHENTICATED
 
@@ -135,7 +135,7 @@ NESTED = base64.urlsafe_b64encode(b"[" * 3000).decode()
     "text",
     ["", ".", "..", "a.b.c", "\n", "ü", "x" * 4000, "e30.e30.e30", f"{NESTED}.e30.e30"],
 )
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_token_is_refused(text: str) -> None:
     with pytest.raises(RefusedError) as caught:
         key_ring().verify(text, NOW_MS)
     assert caught.value.status is Status.UNAUTHENTICATED
@@ -162,20 +162,20 @@ def test_what_is_no_token_is_refused(text: str) -> None:
         json.dumps({"keys": [secret_key("a", SECRET), secret_key("a", SECRET[::-1])]}),
     ],
 )
-def test_what_is_no_key_set_is_refused_without_telling_secrets(text: str) -> None:
+def test_an_invalid_key_set_is_refused_without_telling_secrets(text: str) -> None:
     with pytest.raises(InvalidOptionError) as caught:
         KeyRing.parse(text)
     assert "c2hvcnQ" not in str(caught.value)
     assert len(str(caught.value)) < 200
 
 
-def test_a_token_that_no_hello_could_carry_is_not_made() -> None:
+def test_a_token_too_long_for_a_hello_is_not_made() -> None:
     patterns = " ".join(f"{number:0100}*" for number in range(40))
     with pytest.raises(InvalidOptionError, match="too long"):
         token(publish=patterns)
 
 
-def test_people_can_read_what_a_token_says() -> None:
+def test_the_claims_of_a_token_can_be_read_without_a_key() -> None:
     said = read_unverified(token(NOW_MS, 60, "app", publish="t"))
     assert (said["sub"], said["alg"], said["kid"]) == ("app", "HS256", "test")
     assert said["octopi"] == {"publish": ["t"]}

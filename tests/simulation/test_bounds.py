@@ -32,7 +32,7 @@ class Queue:
         return {"waiting fetches": self.length, "requests": 0}
 
 
-def test_what_is_beyond_its_bound_is_told_as_long_as_it_lives() -> None:
+def test_an_object_beyond_its_bound_is_reported_as_long_as_it_exists() -> None:
     told: list[tuple[str, int, int]] = []
     sizes = Sizes(lambda *one: told.append(one))
     bound = BOUNDS["waiting fetches"]

@@ -1,4 +1,4 @@
-"""The checker finds each fault that it is there for, and takes it for no other."""
+"""The checker finds each anomaly, and takes it for no other."""
 
 from collections.abc import Callable
 from typing import Final
@@ -386,7 +386,7 @@ GUILTY: Final[list[tuple[Change, set[Rule]]]] = [
 
 
 @pytest.mark.parametrize(("plant", "rules"), GUILTY)
-def test_a_planted_fault_is_found_and_no_other(plant: Change, rules: set[Rule]) -> None:
+def test_a_planted_anomaly_is_found_and_no_other(plant: Change, rules: set[Rule]) -> None:
     story = Story()
     plant(story)
     assert story.rules() == rules

@@ -1,4 +1,4 @@
-"""The checker blames nobody for what only looks like a fault."""
+"""The checker accepts histories that only look like anomalies."""
 
 from collections.abc import Callable
 
@@ -240,7 +240,7 @@ def another_topic_is_removed(story: Story) -> None:
         another_topic_is_removed,
     ],
 )
-def test_what_only_looks_like_a_fault_is_accepted(tell: Change) -> None:
+def test_a_history_that_only_looks_wrong_is_accepted(tell: Change) -> None:
     story = Story()
     tell(story)
     assert story.faults() == []

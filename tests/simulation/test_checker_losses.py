@@ -1,4 +1,4 @@
-"""What is told to be lost may be lost; who read it has to be told before reading on."""
+"""Reported losses: they are permitted, and a consumer that read lost records must be told first."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rules(*events: Event) -> list[Rule]:
     return [fault.rule for fault in check(History(list(events)))]
 
 
-def test_what_was_told_to_be_lost_may_be_lost_and_nothing_else() -> None:
+def test_only_records_of_a_reported_loss_may_be_lost() -> None:
     read = [handed(number, place) for place, number in enumerate((0, 1, 10, 11, 12))]
     assert rules(*BEFORE, LOSS, *AFTER, *read, *END) == []
     assert Rule.LOST_WRITE in rules(
@@ -62,14 +62,14 @@ def test_what_was_told_to_be_lost_may_be_lost_and_nothing_else() -> None:
     assert rules(*BEFORE, *AFTER, *read, *END) != []
 
 
-def test_a_consumer_that_read_what_is_lost_is_told_before_it_reads_on() -> None:
+def test_a_consumer_that_read_lost_records_is_told_before_it_reads_on() -> None:
     ahead = [handed(number, number) for number in range(4)]
     told = [Assigned(2, "c1", LOG, 2 * SIZE), handed(10, 2), handed(11, 3), handed(12, 4)]
     assert rules(*BEFORE, *ahead, LOSS, *AFTER, *told, *END) == []
     assert rules(*BEFORE, *ahead, LOSS, *AFTER, handed(12, 4), *END) == [Rule.SILENT_FORK]
 
 
-def test_a_consumer_is_sent_back_as_far_as_what_it_read_is_lost() -> None:
+def test_a_consumer_is_sent_back_to_the_first_lost_record_that_it_read() -> None:
     ahead = [handed(number, number) for number in range(4)]
     far = [Assigned(2, "c1", LOG, 2 * SIZE, True), handed(10, 2), handed(11, 3), handed(12, 4)]
     assert rules(*BEFORE, *ahead, LOSS, *AFTER, *far, *END) == []
@@ -89,7 +89,7 @@ def test_a_consumer_that_resumes_behind_a_loss_is_told_too() -> None:
     assert rules(*BEFORE, *ahead, LOSS, *AFTER, *told, *read, *END) == []
 
 
-def test_what_is_lost_may_still_be_on_its_way_when_that_is_told() -> None:
+def test_lost_records_may_still_be_delivered_when_their_loss_is_reported() -> None:
     # A receipt and a message of the old epoch arrive behind the news.
     late = sent(4, 4, 1)
     read = [handed(number, number) for number in range(4)]

@@ -1,4 +1,4 @@
-"""What the checker says: in words, with the events in conflict, to whoever can mend it."""
+"""The texts of the checker: in words, with the events in conflict."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ from tests.simulation.stories import LOG, SIZE, Story, value
 Change = Callable[[Story], None]
 
 
-def test_a_fault_names_the_two_events_in_conflict_and_shows_them_among_the_others() -> None:
+def test_an_anomaly_names_the_two_events_in_conflict_and_shows_their_context() -> None:
     story = Story()
     story.drop(Delivered, 2, "c2")
     [fault] = story.faults()
@@ -35,7 +35,7 @@ def test_a_fault_names_the_two_events_in_conflict_and_shows_them_among_the_other
     assert f"  {story.find(Invoked, 2):6}     6.000000 s  p1 sends 'p1-2' to orders/0" in lines
 
 
-def test_faults_come_in_the_order_in_which_they_showed() -> None:
+def test_anomalies_come_in_the_order_in_which_they_showed() -> None:
     story = Story()
     story.change(story.find(Delivered, 3, "c1"), value=value(3)[:-1] + b"!")
     story.drop(Delivered, 2, "c2")
@@ -45,7 +45,7 @@ def test_faults_come_in_the_order_in_which_they_showed() -> None:
     assert faults == story.faults()
 
 
-def test_a_corrupt_message_is_told_by_what_became_of_it() -> None:
+def test_a_corrupt_message_is_described_with_its_changed_value() -> None:
     story = Story()
     story.change(story.find(Delivered, 3, "c2"), value=value(3)[:-1] + b"!")
     [fault] = story.faults()

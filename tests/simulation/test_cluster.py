@@ -37,7 +37,7 @@ def test_a_cluster_serves_and_every_replica_has_the_same_bytes() -> None:
     play(scenario)
 
 
-def test_one_seed_has_one_course_and_another_seed_another() -> None:
+def test_a_seed_determines_the_run_and_another_seed_gives_another() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, produce)
 
@@ -132,7 +132,7 @@ def test_only_what_the_register_has_on_its_device_counts_as_decided() -> None:
     play(scenario)
 
 
-def test_a_program_that_never_ends_is_told_of_at_the_end() -> None:
+def test_a_program_that_never_ends_is_reported_at_the_end() -> None:
     async def hang(environment: Environment) -> None:
         with trio.CancelScope(shield=True):
             await trio.sleep(1000)
@@ -148,7 +148,7 @@ def test_a_program_that_never_ends_is_told_of_at_the_end() -> None:
     play(scenario)
 
 
-def test_a_second_host_of_a_name_is_refused() -> None:
+def test_a_second_host_with_the_same_name_is_refused() -> None:
     async def program(environment: Environment) -> None:
         await trio.lowlevel.checkpoint()
 

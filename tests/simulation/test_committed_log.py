@@ -7,7 +7,7 @@ from octopi.simulation.kernel.world import Event
 from tests.kit.probes import batch
 
 
-def test_what_two_logs_have_in_common_ends_with_a_record() -> None:
+def test_the_common_part_of_two_logs_ends_with_a_record() -> None:
     """Two records of different leaders may begin with the same bytes: what was cut between those
     was no record any more for who committed on."""
     log = CommittedLog("topic", 0)

@@ -81,7 +81,7 @@ PATTERN = bytes(range(1, 256)) * 20
 # --- edges -------------------------------------------------------------------------------
 
 
-async def test_each_call_tells_its_edges() -> None:
+async def test_each_disk_call_tells_its_steps() -> None:
     disk = SimulatedDisk()
     process = Process(disk)
     view = disk.attach(process)
@@ -143,7 +143,7 @@ async def test_each_call_tells_its_edges() -> None:
     ]
 
 
-def test_who_is_killed_before_an_append_has_written_nothing() -> None:
+def test_a_process_killed_before_an_append_has_written_nothing() -> None:
     for edge, left in ("before", b"old"), ("after", b"oldnew"):
         disk = disk_with({"/d/f": b"old"})
         process = Process(disk)
@@ -154,7 +154,7 @@ def test_who_is_killed_before_an_append_has_written_nothing() -> None:
         assert disk.cached("/d/f") == left
 
 
-def test_who_is_killed_within_an_append_has_written_a_part() -> None:
+def test_a_process_killed_within_an_append_has_written_a_part() -> None:
     disk = disk_with({"/d/f": b"old"})
     disk.inject(DiskFault("append", Tear(0.5)))
     process = Process(disk)
@@ -322,7 +322,7 @@ async def test_a_sync_that_has_begun_is_not_cancelled(
     assert disk.durable("/d/g") == b"whole"
 
 
-async def test_a_sync_waits_in_the_time_of_its_process() -> None:
+async def test_a_delayed_sync_waits_by_the_clock_of_its_process() -> None:
     disk = disk_with({"/d/f": b""})
     disk.inject(DiskFault("sync", Delay(2.0)))
     waited: list[float] = []
@@ -336,7 +336,7 @@ async def test_a_sync_waits_in_the_time_of_its_process() -> None:
 
 
 @pytest.mark.parametrize("edge", ["", "before", "during"])
-async def test_a_failed_sync_is_never_made_good(edge: str) -> None:
+async def test_a_later_sync_does_not_make_up_for_a_failed_one(edge: str) -> None:
     disk = disk_with({"/d/f": b"old"})
 
     def fail(operation: str, at: str, _path: str) -> None:
@@ -359,7 +359,7 @@ async def test_a_failed_sync_is_never_made_good(edge: str) -> None:
     assert disk.cached("/d/f") == b"old\0\0\0\0kept"
 
 
-async def test_a_sync_at_the_same_time_does_not_vouch_for_one_that_fails(
+async def test_a_concurrent_sync_does_not_cover_bytes_of_a_failed_one(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     disk = disk_with({"/d/f": b""})
@@ -446,7 +446,7 @@ def test_garbage_may_follow_what_was_written() -> None:
         assert sound == 6 or sound >= SECTOR_BYTES
 
 
-def test_a_truncation_may_not_have_happened() -> None:
+def test_an_unsynced_truncation_may_be_undone_by_a_power_failure() -> None:
     found: set[bytes] = set()
     for seed in range(50):
         disk = disk_with({"/d/f": b"synced"})
@@ -460,7 +460,7 @@ def test_a_truncation_may_not_have_happened() -> None:
     assert found == {b"synced", b"synced and more", b"syn", b"synnew"}
 
 
-async def test_a_synced_truncation_has_happened() -> None:
+async def test_a_synced_truncation_survives_a_power_failure() -> None:
     disk = disk_with({"/d/f": b"synced"})
     file = attach(disk).open("/d/f")
     file.truncate(3)
@@ -469,7 +469,7 @@ async def test_a_synced_truncation_has_happened() -> None:
     assert disk.cached("/d/f") == b"syn"
 
 
-def test_what_one_file_meets_does_not_depend_on_others() -> None:
+def test_the_fate_of_a_file_does_not_depend_on_other_files() -> None:
     def left(others: int) -> bytes:
         disk = disk_with({"/d/f": b""})
         view = attach(disk)
@@ -485,7 +485,7 @@ def test_what_one_file_meets_does_not_depend_on_others() -> None:
 # --- power: names ----------------------------------------------------------------------------
 
 
-async def test_names_live_as_long_as_a_power_failure_lets_them() -> None:
+async def test_unsynced_names_may_survive_a_power_failure_or_not() -> None:
     found: set[str] = set()
     for seed in range(100):
         disk = disk_with({"/d/renamed": b"1", "/d/removed": b"2"})
@@ -520,7 +520,7 @@ async def test_changes_of_names_may_also_lose_their_order() -> None:
     assert found == {" ".join(f"/d/{one}" for one in each.split()) for each in names}
 
 
-async def test_a_synced_directory_keeps_its_names_and_what_they_rest_on() -> None:
+async def test_a_synced_directory_keeps_its_names_and_those_of_its_parents() -> None:
     disk = disk_with({"/d/f": b"content"})
     view = attach(disk)
     view.make_directory("/e")
@@ -535,7 +535,7 @@ async def test_a_synced_directory_keeps_its_names_and_what_they_rest_on() -> Non
     assert attach(disk).list_directory("/") == ["d", "e", "other"]
 
 
-async def test_a_name_may_last_and_its_content_not() -> None:
+async def test_a_name_may_survive_without_its_content() -> None:
     disk = disk_with({"/d/f": b"old"})
     view = attach(disk)
     view.open("/d/f.new", create=True).append(b"new")
@@ -563,7 +563,7 @@ def test_a_full_disk_takes_what_fits() -> None:
     file.append(b"6789")
 
 
-def test_calls_fail_as_told() -> None:
+def test_disk_calls_fail_as_injected() -> None:
     disk = disk_with({"/d/f": b"", "/d/g": b""})
     view = attach(disk)
     file = view.open("/d/f")
@@ -650,7 +650,7 @@ def test_a_bit_turns_over_at_rest() -> None:
     assert disk.durable("/d/f") == b"\0\2"
 
 
-async def test_reads_go_astray() -> None:
+async def test_reads_may_return_bytes_of_another_position() -> None:
     disk = disk_with({"/d/f": b"0123"})
     file = attach(disk).open("/d/f")
     file.append(b"4567")
@@ -671,7 +671,7 @@ async def test_reads_go_astray() -> None:
 # --- the whole disk --------------------------------------------------------------------------
 
 
-async def test_an_old_snapshot_comes_back() -> None:
+async def test_a_disk_can_be_rolled_back_to_an_older_snapshot() -> None:
     disk = disk_with({"/d/f": b"old"})
     view = attach(disk)
     view.open("/d/unsynced", create=True)
@@ -690,7 +690,7 @@ async def test_an_old_snapshot_comes_back() -> None:
     assert disk.files() == []
 
 
-def test_an_oracle_reads_ranges_without_calls() -> None:
+def test_an_observer_reads_files_without_disk_calls() -> None:
     disk = disk_with({"/d/f": b"0123456789", "/e": b"x"})
     process = Process(disk)
     file = disk.attach(process).open("d/f")

@@ -146,7 +146,7 @@ async def test_a_log_survives_a_power_failure_at_every_edge(fate: Fate) -> None:
     assert edges > 100
 
 
-async def test_a_log_survives_a_mixture_of_fates_at_every_edge() -> None:
+async def test_a_log_survives_mixed_power_failures_at_every_edge() -> None:
     randomness = Random(1)
     for _ in range(3):
         for machine in every_edge(lambda disk: disk.lose_power(randomness)):

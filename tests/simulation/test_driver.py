@@ -52,7 +52,7 @@ def run(
     return driver.run(world or World(1), main, Fifo(), how=how)
 
 
-def test_the_private_names_are_known_and_used() -> None:
+def test_the_private_names_of_trio_are_known_and_used() -> None:
     assert private_problem() is None
     assert trio.__version__ in driver.TRIO_VERSIONS_KNOWN
 
@@ -65,7 +65,7 @@ def test_the_private_names_are_known_and_used() -> None:
         ("Runner", object, "has no runq"),
     ],
 )
-def test_private_names_that_are_not_what_they_were_are_noticed(
+def test_changed_private_names_of_trio_are_noticed(
     name: str, stand_in: object, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if stand_in is None:
@@ -79,7 +79,7 @@ def test_private_names_that_are_not_what_they_were_are_noticed(
         private_problem.cache_clear()
 
 
-def test_without_the_private_names_the_public_way_is_taken(
+def test_without_the_private_names_the_public_interface_of_trio_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
@@ -90,7 +90,7 @@ def test_without_the_private_names_the_public_way_is_taken(
     driver.run(World(1), main, Fifo())
 
 
-def test_time_passes_only_when_all_wait(how: How) -> None:
+def test_virtual_time_passes_only_when_all_tasks_wait(how: How) -> None:
     async def main() -> list[tuple[float, str]]:
         seen = []
 
@@ -109,7 +109,7 @@ def test_time_passes_only_when_all_wait(how: How) -> None:
     assert run(main, how) == [(0.25, "short"), (3600, "hour"), (2592000, "month")]
 
 
-def test_what_is_due_in_the_world_happens_at_its_time_and_in_its_order(how: How) -> None:
+def test_scheduled_events_happen_at_their_time_and_in_order(how: How) -> None:
     world = World(1)
     seen: list[tuple[float, str]] = []
 
@@ -140,7 +140,7 @@ def test_what_is_due_in_the_world_happens_at_its_time_and_in_its_order(how: How)
     ]
 
 
-def test_all_tasks_being_blocked_can_be_waited_for(how: How) -> None:
+def test_a_test_can_wait_until_all_tasks_are_blocked(how: How) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep, 10)
@@ -151,12 +151,12 @@ def test_all_tasks_being_blocked_can_be_waited_for(how: How) -> None:
     run(main, how)
 
 
-def test_waiting_for_ever_is_found_out(how: How) -> None:
+def test_a_deadlock_is_noticed(how: How) -> None:
     with pytest.raises(DeadlockError):
         run(trio.sleep_forever, how)
 
 
-def test_waiting_for_ever_is_found_out_where_nothing_can_be_cancelled() -> None:
+def test_a_deadlock_in_a_shielded_task_is_noticed() -> None:
     ended = []
 
     async def wait() -> None:
@@ -176,7 +176,9 @@ def test_waiting_for_ever_is_found_out_where_nothing_can_be_cancelled() -> None:
     assert ended == [True, True]
 
 
-def test_time_that_stands_still_is_found_out(how: How, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spinning_without_passing_time_is_noticed(
+    how: How, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver, "TICKS_WITHOUT_TIME_MAX", 1000)
 
     async def main() -> None:
@@ -188,7 +190,9 @@ def test_time_that_stands_still_is_found_out(how: How, monkeypatch: pytest.Monke
         run(main, how)
 
 
-def test_much_work_in_little_time_is_no_spinning(how: How, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_work_in_little_time_is_not_taken_for_spinning(
+    how: How, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver, "TICKS_WITHOUT_TIME_MAX", 1000)
 
     async def main() -> None:
@@ -200,7 +204,7 @@ def test_much_work_in_little_time_is_no_spinning(how: How, monkeypatch: pytest.M
     run(main, how)
 
 
-def test_what_main_raises_comes_out(how: How) -> None:
+def test_an_error_of_the_main_task_ends_the_run(how: How) -> None:
     async def main() -> None:
         await trio.sleep(1)
         raise ZeroDivisionError
@@ -209,7 +213,7 @@ def test_what_main_raises_comes_out(how: How) -> None:
         run(main, how)
 
 
-def test_what_comes_round_for_ever_in_the_world_keeps_no_run_from_its_end() -> None:
+def test_recurring_events_do_not_keep_a_run_from_ending() -> None:
     world = World(1)
 
     def again() -> None:
@@ -239,7 +243,7 @@ def test_the_reason_for_giving_up_is_the_verdict(how: How) -> None:
         run(main, how, world)
 
 
-def test_a_fault_in_what_the_world_does_is_the_verdict(how: How) -> None:
+def test_an_error_in_a_scheduled_event_is_the_verdict(how: How) -> None:
     world = World(1)
 
     def fail() -> None:
@@ -250,17 +254,17 @@ def test_a_fault_in_what_the_world_does_is_the_verdict(how: How) -> None:
         run(trio.sleep_forever, how, world)
 
 
-def test_runs_leave_nothing_behind(how: How) -> None:
+def test_a_run_leaves_no_state_behind(how: How) -> None:
     for _ in range(3):
-        test_time_passes_only_when_all_wait(how)
-        test_waiting_for_ever_is_found_out(how)
+        test_virtual_time_passes_only_when_all_tasks_wait(how)
+        test_a_deadlock_is_noticed(how)
     trio.run(trio.sleep, 0)
 
 
 # --- pauses ---------------------------------------------------------------------------
 
 
-def test_a_paused_owner_does_nothing_and_what_was_due_happens_when_it_goes_on() -> None:
+def test_a_paused_host_does_nothing_and_makes_up_for_due_work_when_resumed() -> None:
     async def main() -> list[float]:
         owner, seen = Owner(), []
 
@@ -280,7 +284,7 @@ def test_a_paused_owner_does_nothing_and_what_was_due_happens_when_it_goes_on() 
     assert run(main) == [0.1, 0.2, 0.3, *[0.85] * 5, 0.9, 1.0]
 
 
-def test_a_pause_takes_effect_within_the_turn() -> None:
+def test_a_pause_takes_effect_at_once() -> None:
     """Else what could run already would run on, and might send."""
 
     async def main() -> None:
@@ -311,7 +315,7 @@ def test_a_pause_takes_effect_within_the_turn() -> None:
     run(main)
 
 
-def test_owners_are_paused_each_by_itself() -> None:
+def test_hosts_are_paused_independently() -> None:
     async def main() -> None:
         owners = [Owner(), Owner()]
         counts = [0, 0]
@@ -341,7 +345,7 @@ def test_owners_are_paused_each_by_itself() -> None:
     run(main)
 
 
-def test_who_is_paused_ends_with_the_run_and_the_deadlock_is_told() -> None:
+def test_a_paused_task_ends_with_the_run_and_the_deadlock_is_reported() -> None:
     async def main() -> None:
         owner = Owner()
         async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Where a log is said to end, the client that asks has everything that was acknowledged before."""
+"""The end of a log that a client is told lies behind everything acknowledged before."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PLAN = Plan(
 """Leaders die while the devices of the others take their time, and a client asks for the ends."""
 
 
-def test_no_end_is_told_that_lies_before_what_was_acknowledged() -> None:
+def test_no_log_end_is_told_that_lies_before_an_acknowledged_record() -> None:
     verdict = simulate(PLAN)
     assert verdict.violation is None, verdict.details
     assert verdict.counts["fault Kill"] == 2
 
 
-def test_a_new_leader_that_tells_an_end_which_it_has_not_published_is_found(
+def test_a_new_leader_that_tells_an_unpublished_end_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def by_its_own_mark(leader: LogLeader, highwater: Offset) -> bool:

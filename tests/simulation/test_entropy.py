@@ -42,13 +42,13 @@ def drawn(seed: int) -> list[object]:
         return everything()
 
 
-def test_one_seed_gives_the_same_chances_and_another_others() -> None:
+def test_a_seed_gives_the_same_randomness_and_another_seed_gives_other() -> None:
     one, same, other = drawn(1), drawn(1), drawn(2)
     assert one == same
     assert not any(mine == theirs for mine, theirs in zip(one, other, strict=True))
 
 
-def test_a_frame_is_masked_by_it() -> None:
+def test_websocket_frames_are_masked_with_seeded_entropy() -> None:
     with seeded(random.Random(1), always):
         frame = FrameProtocol(client=True, extensions=[]).send_data(b"masked")
     with seeded(random.Random(1), always):
@@ -64,7 +64,7 @@ def test_a_seeded_generator_is_left_alone() -> None:
         assert random.random() == expected
 
 
-def test_the_watcher_decides_and_learns_who_asks() -> None:
+def test_the_watcher_decides_which_callers_get_seeded_entropy() -> None:
     asked: list[tuple[str, str]] = []
 
     def never(what: str, caller: FrameType) -> bool:
@@ -81,7 +81,7 @@ def test_the_watcher_decides_and_learns_who_asks() -> None:
     assert asked[2] == ("uuid.uuid1", "test_entropy.py")
 
 
-def test_all_is_as_before_after_a_failure() -> None:
+def test_entropy_is_restored_after_a_failure() -> None:
     state = random.getstate()
     with pytest.raises(ZeroDivisionError), seeded(random.Random(1), always):
         raise ZeroDivisionError
@@ -90,7 +90,7 @@ def test_all_is_as_before_after_a_failure() -> None:
     assert random.Random().random() != random.Random().random()
 
 
-def test_websockets_get_it_and_nodes_do_not() -> None:
+def test_only_websockets_get_seeded_entropy_outside_of_the_environment() -> None:
     async def main(small: Small) -> None:
         here, there = await small.pair()
         await here.send(b"masked")

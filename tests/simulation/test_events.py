@@ -146,12 +146,12 @@ def test_a_duplicate_that_is_no_truth_value_is_refused() -> None:
 @pytest.mark.parametrize("kind", get_args(Event))
 @settings(max_examples=5)
 @given(data=st.data())
-def test_every_event_can_be_told(kind: type[Event], data: st.DataObject) -> None:
+def test_every_event_has_a_description(kind: type[Event], data: st.DataObject) -> None:
     event = data.draw(events(kind))
     assert str(event) != repr(event)
 
 
-def test_an_event_is_told_in_words() -> None:
+def test_an_event_is_described_in_words() -> None:
     log, value = LogName("orders", 0), unique_value("p1", 3, 60)
     assert str(Invoked(1, "p1", "orders", None, value)) == "p1 sends 'p1-3' to orders"
     assert str(Acknowledged(1, log, value, 0, 117, 2, True)) == (
@@ -170,6 +170,6 @@ def test_a_value_has_its_name_and_its_size() -> None:
     assert name_of(b"some value") == b"some value"
 
 
-def test_a_value_without_a_name_is_shown_as_far_as_it_fits() -> None:
+def test_a_value_without_a_name_is_shown_in_part() -> None:
     assert show(b"\xff1") == r"'\xff1'"
     assert show(b"1234567890" * 5) == f"{'1234567890' * 4!r}... (50 bytes)"

@@ -47,7 +47,7 @@ def test_every_call_to_a_disk_has_cells() -> None:
     )
 
 
-def test_hardly_anything_is_said_to_be_impossible() -> None:
+def test_few_actions_are_listed_as_impossible() -> None:
     never = [(cell, action) for cell in cells() for action in actions(cell)]
     assert 0 < sum(bool(impossible(*one)) for one in never) < 0.02 * len(never)
 
@@ -69,7 +69,7 @@ def test_a_broker_that_takes_damage_out_of_its_log_is_failed_there(place: str, a
     assert (found.executed, found.skipped, found.failures) == (1, (), ())
 
 
-def test_what_can_not_be_done_at_one_moment_is_tried_at_all_others() -> None:
+def test_an_action_that_can_not_be_done_at_one_moment_is_tried_at_all_others() -> None:
     spots = look("straggler").spots[Cell("E4", "follower")]
     hosts = [one.host for one in spots]
     assert sorted(hosts) == ["broker-2", "broker-3"]
@@ -79,7 +79,7 @@ def test_what_can_not_be_done_at_one_moment_is_tried_at_all_others() -> None:
     assert set(found.skipped) == {"it may be the only one to accept a new leader of 0"}
 
 
-def test_a_run_that_breaks_a_rule_is_told_with_its_cell_and_token(
+def test_a_run_that_breaks_a_rule_is_reported_with_its_cell_and_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spots = look("produce").spots[APPENDING]
@@ -94,7 +94,7 @@ def test_a_run_that_breaks_a_rule_is_told_with_its_cell_and_token(
 # --- the table -----------------------------------------------------------------------------
 
 
-def test_the_table_says_what_was_done_what_failed_and_what_is_missing(
+def test_the_table_of_the_search_lists_done_failed_and_missing_actions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     restrict(monkeypatch, APPENDING)
@@ -113,7 +113,7 @@ def test_the_table_says_what_was_done_what_failed_and_what_is_missing(
     assert table[-1].startswith("13 of 15 cells (86.7%), 0 can't happen; ")
 
 
-def test_what_is_said_to_be_impossible_must_not_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_action_listed_as_impossible_must_not_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
     restrict(monkeypatch, REMOVING)
     search = Exhaustion(1)
     for action in actions(REMOVING):

@@ -1,4 +1,4 @@
-"""What failing everybody at every step found, each in the scenario that shows it."""
+"""Bugs that the exhaustive search found, each in the scenario that shows it."""
 
 from __future__ import annotations
 

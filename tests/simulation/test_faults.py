@@ -1,4 +1,4 @@
-"""Faults strike where and whom they name, once, and spare the last intact copy."""
+"""Faults strike the named host at the named step, once, and spare the last intact copy."""
 
 import errno
 from math import inf
@@ -175,7 +175,7 @@ def test_the_last_intact_copy_is_spared_and_that_is_noted() -> None:
     assert "last intact copy of partition 0" in skipped.facts["why"]
 
 
-def test_who_was_left_alone_is_spared_until_the_sync_flag_is_on_its_device() -> None:
+def test_a_replica_left_alone_is_spared_until_its_sync_flag_is_durable() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         last_copies = LastCopyGuard(cluster)
         await ask(cluster, produce)
@@ -232,7 +232,7 @@ def test_a_single_replica_may_be_killed_but_not_lose_its_power() -> None:
     assert [type(one.facts["action"]) for one in struck(world, SKIPPED)] == [LosePower]
 
 
-def test_what_can_not_happen_to_a_host_is_skipped() -> None:
+def test_a_fault_that_can_not_happen_to_a_host_is_skipped() -> None:
     world = strike(
         InjectedFault(AtTime(0.2), Kill(None), "broker-3"),
         InjectedFault(AtTime(0.3), Pause(), "broker-3"),
@@ -330,7 +330,7 @@ def test_an_older_copy_of_a_file_takes_the_place_of_the_file() -> None:
     play(scenario, ClusterOptions(partitions=1, gather_s=0.05, flush=FlushOptions(messages=2)))
 
 
-def test_what_was_flushed_last_is_not_damaged_for_it_may_be_noted_nowhere() -> None:
+def test_the_records_flushed_last_are_not_damaged() -> None:
     flushed = Flushed()
     facts: dict[str, Any] = {"partition": 0, "topic": "orders", "flushed_end": 100}
     directory = "data/logs/0/orders"
@@ -343,7 +343,7 @@ def test_what_was_flushed_last_is_not_damaged_for_it_may_be_noted_nowhere() -> N
     assert targets(SimulatedDisk(), "broker-1", Damage(), flushed, None) == []
 
 
-def test_a_bit_of_a_tail_lies_behind_the_checkpoint() -> None:
+def test_a_bit_flipped_in_a_tail_lies_behind_the_checkpoint() -> None:
     disk, flushed = SimulatedDisk(), Flushed()
     view = disk.attach(lambda *_: None)
     for directory in ("data", "data/logs", "data/logs/0", "data/logs/0/orders"):
@@ -360,7 +360,7 @@ def test_a_bit_of_a_tail_lies_behind_the_checkpoint() -> None:
     assert targets(disk, "broker-1", Damage("flip", "tail"), flushed, None) == []
 
 
-def test_where_power_was_lost_only_what_is_still_noted_is_damaged() -> None:
+def test_after_a_power_failure_only_noted_records_are_damaged() -> None:
     disk, flushed = SimulatedDisk(), Flushed()
     facts: dict[str, Any] = {"partition": 0, "topic": "orders", "flushed_end": 300}
     for _ in range(2):
@@ -374,7 +374,7 @@ def test_where_power_was_lost_only_what_is_still_noted_is_damaged() -> None:
 # --- single connections, and brokers that stay away ---------------------------------------
 
 
-def test_one_connection_breaks_and_the_others_stay() -> None:
+def test_a_reset_breaks_one_connection_and_spares_the_others() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, produce)
         network = cluster.network
@@ -392,7 +392,7 @@ def test_one_connection_breaks_and_the_others_stay() -> None:
     play(scenario)
 
 
-def test_a_broker_that_is_gone_for_good_stays_down_if_others_can_do_without_it() -> None:
+def test_a_broker_that_is_gone_for_good_stays_down_if_the_others_suffice() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         injector = Injector(cluster, LastCopyGuard(cluster), ())
         injector.arm()

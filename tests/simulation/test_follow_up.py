@@ -26,7 +26,7 @@ def aftermath(what: str, host: str = "broker-2") -> list[Plan]:
     return list(aftermaths(PLAN, Violation("a rule", "a text", (seen,)), counts.place(seen)))
 
 
-def test_the_place_of_an_event_is_its_step_on_its_host_for_the_nth_time() -> None:
+def test_an_event_is_located_by_step_host_and_occurrence() -> None:
     counts = Occurrences()
     for host in ("broker-1", "broker-2", "broker-2"):
         counts(event(steps.P6Committing.text, host))
@@ -34,7 +34,7 @@ def test_the_place_of_an_event_is_its_step_on_its_host_for_the_nth_time() -> Non
     assert counts.place(event("no step")) is None
 
 
-def test_everything_up_to_what_was_seen_stays_as_it_was_and_then_brokers_are_taken_away() -> None:
+def test_a_follow_up_repeats_the_run_to_the_violation_and_then_removes_brokers() -> None:
     plans = aftermath(steps.P6Committing.text)
     assert plans
     for plan in plans:
@@ -47,7 +47,7 @@ def test_everything_up_to_what_was_seen_stays_as_it_was_and_then_brokers_are_tak
         assert from_token(to_token(plan)) == plan
 
 
-def test_each_broker_is_once_the_only_one_that_is_left() -> None:
+def test_each_broker_is_the_last_one_in_one_follow_up() -> None:
     brokers = {"broker-1", "broker-2", "broker-3"}
     left = set[str]()
     for plan in aftermath(steps.P6Committing.text):
@@ -57,12 +57,12 @@ def test_each_broker_is_once_the_only_one_that_is_left() -> None:
     assert left == brokers
 
 
-def test_who_did_it_dies_right_behind_it() -> None:
+def test_the_host_that_broke_a_rule_is_killed_right_after_it() -> None:
     places = {one.place for plan in aftermath(steps.P6Committing.text) for one in plan.faults[1:]}
     assert AtStep("P6b", "broker-2", 2) in places
     assert STEPS["P6b"] == steps.P6Committed.text
 
 
-def test_what_nobody_did_has_an_aftermath_only_if_it_is_known_when_it_happened() -> None:
+def test_a_violation_without_a_host_has_follow_ups_only_if_its_time_is_known() -> None:
     assert list(aftermaths(PLAN, Violation("complaint", "a text"), None)) == []
     assert aftermath("at rest", "")

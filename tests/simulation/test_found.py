@@ -1,4 +1,4 @@
-"""What the simulator found once, each with the smallest plan that showed it.
+"""Bugs that the simulator found, each with the smallest plan that showed it.
 
 Plans are written out rather than given as tokens, so that one can read what happens.
 """
@@ -144,7 +144,7 @@ def test_leading_alone_is_not_proposed_again_before_flag_and_logs_are_on_the_dev
     )
 
 
-def test_a_topic_is_on_its_brokers_also_if_who_made_it_is_lost_meanwhile() -> None:
+def test_a_topic_reaches_its_brokers_even_if_its_creator_is_lost() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         async def produce(client: Client) -> None:
             async with client.producer(create_topics=False) as producer:
@@ -157,7 +157,7 @@ def test_a_topic_is_on_its_brokers_also_if_who_made_it_is_lost_meanwhile() -> No
     play(scenario)
 
 
-def test_a_topic_is_gone_from_its_brokers_also_if_who_deleted_it_is_lost_meanwhile() -> None:
+def test_a_deleted_topic_is_removed_even_if_the_client_that_deleted_it_is_lost() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, lambda client: done(client.create_topic("doomed")), "maker")
         kill_at(cluster, steps.T5Deleting.text, "deleter")
@@ -168,7 +168,7 @@ def test_a_topic_is_gone_from_its_brokers_also_if_who_deleted_it_is_lost_meanwhi
     play(scenario)
 
 
-def test_a_register_whose_disk_is_full_forgets_who_removed_a_topic_and_asks_again() -> None:
+def test_a_register_with_a_full_disk_forgets_removals_of_a_topic_and_asks_again() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         def fill() -> None:
             cluster.register.host.disk.capacity_bytes = 0
@@ -211,8 +211,8 @@ def test_a_topic_whose_files_could_not_be_removed_at_once_does_not_come_back() -
     play(scenario)
 
 
-def test_a_change_that_is_asked_for_while_the_last_one_is_stored_takes_nothing_from_it() -> None:
-    """The wish of the second took the place of the first one's, which was then removed twice."""
+def test_a_second_move_of_a_replica_does_not_undo_the_one_being_stored() -> None:
+    """The goal of the second move replaced that of the first, which was then removed twice."""
 
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, lambda client: done(client.create_topic("topic")), "maker")
@@ -261,7 +261,7 @@ def test_a_partition_without_a_log_has_a_leader_after_all_machines_lost_power() 
     play(scenario)
 
 
-def test_a_consumer_that_is_ahead_of_its_log_asks_now_and_then_only() -> None:
+def test_a_consumer_ahead_of_its_log_asks_seldom() -> None:
     """It asked hundreds of times a second while there were brokers that it had not tried."""
 
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -282,7 +282,7 @@ def count(cluster: SimulatedCluster, what: str) -> int:
     return sum(event.what == what for event in cluster.world.events)
 
 
-def test_retention_leaves_what_its_leader_is_about_to_commit() -> None:
+def test_retention_keeps_records_that_the_leader_is_about_to_commit() -> None:
     away = InjectedFault(AtStep("P7b", "leader", 5), Cut("others", 3.0), "follower")
     slow = InjectedFault(
         AtStep("E18", "leader"), BreakDisk(DiskFault("sync_directory", Delay(0.2)))
@@ -307,7 +307,7 @@ def test_retention_leaves_what_its_leader_is_about_to_commit() -> None:
 
 
 @pytest.mark.parametrize("interval_s", [0.1, 0.75])
-def test_a_broker_that_died_between_two_segments_that_it_removed_begins_behind_those(
+def test_a_broker_that_died_while_it_removed_segments_begins_its_log_behind_them(
     interval_s: float,
 ) -> None:
     """It did not come to the step that says so, and nobody else removed them.  With the longer
@@ -335,7 +335,7 @@ def test_a_broker_that_died_between_two_segments_that_it_removed_begins_behind_t
     assert is_removed_again == (interval_s < 0.5)
 
 
-def test_a_leader_whose_disk_failed_while_it_removed_segments_knows_where_it_begins() -> None:
+def test_a_leader_whose_disk_failed_while_it_removed_segments_knows_its_log_start() -> None:
     """It went on telling its followers of an older start, until it removed segments again."""
     away = InjectedFault(AtStep("P7b", "leader", 5), Kill(0.3), "follower")
     fails = BreakDisk(DiskFault("remove", Fail(), ".log"))
@@ -381,7 +381,7 @@ def test_a_replica_whose_whole_log_was_removed_or_set_aside_goes_on_where_that_i
     assert any(event.what == steps.D6SetAside.text for event in verdict.events)
 
 
-def test_a_producer_may_give_up_what_retention_removed_before_it_could_repeat_it() -> None:
+def test_a_producer_may_give_up_a_batch_that_retention_removed_before_a_retry() -> None:
     """It waited for no answer any more, and the run complained that it still had time."""
     dies = InjectedFault(AtStep("P6a", "leader", 10), Kill(0.3), "here")
     late = InjectedFault(AtStep("P6a", "leader", 10), Cut("leader", 0.5), "producer-1")
@@ -466,7 +466,7 @@ def test_a_leader_that_dies_while_its_first_topic_is_made_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("restarts", [0, 1])
-def test_a_register_that_lost_its_disk_calls_no_topic_unknown_before_all_have_told(
+def test_a_register_that_lost_its_disk_calls_no_topic_unknown_before_all_brokers_reported(
     restarts: int,
 ) -> None:
     sent = [b"%d" % number for number in range(3)]
@@ -510,7 +510,7 @@ def test_a_broker_gets_topics_that_the_register_learned_again_after_it_joined() 
     play(scenario)
 
 
-def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> None:
+def test_acknowledged_records_lie_before_the_end_that_a_new_leader_tells() -> None:
     sent = [b"%d" % number for number in range(3)]
 
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -550,7 +550,7 @@ def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> 
     play(scenario)
 
 
-def test_what_is_decided_about_a_life_without_power_is_no_fault_before_its_next_one_joins() -> None:
+def test_a_decision_about_a_broker_that_lost_power_is_right_until_it_joins_again() -> None:
     """Two leaders propose it at once; when the register hears of the second, the first
     decision lies behind the loss."""
     gone = InjectedFault(AtEffect("sync_directory", "after", "leader", 20), Kill(0.18), "follower")
@@ -564,7 +564,7 @@ def test_what_is_decided_about_a_life_without_power_is_no_fault_before_its_next_
     assert any(event.what == LOSE_POWER for event in verdict.events)
 
 
-def test_a_broker_that_gets_a_replica_hears_of_its_topics_also_if_who_asked_is_lost() -> None:
+def test_a_broker_that_gets_a_replica_hears_of_its_topics_even_if_the_operator_is_lost() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, filling("topic", [b"value"]))
         held_by = cluster.register_view.state.partitions[0].replicas
@@ -604,7 +604,7 @@ def test_a_register_whose_disk_was_full_only_after_its_journal_was_switched_star
     play(scenario, attrs.evolve(small(), snapshot_entries=3))
 
 
-def test_whoever_is_in_sync_alone_keeps_its_disk_though_it_lost_its_power_before() -> None:
+def test_the_only_in_sync_replica_keeps_its_disk_even_after_a_power_failure() -> None:
     """Nobody may lead without it: no fault of the cluster, that it waits for an operator."""
     powerless = InjectedFault(AtStep("E4", "any"), LosePower(0.1), "here")
     rolled_back = InjectedFault(AtStep("D1b", "any", 4), RollBack(0.5, 0.5), "here")
@@ -615,7 +615,7 @@ def test_whoever_is_in_sync_alone_keeps_its_disk_though_it_lost_its_power_before
     assert simulate(plan, [Oracle]).violation is None
 
 
-def test_a_leader_may_count_who_was_taken_out_of_the_set_until_it_hears_so() -> None:
+def test_a_leader_may_count_a_removed_in_sync_replica_until_it_is_told() -> None:
     """What it counts was acknowledged before the power failed; nobody else can lead by it."""
     first = InjectedFault(AtStep("P3a", "any", 11), LosePower(0.46), "leader")
     second = InjectedFault(AtStep("E11", "any", behind=True), LosePower(0.0), "leader")
@@ -624,8 +624,8 @@ def test_a_leader_may_count_who_was_taken_out_of_the_set_until_it_hears_so() -> 
     assert simulate(plan, [Oracle]).violation is None
 
 
-def test_a_leader_that_slept_may_commit_what_was_acknowledged_before() -> None:
-    """It counts who lost its power meanwhile, and the others have the record."""
+def test_a_paused_leader_may_commit_records_acknowledged_before_the_pause() -> None:
+    """It counts a replica that lost its power meanwhile, and the others have the record."""
     powerless = InjectedFault(AtStep("P6c", "any"), LosePower(2.19), "follower")
     asleep = InjectedFault(AtStep("P4b", "broker-2", 2), Pause(2.5), "here")
     cut_off = InjectedFault(AtStep("D2b", "broker-1", 7), Cut("others", 2.0), "here")
@@ -635,7 +635,7 @@ def test_a_leader_that_slept_may_commit_what_was_acknowledged_before() -> None:
     assert simulate(plan, [Oracle]).violation is None
 
 
-def test_a_deleted_topic_that_an_old_disk_brings_back_promises_nothing() -> None:
+def test_a_deleted_topic_that_an_old_disk_brings_back_may_lose_records() -> None:
     rolled_back = InjectedFault(AtStep("P8b", "broker-2", 4), RollBack(0.293, 0.05), "here")
     workload = WorkloadOptions(
         1, 11, 1, topics=2, topic_partitions=1, pause_s=0.02, chores=("topic",)
@@ -644,7 +644,7 @@ def test_a_deleted_topic_that_an_old_disk_brings_back_promises_nothing() -> None
     assert simulate(plan, [Oracle]).violation is None
 
 
-def test_nobody_hears_of_an_epoch_that_a_restarted_register_would_not_know() -> None:
+def test_no_broker_is_told_an_epoch_that_a_restarted_register_would_not_know() -> None:
     """A broker was briefed in the moment in which the next epoch was decided."""
     slow = DiskFault("sync", Delay(0.29), times=9)
     faults = (
@@ -657,7 +657,7 @@ def test_nobody_hears_of_an_epoch_that_a_restarted_register_would_not_know() -> 
     assert simulate(plan, [Oracle]).violation is None
 
 
-def test_a_change_of_leaders_goes_on_though_who_asked_for_it_is_lost() -> None:
+def test_a_change_of_leaders_goes_on_even_if_the_operator_is_lost() -> None:
     """It waited for the register's disk, behind somebody else."""
 
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -682,7 +682,7 @@ def test_a_change_of_leaders_goes_on_though_who_asked_for_it_is_lost() -> None:
     play(scenario)
 
 
-def test_whoever_asks_for_the_end_of_a_log_that_its_leader_has_just_made_is_told_to_wait() -> None:
+def test_a_client_that_asks_for_the_end_of_a_new_log_is_told_to_retry() -> None:
     """The leader was still storing a decision about the partition."""
     slow = BreakDisk(DiskFault("sync", Delay(0.98), times=3))
     faults = (InjectedFault(AtStep("E10a", "broker-3"), slow, "broker-1"),)

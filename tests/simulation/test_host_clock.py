@@ -23,7 +23,7 @@ def run(scenario: Callable[[World, HostClock], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.95, 1.0, 1.05])
-def test_all_of_a_host_runs_at_its_rate(rate: float) -> None:
+def test_all_clocks_of_a_host_run_at_its_rate(rate: float) -> None:
     async def scenario(world: World, clock: HostClock) -> None:
         clock.set_rate(rate)
         await clock.sleep_until(clock.now() + 10)
@@ -64,7 +64,7 @@ def test_a_sleeper_never_wakes_too_early_however_the_rate_changes() -> None:
     run(scenario)
 
 
-def test_the_wall_clock_jumps_and_freezes_and_nobody_waits_longer_for_it() -> None:
+def test_a_jumping_or_frozen_wall_clock_delays_no_sleeper() -> None:
     async def scenario(world: World, clock: HostClock) -> None:
         await clock.sleep_until(1)
         clock.wall_jump_ms -= 3_600_000

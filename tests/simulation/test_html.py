@@ -95,7 +95,7 @@ def test_the_page_says_how_to_run_it_again() -> None:
     assert "0123456789abcdef" in text
 
 
-def test_the_page_tells_the_plan_and_what_struck() -> None:
+def test_the_page_shows_the_plan_and_the_injected_faults() -> None:
     story = Story()
     story.event("boot", "broker-1")
     story.event(FAULT, "broker-1", action=Kill(0.5))
@@ -109,7 +109,7 @@ def test_the_page_tells_the_plan_and_what_struck() -> None:
     assert "broker-1: skipped: lose power, no restart (it is down)" in text
 
 
-def test_actions_are_told_in_words() -> None:
+def test_actions_are_described_in_words() -> None:
     assert action_words(Cut(peer="leader", seconds=1.5, resets=True)).startswith(
         "cut, peer leader, 1.5 s, way both"
     )
@@ -135,7 +135,7 @@ def test_a_part_of_the_timeline_is_there_without_javascript() -> None:
     assert "E13b follower cut its log" in part[1]
 
 
-def test_what_an_observer_found_comes_with_its_promise_and_its_events() -> None:
+def test_a_violation_of_an_observer_is_shown_with_its_rule_and_events() -> None:
     event = Event(7, 0.1, "broker-1", 1, "boot", {})
     violation = Violation("two-leaders", "a and b lead", (event, event))
     broken = Broken.of_violation(violation)
@@ -143,7 +143,7 @@ def test_what_an_observer_found_comes_with_its_promise_and_its_events() -> None:
     assert broken.promise == PROMISES["two-leaders"]
 
 
-def test_what_the_checker_found_comes_with_all_notes_on_the_same_messages() -> None:
+def test_an_anomaly_is_shown_with_all_notes_on_the_same_messages() -> None:
     story = ClientStory()
     story.rewind()
     story.finish([stored(number) for number in range(1, COUNT)])
@@ -156,7 +156,7 @@ def test_what_the_checker_found_comes_with_all_notes_on_the_same_messages() -> N
     assert len(broken.notes) > len(fault.events)
 
 
-def test_every_rule_of_the_oracle_has_its_promise() -> None:
+def test_every_rule_of_the_oracle_has_a_description() -> None:
     source = "".join(inspect.getsource(one) for one in Oracle.__mro__ if one is not object)
     rules = re.findall(r"_break\(\s*\"([a-z-]+)\"", source)
     assert len(set(rules)) > 10
@@ -164,7 +164,7 @@ def test_every_rule_of_the_oracle_has_its_promise() -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.__name__)
-def test_every_rule_of_a_system_has_its_promise(system: type[SystemInvariants]) -> None:
+def test_every_rule_of_a_system_has_a_description(system: type[SystemInvariants]) -> None:
     helpers = [
         one
         for one in vars(inspect.getmodule(system)).values()
@@ -179,7 +179,7 @@ def test_every_rule_of_a_system_has_its_promise(system: type[SystemInvariants]) 
 # --- what it is made of -----------------------------------------------------------------
 
 
-def test_the_page_needs_nothing_but_itself() -> None:
+def test_the_page_loads_nothing_from_elsewhere() -> None:
     html = page(lost_write())
     assert not re.search(r'(src|srcset|action|xlink:href)\s*=\s*"', html)
     assert not re.search(r"@import|url\((?!#)|fetch\(|XMLHttpRequest|import\(|localStorage", html)

@@ -1,4 +1,4 @@
-"""Planted bugs are noticed, and the command that hunts them says by whom."""
+"""Mutants are noticed, and the command that hunts them says by which check."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def hunted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.timeout(300)  # a hunt has a budget of its own, of processor time
 @pytest.mark.parametrize("name", FAMILIES)
-def test_bugs_of_every_family_are_noticed_within_a_few_runs(name: str) -> None:
+def test_mutants_of_every_family_are_noticed_within_a_few_runs(name: str) -> None:
     assert name in MUTANTS
     options = ["--first=1", f"--runs={RUNS_MAX}", "--black_s=0", "--shrink_s=0"]
     found = campaign._hunt(name, options)
     assert found.white is not None
 
 
-def test_a_hunt_tells_who_noticed_and_the_smallest_plan(
+def test_a_hunt_reports_the_check_that_noticed_and_the_smallest_plan(
     program: Program, hunted: list[str], tmp_path: Path
 ) -> None:
     numbers, table = tmp_path / "made" / "mutants.json", tmp_path / "mutants.md"
@@ -79,14 +79,14 @@ def test_a_hunt_tells_who_noticed_and_the_smallest_plan(
     assert hunted == [FOUND.name]
 
 
-def test_a_mutant_that_nobody_notices_fails_the_hunt(program: Program, hunted: list[str]) -> None:
+def test_an_unnoticed_mutant_fails_the_hunt(program: Program, hunted: list[str]) -> None:
     result = program("sim", "mutants", "--only", MISSED.name, "--only", FOUND.name, "--jobs", "1")
     assert result.exit_code == 1
     assert "SURVIVED" in result.stdout
     assert "2 mutants; 1 noticed (50%)" in result.stdout
 
 
-def test_a_hunt_that_is_resumed_leaves_out_what_is_known(
+def test_a_resumed_hunt_leaves_out_known_results(
     program: Program, hunted: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "mutants.json"
@@ -99,7 +99,7 @@ def test_a_hunt_that_is_resumed_leaves_out_what_is_known(
     assert [one.name for one in campaign.load(path)] == [FOUND.name, "answer-before-commit"]
 
 
-def test_ctrl_c_ends_a_hunt_with_what_is_known(
+def test_ctrl_c_ends_a_hunt_with_its_results_so_far(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hunt(name: str, options: list[str]) -> Hunt:
@@ -114,7 +114,7 @@ def test_ctrl_c_ends_a_hunt_with_what_is_known(
     assert "interrupted: 1 mutants; 1 noticed" in result.stderr
 
 
-def test_all_mutants_are_listed_with_what_is_wrong(program: Program) -> None:
+def test_all_mutants_are_listed_with_their_descriptions(program: Program) -> None:
     lines = program("sim", "mutants", "--list").stdout.splitlines()
     assert lines == [f"{one.name}: {one.bug}" for one in MUTANTS.values()]
 
@@ -127,7 +127,7 @@ def test_all_mutants_are_listed_with_what_is_wrong(program: Program) -> None:
         (["--resume"], "--resume needs --json FILE"),
     ],
 )
-def test_a_hunt_for_nothing_is_refused(options: list[str], text: str) -> None:
+def test_a_hunt_for_no_mutant_is_refused(options: list[str], text: str) -> None:
     with pytest.raises(CommandError, match=text):
         commands.main(["mutants", *options], standalone_mode=False)
 
@@ -148,6 +148,6 @@ def test_a_score_is_met_only_if_nothing_survives_and_little_is_needed() -> None:
     assert not campaign.score([attrs.evolve(FOUND, white=kill(runs=51))]).is_met
 
 
-def test_a_budget_of_nothing_looks_at_nothing() -> None:
+def test_a_hunt_with_an_empty_budget_runs_nothing() -> None:
     (found,) = campaign.run([FOUND.name], budget=Budget(0.0, 0.0, 0.0))
     assert (found.white, found.black, found.runs) == (None, None, 0)

@@ -32,7 +32,7 @@ PLAN = Plan(
 )
 
 
-def test_the_invariants_of_every_machine_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_invariants_of_every_machine_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[type] = Counter()
 
     def counting(machine: type, check: Callable[[Any], None]) -> Callable[[object], None]:

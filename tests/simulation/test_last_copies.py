@@ -45,7 +45,7 @@ def count(verdict: Verdict, what: str) -> int:
 
 
 @pytest.mark.parametrize("part", ["tail", "directory"])
-def test_a_damaged_sole_replica_goes_on_by_order_and_what_it_lacks_is_told(part: str) -> None:
+def test_a_damaged_sole_replica_goes_on_by_order_and_its_loss_is_reported(part: str) -> None:
     harm = Damage("cut" if part == "tail" else "missing", "tail" if part == "tail" else "directory")
     verdict = run(InjectedFault(AtStep("D1b", "leader", 8), harm, "here"), replicas=1)
     assert count(verdict, ORDERED) == count(verdict, LOST) == 1
@@ -61,7 +61,7 @@ def test_a_replica_that_was_out_of_sync_leads_by_order_when_the_others_lost_thei
     assert count(verdict, ORDERED) == count(verdict, LOST) == 1
 
 
-def test_nothing_is_given_up_that_brokers_which_are_away_come_back_with() -> None:
+def test_records_of_absent_brokers_that_come_back_are_not_given_up() -> None:
     verdict = run(
         InjectedFault(AtStep("D1b", "broker-1", 8), Damage("cut", "tail"), "here"),
         InjectedFault(AtTime(0.0, behind=True), Kill(None), "broker-2"),
@@ -105,7 +105,7 @@ def test_a_partition_that_lost_every_disk_begins_again_empty_by_order_and_reader
     assert forks == {0}
 
 
-def test_by_order_whole_logs_count_first_then_who_was_in_sync_then_who_agreed_last() -> None:
+def test_an_ordered_leader_is_chosen_by_whole_logs_then_in_sync_then_latest_epoch() -> None:
     record = PartitionRecord(0, 3, 1, 1, 1, [1, 2, 3, 4], [1, 2], [3])
 
     def best(**changed: Accepted) -> set[BrokerId]:

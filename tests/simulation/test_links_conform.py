@@ -145,7 +145,7 @@ def test_both_sides_may_send_at_the_same_time(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_messages_are_taken_in_order_until_the_taker_has_enough(run_in: RunIn) -> None:
+def test_a_reader_takes_messages_in_order_until_it_has_enough(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         here, there = await place.pair()
         taken: list[bytes] = []
@@ -177,7 +177,7 @@ def test_messages_are_taken_in_order_until_the_taker_has_enough(run_in: RunIn) -
     run_in(scenario)
 
 
-def test_who_takes_messages_learns_that_the_link_is_gone(run_in: RunIn) -> None:
+def test_a_reader_learns_that_the_link_is_gone(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         here, there = await place.pair()
         taken: list[bytes] = []
@@ -257,7 +257,7 @@ def test_a_receiver_may_take_no_more_than_a_short_message(run_in: RunIn) -> None
     run_in(scenario)
 
 
-def test_what_was_sent_before_the_close_arrives_then_code_and_reason(run_in: RunIn) -> None:
+def test_messages_sent_before_the_close_arrive_before_code_and_reason(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         for number in range(2):
             ends = await place.pair()
@@ -300,7 +300,7 @@ def test_a_long_reason_is_cut(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_closing_ends_this_side_too(run_in: RunIn) -> None:
+def test_closing_a_link_ends_this_side_too(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         here, there = await place.pair()
         await there.send(b"unread")
@@ -435,7 +435,7 @@ def test_a_cancelled_receive_loses_nothing(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_links_outlive_the_listening_that_made_them(run_in: RunIn) -> None:
+def test_accepted_links_outlive_their_listener(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         accepted, waiting = trio.open_memory_channel[Link](1)
 
@@ -539,7 +539,7 @@ def test_an_address_without_a_listener_is_unreachable(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_a_connect_that_is_cancelled_at_any_time_leaves_the_listener_well(run_in: RunIn) -> None:
+def test_a_cancelled_connect_does_not_harm_the_listener(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         async def echo(link: Link) -> None:
             for message in await receive_to_end(link):

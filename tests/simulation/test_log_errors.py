@@ -11,23 +11,21 @@ from octopi.roles.register.startup_recovery import JOURNAL_LACKS
 from sim.run.log_errors import comes_of_older_disks, listening
 
 
-def test_only_of_a_broker_with_an_older_disk_may_the_register_say_that_its_topic_is_another() -> (
-    None
-):
+def test_a_conflict_of_topics_is_excused_only_for_a_broker_with_an_older_disk() -> None:
     facts = {"broker": 3, "what": ["topic renewed-1 exists here as one, the broker holds another"]}
     assert comes_of_older_disks(CONFLICT, facts, {2, 3})
     assert not comes_of_older_disks(CONFLICT, facts, {2})
     assert not comes_of_older_disks(CONFLICT, facts, set())
 
 
-def test_others_may_notice_an_older_disk_and_nothing_else() -> None:
+def test_other_nodes_are_excused_only_for_errors_about_an_older_disk() -> None:
     for message in (JOURNAL_LACKS, LEADER_LACKS):
         assert comes_of_older_disks(message, {}, {2})
         assert not comes_of_older_disks(message, {}, set())
     assert not comes_of_older_disks("disk failed", {}, {2})
 
 
-def test_an_exception_in_the_log_is_complained_of_even_where_errors_are_excused() -> None:
+def test_a_logged_exception_fails_the_run_even_if_errors_are_excused() -> None:
     complaints: list[str] = []
     logger = logging.getLogger("octopi.test")
     with listening(is_excused=lambda *_: True, complain=complaints.append):
@@ -41,7 +39,7 @@ def test_an_exception_in_the_log_is_complained_of_even_where_errors_are_excused(
     assert "KeyError: 'unforeseen'" in told
 
 
-def test_what_other_threads_log_is_no_complaint_of_a_run() -> None:
+def test_errors_logged_by_other_threads_do_not_count() -> None:
     complaints: list[str] = []
     logger = logging.getLogger("octopi.test")
     with listening(is_excused=lambda *_: False, complain=complaints.append):

@@ -94,7 +94,7 @@ def leaders(cluster: SimulatedCluster) -> set[int]:
     return {record.leader for record in cluster.register_view.state.partitions.values()}
 
 
-def test_a_broker_that_starts_again_at_once_is_let_in_at_once_and_the_old_life_is_gone() -> None:
+def test_a_broker_that_restarts_at_once_joins_at_once_in_place_of_its_old_incarnation() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, create)
         before = epochs(cluster)
@@ -124,7 +124,7 @@ def test_a_broker_whose_link_stays_broken_is_gone_after_a_bounded_time() -> None
     assert lost.at - broken.at == pytest.approx(LINK_GRACE_S)
 
 
-def test_a_silent_broker_is_gone_without_being_looked_for() -> None:
+def test_a_silent_broker_is_removed_without_a_connection_attempt() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, create)
         cluster.nodes["broker-1"].host.pause()

@@ -30,7 +30,7 @@ from sim.run.simulation import simulate
 
 
 @pytest.mark.parametrize("mode", ["exclusive", "failover"])
-def test_members_process_all_and_no_rule_is_broken(mode: Any) -> None:  # noqa: ANN401
+def test_members_process_all_messages_and_no_rule_is_broken(mode: Any) -> None:  # noqa: ANN401
     load = WorkloadOptions(
         producers=1,
         records=20,
@@ -49,7 +49,7 @@ def test_members_process_all_and_no_rule_is_broken(mode: Any) -> None:  # noqa: 
 
 
 @pytest.mark.parametrize("mode", ["shared", "key_shared"])
-def test_members_of_a_queue_work_all_off_and_no_rule_is_broken(mode: Any) -> None:  # noqa: ANN401
+def test_members_of_a_queue_settle_all_messages_and_no_rule_is_broken(mode: Any) -> None:  # noqa: ANN401
     load = WorkloadOptions(
         producers=1,
         records=30,
@@ -69,7 +69,7 @@ def test_members_of_a_queue_work_all_off_and_no_rule_is_broken(mode: Any) -> Non
     assert {one.text for one in (steps.S6Sent, steps.S7Told, steps.S14Heard)} <= words
 
 
-def test_a_queue_of_whose_members_nobody_hears_any_more_is_a_standstill(
+def test_a_queue_whose_members_make_no_progress_is_a_standstill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(QueueNotes, "behind", lambda notes, marks, ends: "the queue is at 0")
@@ -82,7 +82,7 @@ def test_a_queue_of_whose_members_nobody_hears_any_more_is_a_standstill(
     assert "the queue is at 0" in str(violation)
 
 
-def test_a_member_of_whom_nobody_hears_any_more_is_a_standstill(
+def test_a_member_that_makes_no_progress_is_a_standstill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(GroupNotes, "behind", lambda notes, ends: "members are at 0")
@@ -102,7 +102,7 @@ def test_a_third_of_all_plans_have_members() -> None:
 @pytest.mark.parametrize(
     "tell", dict.fromkeys((*SUBSCRIPTION_SCENARIOS, *QUEUE_SCENARIOS)), ids=lambda one: one.__name__
 )
-def test_scenarios_of_subscriptions_name_hosts_that_there_are(
+def test_scenarios_of_subscriptions_name_existing_hosts(
     tell: Callable[[Random], Scenario],
 ) -> None:
     for seed in range(20):
@@ -151,7 +151,7 @@ def told() -> Told:
     return one
 
 
-def test_what_was_not_confirmed_may_come_again(told: Told) -> None:
+def test_an_unconfirmed_message_may_come_again(told: Told) -> None:
     told.process(held(2, "m2"), 10)
     assert told.client_log.complaints == []
     assert told.notes.behind({LOG: 20}) == ""
@@ -163,7 +163,7 @@ def test_a_confirmed_message_that_comes_again_is_a_complaint(told: Told) -> None
     assert "again" in told.client_log.complaints[0]
 
 
-def test_a_message_that_nobody_was_handed_is_a_complaint(told: Told) -> None:
+def test_a_message_that_no_member_was_given_is_a_complaint(told: Told) -> None:
     told.hand(held(2, "m2"), 30)
     assert "were never processed" in told.client_log.complaints[0]
 
@@ -173,7 +173,7 @@ def test_two_members_with_one_claim_are_a_complaint(told: Told) -> None:
     assert "claim 1, which m1 has, too" in told.client_log.complaints[0]
 
 
-def test_a_reset_excuses_what_it_brings_about(told: Told) -> None:
+def test_a_reset_excuses_repeated_messages(told: Told) -> None:
     told.notes.resetting(PartitionId(0))
     told.hand(held(2, "m2"), 0)
     told.notes.was_reset(PartitionId(0), 50)

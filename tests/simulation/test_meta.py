@@ -1,4 +1,4 @@
-"""The same seeds in other processes: who runs them, and what is said if they differ."""
+"""The same seeds run in other processes, and different digests are reported."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_seed_is_run_twice_by_this_python_and_once_by_each_other_one() -> None
     assert len({one.hash_seed for one in found}) > 1
 
 
-def test_digests_that_differ_are_told_with_who_had_them() -> None:
+def test_different_digests_are_reported_with_their_processes() -> None:
     comparison = Comparison()
     comparison.add(Share(OURS, 10, 5, 2), ["a", "b"])
     comparison.add(Share(OURS, 20, 5, 2), ["a", "c"])
@@ -96,7 +96,7 @@ def test_a_python_with_other_versions_is_left_out_with_the_reason(tmp_path: Path
     assert any(why.startswith(f"{other}: it has trio 0.1, not ") for why in skipped)
 
 
-def test_a_process_that_says_nothing_of_its_runs_ends_the_comparison(tmp_path: Path) -> None:
+def test_a_process_without_results_ends_the_comparison(tmp_path: Path) -> None:
     silent = tmp_path / "python"
     silent.write_text("#!/bin/sh\necho 'out of memory' >&2\n")
     silent.chmod(0o755)

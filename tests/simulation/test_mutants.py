@@ -16,21 +16,21 @@ COUNT_MIN = 50
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)
-def test_a_mutant_changes_its_module_at_one_place_and_leaves_it_a_program(mutant: Mutant) -> None:
+def test_a_mutant_changes_its_module_at_one_place_and_still_compiles(mutant: Mutant) -> None:
     source = mutant.source()
     changed = mutant.apply(source)
     assert changed != source
     assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
 
 
-def test_there_are_enough_mutants_and_no_two_are_alike() -> None:
+def test_there_are_enough_mutants_and_no_two_are_equal() -> None:
     assert len(MUTANTS) >= COUNT_MIN
     assert list(MUTANTS) == [mutant.name for mutant in MUTANTS.values()]
     changes = Counter((one.module, one.old, one.new) for one in MUTANTS.values())
     assert set(changes.values()) == {1}
 
 
-def test_a_patch_leaves_out_takes_in_and_keeps_lines() -> None:
+def test_a_patch_removes_adds_and_keeps_lines() -> None:
     mutant = Mutant("one", "octopi.limits", "\n a\n-b\n+c\n\n d\n", "a bug", LIVENESS)
     assert mutant.old == "a\nb\n\nd\n"
     assert mutant.new == "a\nc\n\nd\n"
@@ -38,7 +38,7 @@ def test_a_patch_leaves_out_takes_in_and_keeps_lines() -> None:
 
 
 @pytest.mark.parametrize("source", ["0\na\nc\n", "0\na\nb\n1\na\nb\n", "0\n  a\nb\n"])
-def test_a_mutant_whose_place_is_not_there_exactly_once_is_refused(source: str) -> None:
+def test_a_mutant_whose_source_does_not_occur_exactly_once_is_refused(source: str) -> None:
     mutant = Mutant("one", "octopi.limits", "\n a\n-b\n", "a bug", HISTORY)
     with pytest.raises(StaleMutantError, match="adapt it"):
         mutant.apply(source)

@@ -151,7 +151,7 @@ def test_a_sender_whose_acknowledgements_are_lost_stops_at_its_window(tier: Tier
     run_in(tier, scenario)
 
 
-def test_what_is_held_comes_as_soon_as_it_is_released(tier: Tier) -> None:
+def test_held_messages_arrive_as_soon_as_they_are_released(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         here, there = await small.pair()
         undo = small.network.hold("here", "there")
@@ -167,7 +167,7 @@ def test_what_is_held_comes_as_soon_as_it_is_released(tier: Tier) -> None:
     run_in(tier, scenario)
 
 
-def test_faults_that_overlap_end_each_by_itself(tier: Tier) -> None:
+def test_overlapping_faults_end_independently(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         here, there = await small.pair()
         undo_cut = small.network.cut("here", "there")
@@ -183,7 +183,7 @@ def test_faults_that_overlap_end_each_by_itself(tier: Tier) -> None:
     run_in(tier, scenario)
 
 
-def test_healing_ends_all_and_a_fault_that_ends_later_does_no_harm(tier: Tier) -> None:
+def test_healing_ends_all_faults_and_their_later_ends_do_no_harm(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         network = small.network
         here, there = await small.pair()
@@ -303,7 +303,7 @@ def test_a_slow_route_is_shared_by_its_connections(tier: Tier) -> None:
     run_in(tier, scenario)
 
 
-def test_losses_delay_and_never_lose() -> None:
+def test_packet_losses_delay_messages_and_never_lose_them() -> None:
     async def scenario(small: Small) -> None:
         here, there = await small.pair()
         route = small.network.route("here", "there")
@@ -393,7 +393,7 @@ def test_a_reset_tells_both_sides_at_once(tier: Tier) -> None:
 
 
 @pytest.mark.parametrize("mishap", [Mishap.RESET, Mishap.FINISH])
-def test_a_message_that_is_hit_in_its_middle_never_arrives(tier: Tier, mishap: Mishap) -> None:
+def test_a_message_interrupted_in_its_middle_never_arrives(tier: Tier, mishap: Mishap) -> None:
     async def scenario(small: Small) -> None:
         here, there = await small.pair()
         await here.send(b"before")
@@ -410,7 +410,7 @@ def test_a_message_that_is_hit_in_its_middle_never_arrives(tier: Tier, mishap: M
     run_in(tier, scenario)
 
 
-def test_a_mishap_can_strike_between_two_messages(tier: Tier) -> None:
+def test_a_connection_fault_can_strike_between_two_messages(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         here, there = await small.pair()
         small.network.spoil("here", "there", Mishap.RESET, 0)
@@ -421,7 +421,7 @@ def test_a_mishap_can_strike_between_two_messages(tier: Tier) -> None:
     run_in(tier, scenario)
 
 
-def test_a_silenced_connection_says_nothing_and_others_go_on(tier: Tier) -> None:
+def test_a_silenced_connection_delivers_nothing_and_others_go_on(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         here, there = await small.pair()
         small.network.spoil("here", "there", Mishap.SILENCE, 5000)
@@ -540,7 +540,7 @@ def test_a_machine_without_power_says_nothing_until_it_is_back_and_is_asked(tier
     run_in(tier, scenario)
 
 
-def test_what_a_cut_held_is_lost_with_the_machine_that_would_send_it_again(tier: Tier) -> None:
+def test_messages_held_by_a_cut_are_lost_when_the_sending_machine_loses_power(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         here, there = await small.pair()
         small.network.cut("here", "there")
@@ -553,7 +553,7 @@ def test_what_a_cut_held_is_lost_with_the_machine_that_would_send_it_again(tier:
     run_in(tier, scenario)
 
 
-def test_what_a_cut_held_outlives_the_process_that_sent_it(tier: Tier) -> None:
+def test_messages_held_by_a_cut_outlive_the_process_that_sent_them(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         here, there = await small.pair()
         small.network.cut("here", "there")
@@ -568,7 +568,7 @@ def test_what_a_cut_held_outlives_the_process_that_sent_it(tier: Tier) -> None:
     run_in(tier, scenario)
 
 
-def test_a_reset_that_is_lost_is_learnt_by_sending(tier: Tier) -> None:
+def test_a_side_that_missed_a_reset_learns_of_it_by_sending(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         _, there = await small.pair()
         await there.send(b"never read, so the end is a reset")
@@ -609,7 +609,7 @@ def test_a_host_that_dies_while_somebody_connects_to_it_refuses(tier: Tier) -> N
     run_in(tier, scenario)
 
 
-def test_a_machine_that_comes_back_in_time_is_reached_by_who_tries_again(tier: Tier) -> None:
+def test_a_machine_that_comes_back_in_time_is_reached_by_retries(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         async def echo(link: Link) -> None:
             await link.send(await link.receive())
@@ -661,7 +661,7 @@ def test_connecting_gives_up_after_a_while(tier: Tier) -> None:
     run_in(tier, scenario)
 
 
-def test_a_host_can_refuse_whoever_comes(tier: Tier) -> None:
+def test_a_host_can_refuse_all_connections(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         here, there = await small.pair()
         undo = small.network.refuse("there")
@@ -723,7 +723,7 @@ def test_a_host_reaches_itself_whatever_the_network_does(tier: Tier) -> None:
     run_in(tier, scenario)
 
 
-def test_a_process_that_ends_closes_what_it_had(tier: Tier) -> None:
+def test_a_process_that_ends_closes_its_connections(tier: Tier) -> None:
     async def scenario(small: Small) -> None:
         async def hold(link: Link) -> None:
             await trio.sleep_forever()

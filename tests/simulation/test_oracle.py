@@ -1,4 +1,4 @@
-"""The oracle keeps quiet about sound clusters, and names what is wrong with others."""
+"""The oracle accepts sound clusters, and finds the broken invariant in others."""
 
 from __future__ import annotations
 
@@ -153,11 +153,11 @@ async def lose_a_broker_while_a_decision_is_flushed(scenario: Scenario) -> None:
     await trio.sleep(3)
 
 
-def test_a_decision_that_is_not_durable_yet_is_told_to_nobody() -> None:
+def test_a_decision_that_is_not_durable_is_told_to_no_node() -> None:
     play(lose_a_broker_while_a_decision_is_flushed)
 
 
-def test_a_register_that_tells_what_it_may_forget_is_found(
+def test_a_register_that_tells_a_decision_before_it_is_durable_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def always(self: Member) -> bool:
@@ -180,7 +180,7 @@ def test_a_leader_that_is_answered_before_the_register_can_remember_it_is_found(
     assert broken(answer_early).rule == "undecided-told"
 
 
-def test_a_register_that_takes_more_for_flushed_than_its_device_has_is_found() -> None:
+def test_a_register_that_believes_unsynced_entries_durable_is_found() -> None:
     async def trust_a_flush(scenario: Scenario) -> None:
         def cut(event: Event) -> None:
             disk = scenario.cluster.nodes[event.host].host.disk
@@ -206,19 +206,19 @@ def announced(epoch: int) -> Callable[[Scenario], Awaitable[None]]:
     return scene
 
 
-def test_a_change_with_an_epoch_that_was_promised_before_is_found() -> None:
+def test_a_change_with_an_epoch_that_was_accepted_before_is_found() -> None:
     play(announced(10))
     assert broken(announced(9)).rule == "epoch-used-again"
 
 
-def test_consumers_that_are_let_read_to_the_end_of_the_log_are_found(
+def test_giving_uncommitted_records_to_consumers_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(LocalLog, "highwater", property(lambda log: log.end))
     assert broken(produce_through_kills).rule == "uncommitted-seen"
 
 
-def test_a_follower_that_acknowledges_what_it_does_not_hold_is_found() -> None:
+def test_a_follower_that_acknowledges_records_that_it_does_not_hold_is_found() -> None:
     async def lose_a_record(scenario: Scenario) -> None:
         def forget(event: Event) -> None:
             disk = scenario.cluster.nodes[event.host].host.disk
@@ -315,7 +315,7 @@ def joined(incarnation: int, *, accepted: bool = True) -> Callable[[Scenario], A
     return scene
 
 
-def test_a_joiner_that_lives_another_life_than_the_one_that_caught_up_is_found() -> None:
+def test_adding_another_incarnation_than_the_one_that_caught_up_is_found() -> None:
     play(joined(1))
     play(joined(2, accepted=False))
     assert broken(joined(2)).rule == "in-sync-unasked"
@@ -467,9 +467,7 @@ def gives_up(*faults: BreakDisk) -> Callable[[Scenario], Awaitable[None]]:
     return scene
 
 
-def test_a_broker_that_keeps_nothing_of_what_it_gives_up_is_found_unless_its_disk_was_full() -> (
-    None
-):
+def test_a_broker_that_keeps_no_retired_replica_is_found_unless_its_disk_was_full() -> None:
     assert broken(gives_up()).rule == "retired-unkept"
     other = BreakDisk(DiskFault("append", Fail(errno.EIO)))
     assert broken(gives_up(other)).rule == "retired-unkept"
@@ -522,7 +520,7 @@ def recovered(
     return scene
 
 
-def test_when_all_lost_power_the_best_of_them_has_to_lead_and_that_is_told() -> None:
+def test_after_a_power_failure_of_all_the_best_replica_leads_and_the_loss_is_reported() -> None:
     world = play(recovered(best=True))
     [lost] = [event for event in world.events if event.what == LOST]
     assert lost.facts["topic"] == "topic"
@@ -534,7 +532,7 @@ def test_a_leader_that_begins_unasked_while_replicas_in_sync_may_come_back_is_fo
     assert broken(recovered(best=True, in_sync=(1, 3))).rule == "lost-unasked"
 
 
-def test_who_is_behind_in_the_fewest_logs_is_better_than_who_has_the_most_bytes() -> None:
+def test_a_replica_behind_in_the_fewest_logs_is_better_than_one_with_the_most_bytes() -> None:
     ends = {1: [0, 50, 50], 2: [900, 40, 40], 3: [0, 50, 40]}
     assert better_than(1, ends) == ""
     assert "broker 1 in 1, by 900" in better_than(2, ends)

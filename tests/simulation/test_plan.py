@@ -52,7 +52,7 @@ USUAL = Plan(
 )
 
 
-def test_a_usual_plan_with_five_faults_fits_two_hundred_characters() -> None:
+def test_a_usual_plan_with_five_faults_fits_into_two_hundred_characters() -> None:
     token = to_token(USUAL)
     assert len(token) <= 200
     assert token.startswith("oc1-")
@@ -62,7 +62,7 @@ def test_a_usual_plan_with_five_faults_fits_two_hundred_characters() -> None:
 
 @settings(max_examples=200)
 @given(st.integers(0, 2**40))
-def test_whatever_the_swarm_draws_survives_token_and_json(seed: int) -> None:
+def test_every_drawn_plan_survives_token_and_json(seed: int) -> None:
     plan = draw(seed)
     assert from_token(to_token(plan)) == plan
     assert from_json(to_json(plan)) == plan
@@ -97,7 +97,7 @@ def test_every_seed_has_one_plan_and_its_options_in_words() -> None:
     "token",
     ["", "oc2-abc", "oc1-", "oc1- ", "oc1-0", to_token(USUAL)[:-9], to_token(USUAL)[:40] + "~~~~"],
 )
-def test_what_is_no_token_is_refused(token: str) -> None:
+def test_a_text_that_is_not_a_token_is_refused(token: str) -> None:
     with pytest.raises(PlanError):
         from_token(token)
 
@@ -110,14 +110,14 @@ def test_a_token_of_other_versions_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     assert from_token(token) == USUAL
 
 
-def test_json_that_is_no_plan_is_refused() -> None:
+def test_json_that_is_not_a_plan_is_refused() -> None:
     odd = '{"seed": 1, "cut_off": "\\ud800"}'
     for text in ("", "[]", '{"seed": "x"}', '{"seed": 1, "colour": "red"}', odd):
         with pytest.raises(PlanError):
             from_json(text)
 
 
-def test_plans_that_can_not_be_are_refused() -> None:
+def test_impossible_plans_are_refused() -> None:
     with pytest.raises(PlanError, match="brokers"):
         Plan(1, brokers=10)
     with pytest.raises(PlanError, match="partitions"):

@@ -431,7 +431,7 @@ def test_an_answer_that_is_left_behind_by_an_orderly_change_of_leaders_is_found(
     assert queue.broken == ([] if is_stored else ["answer-left-behind"])
 
 
-def test_what_a_replaced_leader_deals_is_not_judged() -> None:
+def test_deliveries_of_a_replaced_leader_are_not_checked() -> None:
     queue = Judged()
     queue.deal((0, 1))
     queue.answer((0, 1))

@@ -1,4 +1,4 @@
-"""What is left after a register forgot, or all copies of a partition lost something."""
+"""Recovery of a register that lost its disk, and of partitions whose replicas all lost records."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_register_that_rebuilds_while_its_disk_is_full_believes_no_older_recor
     play(scenario, attrs.evolve(small(), gather_s=0.05))
 
 
-def test_a_register_that_could_not_take_over_its_cluster_founds_no_other_one() -> None:
+def test_a_register_that_could_not_take_over_its_cluster_forms_no_other_one() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         register = cluster.register.host
         await ask(cluster, sending("topic", [b"sent"]), "first")
@@ -124,7 +124,7 @@ def test_a_register_that_learned_its_cluster_gives_leaders_time_to_come_back() -
     play(scenario)
 
 
-def test_a_register_that_rebuilds_twice_hears_again_who_lost_power() -> None:
+def test_a_register_that_rebuilds_twice_hears_again_which_brokers_lost_power() -> None:
     """The broker says so until the register has taken it out of the in-sync set."""
 
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -211,7 +211,7 @@ def leads(cluster: SimulatedCluster) -> bool:
     return record.leader in record.in_sync
 
 
-def test_after_all_machines_lost_power_what_was_flushed_is_there_and_goes_on() -> None:
+def test_flushed_records_survive_a_power_failure_of_all_machines() -> None:
     values = [b"%d" % number for number in range(20)]
 
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -229,7 +229,7 @@ def test_after_all_machines_lost_power_what_was_flushed_is_there_and_goes_on() -
     assert recoveries(world) == [[]]
 
 
-def test_what_was_not_flushed_when_all_machines_lost_power_is_lost_and_nothing_else() -> None:
+def test_only_unflushed_records_are_lost_when_all_machines_lose_power() -> None:
     """The one that flushed most leads; what it lacks and another one has is told."""
     values = [b"%d" % number for number in range(20)]
     read: list[bytes] = []
@@ -269,7 +269,9 @@ def test_a_topic_that_flushes_first_loses_nothing_beside_one_that_does_not() -> 
     assert len(recoveries(world)) == 1
 
 
-def test_a_partition_waits_for_a_member_that_is_away_until_an_operator_orders_not_to() -> None:
+def test_a_partition_waits_for_an_absent_in_sync_replica_until_an_operator_orders_otherwise() -> (
+    None
+):
     values = [b"%d" % number for number in range(20)]
     found: list[m.PartitionRecovery] = []
 
@@ -428,7 +430,7 @@ def test_a_sole_replica_is_asked_only_if_its_loss_is_accepted() -> None:
     assert recoveries(world) == []
 
 
-def test_without_any_replica_that_answers_nothing_can_be_ordered() -> None:
+def test_no_leader_can_be_ordered_if_no_replica_answers() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         async def recover(client: Client) -> None:
             assert (await client.admin.recover_partition(0)).candidate is None
@@ -444,7 +446,7 @@ def test_without_any_replica_that_answers_nothing_can_be_ordered() -> None:
 
 
 @pytest.mark.parametrize("brokers_count", [1, 3])
-def test_a_replica_with_an_older_checkpoint_goes_on_with_all_records_and_with_nobodys_help(
+def test_a_replica_with_an_older_checkpoint_goes_on_with_all_records_by_itself(
     brokers_count: int,
 ) -> None:
     values = [b"%d" % number for number in range(20)]

@@ -51,7 +51,7 @@ def test_brokers_outlive_a_register_whose_disk_fails() -> None:
     play(break_and_mend_the_disk)
 
 
-def test_a_consumer_leaves_replicas_that_can_not_read_their_disks() -> None:
+def test_a_consumer_leaves_brokers_that_can_not_read_their_disks() -> None:
     async def read_where_it_can(cluster: SimulatedCluster) -> None:
         cluster.start()
         await cluster.wait_serving()

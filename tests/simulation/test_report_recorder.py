@@ -56,7 +56,7 @@ def came(recording: Recording) -> dict[int, Came]:
 
 
 @TIERS
-def test_messages_are_recorded_with_who_what_and_when(tier: Tier) -> None:
+def test_messages_are_recorded_with_sender_content_and_time(tier: Tier) -> None:
     recording = recorded(tier, ask_and_answer)
     found = [(one.host, one.target, one.kind) for one in sent(recording)]
     assert found[:4] == [
@@ -82,7 +82,7 @@ def test_an_answer_is_about_the_log_of_its_request(tier: Tier) -> None:
 
 
 @TIERS
-def test_what_is_lost_on_its_way_never_arrives(tier: Tier) -> None:
+def test_a_message_lost_on_its_way_is_recorded_without_an_arrival(tier: Tier) -> None:
     async def main(small: Small) -> None:
         asker, _ = await small.pair()
         small.network.cut("here", "there")
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_message_are_recorded_as_such() -> None:
     assert (last.kind, last.content, last.size_bytes) == ("bytes", None, 8)
 
 
-def test_what_comes_after_a_failure_is_left_out() -> None:
+def test_events_after_a_failure_are_not_recorded() -> None:
     recorder = Recorder()
 
     async def main(small: Small) -> None:
@@ -142,7 +142,7 @@ def test_a_recorded_run_takes_the_same_course_as_any_other() -> None:
     assert simulate(PLAN).digest == real_run().digest
 
 
-def test_a_recording_has_all_hosts_and_everything_in_its_order() -> None:
+def test_a_recording_has_all_hosts_and_all_events_in_order() -> None:
     recording = real_run()
     assert recording.hosts[0] == ("register", "register")
     assert ("producer-1", "client") in recording.hosts
@@ -187,7 +187,7 @@ def spoken(data: bytes, cuts: list[int]) -> list[tuple[str, object, int]]:
     is_masked=st.booleans(),
     cuts=st.lists(st.integers(0, 2_000), max_size=8),
 )
-def test_messages_are_found_however_the_bytes_come(
+def test_messages_are_decoded_however_their_bytes_are_split(
     sizes: list[int], is_masked: bool, cuts: list[int]
 ) -> None:
     messages = [Produce(number, "t", 0, bytes(size)) for number, size in enumerate(sizes)]
@@ -213,6 +213,6 @@ def test_a_message_in_several_frames_is_one_and_control_frames_may_come_between(
 
 
 @given(st.binary(max_size=400))
-def test_no_bytes_whatsoever_upset_the_reading(data: bytes) -> None:
+def test_any_bytes_can_be_decoded_without_an_error(data: bytes) -> None:
     spoken(data, [])
     spoken(HEAD + data, [50])

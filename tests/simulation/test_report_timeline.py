@@ -42,7 +42,7 @@ def line_of(recording: Recording, words: str) -> str:
 # --- values -----------------------------------------------------------------------------
 
 
-def test_values_are_told_in_a_few_words() -> None:
+def test_values_are_described_in_a_few_words() -> None:
     assert brief(12) == "12"
     assert brief(None) == "None"
     assert brief(0.25) == "0.25"
@@ -71,7 +71,7 @@ def test_many_elements_and_deep_ones_are_left_out() -> None:
     assert "…" in brief(value)
 
 
-def test_numbers_beyond_all_bounds_are_shown_in_part() -> None:
+def test_very_large_numbers_are_shown_in_part() -> None:
     assert brief(10**10_000).startswith("0x")
     assert len(brief(10**10_000)) <= 160
 
@@ -115,7 +115,7 @@ def test_a_message_says_when_it_arrives_or_that_it_never_does() -> None:
     assert "orders/0" in first
 
 
-def test_what_was_sent_just_before_the_end_may_be_under_way() -> None:
+def test_a_message_sent_just_before_the_end_may_be_under_way() -> None:
     story = Story()
     story.send("broker-1", "broker-2")
     story.event("boot", "broker-3")
@@ -133,13 +133,13 @@ def test_a_message_shows_its_fields_and_of_bulk_the_size() -> None:
     assert "end=300" in fields(second)
 
 
-def test_another_life_of_a_host_has_its_number() -> None:
+def test_each_incarnation_of_a_host_is_shown_with_its_number() -> None:
     story = Story()
     story.event("boot", "broker-1", 2)
     assert fields(*timeline(story.recording()))[2] == "broker-1 (2)"
 
 
-def test_a_topic_that_was_made_twice_is_told_with_its_id() -> None:
+def test_a_topic_that_was_created_twice_is_shown_with_its_id() -> None:
     story = Story()
     for topic_id in ("0a", "0b"):
         story.event(steps.P2Appended.text, "broker-1", **(LOG | {"topic_id": topic_id}), end=1)
@@ -156,7 +156,7 @@ def test_notes_stand_between_what_was_before_and_after() -> None:
     assert fields(lines[1])[3] == "alice is told that 'm1' is surely not stored"
 
 
-def test_all_that_happened_has_a_line_but_arrivals() -> None:
+def test_every_event_but_an_arrival_has_a_line() -> None:
     recording = real_run()
     arrivals = sum(isinstance(one, Came) for one in recording.happenings)
     assert len(list(timeline(recording))) == len(recording.happenings) - arrivals
@@ -164,7 +164,7 @@ def test_all_that_happened_has_a_line_but_arrivals() -> None:
 
 
 @given(st.text(), st.text(), st.text(), st.text())
-def test_fields_can_be_told_apart_whatever_is_in_them(
+def test_fields_of_a_line_can_be_separated_whatever_they_contain(
     host: str, what: str, fact: str, value: str
 ) -> None:
     story = Story()

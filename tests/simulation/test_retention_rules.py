@@ -44,7 +44,7 @@ def broken(one: Plan) -> Violation | None:
 
 
 @pytest.mark.parametrize("one", [BY_BYTES, BY_AGE, BY_BOTH])
-def test_brokers_that_remove_what_they_may_break_no_rule(one: Plan) -> None:
+def test_brokers_that_remove_expired_segments_break_no_rule(one: Plan) -> None:
     assert broken(one) is None
 
 
@@ -73,7 +73,7 @@ def test_a_broker_that_removes_a_segment_too_many_is_found(
     assert "to be kept" in str(violation)
 
 
-def test_a_broker_that_removes_what_its_topic_keeps_for_ever_is_found(
+def test_a_broker_that_removes_segments_of_a_topic_without_retention_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_retention, "expired_count", lambda closed, **_: len(list(closed)) // 2)
@@ -111,16 +111,16 @@ def test_a_broker_that_forgets_a_subscription_is_found(
     assert "a subscription has yet to process what lies from" in str(violation)
 
 
-def test_a_topic_that_asks_for_nothing_has_nothing_to_wait_for() -> None:
+def test_retention_of_a_topic_without_a_hold_waits_for_no_subscription() -> None:
     assert broken(held()) is None
 
 
-def test_ages_mean_nothing_where_clocks_jumped() -> None:
+def test_the_age_rule_is_not_applied_where_clocks_jumped() -> None:
     jump = InjectedFault(AtTime(0.3), JumpClock(3600.0), "broker-1")
     assert broken(plan(jump, retention_ms=60_000)) is None
 
 
-def test_a_follower_that_begins_behind_what_is_gone_is_found(
+def test_a_follower_that_begins_behind_the_removed_segments_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     follow = PartitionLeader.follow

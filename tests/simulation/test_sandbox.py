@@ -1,4 +1,4 @@
-"""A run that reaches for the real world fails, and says who did."""
+"""A run that uses the real world fails, and names the place in the code."""
 
 from __future__ import annotations
 
@@ -68,13 +68,15 @@ def doing(action: Callable[[], object]) -> Callable[[], Awaitable[object]]:
 
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("action", ANYWHERE.values(), ids=ANYWHERE)
-def test_what_can_not_be_repeated_fails_the_run(action: Callable[[], object], strict: bool) -> None:
+def test_a_call_that_can_not_be_repeated_fails_the_run(
+    action: Callable[[], object], strict: bool
+) -> None:
     with pytest.raises(OutsideReachedError):
         run(doing(action), strict=strict)
 
 
 @pytest.mark.parametrize("action", NODES.values(), ids=NODES)
-def test_what_a_node_has_its_environment_for_fails_the_run(action: Callable[[], object]) -> None:
+def test_a_call_past_the_environment_of_a_node_fails_the_run(action: Callable[[], object]) -> None:
     with pytest.raises(OutsideReachedError, match=r"\.py:\d+ in a simulation"):
         run(doing(action))
 
@@ -96,7 +98,7 @@ def test_real_sockets_of_trio_fail_the_run() -> None:
         run(main)
 
 
-def test_who_handles_the_failure_does_not_save_the_run() -> None:
+def test_catching_the_sandbox_error_does_not_save_the_run() -> None:
     def read_clock() -> None:
         try:
             time.time()
@@ -107,7 +109,7 @@ def test_who_handles_the_failure_does_not_save_the_run() -> None:
         run(doing(read_clock))
 
 
-def test_imports_and_tracebacks_are_no_reaching_out() -> None:
+def test_imports_and_tracebacks_do_not_count_as_use_of_the_real_world() -> None:
     def act() -> None:
         import this_module_is_not_there  # type: ignore[import-not-found]  # noqa: F401
 
@@ -163,7 +165,7 @@ def test_programs_that_are_tested_get_virtual_time_and_seeded_entropy() -> None:
     assert one[:2] == (EPOCH_S + 1, 1_000_000_000)
 
 
-def test_everything_is_as_before_after_a_run() -> None:
+def test_the_sandbox_is_removed_after_a_run() -> None:
     before = (time.time, time.sleep, os.urandom, uuid.uuid1, trio.to_thread.run_sync)
     state = random.getstate()
     run(doing(random.random))
@@ -202,7 +204,7 @@ def other_thread() -> Iterator[OtherThread]:
     thread.join()
 
 
-def test_other_threads_do_as_they_like(other_thread: OtherThread) -> None:
+def test_other_threads_may_use_the_real_world(other_thread: OtherThread) -> None:
     def look() -> tuple[float, bytes]:
         with open("/dev/null"):
             return time.time(), os.urandom(2)
@@ -212,7 +214,7 @@ def test_other_threads_do_as_they_like(other_thread: OtherThread) -> None:
     assert abs(answer[0] - time.time()) < 60
 
 
-def test_what_trio_does_in_another_thread_changes_no_run(other_thread: OtherThread) -> None:
+def test_trio_in_another_thread_does_not_change_a_run(other_thread: OtherThread) -> None:
     async def elsewhere() -> str:
         async with trio.open_nursery() as nursery:
             for _ in range(4):

@@ -36,7 +36,7 @@ def struck(*faults: InjectedFault) -> tuple[list[Event], tuple[Event, ...]]:
     return [event for event in verdict.events if event.what == FAULT], verdict.events
 
 
-def test_a_step_behind_a_fault_is_waited_for_when_that_has_struck() -> None:
+def test_a_step_behind_a_fault_is_awaited_once_that_fault_has_struck() -> None:
     faults, events = struck(
         InjectedFault(AtStep("P2b", occurrence=5), Kill(0.1)),
         InjectedFault(AtStep("E11", behind=True), Pause(0.5)),
@@ -76,7 +76,7 @@ def test_a_fault_behind_one_that_was_skipped_strikes_all_the_same() -> None:
     assert [one.host for one in faults] == ["broker-1", "broker-2"]
 
 
-def test_a_plan_keeps_what_stands_behind_what() -> None:
+def test_a_plan_keeps_the_order_of_its_faults() -> None:
     kept = plan(
         InjectedFault(AtTime(0.5), Kill()),
         InjectedFault(AtTime(0.5, behind=True), Kill()),
@@ -88,7 +88,7 @@ def test_a_plan_keeps_what_stands_behind_what() -> None:
     assert str(kept.faults[1]) != str(kept.faults[0])
 
 
-def test_each_story_is_told_once_in_a_round_of_seeds() -> None:
+def test_each_scenario_is_drawn_once_in_a_round_of_seeds() -> None:
     count = len(SCENARIOS)
     options = [scenario_plans._ScenarioDrawing(seed)._teller() for seed in range(2 * count)]
     first, second = options[:count], options[count:]

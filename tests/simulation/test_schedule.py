@@ -1,4 +1,4 @@
-"""In which order tasks run that could run at the same time."""
+"""The order in which runnable tasks run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def order(schedule: Schedule, *, tasks: int = 3, steps: int = 1) -> str:
     return "".join(ran)
 
 
-def test_fifo_runs_who_was_started_first() -> None:
+def test_fifo_runs_the_task_that_was_started_first() -> None:
     assert order(Fifo(), tasks=8) == "abcdefgh"
     assert order(Fifo(), steps=2) == "abcabc"
 
@@ -49,7 +49,7 @@ def test_a_schedule_is_repeatable() -> None:
         assert one == other
 
 
-def test_strict_priorities_starve_whoever_has_the_lowest() -> None:
+def test_strict_priorities_starve_the_task_with_the_lowest() -> None:
     assert order(Pct(1, random.Random(3)), steps=4) in {
         "".join(name * 4 for name in names) for names in permutations("abc")
     }

@@ -30,7 +30,7 @@ def outcome(seed: int, digest: str = "d", rule: str = "") -> tuple[int, Outcome]
 # --- run -----------------------------------------------------------------------------------
 
 
-def test_a_search_sums_up_what_it_ran(program: Program, tmp_path: Path) -> None:
+def test_a_search_sums_up_its_runs(program: Program, tmp_path: Path) -> None:
     numbers = tmp_path / "made" / "run.json"
     result = program("sim", "run", "--seeds", "2", "--jobs", "1", "--json", str(numbers))
     assert result.exit_code == 0, result.stdout
@@ -90,13 +90,15 @@ def test_a_failing_seed_gets_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert "<html" in (tmp_path / "pages" / "seed-7.html").read_text(encoding="utf-8")
 
 
-def test_no_run_begins_when_the_time_is_over() -> None:
+def test_no_run_begins_after_the_time_limit() -> None:
     search = SeedSearch(SearchOptions(first=1, count=None, time_s=-1.0), pytest.fail)
     search.run()
     assert search.numbers()["seeds"] == 0
 
 
-def test_a_fault_of_the_simulator_is_told_with_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_simulator_is_reported_with_its_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError("oh")
 
@@ -111,7 +113,7 @@ def test_processes_share_the_work() -> None:
     assert sorted(spread(abs, range(-20, 0), 2)) == list(range(1, 21))
 
 
-def test_ctrl_c_ends_a_search_with_what_was_done(
+def test_ctrl_c_ends_a_search_with_its_results_so_far(
     monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path
 ) -> None:
     def run_seed(source: str, tier: object, seed: int) -> tuple[int, Outcome]:
@@ -130,7 +132,7 @@ def test_ctrl_c_ends_a_search_with_what_was_done(
 # --- replay, show, seeds --------------------------------------------------------------------
 
 
-def test_a_replay_says_what_the_plan_is_and_what_came_of_it(program: Program) -> None:
+def test_a_replay_prints_the_plan_and_the_verdict(program: Program) -> None:
     result = program("sim", "replay", to_token(SMALL), "--events", "3")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -159,7 +161,7 @@ def test_a_run_that_went_well_has_a_page_and_a_shiviz_log(program: Program, tmp_
 
 
 @pytest.mark.parametrize("text", ["oc1-nonsense", "oc1-'", "no-such-file.json"])
-def test_what_is_no_plan_is_wrong_use(program: Program, text: str) -> None:
+def test_an_invalid_plan_is_a_usage_error(program: Program, text: str) -> None:
     result = program("sim", "replay", text)
     assert result.exit_code == 2
     assert "is not a valid plan: " in result.stderr
@@ -174,7 +176,9 @@ def test_plans_that_failed_once_are_run_again(program: Program, tmp_path: Path) 
     assert result.stdout == "1 plans that failed once, 0 fail\n"
 
 
-def test_a_damaged_line_among_them_is_wrong_use(program: Program, tmp_path: Path) -> None:
+def test_a_damaged_line_among_failed_plans_is_a_usage_error(
+    program: Program, tmp_path: Path
+) -> None:
     file = tmp_path / "seeds.txt"
     file.write_text("oc2-what is this\n")
     result = program("sim", "seeds", "-f", str(file), "--jobs", "1")
@@ -184,7 +188,7 @@ def test_a_damaged_line_among_them_is_wrong_use(program: Program, tmp_path: Path
 # --- the package ------------------------------------------------------------------------------
 
 
-def test_another_package_of_that_name_is_told_apart(
+def test_another_package_named_sim_is_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "sim").mkdir()

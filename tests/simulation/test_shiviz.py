@@ -74,7 +74,7 @@ def test_each_host_counts_its_own_events_one_by_one() -> None:
     assert {"register", "broker-1", "producer-1", "consumer-1"} <= set(counts)
 
 
-def test_events_say_what_happened_with_the_facts() -> None:
+def test_shiviz_events_name_the_step_with_its_facts() -> None:
     events = [(host, words) for host, _, words in parsed(lost_write())]
     assert ("broker-2", "gets replicate from broker-1") in events
     assert any(
@@ -99,7 +99,7 @@ def test_hosts_keep_different_names_without_spaces(one: str, other: str) -> None
 
 
 @given(st.text(), st.text())
-def test_whatever_hosts_and_facts_are_called_the_log_stays_readable(host: str, value: str) -> None:
+def test_a_shiviz_log_is_readable_with_any_names_of_hosts_and_facts(host: str, value: str) -> None:
     story = Story()
     story.event(value, host, fact=value)
     story.arrive(story.send(host, value, kind=value))

@@ -77,7 +77,7 @@ def test_an_observer_that_finds_a_rule_broken_ends_the_run() -> None:
     assert verdict.violation.events[0].what == steps.P7Acknowledged.text
 
 
-def test_an_exception_that_a_node_logs_is_told_and_so_is_an_error_without_excuse() -> None:
+def test_exceptions_and_unexcused_errors_in_a_log_break_a_rule() -> None:
     def watch(cluster: SimulatedCluster) -> Observer:
         def observe(event: Event) -> None:
             if event.what == steps.P6Committed.text and not cluster.world.now > 1:
@@ -104,7 +104,7 @@ def test_an_exception_within_a_node_is_a_broken_rule() -> None:
     assert "a fault of ours" in f"{verdict.violation}{verdict.details}"
 
 
-def test_a_server_that_crashes_is_started_again_where_only_clients_are_to_judge() -> None:
+def test_a_crashed_server_is_restarted_if_only_the_history_is_checked() -> None:
     crashes: list[Event] = []
 
     def watch(cluster: SimulatedCluster) -> Observer:
@@ -137,7 +137,7 @@ def test_a_producer_that_gives_up_before_its_time_is_found(monkeypatch: pytest.M
     assert "gave up early" in str(verdict.violation)
 
 
-def test_a_producer_that_goes_on_failing_when_all_is_well_is_found(
+def test_a_producer_that_goes_on_failing_after_all_faults_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connected = ProducerSession.connected
@@ -167,7 +167,7 @@ def test_a_burst_is_one_batch_or_several_that_are_under_way_at_a_time() -> None:
     assert batches(1) >= 20 > batches(WorkloadOptions().batch_bytes)
 
 
-def test_a_cluster_that_stands_still_is_told_with_what_is_stuck() -> None:
+def test_a_cluster_without_progress_is_reported_with_the_stuck_tasks() -> None:
     def watch(cluster: SimulatedCluster) -> Observer:
         def observe(event: Event) -> None:
             if event.what == "boot" and event.host == "healer":
@@ -181,7 +181,7 @@ def test_a_cluster_that_stands_still_is_told_with_what_is_stuck() -> None:
     assert str(verdict.violation).endswith("broker-1"), "it waits for the register"
 
 
-def test_a_broker_that_is_cut_off_for_ever_keeps_nobody_from_going_on() -> None:
+def test_a_broker_that_is_cut_off_for_ever_does_not_stop_the_others() -> None:
     verdict = simulate(Plan(3, cut_off="broker-1", workload=QUICK))
     assert verdict.violation is None, verdict.details
 
@@ -194,7 +194,7 @@ def test_a_broker_whose_disk_was_lost_is_replaced() -> None:
     assert verdict.counts["fault Wipe"] == 1
 
 
-def test_consumers_that_begin_late_and_are_made_anew_see_everything_from_there_on() -> None:
+def test_consumers_that_begin_late_or_again_see_every_later_message() -> None:
     workload = WorkloadOptions(
         producers=2, records=40, consumers=3, reopen_count=10, starts_late=True
     )
@@ -204,7 +204,7 @@ def test_consumers_that_begin_late_and_are_made_anew_see_everything_from_there_o
     assert any(isinstance(one, Delivered) for one in verdict.history.events)
 
 
-def test_the_operators_chores_are_done_meanwhile() -> None:
+def test_operating_commands_are_carried_out_during_a_run() -> None:
     workload = WorkloadOptions(records=60, chores=("topic", "move", "drain", "grow"))
     verdict = simulate(Plan(2, brokers=4, workload=workload))
     assert verdict.violation is None, verdict.details
@@ -213,7 +213,7 @@ def test_the_operators_chores_are_done_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_what_the_swarm_draws_keeps_every_promise(seed: int) -> None:
+def test_drawn_plans_break_no_rule(seed: int) -> None:
     verdict = simulate(draw(seed), events_kept=100)
     assert verdict.violation is None, verdict.details
 
@@ -294,7 +294,7 @@ def test_a_receipt_that_waits_beside_fetches_is_complained_of(
     assert "beside fetches that wait" in str(verdict.violation)
 
 
-def test_clients_have_to_be_sent_to_every_broker_that_is_in_sync(
+def test_leaving_an_in_sync_broker_out_of_a_description_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     describe = ClusterView.partition
@@ -310,7 +310,7 @@ def test_clients_have_to_be_sent_to_every_broker_that_is_in_sync(
     assert "partitions are not served" in str(verdict.violation)
 
 
-def test_what_is_left_of_a_deleted_topic_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_left_of_a_deleted_topic_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "LIVENESS_S", 3.0)
 
     def watch(cluster: SimulatedCluster) -> Observer:

@@ -1,4 +1,4 @@
-"""The diagram says who was up, who led, and how far logs went."""
+"""The diagram shows which hosts ran, which led, and how far logs went."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_pause_lasts_until_the_host_goes_on() -> None:
     assert diagram(story.recording()).spells == (Spell(0, "paused", 1, 2),)
 
 
-def test_a_client_that_comes_to_its_end_is_not_down() -> None:
+def test_a_client_that_finishes_is_not_shown_as_down() -> None:
     story = Story()
     for host in ("alice", "broker-1"):
         story.event("boot", host)
@@ -84,7 +84,7 @@ def test_a_leader_leads_until_it_leaves_its_role_or_dies() -> None:
     ]
 
 
-def test_reigns_are_what_the_register_decided_with_the_names_of_hosts() -> None:
+def test_leaderships_are_shown_as_the_register_decided_them() -> None:
     story = Story()
     for number in (1, 2):
         story.event(steps.J1Identified.text, f"broker-{number}", cluster="", broker=number)
@@ -125,7 +125,7 @@ def test_marks_follow_a_replica_through_appends_commits_cuts_and_death() -> None
     }
 
 
-def test_the_focus_is_the_last_event_in_conflict_or_the_end() -> None:
+def test_the_diagram_focuses_the_last_event_in_conflict_or_the_end() -> None:
     drawn = diagram(lost_write())
     assert [str(drawn.moments[one]).split()[2] for one in drawn.conflict] == ["P6b", "E11"]
     assert drawn.focus == drawn.conflict[-1]

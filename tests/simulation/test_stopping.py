@@ -1,4 +1,4 @@
-"""Nodes that are asked to stop: others lead first, and nobody waits for whoever goes."""
+"""Nodes that are asked to stop hand their leaderships over first, and delay no other node."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_hundred_partitions_are_handed_over_side_by_side() -> None:
     play(scenario, ClusterOptions(brokers=3, partitions=100, gather_s=0.05))
 
 
-def test_a_message_waits_for_no_broker_that_stops() -> None:
+def test_a_message_does_not_wait_for_a_stopping_broker() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, create(1))
         leader = cluster.leader(0)
@@ -194,7 +194,7 @@ def test_a_follower_that_stops_stays_in_sync_until_another_one_can_take_its_plac
     assert min(sizes) == 2
 
 
-def test_who_nobody_can_replace_stops_without_waiting() -> None:
+def test_a_broker_that_no_other_can_replace_stops_without_waiting() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, create(1))
         assert await stopped(cluster, "broker-1") < LINK_GRACE_S
@@ -207,7 +207,7 @@ def test_who_nobody_can_replace_stops_without_waiting() -> None:
     play(scenario, ClusterOptions(brokers=1, partitions=1, gather_s=0.05))
 
 
-def test_brokers_that_stop_at_the_same_time_wait_for_each_other_in_vain_and_not_for_long() -> None:
+def test_brokers_that_stop_at_the_same_time_wait_for_each_other_a_bounded_time() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, create(4))
         began = cluster.world.now

@@ -103,7 +103,7 @@ def test_what_was_sent_before_a_half_close_arrives_and_the_other_way_stays_open(
     run_in(scenario)
 
 
-def test_closing_what_has_unread_bytes_resets_and_what_had_arrived_can_still_be_read(
+def test_closing_a_stream_with_unread_bytes_resets_the_connection(
     run_in: RunIn,
 ) -> None:
     async def scenario(place: Place) -> None:
@@ -155,7 +155,7 @@ def test_a_reset_ends_a_send_that_waits_for_room(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_a_listener_that_closes_resets_who_was_not_accepted(run_in: RunIn) -> None:
+def test_a_listener_that_closes_resets_connections_that_were_not_accepted(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         listening = await place.there.listen(place.there_host, 0)
         ours = await place.here.connect(place.there_host, listening.port)
@@ -171,7 +171,7 @@ def test_a_listener_that_closes_resets_who_was_not_accepted(run_in: RunIn) -> No
     run_in(scenario)
 
 
-def test_bytes_arrive_in_pieces_that_nobody_can_rely_on() -> None:
+def test_bytes_arrive_in_arbitrary_pieces() -> None:
     sizes = set()
 
     async def scenario(place: Place) -> None:
@@ -191,7 +191,7 @@ def test_bytes_arrive_in_pieces_that_nobody_can_rely_on() -> None:
     assert len(sizes) > 2
 
 
-def test_an_accepted_stream_says_who_is_there() -> None:
+def test_an_accepted_stream_knows_the_address_of_its_peer() -> None:
     async def scenario(place: Place) -> None:
         ours, theirs = await place.pair()
         assert str(ours).startswith("there:")

@@ -146,7 +146,7 @@ def test_a_member_that_is_replaced_and_a_reset_break_no_rule(judged: Judged) -> 
     assert judged.broken == []
 
 
-def test_what_a_new_member_takes_over_is_what_the_one_before_has_processed(
+def test_a_new_member_takes_over_at_the_messages_processed_before(
     judged: Judged,
 ) -> None:
     judged.mark(20, 2)
@@ -155,7 +155,7 @@ def test_what_a_new_member_takes_over_is_what_the_one_before_has_processed(
     assert judged.broken == ["message-passed-over"]
 
 
-def test_a_mark_of_what_was_handed_out_and_not_processed_is_found(judged: Judged) -> None:
+def test_a_mark_behind_a_delivered_but_unprocessed_message_is_found(judged: Judged) -> None:
     judged.hand(20, 1)
     judged.mark(30, 1, commit=False)
     assert judged.broken == ["message-passed-over"]
@@ -227,7 +227,7 @@ def test_an_attach_that_is_told_an_older_mark_is_found(judged: Judged) -> None:
     assert judged.broken == ["attach-went-back"]
 
 
-def test_what_is_told_and_not_committed_is_found(judged: Judged) -> None:
+def test_telling_an_uncommitted_decision_is_found(judged: Judged) -> None:
     judged.come(steps.S5Attaching, sid=SID, member="m1", claim=1, mark=20)
     judged.come(steps.S5Attaching, sid=SID, claim=2, mark=20)
     judged.come(steps.S4Telling, sid=SID, member="m1", logs=[[0, 2]], revoked=False)
@@ -239,7 +239,7 @@ def test_what_is_told_and_not_committed_is_found(judged: Judged) -> None:
 @pytest.mark.parametrize(
     "mark", [None, {"mark": 10, "claim": 0}, {"mark": 0, "claim": 1}, {"mark": 20, "claim": 1}]
 )
-def test_a_leader_that_begins_without_what_is_committed_is_found(
+def test_a_leader_that_begins_without_committed_entries_is_found(
     judged: Judged, mark: dict[str, Any] | None
 ) -> None:
     states = dict(judged.rules._partitions[PartitionId(0)].committed)
@@ -281,7 +281,7 @@ def test_a_leader_whose_disk_takes_no_records_may_leave_a_mark_behind(
 @pytest.mark.parametrize(
     "action", [Damage("older", "ends"), Damage("flip", "log"), BitFlip(), RollBack()]
 )
-def test_a_leader_does_not_know_what_its_disk_lost_unnoticed(
+def test_a_leader_may_lack_entries_that_its_disk_lost_unnoticed(
     judged: Judged, action: Damage | BitFlip | RollBack
 ) -> None:
     judged.fail(action)
@@ -292,7 +292,7 @@ def test_a_leader_does_not_know_what_its_disk_lost_unnoticed(
     assert judged.broken == []
 
 
-def test_an_only_replica_with_a_damage_serves_what_lies_before_it(judged: Judged) -> None:
+def test_a_damaged_sole_replica_serves_the_entries_before_the_damage(judged: Judged) -> None:
     state = judged.rules.cluster.register_view.state
     only = SimpleNamespace(partition=PartitionId(0), replicas=[1])
     state.partitions[PartitionId(0)] = cast(Any, only)
@@ -340,7 +340,7 @@ def test_a_leader_may_begin_with_what_it_appended_before_another_one_led(judged:
     assert judged.broken == []
 
 
-def test_what_a_former_leader_appended_is_gone_when_a_newer_one_commits(judged: Judged) -> None:
+def test_entries_of_a_former_leader_are_gone_once_a_newer_leader_commits(judged: Judged) -> None:
     judged.mark(10, 1)
     states = dict(judged.rules._partitions[PartitionId(0)].committed)
     judged.mark(20, 1, commit=False)

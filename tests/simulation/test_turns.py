@@ -1,4 +1,4 @@
-"""Virtual time makes reading free: who reads too much in one turn of a task is found."""
+"""Reading costs no virtual time, so a task that reads too much in one turn is reported."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ async def long_turns(*, with_turns: bool) -> list[tuple[str, int]]:
     return told
 
 
-async def test_a_turn_that_reads_too_much_is_told_of_once() -> None:
+async def test_a_turn_that_reads_too_much_is_reported_once() -> None:
     ((task, read_bytes),) = await long_turns(with_turns=False)
     assert task
     assert TURN_BYTES_MAX < read_bytes <= TURN_BYTES_MAX + PIECE_BYTES
 
 
-async def test_who_lets_others_have_their_turn_may_read_as_much_as_it_likes() -> None:
+async def test_a_task_that_yields_may_read_any_amount() -> None:
     assert await long_turns(with_turns=True) == []
 
 
@@ -52,13 +52,13 @@ def plan_of(scenario: Scenario) -> Plan:
     )
 
 
-def test_what_a_follower_lacks_of_many_logs_is_not_read_in_one_turn() -> None:
+def test_records_of_many_logs_for_a_follower_are_not_read_in_one_turn() -> None:
     """All of it was, half a megabyte of each log, and as much more was put in the outbox."""
     verdict = simulate(plan_of(many_large_logs(Random(0))), [Oracle])
     assert verdict.violation is None, verdict.violation
 
 
-def test_questions_about_large_logs_that_are_answered_in_one_turn_are_found(
+def test_look_ups_in_large_logs_that_take_one_turn_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from octopi.roles.broker.services import read

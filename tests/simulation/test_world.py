@@ -1,4 +1,4 @@
-"""The world: who sleeps in it, who is told of what, and what its digest stands for."""
+"""The simulated world: its sleepers, its observers and its digest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_sleeper_that_is_cancelled_leaves_nothing_behind() -> None:
     assert run(main).now == 1.0
 
 
-def test_who_observes_some_kinds_of_events_hears_of_no_others() -> None:
+def test_an_observer_of_some_kinds_of_events_hears_of_no_others() -> None:
     world = World(1)
     heard: list[tuple[str, str]] = []
 

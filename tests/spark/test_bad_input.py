@@ -64,7 +64,9 @@ def stored(spark: SparkSession, directory: Path) -> dict[int, list[bytes]]:
 # --- what is asked for -------------------------------------------------------------------
 
 
-def test_what_is_not_there_is_said_plainly(spark: SparkSession, cluster: Cluster) -> None:
+def test_a_missing_topic_partition_or_server_is_a_clear_error(
+    spark: SparkSession, cluster: Cluster
+) -> None:
     topic = cluster.topic()
     cluster.fill(topic, [b"message"])
     (partition,) = by_partition(cluster.messages(topic))
@@ -135,7 +137,7 @@ def positions_ahead(cluster: Cluster, topic: str, size_bytes: int) -> str:
     return re.sub(r"=(\d+)~", lambda found: f"={int(found[1]) + size_bytes}~", cluster.ask(read))
 
 
-def test_a_query_fails_where_what_it_read_is_gone_or_begins_where_both_agree(
+def test_a_query_fails_at_a_fork_or_begins_at_the_last_common_offset(
     spark: SparkSession, cluster: Cluster
 ) -> None:
     topic = cluster.topic()
@@ -147,7 +149,7 @@ def test_a_query_fails_where_what_it_read_is_gone_or_begins_where_both_agree(
     assert batch(spark, **options, failOnDataLoss=False).collect() == []
 
 
-def test_a_stream_fails_where_what_it_read_is_gone(
+def test_a_stream_fails_if_the_records_that_it_read_are_lost(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = cluster.topic()
@@ -232,7 +234,7 @@ def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Protected]:
         yield attrs.evolve(found, url=register.url)
 
 
-def test_a_token_and_an_authority_open_what_they_should(
+def test_a_token_and_an_authority_give_access_to_a_secured_cluster(
     spark: SparkSession, protected: Protected
 ) -> None:
     assert protected.url.startswith("wss://")

@@ -1,4 +1,4 @@
-"""What the document about Spark shows works as it stands there."""
+"""The examples in the document about Spark work as printed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
-def test_the_programs_run(
+def test_the_documented_programs_run(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table, stream, subscribed, files = blocks("python")
@@ -79,7 +79,7 @@ def test_the_programs_run(
 
 
 @pytest.mark.slow
-def test_the_jobs_can_be_typed(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_documented_job_commands_run(cluster: Cluster, tmp_path: Path) -> None:
     (script,) = [block for block in blocks("sh") if "pipeline" in block]
     first, *jobs = script.splitlines()
     assert first == "seq 10000 | octopi-node produce numbers"

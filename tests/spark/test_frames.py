@@ -85,7 +85,9 @@ def test_records_are_found_where_a_walk_finds_them(
 
 
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=20), st.data())
-def test_what_is_not_whole_at_the_end_is_left_out(values: list[bytes], data: st.DataObject) -> None:
+def test_an_incomplete_record_at_the_end_is_left_out(
+    values: list[bytes], data: st.DataObject
+) -> None:
     buffer = plain(values)
     cut = data.draw(st.integers(0, len(buffer)))
     whole = [bound for bound in walked(buffer) if bound <= cut]
@@ -126,7 +128,7 @@ def test_a_changed_byte_is_noticed_exactly_where_scan_notices_it(
         assert type(raised.value.why) is type(found.fault)
 
 
-def test_every_bit_of_a_record_counts() -> None:
+def test_a_flipped_bit_anywhere_in_a_record_is_noticed() -> None:
     good = plain([b"first", b"second", b"third"])
     for at in range(9, len(good)):
         for bit in range(8):
@@ -148,7 +150,7 @@ def test_swapped_payloads_of_equal_size_are_noticed() -> None:
     assert faults_of(mixed) is not None
 
 
-def test_a_fault_survives_the_way_to_the_driver() -> None:
+def test_a_record_fault_survives_pickling_to_the_driver() -> None:
     buffer = bytearray(plain([b"value"]))
     buffer[-1] ^= 1
     with pytest.raises(RecordFaultError) as raised:
@@ -193,7 +195,7 @@ def expected_rows(buffer: bytes, base: int = 0) -> list[dict[str, object]]:
 
 
 @given(MESSAGES)
-def test_rows_say_what_messages_say(
+def test_rows_have_the_content_of_messages(
     messages: list[tuple[bytes, bytes | None, dict[str, bytes], int]],
 ) -> None:
     buffer = encoded(messages)

@@ -48,7 +48,7 @@ def test_offsets_are_given_as_for_kafka_or_as_positions() -> None:
     assert places("earliest") == "earliest"
 
 
-def test_times_are_milliseconds_or_iso() -> None:
+def test_times_are_read_in_milliseconds_or_iso_format() -> None:
     def stamp(text: str) -> int | None:
         options = read_options(TOPIC | {"startingTimestamp": text}, streaming=True)
         return options.starting_timestamp_ms
@@ -82,7 +82,7 @@ def test_times_are_milliseconds_or_iso() -> None:
         (TOPIC | {"token": "a", "tokenEnv": "B"}, "give one of"),
     ],
 )
-def test_what_is_wrong_is_said(given: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused_with_the_reason(given: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         read_options(given, streaming=False)
 
@@ -99,14 +99,14 @@ def test_what_is_wrong_is_said(given: dict[str, str], words: str) -> None:
         (TOPIC | {"subscription": "b", "startingOffsets": "earliest"}, False, "not both"),
     ],
 )
-def test_the_marks_of_a_subscription_say_where_a_query_begins(
+def test_a_query_begins_at_the_marks_of_its_subscription(
     given: dict[str, str], streaming: bool, words: str
 ) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         read_options(given, streaming=streaming)
 
 
-def test_of_a_stream_the_start_is_that_of_a_new_subscription() -> None:
+def test_the_start_option_of_a_stream_applies_to_a_new_subscription() -> None:
     given = TOPIC | {"subscription": "billing"}
     assert read_options(given, streaming=True).starting == "latest"
     given |= {"startingOffsets": "earliest"}

@@ -67,7 +67,7 @@ def archive_directory(
 # --- archive -----------------------------------------------------------------------------
 
 
-def test_an_archive_is_parquet_that_anything_reads(
+def test_an_archive_is_plain_parquet(
     spark: SparkSession, cluster: Cluster, topic: str, archive_directory: Path
 ) -> None:
     rows = spark.read.parquet(str(archive_directory)).orderBy("partition", "offset").collect()
@@ -77,7 +77,7 @@ def test_an_archive_is_parquet_that_anything_reads(
     assert found == {(one.partition, one.offset, one.key, one.request_id) for one in messages}
 
 
-def test_what_comes_later_is_added_and_small_files_are_merged(
+def test_later_messages_are_added_and_small_files_merged(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     name = cluster.topic()
@@ -99,7 +99,7 @@ def test_what_comes_later_is_added_and_small_files_are_merged(
     assert archive(spark, ArchiveOptions(tmp_path, source, file_bytes=0)).rows == 1
 
 
-def test_a_merge_that_was_killed_is_ended_by_the_next_one(
+def test_a_killed_merge_is_finished_by_the_next_one(
     archive_directory: Path, tmp_path: Path
 ) -> None:
     import pyarrow.parquet as pq
@@ -145,7 +145,7 @@ def test_a_replay_gives_the_same_messages_in_the_same_order_once(
     assert stamps[0] == stamps[1]
 
 
-def test_a_pace_needs_a_slot_for_each_log(
+def test_a_paced_replay_needs_a_task_slot_for_each_log(
     spark: SparkSession, cluster: Cluster, archive_directory: Path
 ) -> None:
     options = ReplayOptions(archive_directory, "paced", {"server": cluster.url}, speed=1000.0)
@@ -158,7 +158,7 @@ def test_a_pace_needs_a_slot_for_each_log(
         )
 
 
-def test_a_pace_is_kept(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_replay_keeps_its_pace(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
     name = cluster.topic()
     cluster.fill(name, [b"%d" % n for n in range(50)], key=lambda _: None)
     archive(spark, ArchiveOptions(tmp_path, {"server": cluster.url, "subscribe": name}))
@@ -172,7 +172,9 @@ def test_a_pace_is_kept(spark: SparkSession, cluster: Cluster, tmp_path: Path) -
 # --- rates -------------------------------------------------------------------------------
 
 
-def test_rates_count_what_is_there(spark: SparkSession, cluster: Cluster, topic: str) -> None:
+def test_the_rates_job_counts_the_messages_of_an_archive(
+    spark: SparkSession, cluster: Cluster, topic: str
+) -> None:
     source = {"server": cluster.url, "subscribe": topic}
     found = rates(spark, RatesOptions(source, window="1 hour", by_key=True))
     messages = cluster.messages(topic)
@@ -219,7 +221,7 @@ def faults(spark: SparkSession, directories: list[Path]) -> list[AuditFault]:
     return audit(spark, directories).faults
 
 
-def test_healthy_replicas_pass(spark: SparkSession, healthy: list[Path]) -> None:
+def test_healthy_replicas_pass_the_audit(spark: SparkSession, healthy: list[Path]) -> None:
     done = audit(spark, healthy)
     assert done.faults == []
     assert (done.logs, done.replicas) == (1, 3)
@@ -227,7 +229,7 @@ def test_healthy_replicas_pass(spark: SparkSession, healthy: list[Path]) -> None
     assert len(segments(healthy[0])) > 2
 
 
-def test_a_flipped_bit_is_named(spark: SparkSession, directories: list[Path]) -> None:
+def test_a_flipped_bit_in_a_replica_is_named(spark: SparkSession, directories: list[Path]) -> None:
     path = segments(directories[1])[1]
     data = bytearray(path.read_bytes())
     start = record_end(path.read_bytes(), record_end(path.read_bytes(), 0))
@@ -299,7 +301,7 @@ def wait_until_noted(directory: Path) -> None:
     raise AssertionError(f"the highwater mark is {folder.highwater}")
 
 
-def test_the_replicas_of_killed_brokers_are_judged(
+def test_the_replicas_of_killed_brokers_are_audited(
     spark: SparkSession, killed: list[Path], tmp_path: Path
 ) -> None:
     done = audit(spark, killed)
@@ -314,7 +316,7 @@ def test_the_replicas_of_killed_brokers_are_judged(
     }
 
 
-def test_what_is_not_known_to_be_committed_is_said_not_to_be_judged(
+def test_records_not_known_to_be_committed_are_reported_as_not_audited(
     spark: SparkSession, killed: list[Path], tmp_path: Path
 ) -> None:
     copies = [Path(shutil.copytree(one, tmp_path / one.name)) for one in killed]
@@ -330,7 +332,7 @@ def test_what_is_not_known_to_be_committed_is_said_not_to_be_judged(
     assert rest.directory == str(ends[1].parent)
 
 
-def test_an_audit_that_could_judge_nothing_says_so_and_fails(
+def test_an_audit_without_any_comparable_records_fails(
     spark: SparkSession, killed: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
@@ -422,7 +424,7 @@ def plant_a_mutant() -> None:
         plant(mutant)
 
 
-def test_a_campaign_reports_what_it_finds(
+def test_a_simulation_campaign_reports_its_failures(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound = simulate(spark, CampaignOptions(tmp_path / "sound", count=20), run_seed)

@@ -1,4 +1,4 @@
-"""What is read next, decided from offsets alone."""
+"""Planning of batches and tasks from offsets alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_offsets_are_resume_tokens() -> None:
     assert positions == ["v1:orders@ab:0=1234,3=99", "v1:users@cd:1=0"]
 
 
-def test_what_stands_before_the_offsets_is_kept_with_them() -> None:
+def test_the_anchors_of_offsets_are_kept_with_them() -> None:
     offsets = {log(3): Offset(99), log(0): Offset(1234)}
     stored = planning.dump(offsets, 1, {log(0): Anchor("7-1200.6-800")})
     assert stored["positions"] == ["v1:orders@ab:0=1234~7-1200.6-800,3=99"]
@@ -92,7 +92,7 @@ def test_ranges_cover_everything_once_and_in_order(
         assert len(ranges) >= min_partitions - len(end)
 
 
-def test_one_log_is_read_by_many_tasks_when_that_is_asked_for() -> None:
+def test_one_log_is_read_by_several_tasks_if_so_configured() -> None:
     ranges = planning.split({}, {log(0): Offset(1000)}, 4, boundary)
     assert [(one.start, one.end) for one in ranges] == [
         (0, 250),

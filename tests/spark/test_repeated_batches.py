@@ -98,7 +98,9 @@ def test_the_first_batch_begins_where_the_query_began_and_not_at_a_later_end(
     assert ranges(driver, following, end) == [(FIRST, 150, 200)]
 
 
-def test_a_first_batch_is_not_repeated_without_what_retention_removed(logs: GrowingLogs) -> None:
+def test_a_first_batch_is_not_repeated_if_retention_removed_records_of_it(
+    logs: GrowingLogs,
+) -> None:
     driver = a_driver()
     end = driver.latestOffset(driver.initialOffset(), ReadAllAvailable())
     assert ranges(driver, end) == [(FIRST, 0, 100)]
@@ -121,7 +123,7 @@ def test_a_log_that_is_new_in_a_batch_begins_at_the_same_place_when_it_is_repeat
         ranges(a_driver(), end, start)
 
 
-def test_where_nothing_is_new_there_is_no_batch(logs: GrowingLogs) -> None:
+def test_no_batch_is_planned_without_new_records(logs: GrowingLogs) -> None:
     driver = a_driver()
     first = driver.latestOffset(driver.initialOffset(), ReadAllAvailable())
     assert driver.latestOffset(first, ReadAllAvailable()) == first

@@ -31,7 +31,7 @@ def failure(frame: DataFrame, cluster: Cluster, **options: object) -> str:
     return str(raised.value)
 
 
-def test_rows_arrive_with_all_that_they_have(spark: SparkSession, cluster: Cluster) -> None:
+def test_rows_arrive_with_all_their_columns(spark: SparkSession, cluster: Cluster) -> None:
     name = cluster.topic(3)
     number = cluster.ask(lambda client: client.describe_topic(name)).partitions[1].partition
     when = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
@@ -87,7 +87,7 @@ def test_rows_may_name_their_topics(spark: SparkSession, cluster: Cluster) -> No
     assert [int(m.value) for m in cluster.messages(other)] == list(range(1, 100, 2))
 
 
-def test_a_job_that_is_done_again_under_its_name_adds_nothing(
+def test_a_job_repeated_under_its_name_adds_no_messages(
     spark: SparkSession, cluster: Cluster
 ) -> None:
     name = cluster.topic()
@@ -99,7 +99,7 @@ def test_a_job_that_is_done_again_under_its_name_adds_nothing(
     assert len(cluster.messages(name)) == 10_000
 
 
-def test_a_task_that_fails_half_way_is_done_again_without_doubles(
+def test_a_task_that_fails_half_way_is_repeated_without_duplicates(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     name = cluster.topic()
@@ -120,7 +120,7 @@ def test_a_task_that_fails_half_way_is_done_again_without_doubles(
     assert values == [str(number).encode() * 50 for number in range(30_000)]
 
 
-def test_a_streams_batch_that_is_done_again_adds_nothing(
+def test_a_repeated_batch_of_a_stream_adds_no_messages(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     source, target = cluster.topic(2), cluster.topic(2)
@@ -183,7 +183,7 @@ def test_a_row_that_cannot_be_written_is_named(spark: SparkSession, cluster: Clu
     assert f"topic {name} has no partition 99" in text
 
 
-def test_what_cannot_be_written_is_said_before_anything_is(
+def test_unwritable_rows_are_refused_before_any_row_is_written(
     spark: SparkSession, cluster: Cluster
 ) -> None:
     row = spark.range(1).selectExpr("'v' as value")

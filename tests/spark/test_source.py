@@ -66,7 +66,7 @@ def failure(frame: DataFrame) -> str:
 # --- batch -------------------------------------------------------------------------------
 
 
-def test_a_batch_has_every_message_with_all_that_is_known_of_it(
+def test_a_batch_has_every_message_with_all_columns(
     spark: SparkSession, cluster: Cluster, topic: str
 ) -> None:
     rows = batch(spark, cluster, subscribe=topic, includeHeaders=True).collect()
@@ -84,7 +84,7 @@ def test_a_batch_has_every_message_with_all_that_is_known_of_it(
     assert max(row.timestamp.timestamp() for row in rows) == pytest.approx(newest / 1000)
 
 
-def test_sql_aggregates_what_a_program_would_count(
+def test_sql_counts_the_same_messages_as_a_program(
     spark: SparkSession, cluster: Cluster, topic: str, values: list[bytes]
 ) -> None:
     batch(spark, cluster, subscribe=topic).createOrReplaceTempView("flights")
@@ -114,7 +114,7 @@ def test_a_log_is_split_by_bytes_and_only_wanted_columns_are_read(
     assert "column offset is string; it must be bigint" in failure(wrong)
 
 
-def test_offsets_and_times_say_where_to_begin_and_end(
+def test_a_query_begins_and_ends_at_offsets_or_times(
     spark: SparkSession, cluster: Cluster, topic: str
 ) -> None:
     messages = cluster.messages(topic)
@@ -230,7 +230,7 @@ def _consumed(progress: dict[str, Any]) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(("starting", "first"), [("latest", []), ("earliest", [b"0", b"1"])])
-def test_a_stream_that_died_in_its_first_batch_misses_nothing(
+def test_a_stream_that_died_in_its_first_batch_misses_no_message(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, starting: str, first: list[bytes]
 ) -> None:
     name = cluster.topic()

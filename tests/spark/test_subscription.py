@@ -60,7 +60,7 @@ class Sink:
         return sorted(values)
 
 
-def test_a_query_goes_on_at_its_checkpoint_and_without_one_at_the_marks(
+def test_a_query_begins_at_its_checkpoint_or_without_one_at_the_marks(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = cluster.topic(2)
@@ -84,7 +84,7 @@ def test_a_query_goes_on_at_its_checkpoint_and_without_one_at_the_marks(
     assert sink.taken() == numbers(200, 300)
 
 
-def test_the_older_of_two_queries_is_told_that_the_other_one_has_its_subscription(
+def test_the_older_of_two_queries_fails_when_the_newer_one_takes_its_subscription(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = cluster.topic()
@@ -158,7 +158,7 @@ def test_a_first_batch_that_is_repeated_is_the_same_although_the_marks_were_move
     assert driver.sizes(driver.reader.initialOffset(), end) == size
 
 
-def test_what_spark_commits_is_marked(cluster: Cluster, topic: str) -> None:
+def test_offsets_that_spark_commits_become_marks(cluster: Cluster, topic: str) -> None:
     driver = Driver(cluster, topic, startingOffsets="earliest")
     end = driver.begin()
     assert lag(cluster, topic) > 0
@@ -174,7 +174,7 @@ def test_a_new_subscription_begins_where_the_options_say(cluster: Cluster, topic
     assert driver.sizes(driver.reader.initialOffset(), driver.begin()) > 0
 
 
-def test_a_subscription_that_is_made_for_a_checkpoint_begins_not_behind_it(
+def test_a_subscription_created_for_a_checkpoint_does_not_begin_behind_it(
     cluster: Cluster, topic: str
 ) -> None:
     end = Driver(cluster, topic, startingOffsets="earliest").begin()
@@ -185,7 +185,7 @@ def test_a_subscription_that_is_made_for_a_checkpoint_begins_not_behind_it(
     assert driver.sizes(end, later) == lag(cluster, topic) > 0
 
 
-def test_a_query_says_which_members_are_in_its_way(cluster: Cluster, topic: str) -> None:
+def test_a_query_is_refused_with_the_names_of_the_members(cluster: Cluster, topic: str) -> None:
     async def share(client: octopi.Client) -> None:
         async with client.subscription(topic, "billing", mode="failover", member="ann"):
             with pytest.raises(octopi.SubscriptionBusyError, match="has the member ann"):
@@ -207,7 +207,7 @@ def test_a_subscription_that_has_no_marks_is_refused(cluster: Cluster, topic: st
         OctopiReader(missing, ["value"]).partitions()
 
 
-def test_what_retention_removed_behind_the_marks_is_told_or_passed(cluster: Cluster) -> None:
+def test_records_removed_by_retention_fail_a_query_or_are_passed(cluster: Cluster) -> None:
     topic = cluster.topic(segment_bytes=10_000)
     for first in range(0, 100, 10):  # a segment takes a whole batch at least
         cluster.fill(topic, [b"%0500d" % number for number in range(first, first + 10)])
@@ -223,7 +223,7 @@ def test_what_retention_removed_behind_the_marks_is_told_or_passed(cluster: Clus
     assert lag(cluster, topic) == 0
 
 
-def test_a_place_that_the_log_has_lost_is_told_or_passed(cluster: Cluster, topic: str) -> None:
+def test_a_lost_position_fails_a_query_or_is_passed(cluster: Cluster, topic: str) -> None:
     driver = Driver(cluster, topic, startingOffsets="earliest")
     end = driver.begin()
     text = json.dumps(end)

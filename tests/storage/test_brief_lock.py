@@ -1,4 +1,4 @@
-"""A lock for what is seldom locked."""
+"""A lock that is seldom contended, and costs no memory while nobody holds it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio.testing
 from octopi.storage.brief_lock import BriefLock
 
 
-async def test_one_holds_it_at_a_time_in_the_order_in_which_they_came() -> None:
+async def test_tasks_hold_a_lock_one_at_a_time_in_the_order_in_which_they_asked() -> None:
     lock = BriefLock()
     seen: list[str] = []
 
@@ -30,7 +30,7 @@ async def test_one_holds_it_at_a_time_in_the_order_in_which_they_came() -> None:
     assert order == [name for name in ("first", "second", "third", "last") for _ in range(2)]
 
 
-async def test_an_account_that_stops_waiting_does_not_block_others() -> None:
+async def test_a_task_that_stops_waiting_for_a_lock_does_not_block_others() -> None:
     lock = BriefLock()
     async with lock:
         with trio.move_on_after(0) as gave_up:
@@ -45,7 +45,7 @@ async def test_an_account_that_stops_waiting_does_not_block_others() -> None:
         pass
 
 
-async def test_a_failure_within_lets_it_go() -> None:
+async def test_a_task_that_fails_releases_its_lock() -> None:
     lock = BriefLock()
     for _ in range(2):
         with pytest.raises(ValueError, match="of the block"):

@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
     return empty_disk(), PATH
 
 
-async def test_what_was_stored_last_is_loaded(place: tuple[Disk, str]) -> None:
+async def test_the_newest_checkpoint_is_loaded(place: tuple[Disk, str]) -> None:
     disk, path = place
     assert checkpoint.load(disk, path) is None
     await checkpoint.store(disk, path, CONTENT)
@@ -45,7 +45,7 @@ async def test_what_was_stored_last_is_loaded(place: tuple[Disk, str]) -> None:
     assert checkpoint.load(disk, path) == {}
 
 
-async def test_the_file_is_as_declared() -> None:
+async def test_a_checkpoint_file_has_the_declared_format() -> None:
     disk = empty_disk()
     await checkpoint.store(disk, PATH, {"a": 1})
     content = cbor2.dumps({"a": 1})
@@ -57,7 +57,7 @@ async def test_the_file_is_as_declared() -> None:
     )
 
 
-async def test_a_flipped_bit_anywhere_is_noticed() -> None:
+async def test_a_flipped_bit_anywhere_in_a_checkpoint_file_is_damage() -> None:
     disk = empty_disk()
     await checkpoint.store(disk, PATH, CONTENT)
     for bit in range(8 * len(disk.content(PATH))):
@@ -68,7 +68,7 @@ async def test_a_flipped_bit_anywhere_is_noticed() -> None:
     assert checkpoint.load(disk, PATH) == CONTENT
 
 
-async def test_a_shorter_file_is_noticed() -> None:
+async def test_a_checkpoint_file_that_became_shorter_is_damage() -> None:
     disk = empty_disk()
     await checkpoint.store(disk, PATH, CONTENT)
     whole = disk.content(PATH)
@@ -87,13 +87,13 @@ def planted(payload: bytes, version: int = 1) -> MemoryDisk:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xff", b"\x5f", cbor2.dumps([1]), cbor2.dumps(1)])
-def test_content_that_is_no_map_is_damage(payload: bytes) -> None:
+def test_a_checkpoint_whose_content_is_not_a_map_is_damaged(payload: bytes) -> None:
     with pytest.raises(DamagedCheckpointError, match="it holds no"):
         checkpoint.load(planted(payload), PATH)
 
 
 @given(st.binary(max_size=40))
-def test_garbage_with_a_good_checksum_is_a_map_or_damage(payload: bytes) -> None:
+def test_random_content_with_a_valid_checksum_is_a_map_or_damage(payload: bytes) -> None:
     try:
         content = checkpoint.load(planted(payload), PATH)
     except DamagedCheckpointError:
@@ -101,7 +101,7 @@ def test_garbage_with_a_good_checksum_is_a_map_or_damage(payload: bytes) -> None
     assert isinstance(content, dict)
 
 
-def test_a_later_version_is_not_called_damage() -> None:
+def test_a_checkpoint_of_a_later_version_is_not_called_damaged() -> None:
     with pytest.raises(StorageError, match="format version 2") as error:
         checkpoint.load(planted(cbor2.dumps({}), version=2), PATH)
     assert not isinstance(error.value, DamagedCheckpointError)
@@ -112,7 +112,7 @@ def test_a_later_version_is_not_called_damage() -> None:
     [(errno.ENOSPC, DiskFullError), (errno.EDQUOT, DiskFullError), (errno.EIO, StorageError)],
 )
 @pytest.mark.parametrize("done", [False, True])
-async def test_a_failed_replacement_leaves_the_old_or_the_new_content(
+async def test_a_failed_replacement_of_a_checkpoint_leaves_the_old_or_the_new_content(
     number: int, kind: type[StorageError], done: bool
 ) -> None:
     disk = empty_disk()
@@ -124,7 +124,7 @@ async def test_a_failed_replacement_leaves_the_old_or_the_new_content(
     assert checkpoint.load(disk, PATH) == expected
 
 
-def test_a_file_that_cannot_be_read_is_reported() -> None:
+def test_a_checkpoint_file_that_can_not_be_read_is_a_storage_error() -> None:
     disk = planted(cbor2.dumps({}))
     disk.fail(errno.EACCES, "read_file")
     with pytest.raises(StorageError, match="Permission denied"):
@@ -140,7 +140,7 @@ class Facts:
     is_so: bool = False
 
 
-async def test_fields_are_read_as_they_were_written() -> None:
+async def test_checkpoint_fields_are_read_as_they_were_written() -> None:
     facts = Facts("a", [1, 2], True)
     assert checkpoint.structured(PATH, attrs.asdict(facts), Facts) == facts
     assert checkpoint.structured(PATH, {"name": "a", "numbers": []}, Facts) == Facts("a", [])
@@ -158,7 +158,7 @@ async def test_fields_are_read_as_they_were_written() -> None:
         ({"name": "a", "numbers": [], b"other": 1, 7: 2}, "there is no field 7"),
     ],
 )
-def test_fields_that_are_missing_or_unknown_or_of_another_type_are_damage(
+def test_a_checkpoint_with_a_missing_unknown_or_mistyped_field_is_damaged(
     content: dict[Any, Any], why: str
 ) -> None:
     with pytest.raises(DamagedCheckpointError, match=why) as caught:

@@ -106,7 +106,7 @@ def test_a_flipped_bit_anywhere_in_a_middle_segment_is_found_and_never_served() 
 
 @settings(max_examples=20)
 @given(data=st.data())
-def test_damage_in_a_long_segment_costs_only_what_is_near(data: st.DataObject) -> None:
+def test_damage_in_a_long_segment_costs_only_the_records_near_it(data: st.DataObject) -> None:
     batches = [
         batch(*[bytes([n]) * 4000] * 5, sequence=5 * n, timestamp_ms=10 * n) for n in range(25)
     ]
@@ -140,7 +140,7 @@ def test_damage_in_a_long_segment_costs_only_what_is_near(data: st.DataObject) -
     assert len([one for one in findings(disk) if one.kind is Kind.DAMAGE]) == 1
 
 
-def test_damage_is_met_by_every_way_of_finding() -> None:
+def test_every_kind_of_look_up_reports_the_damage_that_it_meets() -> None:
     batches = [batch(*[b"v" * 4000] * 5, timestamp_ms=10 * n) for n in range(20)]
     disk = disk_with(*batches)
     disk.flip(path(0), 8 * 2 + 6)  # a length
@@ -161,7 +161,7 @@ def test_damage_is_met_by_every_way_of_finding() -> None:
             log.find_timestamp(150, log.end)  # the damaged record may be the first
 
 
-async def test_appending_goes_on_behind_damage() -> None:
+async def test_a_log_with_damage_takes_records_at_its_end() -> None:
     data = batch(b"v" * 200_000)
     disk = disk_with(data, data)
     disk.flip(path(0), 8 * 150_000)
@@ -172,7 +172,7 @@ async def test_appending_goes_on_behind_damage() -> None:
     assert await log.flush() == log.end
 
 
-def test_truncating_away_the_damage_works() -> None:
+def test_a_truncation_that_removes_the_damage_repairs_the_log() -> None:
     data = batch(b"v" * 200_000)
     disk = disk_with(data, data, data)
     disk.flip(path(0), 8 * (2 * len(data) + 1000))
@@ -182,7 +182,7 @@ def test_truncating_away_the_damage_works() -> None:
     assert read_all(log) == data * 3
 
 
-def test_truncating_behind_damage_works() -> None:
+def test_a_log_can_be_truncated_behind_damage() -> None:
     data = batch(b"v" * 20_000, timestamp_ms=3)
     disk = disk_with(*[data] * 9)
     disk.flip(path(0), 8 * (4 * len(data) + 1000))
@@ -196,7 +196,7 @@ def test_truncating_behind_damage_works() -> None:
 
 
 @pytest.mark.parametrize("byte", [0, 1000])
-def test_recovery_behind_damage_works(byte: int) -> None:
+def test_a_log_with_damage_recovers_its_tail(byte: int) -> None:
     data = batch(b"v" * 20_000, timestamp_ms=3)
     disk = disk_with(*[data] * 9)
     disk.flip(path(0), 8 * (4 * len(data) + byte))
@@ -205,7 +205,7 @@ def test_recovery_behind_damage_works(byte: int) -> None:
     assert len(read_all(log, start=5 * len(data))) == 4 * len(data)
 
 
-def test_retention_passes_over_damage() -> None:
+def test_retention_removes_segments_with_damage() -> None:
     options = LogOptions(segment_bytes_max=1000, retention_ms=1000)
     data = batch(b"v" * 900, timestamp_ms=NOW_MS - 5000)
     disk = disk_with(*[data] * 3, options=options)
@@ -225,7 +225,7 @@ def test_a_file_that_became_shorter_is_damage_where_it_ends() -> None:
         log.read(Offset(0), MIB, log.end)
 
 
-def test_damage_behind_what_was_checked_is_found_by_the_next_reader() -> None:
+def test_damage_behind_the_checked_part_is_found_by_the_next_reader() -> None:
     data = batch(*[b"v" * 100] * 10)
     disk = disk_with(data)
     boundaries = starts(data)
@@ -259,7 +259,7 @@ def test_bytes_that_change_after_they_were_checked_are_never_cut_inside_a_record
 # --- verify ------------------------------------------------------------------------------
 
 
-def test_a_whole_log_has_no_findings() -> None:
+def test_verifying_a_sound_log_finds_nothing() -> None:
     batches = [batch(*[b"v" * 4000] * 5, sequence=5 * n) for n in range(20)] + [opaque(b"w")]
     for options in (SMALL, LogOptions()):
         disk = disk_with(*batches, options=options)
@@ -270,7 +270,7 @@ def test_a_whole_log_has_no_findings() -> None:
     assert findings(empty_disk()) == []
 
 
-def test_records_larger_than_what_is_read_at_a_time_are_checked() -> None:
+def test_verifying_checks_records_larger_than_one_read() -> None:
     batches = [batch(b"v" * 5 * MIB)] * 3
     disk = disk_with(*batches)
     assert findings(disk) == []
@@ -300,7 +300,7 @@ def test_garbage_at_the_end_is_a_torn_tail_only_behind_the_recovery_point() -> N
     assert (found.kind, found.offset) == (Kind.DAMAGE, 3 * SIZE)
 
 
-def test_each_damaged_place_is_found() -> None:
+def test_verifying_finds_each_damaged_place() -> None:
     batches = [batch(*[bytes([n]) * 4000] * 5, sequence=5 * n) for n in range(25)]
     data = b"".join(batches)
     disk = disk_with(*batches)
@@ -314,7 +314,7 @@ def test_each_damaged_place_is_found() -> None:
     assert found == places
 
 
-def test_segments_that_do_not_join_are_found() -> None:
+def test_verifying_finds_segments_that_do_not_join() -> None:
     disk = disk_with(*BATCHES, options=SMALL)
     disk.remove(path(SIZE))
     (found,) = findings(disk)
@@ -326,7 +326,7 @@ def test_segments_that_do_not_join_are_found() -> None:
     assert found.kind is Kind.DAMAGE
 
 
-def test_an_end_that_is_gone_is_found() -> None:
+def test_verifying_finds_that_the_end_of_a_log_is_gone() -> None:
     disk = disk_with(*BATCHES, options=SMALL)
     disk.remove(path(2 * SIZE))
     assert findings(disk) == []
@@ -337,7 +337,7 @@ def test_an_end_that_is_gone_is_found() -> None:
     assert (found.kind, found.path, found.offset) == (Kind.DAMAGE, DIRECTORY, 0)
 
 
-def test_a_disk_that_cannot_be_read_is_a_finding() -> None:
+def test_verifying_reports_a_disk_that_can_not_be_read() -> None:
     disk = disk_with(*BATCHES, options=SMALL)
     disk.fail(errno.EIO, "pread", path_end=path(SIZE))
     disk.fail(errno.EACCES, "open", path_end=path(2 * SIZE))
@@ -352,7 +352,7 @@ def test_a_disk_that_cannot_be_read_is_a_finding() -> None:
         findings(disk)
 
 
-def test_a_file_that_shrinks_meanwhile_is_a_finding() -> None:
+def test_verifying_reports_a_file_that_shrinks_meanwhile() -> None:
     disk = disk_with(*BATCHES, options=SMALL)
     seen = []
     for one in verify_log(disk, DIRECTORY):
@@ -377,7 +377,7 @@ def test_a_file_that_shrinks_meanwhile_is_a_finding() -> None:
         ("unreadable", "can't be read: Input/output error"),
     ],
 )
-def test_an_index_that_does_not_fit_is_found(harm: str, what: str) -> None:
+def test_verifying_finds_an_index_that_contradicts_its_segment(harm: str, what: str) -> None:
     batches = [batch(b"v" * 3 * MIB, timestamp_ms=n) for n in range(8)]
     disk = disk_with(*batches)
     name = path(0, "index")
@@ -419,7 +419,7 @@ def test_an_empty_segment_needs_no_index() -> None:
     assert findings(disk) == []
 
 
-def test_a_verified_log_is_what_is_read() -> None:
+def test_a_verified_log_reads_back_whole() -> None:
     disk = disk_with(*BATCHES, options=SMALL)
     assert findings(disk) == []
     data = read_all(open_log(disk, SMALL, recovery_point=3 * SIZE))

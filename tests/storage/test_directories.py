@@ -15,14 +15,14 @@ from tests.kit.disk import MemoryDisk
 
 
 @pytest.mark.parametrize("path", ["/a/b/c", "/a", "a/b", "a", "/a/b/"])
-async def test_a_directory_and_what_is_above_it_survive_a_power_failure(path: str) -> None:
+async def test_a_made_directory_and_those_above_it_survive_a_power_failure(path: str) -> None:
     disk = MemoryDisk()
     await make_durable_directory(disk, path)
     disk.crash(keep_page_cache=False)
     disk.open(f"{path.rstrip('/')}/file", create=True)
 
 
-async def test_only_what_names_something_new_is_synced() -> None:
+async def test_only_directories_with_new_entries_are_synced() -> None:
     disk = MemoryDisk()
     await make_durable_directory(disk, "/a/b")
     assert disk.calls.count("sync_directory") == 2
@@ -32,7 +32,7 @@ async def test_only_what_names_something_new_is_synced() -> None:
     assert disk.calls.count("sync_directory") == 3
 
 
-async def test_a_directory_above_that_may_not_be_looked_into_is_taken_as_it_is() -> None:
+async def test_a_directory_can_be_made_below_one_that_may_not_be_listed() -> None:
     disk = MemoryDisk()
     disk.make_directory("/a")
     disk.fail(errno.EACCES, "list_directory")
@@ -45,7 +45,7 @@ async def test_a_directory_above_that_may_not_be_looked_into_is_taken_as_it_is()
     ("number", "kind"),
     [(errno.ENOSPC, DiskFullError), (errno.EDQUOT, DiskFullError), (errno.EIO, StorageError)],
 )
-async def test_a_directory_that_cannot_be_made_is_reported(
+async def test_a_directory_that_can_not_be_made_is_a_storage_error(
     operation: str, number: int, kind: type[StorageError]
 ) -> None:
     disk = MemoryDisk()
@@ -59,7 +59,7 @@ async def test_a_real_directory_is_made(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b").is_dir()
 
 
-def test_a_directory_is_held_once() -> None:
+def test_a_data_directory_is_held_by_one_process_at_a_time() -> None:
     disk = MemoryDisk()
     disk.make_directory("/a")
     lock = lock_directory(disk, "/a")
@@ -69,7 +69,7 @@ def test_a_directory_is_held_once() -> None:
     lock_directory(disk, "/a").release()
 
 
-def test_a_directory_that_cannot_be_locked_is_reported() -> None:
+def test_a_directory_that_can_not_be_locked_is_a_storage_error() -> None:
     disk = MemoryDisk()
     disk.make_directory("/a")
     disk.fail(errno.EACCES, "lock_directory")
@@ -77,7 +77,7 @@ def test_a_directory_that_cannot_be_locked_is_reported() -> None:
         lock_directory(disk, "/a")
 
 
-async def test_what_is_there_is_synced_unless_it_is_known_to_last() -> None:
+async def test_an_existing_directory_is_synced_unless_it_is_known_to_be_durable() -> None:
     disk = MemoryDisk()
     for name in ("/a", "/a/b", "/a/b/c"):
         disk.make_directory(name)  # by a process that died before it synced

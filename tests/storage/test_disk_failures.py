@@ -96,7 +96,7 @@ def test_a_disk_too_full_for_a_new_segment_lets_the_log_go_on(
     assert read_all(log) == data * 2
 
 
-def test_a_segment_that_a_full_disk_began_all_the_same_does_not_part_the_log(
+def test_a_segment_file_that_a_full_disk_left_empty_leaves_no_gap_in_the_log(
     disk: MemoryDisk,
 ) -> None:
     log = open_log(disk, SMALL)
@@ -110,7 +110,9 @@ def test_a_segment_that_a_full_disk_began_all_the_same_does_not_part_the_log(
     assert read_all(open_log(disk, SMALL, recovery_point=log.end)) == large + small
 
 
-def test_a_file_that_could_not_be_opened_and_holds_bytes_is_left_alone(disk: MemoryDisk) -> None:
+def test_a_segment_file_that_could_not_be_opened_and_holds_bytes_is_left_alone(
+    disk: MemoryDisk,
+) -> None:
     log = open_log(disk, SMALL)
     append(log, batch(b"v" * 900))
     disk.fail(errno.ENOSPC, "open", times=1)
@@ -171,7 +173,7 @@ def test_an_append_that_cannot_be_undone_makes_the_log_read_only(disk: MemoryDis
 
 @pytest.mark.parametrize("number", FATAL)
 @pytest.mark.parametrize("written", [0.0, 0.5, 1.0])
-async def test_any_other_failed_write_makes_the_log_read_only(
+async def test_a_write_that_fails_for_another_reason_than_space_makes_the_log_read_only(
     disk: MemoryDisk, number: int, written: float
 ) -> None:
     log = open_log(disk)
@@ -221,7 +223,7 @@ def test_a_failed_truncation_makes_the_log_read_only(disk: MemoryDisk, operation
     assert read_all(open_log(disk, SMALL)) == data * 5 or operation == "truncate"
 
 
-def test_a_truncation_that_cannot_read_does_nothing(disk: MemoryDisk) -> None:
+def test_a_truncation_that_can_not_read_the_log_changes_nothing(disk: MemoryDisk) -> None:
     log = open_log(disk)
     data = batch(b"v" * 400)
     append(log, *[data] * 5)
@@ -234,7 +236,9 @@ def test_a_truncation_that_cannot_read_does_nothing(disk: MemoryDisk) -> None:
     assert read_all(log) == data
 
 
-async def test_a_restart_that_fails_is_done_or_makes_the_log_read_only(disk: MemoryDisk) -> None:
+async def test_a_failed_restart_of_a_log_is_complete_or_makes_it_read_only(
+    disk: MemoryDisk,
+) -> None:
     data = batch(b"v" * 900)
     log = open_log(disk, SMALL)
     append(log, *[data] * 3)
@@ -253,7 +257,7 @@ async def test_a_restart_that_fails_is_done_or_makes_the_log_read_only(disk: Mem
 
 @pytest.mark.parametrize("operation", ["open", "append", "truncate"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_failed_write_to_an_index_is_forgotten(
+def test_a_failed_write_to_an_index_does_not_fail_the_append(
     disk: MemoryDisk, number: int, operation: str
 ) -> None:
     batches = [batch(b"v" * 40_000, sequence=n, timestamp_ms=n) for n in range(20)]
@@ -368,7 +372,7 @@ async def test_a_task_that_waits_for_a_failing_flush_fails_with_it(
     assert open_log(disk).end == 0
 
 
-async def test_a_failed_fsync_of_one_segment_keeps_what_others_had(disk: MemoryDisk) -> None:
+async def test_a_failed_fsync_of_one_segment_leaves_the_others_durable(disk: MemoryDisk) -> None:
     log = open_log(disk, SMALL)
     data = batch(b"v" * 900)
     append(log, data)
@@ -468,7 +472,7 @@ class Life:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("power_failure", [False, True])
-async def test_each_call_fails_once_and_nothing_promised_is_lost(
+async def test_a_failure_of_any_one_disk_call_loses_no_flushed_record(
     number: int, power_failure: bool
 ) -> None:
     calls_before, failed = 0, True

@@ -68,7 +68,7 @@ async def test_a_closed_file_refuses(place: tuple[Disk, str]) -> None:
         await file.sync()
 
 
-async def test_what_is_not_there_is_not_found(place: tuple[Disk, str]) -> None:
+async def test_opening_or_removing_a_missing_file_is_not_found(place: tuple[Disk, str]) -> None:
     disk, root = place
     with pytest.raises(FileNotFoundError):
         disk.open(f"{root}/file")
@@ -104,7 +104,9 @@ async def test_directories_are_made_with_their_parents(place: tuple[Disk, str]) 
     assert disk.list_directory(f"{root}/a") == []
 
 
-async def test_files_and_directories_are_no_substitutes(place: tuple[Disk, str]) -> None:
+async def test_a_file_is_refused_as_a_directory_and_a_directory_as_a_file(
+    place: tuple[Disk, str],
+) -> None:
     disk, root = place
     disk.make_directory(f"{root}/directory")
     disk.open(f"{root}/file", create=True).close()
@@ -154,7 +156,7 @@ async def test_replacing_a_file_leaves_open_ones_alone(place: tuple[Disk, str]) 
     file.close()
 
 
-async def test_an_open_file_outlives_its_name(place: tuple[Disk, str]) -> None:
+async def test_a_removed_file_can_be_read_while_it_is_open(place: tuple[Disk, str]) -> None:
     disk, root = place
     file = disk.open(f"{root}/file", create=True)
     file.append(b"content")
@@ -164,7 +166,7 @@ async def test_an_open_file_outlives_its_name(place: tuple[Disk, str]) -> None:
     file.close()
 
 
-async def test_a_directory_is_locked_once(place: tuple[Disk, str]) -> None:
+async def test_a_directory_can_be_locked_only_once(place: tuple[Disk, str]) -> None:
     disk, root = place
     lock = disk.lock_directory(root)
     with pytest.raises(DirectoryInUseError):
@@ -201,7 +203,7 @@ async def test_a_lengthened_file_ends_with_zeros(place: tuple[Disk, str]) -> Non
     file.close()
 
 
-async def test_what_was_not_closed_is_there_all_the_same(place: tuple[Disk, str]) -> None:
+async def test_bytes_of_a_file_that_was_not_closed_can_be_read(place: tuple[Disk, str]) -> None:
     disk, root = place
     first = disk.open(f"{root}/file", create=True)
     first.append(b"content")
@@ -216,7 +218,7 @@ async def test_what_was_not_closed_is_there_all_the_same(place: tuple[Disk, str]
 # --- corners -----------------------------------------------------------------------------------
 
 
-async def test_an_invalid_place_is_refused(place: tuple[Disk, str]) -> None:
+async def test_an_invalid_position_in_a_file_is_refused(place: tuple[Disk, str]) -> None:
     disk, root = place
     file = disk.open(f"{root}/file", create=True)
     with failure(errno.EINVAL):
@@ -226,7 +228,7 @@ async def test_an_invalid_place_is_refused(place: tuple[Disk, str]) -> None:
     file.close()
 
 
-async def test_a_file_keeps_what_is_below_it_from_being(place: tuple[Disk, str]) -> None:
+async def test_no_path_leads_through_a_file(place: tuple[Disk, str]) -> None:
     disk, root = place
     disk.open(f"{root}/file", create=True).close()
     with failure(errno.EEXIST):
@@ -247,7 +249,7 @@ async def test_a_file_keeps_what_is_below_it_from_being(place: tuple[Disk, str])
         disk.lock_directory(f"{root}/file")
 
 
-async def test_a_directory_replaces_only_an_empty_one(place: tuple[Disk, str]) -> None:
+async def test_a_renamed_directory_replaces_only_an_empty_one(place: tuple[Disk, str]) -> None:
     disk, root = place
     for name in ("moved", "full/below", "empty"):
         disk.make_directory(f"{root}/{name}")
@@ -265,7 +267,9 @@ async def test_a_directory_replaces_only_an_empty_one(place: tuple[Disk, str]) -
     assert disk.list_directory(f"{root}/empty") == ["content"]
 
 
-async def test_an_open_file_knows_its_own_length_only(place: tuple[Disk, str]) -> None:
+async def test_an_open_file_does_not_see_the_length_that_another_one_gave_it(
+    place: tuple[Disk, str],
+) -> None:
     disk, root = place
     first = disk.open(f"{root}/file", create=True)
     second = disk.open(f"{root}/file")
@@ -315,7 +319,7 @@ async def test_a_crash_of_the_machine_keeps_what_was_synced() -> None:
         file.append(b"from an earlier life")
 
 
-async def test_a_crash_of_the_machine_may_keep_names() -> None:
+async def test_a_crash_of_the_machine_may_keep_names_that_were_not_synced() -> None:
     disk = memory_disk()
     file = disk.open("/d/file", create=True)
     file.append(b"synced")
@@ -325,7 +329,7 @@ async def test_a_crash_of_the_machine_may_keep_names() -> None:
     assert disk.files() == {"d/file": b"synced"}
 
 
-async def test_a_crash_of_the_process_alone_keeps_all() -> None:
+async def test_a_crash_of_the_process_keeps_all_bytes() -> None:
     disk = memory_disk()
     disk.open("/d/file", create=True).append(b"unsynced")
     before = disk.page_cache_id()
@@ -333,7 +337,7 @@ async def test_a_crash_of_the_process_alone_keeps_all() -> None:
     assert (disk.files(), disk.page_cache_id()) == ({"d/file": b"unsynced"}, before)
 
 
-async def test_what_is_planted_is_in_open_files_and_on_the_device() -> None:
+async def test_planted_bytes_are_in_open_files_and_on_the_device() -> None:
     disk = memory_disk()
     file = disk.open("/d/file", create=True)
     file.append(b"older")
@@ -344,7 +348,7 @@ async def test_what_is_planted_is_in_open_files_and_on_the_device() -> None:
     assert disk.files() == {"d/file": b"newer", "d/other": b"made"}
 
 
-async def test_a_held_sync_ends_when_it_is_let_go(nursery: trio.Nursery) -> None:
+async def test_a_held_sync_ends_when_it_is_released(nursery: trio.Nursery) -> None:
     disk = memory_disk()
     disk.plant("/d/file", b"")
     file = disk.open("/d/file")
@@ -357,7 +361,7 @@ async def test_a_held_sync_ends_when_it_is_let_go(nursery: trio.Nursery) -> None
     assert disk.simulated.durable("/d/file") == b"content"
 
 
-async def test_a_call_fails_that_is_named_by_its_error() -> None:
+async def test_the_named_disk_call_fails_with_the_given_errno() -> None:
     disk = memory_disk()
     file = disk.open("/d/file", create=True)
     disk.fail(errno.EDQUOT, "append", calls_before=1, times=2, written=0.5, path_end="file")

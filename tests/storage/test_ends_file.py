@@ -1,4 +1,4 @@
-"""The file of what is durable of a replica's logs: what it says after any end."""
+"""The file of ends: what it says of a replica's logs after a crash or a power failure."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def at(end: int, start: int = 0) -> NotedLog:
     return NotedLog(ORDERS, Offset(start), Offset(end), Offset(end), Offset(end))
 
 
-def test_a_file_that_is_not_there_says_so() -> None:
+def test_a_missing_file_of_ends_is_not_found() -> None:
     assert load_ends(empty_disk(), PATH) is None
 
 
-async def test_what_is_noted_survives_the_process_at_once_and_power_once_it_is_synced() -> None:
+async def test_a_noted_end_survives_a_killed_process_and_once_synced_a_power_failure() -> None:
     disk = empty_disk()
     file = await begun(disk)
     assert note(file, 100)
@@ -71,7 +71,7 @@ async def test_what_is_noted_survives_the_process_at_once_and_power_once_it_is_s
     assert loaded(disk) == StoredEnds({"0a": at(200, 50)}, 0, "")
 
 
-async def test_what_is_no_news_is_not_written() -> None:
+async def test_an_end_that_is_not_greater_is_not_written_again() -> None:
     disk = empty_disk()
     file = await begun(disk)
     note(file, 100)
@@ -86,7 +86,7 @@ async def test_what_is_no_news_is_not_written() -> None:
     assert len(disk.calls) == calls
 
 
-async def test_what_is_set_back_is_durable_before_anything_is_cut() -> None:
+async def test_an_end_that_is_set_back_is_durable_before_the_log_is_cut() -> None:
     disk = empty_disk()
     file = await begun(disk)
     note(file, 100)
@@ -98,9 +98,7 @@ async def test_what_is_set_back_is_durable_before_anything_is_cut() -> None:
     assert file.logs == {"0a": at(60, 10)}
 
 
-async def test_after_a_failure_of_power_the_file_tells_what_was_committed_from_what_is_left() -> (
-    None
-):
+async def test_after_a_power_failure_the_file_of_ends_tells_what_was_committed() -> None:
     disk = empty_disk()
     file = await begun(disk)
     note(file, 100)
@@ -123,7 +121,7 @@ def stored(number: int, epochs: int = 1) -> NotedCheckpoint:
     return NotedCheckpoint(number, Offset(5), Offset(50), table)
 
 
-async def test_the_newest_checkpoint_is_noted_and_what_else_is_noted_leaves_it_alone() -> None:
+async def test_the_number_of_the_newest_checkpoint_is_noted_and_kept_by_later_entries() -> None:
     disk = empty_disk()
     file = await begun(disk)
     assert file.note_checkpoint("0a", stored(3, epochs=2))
@@ -139,7 +137,7 @@ async def test_the_newest_checkpoint_is_noted_and_what_else_is_noted_leaves_it_a
     assert loaded(disk).logs == {"0a": attrs.evolve(at(70, 10), checkpoint=expected.checkpoint)}
 
 
-async def test_of_very_many_epochs_the_newest_are_noted() -> None:
+async def test_a_bounded_number_of_epochs_is_noted_and_the_newest_are_kept() -> None:
     disk = empty_disk()
     file = await begun(disk)
     file.note_checkpoint("0a", stored(1, epochs=5000))
@@ -161,7 +159,7 @@ async def test_a_log_whose_listing_failed_is_listed_durably_the_next_time() -> N
     assert loaded(disk).logs == {"0a": at(0)}
 
 
-async def test_what_is_noted_of_a_log_stays_if_it_is_listed_again() -> None:
+async def test_the_ends_of_a_log_stay_noted_if_it_is_listed_again() -> None:
     disk = empty_disk()
     file = await begun(disk)
     note(file, 100)
@@ -212,7 +210,7 @@ async def test_a_damaged_entry_is_distinguished_from_a_torn_one_by_what_follows(
     assert loaded(disk).damage == ""
 
 
-async def test_of_two_damaged_places_the_first_is_reported() -> None:
+async def test_the_first_of_two_damaged_places_is_reported() -> None:
     disk = empty_disk()
     file = await begun(disk)
     places = []
@@ -226,7 +224,7 @@ async def test_of_two_damaged_places_the_first_is_reported() -> None:
     assert f"damaged at byte {places[0]}" in stored.damage
 
 
-async def test_a_log_whose_making_is_damaged_has_no_description() -> None:
+async def test_a_log_whose_listing_is_damaged_is_known_without_its_description() -> None:
     disk = empty_disk()
     await begun(disk)
     disk.flip(PATH, 8 * 25)
@@ -243,7 +241,7 @@ async def test_a_log_whose_making_is_damaged_has_no_description() -> None:
         (b"something else altogether", "doesn't begin"),
     ],
 )
-def test_a_file_of_something_else_is_damaged(content: bytes, why: str) -> None:
+def test_a_file_of_ends_without_its_magic_bytes_is_damaged(content: bytes, why: str) -> None:
     disk = empty_disk()
     disk.plant(PATH, content)
     stored = loaded(disk)
@@ -252,7 +250,7 @@ def test_a_file_of_something_else_is_damaged(content: bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 4])
-def test_a_file_of_another_format_is_left_alone(version: int) -> None:
+def test_a_file_of_ends_of_a_newer_format_is_left_alone(version: int) -> None:
     disk = empty_disk()
     header = b"octopi\r\n" + version.to_bytes(4, "big")
     disk.plant(PATH, header + crc32(header).to_bytes(4, "big"))
@@ -260,7 +258,7 @@ def test_a_file_of_another_format_is_left_alone(version: int) -> None:
         load_ends(disk, PATH)
 
 
-async def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_program() -> None:
+async def test_a_flipped_bit_in_the_format_version_is_damage() -> None:
     disk = empty_disk()
     await begun(disk)
     content = bytearray(disk.read_file(PATH))
@@ -269,7 +267,7 @@ async def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_program() -> 
     assert "doesn't begin like" in loaded(disk).damage
 
 
-async def test_a_file_that_can_not_be_read_is_said_so() -> None:
+async def test_a_file_of_ends_that_can_not_be_read_is_a_storage_error() -> None:
     disk = empty_disk()
     await begun(disk)
     disk.fail(errno.EIO, "read_file")
@@ -277,7 +275,7 @@ async def test_a_file_that_can_not_be_read_is_said_so() -> None:
         load_ends(disk, PATH)
 
 
-async def test_a_file_that_grew_long_is_replaced_by_its_newest_entries() -> None:
+async def test_a_long_file_of_ends_is_replaced_by_its_newest_entries() -> None:
     disk = empty_disk()
     file = await begun(disk)
     end = 0
@@ -291,7 +289,7 @@ async def test_a_file_that_grew_long_is_replaced_by_its_newest_entries() -> None
     assert loaded(disk).logs == {"0a": at(end + 1)}
 
 
-async def test_what_is_noted_while_the_file_is_replaced_is_in_the_new_one(
+async def test_an_end_noted_while_the_file_is_replaced_is_in_the_new_file(
     nursery: trio.Nursery,
 ) -> None:
     replaced, may_go_on = trio.Event(), trio.Event()
@@ -318,7 +316,7 @@ async def test_what_is_noted_while_the_file_is_replaced_is_in_the_new_one(
 
 
 @pytest.mark.parametrize("operation", ["append", "sync"])
-async def test_a_file_that_the_disk_did_not_take_is_replaced_as_a_whole(operation: str) -> None:
+async def test_a_file_of_ends_with_a_failed_append_is_replaced_as_a_whole(operation: str) -> None:
     disk = empty_disk()
     file = await begun(disk)
     disk.fail(errno.EIO, operation, path_end=".ends")
@@ -330,7 +328,9 @@ async def test_a_file_that_the_disk_did_not_take_is_replaced_as_a_whole(operatio
     assert loaded(disk) == StoredEnds({"0a": at(200)}, 0, "")
 
 
-async def test_what_fails_while_it_is_synced_makes_it_be_replaced(nursery: trio.Nursery) -> None:
+async def test_an_append_that_fails_during_a_sync_has_the_file_of_ends_replaced(
+    nursery: trio.Nursery,
+) -> None:
     disk = empty_disk()
     file = await begun(disk)
     note(file, 100)
@@ -346,7 +346,7 @@ async def test_what_fails_while_it_is_synced_makes_it_be_replaced(nursery: trio.
 @pytest.mark.parametrize(
     ("code", "error"), [(errno.ENOSPC, DiskFullError), (errno.EIO, StorageError)]
 )
-async def test_a_file_that_can_not_be_replaced_is_tried_again(
+async def test_a_failed_replacement_of_the_file_of_ends_is_tried_again(
     code: int, error: type[StorageError]
 ) -> None:
     disk = empty_disk()
@@ -362,7 +362,7 @@ async def test_a_file_that_can_not_be_replaced_is_tried_again(
     assert disk.open_files == []
 
 
-async def test_a_sync_that_is_due_makes_no_file_anew_that_was_removed() -> None:
+async def test_a_due_sync_does_not_make_a_removed_file_of_ends_again() -> None:
     """The replica was given up a moment before."""
     disk = empty_disk()
     file = await begun(disk)

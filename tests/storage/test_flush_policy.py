@@ -23,7 +23,7 @@ def test_the_oldest_append_waits_no_longer_than_the_interval() -> None:
     assert one.is_due(12.0)
 
 
-def test_enough_messages_are_due_at_once() -> None:
+def test_enough_appended_messages_make_a_flush_due_at_once() -> None:
     one = policy(messages=3)
     one.appended(2, 10, now=7.0)
     assert not one.is_due(7.0)
@@ -31,7 +31,7 @@ def test_enough_messages_are_due_at_once() -> None:
     assert one.is_due(8.0)
 
 
-def test_enough_bytes_are_due_at_once() -> None:
+def test_enough_appended_bytes_make_a_flush_due_at_once() -> None:
     one = policy()
     one.appended(1, 999, now=7.0)
     assert not one.is_due(7.0)
@@ -39,13 +39,13 @@ def test_enough_bytes_are_due_at_once() -> None:
     assert one.is_due(7.0)
 
 
-def test_zero_messages_mean_every_append() -> None:
+def test_a_flush_after_zero_messages_means_after_every_append() -> None:
     one = policy(messages=0)
     one.appended(1, 1, now=7.0)
     assert one.is_due(7.0)
 
 
-def test_what_is_appended_during_a_flush_is_the_next_ones() -> None:
+def test_records_appended_during_a_flush_belong_to_the_next_one() -> None:
     one = policy(messages=2)
     one.appended(2, 10, now=7.0)
     one.flushing()

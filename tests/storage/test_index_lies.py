@@ -1,4 +1,4 @@
-"""An index that is wrong in ways that its order doesn't show."""
+"""Indexes whose entries are in order and wrong all the same."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def reopen(disk: MemoryDisk, index: bytes) -> SegmentedLog:
     return open_log(disk, OPTIONS, recovery_point=len(WHOLE))
 
 
-def test_an_entry_that_looks_like_a_record_is_found_out_by_every_look_up(disk: MemoryDisk) -> None:
+def test_an_index_entry_that_points_into_a_record_is_noticed_by_every_look_up(
+    disk: MemoryDisk,
+) -> None:
     wrong = entries((0, 0, 0), (LURE_AT, 12, 3))
     behind = [one for one in starts(DATA) if one > LURE_AT][:-1]
     for offset in behind:
@@ -86,7 +88,7 @@ def test_an_entry_that_looks_like_a_record_is_found_out_by_every_look_up(disk: M
         assert read_all(log, bytes_max=bytes_max) == WHOLE  # goes by lengths
 
 
-def test_an_index_that_promises_later_times_is_found_out(disk: MemoryDisk) -> None:
+def test_an_index_with_too_late_times_is_noticed(disk: MemoryDisk) -> None:
     log = reopen(disk, entries((0, 0, 0), (len(BATCHES[0]), 1000, 2)))
     assert log.find_timestamp(45, log.end) == len(DATA)
     assert log.find_timestamp(39, log.end) == len(DATA) - len(BATCHES[-1])
@@ -104,7 +106,7 @@ def test_an_index_that_shrinks_while_it_is_open_is_made_anew(disk: MemoryDisk) -
     assert findings(disk) == []
 
 
-def test_an_age_that_cannot_be_read_counts_from_the_restart() -> None:
+def test_a_segment_whose_age_can_not_be_read_ages_from_the_restart() -> None:
     disk = empty_disk()
     options = LogOptions(segment_bytes_max=1000, retention_ms=1000)
     old = batch(b"v" * 900, timestamp_ms=NOW_MS - 10**9)
@@ -116,7 +118,7 @@ def test_an_age_that_cannot_be_read_counts_from_the_restart() -> None:
     assert log.apply_retention(NOW_MS, below=log.end).segment_count == 1
 
 
-def test_a_header_alone_is_no_record(disk: MemoryDisk) -> None:
+def test_a_record_header_without_its_payload_is_not_a_record(disk: MemoryDisk) -> None:
     disk.plant(path(0), DATA[: HEADER_BYTES - 1])
     log = open_log(disk)
     assert log.end == 0

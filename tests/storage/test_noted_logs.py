@@ -1,4 +1,4 @@
-"""A log that isn't what was noted of it: it ends where it is damaged, and nothing is cut."""
+"""A log that lacks records that the file of ends notes: it ends at the damage, and is not cut."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def damaged_at(log: SegmentedLog, offset: int) -> CorruptLogError:
     return damage
 
 
-def test_a_flipped_bit_below_what_was_noted_is_damage_and_nothing_is_cut() -> None:
+def test_a_flipped_bit_below_the_noted_end_is_damage_and_nothing_is_cut() -> None:
     disk = stored(*BATCHES)
     disk.flip(path(SIZE), 8 * 100)
     before = disk.files()
@@ -83,7 +83,7 @@ def test_a_flipped_bit_below_what_was_noted_is_damage_and_nothing_is_cut() -> No
 
 
 @pytest.mark.parametrize("durable_end", [0, SIZE])
-def test_a_flipped_bit_behind_what_was_noted_ends_the_log(durable_end: int) -> None:
+def test_a_flipped_bit_behind_the_noted_end_ends_the_log(durable_end: int) -> None:
     disk = stored(*BATCHES[:2])
     disk.plant(path(SIZE), BATCHES[1][:-1])
     log = reopened(disk, durable_end)
@@ -91,7 +91,7 @@ def test_a_flipped_bit_behind_what_was_noted_ends_the_log(durable_end: int) -> N
     assert files_of(disk.files(), ".cut")
 
 
-def test_what_was_in_the_page_cache_when_the_process_ended_is_damage_if_it_is_gone() -> None:
+def test_bytes_of_the_page_cache_that_a_killed_process_left_are_damage_if_they_are_gone() -> None:
     disk = stored(*BATCHES[:2])
     disk.plant(path(SIZE), BATCHES[1][:-1])
     damaged_at(reopened(disk, 0, end=2 * SIZE), SIZE)
@@ -150,7 +150,7 @@ def test_segments_that_are_all_gone_leave_a_log_that_begins_where_it_began() -> 
     assert (log.start, log.end) == (SIZE, SIZE)
 
 
-async def test_what_is_damaged_is_set_aside_and_the_log_goes_on() -> None:
+async def test_damaged_records_are_set_aside_and_the_log_goes_on() -> None:
     disk = stored(*BATCHES)
     disk.flip(path(SIZE), 8 * 100)
     flipped = disk.content(path(SIZE))
@@ -166,7 +166,7 @@ async def test_what_is_damaged_is_set_aside_and_the_log_goes_on() -> None:
     assert reopened(disk, 4 * SIZE).damage is None
 
 
-async def test_what_is_damaged_inside_a_segment_is_durable_beside_before_it_is_cut() -> None:
+async def test_damaged_records_inside_a_segment_are_copied_durably_before_they_are_cut() -> None:
     data = batch(b"one") + batch(b"two") + batch(b"three")
     disk = empty_disk()
     log = open_log(disk)
@@ -206,7 +206,7 @@ async def test_a_log_that_is_only_short_has_nothing_to_set_aside() -> None:
 
 
 @pytest.mark.parametrize("refill", [False, True])
-async def test_what_lies_behind_a_lost_beginning_is_set_aside_if_it_is_to_come_again(
+async def test_records_behind_a_lost_beginning_are_set_aside_if_a_leader_sends_them_again(
     refill: bool,
 ) -> None:
     disk = stored(*BATCHES)
@@ -244,7 +244,7 @@ async def test_bytes_that_can_not_be_set_aside_are_set_aside_the_next_time(
         assert piece in kept
 
 
-async def test_a_log_is_cut_and_what_is_cut_is_kept() -> None:
+async def test_a_log_is_cut_and_the_cut_bytes_are_kept() -> None:
     disk = stored(*BATCHES)
     log = reopened(disk, 4 * SIZE)
     assert await log.truncate_aside(Offset(4 * SIZE)) == []
@@ -259,7 +259,7 @@ async def test_a_log_is_cut_and_what_is_cut_is_kept() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-async def test_a_log_whose_cut_can_not_be_kept_is_not_cut(code: int) -> None:
+async def test_a_log_is_not_cut_if_the_cut_bytes_can_not_be_kept(code: int) -> None:
     disk = stored(*BATCHES)
     log = reopened(disk, 4 * SIZE)
     disk.fail(code, "rename")
@@ -268,7 +268,7 @@ async def test_a_log_whose_cut_can_not_be_kept_is_not_cut(code: int) -> None:
     assert log.end == 4 * SIZE
 
 
-def test_what_a_reader_believes_is_no_proof_that_a_record_ends_there() -> None:
+def test_an_until_offset_inside_a_record_does_not_become_a_record_boundary() -> None:
     data = batch(b"one", b"two")
     disk = empty_disk()
     log = open_log(disk)
@@ -283,7 +283,7 @@ def test_what_a_reader_believes_is_no_proof_that_a_record_ends_there() -> None:
     assert log.read(Offset(len(first)), 1000, log.end) == data[len(first) :]
 
 
-def test_a_reader_meets_damage_in_what_it_walks() -> None:
+def test_a_reader_reports_damage_in_the_records_that_it_walks() -> None:
     data = batch(b"one")
     disk = empty_disk()
     log = open_log(disk)
@@ -293,7 +293,7 @@ def test_a_reader_meets_damage_in_what_it_walks() -> None:
         log.read(Offset(len(data)), 1000, Offset(2 * len(data)))
 
 
-def test_where_retention_will_have_a_log_begin_is_known_before() -> None:
+def test_the_log_start_that_retention_will_leave_is_known_before() -> None:
     disk = stored(*BATCHES)
     log, _ = at_once(
         SegmentedLog.open(
@@ -310,7 +310,7 @@ def test_where_retention_will_have_a_log_begin_is_known_before() -> None:
     assert log.retention_start(NOW_MS, below=log.end) == 2 * SIZE
 
 
-def test_a_log_that_was_to_begin_somewhere_and_got_no_records_lacks_none() -> None:
+def test_a_log_that_began_at_an_offset_and_got_no_records_lacks_none() -> None:
     for durable_end in (0, SIZE):
         log = reopened(empty_disk(), durable_end, start=SIZE)
         assert (log.damage, log.start, log.end) == (None, SIZE, SIZE)

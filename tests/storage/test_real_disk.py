@@ -1,4 +1,4 @@
-"""One life of a log on a real file system."""
+"""A log on a real file system."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from octopi.storage.verification import Finding, Kind, verify_log
 from tests.storage.building import NOW_MS, batch, read_all
 
 
-async def test_a_log_lives_on_a_real_disk(tmp_path: Path) -> None:
+async def test_a_log_works_on_a_real_disk(tmp_path: Path) -> None:
     disk, directory = SystemDisk(), str(tmp_path / "log")
     options = LogOptions(segment_bytes_max=100_000, retention_bytes=150_000)
     batches = [batch(bytes([n]) * 30_000, b"", timestamp_ms=10 * n) for n in range(20)]
@@ -89,7 +89,7 @@ def test_a_thousand_logs_need_few_descriptors(tmp_path: Path) -> None:
         files[0].pread(10, 0)
 
 
-async def test_a_file_keeps_its_descriptor_until_what_it_holds_is_on_the_device(
+async def test_a_file_stays_open_until_its_bytes_are_on_the_device(
     tmp_path: Path,
 ) -> None:
     """The system tells a failed write-back to those that have the file open."""

@@ -90,7 +90,7 @@ def test_garbage_behind_the_last_record_is_cut(garbage: bytes) -> None:
     assert (log.end, recovery.cut_bytes) == (len(data), len(garbage))
 
 
-def test_a_tail_cut_twice_at_one_place_is_kept_twice() -> None:
+def test_two_tails_cut_at_the_same_offset_are_both_kept() -> None:
     data = batch(b"one")
     disk = stored(data)
     for garbage in (b"first", b"second", b"third"):
@@ -100,7 +100,7 @@ def test_a_tail_cut_twice_at_one_place_is_kept_twice() -> None:
     assert len(files_of(disk.files(), ".cut")) == 3
 
 
-def test_a_long_tail_is_kept_whole() -> None:
+def test_a_long_torn_tail_is_kept_whole() -> None:
     data = batch(b"one")
     disk = stored(data)
     garbage = bytes(range(256)) * 12_000
@@ -110,7 +110,7 @@ def test_a_long_tail_is_kept_whole() -> None:
     assert disk.content(recovery.saved_as[0]) == garbage
 
 
-def test_a_fault_in_a_middle_segment_behind_the_recovery_point_ends_the_log() -> None:
+def test_damage_in_a_middle_segment_behind_the_recovery_point_ends_the_log() -> None:
     batches = [batch(b"v" * 900, sequence=n) for n in range(4)]
     size = len(batches[0])
     disk = stored(*batches, options=SMALL)
@@ -129,7 +129,7 @@ def test_a_fault_in_a_middle_segment_behind_the_recovery_point_ends_the_log() ->
 # --- what was altered -----------------------------------------------------------------------
 
 
-def test_what_a_broken_off_write_leaves_is_never_taken_for_altered() -> None:
+def test_a_partial_write_is_never_taken_for_an_altered_tail() -> None:
     kept = batch(b"kept")
     last = batch(b"1" * 10, b"", b"3" * 70, sequence=1) + opaque(b"4")
     disk = stored(kept + last)
@@ -139,7 +139,7 @@ def test_what_a_broken_off_write_leaves_is_never_taken_for_altered() -> None:
         assert read_all(log) == (kept + last)[: log.end]
 
 
-def test_a_tail_in_which_any_bit_turned_over_is_cut_only_if_it_may_be() -> None:
+def test_a_tail_with_a_flipped_bit_is_cut_only_if_cutting_is_allowed() -> None:
     first, rest = batch(b"one"), batch(b"two", b"three", sequence=1)
     for bit in range(8 * len(first)):
         disk = stored(first + rest)
@@ -154,7 +154,7 @@ def test_a_tail_in_which_any_bit_turned_over_is_cut_only_if_it_may_be() -> None:
         assert (log.end, recovery.cut_bytes) == (0, len(first + rest))
 
 
-def test_a_disk_that_fails_at_any_call_while_a_torn_tail_is_judged_is_said_to_have_failed() -> None:
+def test_a_disk_call_that_fails_while_a_tail_is_checked_is_a_storage_error() -> None:
     whole, last = batch(b"one"), batch(b"two", sequence=1)
     torn = whole + last[:-3]
 
@@ -175,7 +175,7 @@ def test_a_disk_that_fails_at_any_call_while_a_torn_tail_is_judged_is_said_to_ha
     assert refused >= 3, "the directory, the records, and the tail"
 
 
-def test_a_segment_missing_behind_the_recovery_point_is_cut_only_if_it_may_be() -> None:
+def test_a_log_lacking_a_segment_behind_the_recovery_point_is_cut_only_if_allowed() -> None:
     batches = [batch(b"v" * 900, sequence=n) for n in range(4)]
     size = len(batches[0])
     disk = stored(*batches, options=SMALL)
@@ -221,7 +221,7 @@ async def test_records_behind_the_recovery_point_may_not_survive_a_power_failure
 # --- what is trusted ---------------------------------------------------------------------
 
 
-def test_what_was_flushed_is_not_read_again() -> None:
+def test_flushed_records_are_not_read_again_at_recovery() -> None:
     batches = [batch(b"v" * 900, sequence=n) for n in range(20)]
     disk = stored(*batches, options=SMALL)
     end = 20 * len(batches[0])
@@ -356,7 +356,7 @@ def test_a_log_whose_first_segment_is_cut_to_nothing_serves_nothing() -> None:
         log.read(Offset(0), MIB, Offset(9000))
 
 
-def test_a_log_that_lost_what_had_been_durable_takes_no_records() -> None:
+def test_a_log_that_lost_durable_records_takes_no_new_ones() -> None:
     data = batch(b"one", b"two")
     disk = stored(data)
     second = starts(data)[1]
@@ -405,7 +405,7 @@ async def test_a_damaged_log_can_be_flushed_and_its_oldest_segments_removed() ->
         "older format",
     ],
 )
-def test_a_harmed_index_harms_no_look_up(harm: str, recovered_bytes: int) -> None:
+def test_a_damaged_index_does_not_break_look_ups(harm: str, recovered_bytes: int) -> None:
     batches = [
         batch(*[bytes([n]) * 9000] * 3, sequence=3 * n, timestamp_ms=10 * n) for n in range(30)
     ]
@@ -463,7 +463,7 @@ def test_an_index_without_its_segment_is_removed() -> None:
 # --- a disk that fails while a log is opened ------------------------------------------------
 
 
-def test_a_tail_that_cannot_be_saved_is_cut_all_the_same() -> None:
+def test_a_torn_tail_is_cut_even_if_it_can_not_be_kept() -> None:
     data = batch(b"one")
     disk = stored(data)
     disk.plant(path(0), data + b"torn")
@@ -474,7 +474,7 @@ def test_a_tail_that_cannot_be_saved_is_cut_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("operation", ["truncate", "rename"])
-def test_a_tail_that_cannot_be_cut_makes_the_log_read_only(operation: str) -> None:
+def test_a_torn_tail_that_can_not_be_cut_makes_the_log_read_only(operation: str) -> None:
     batches = [batch(b"v" * 900, sequence=n) for n in range(3)]
     size = len(batches[0])
     disk = stored(*batches, options=SMALL)

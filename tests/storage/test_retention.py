@@ -1,4 +1,4 @@
-"""Which segments go, and what is left when they do."""
+"""Which segments retention removes, and what it leaves."""
 
 from __future__ import annotations
 
@@ -52,28 +52,28 @@ def count(
     )
 
 
-def test_without_limits_everything_stays() -> None:
+def test_retention_without_limits_removes_nothing() -> None:
     assert count(segments(9000, 8000)) == 0
 
 
-def test_segments_go_that_end_before_what_is_still_needed() -> None:
+def test_segments_wholly_below_the_outdated_offset_are_removed() -> None:
     assert count(segments(3, 2, 1), outdated_below=0) == 0
     assert count(segments(3, 2, 1), outdated_below=199) == 1
     assert count(segments(3, 2, 1), outdated_below=200) == 2
     assert count(segments(3, 2, 1), outdated_below=200, below=199) == 1, "not all committed"
 
 
-def test_segments_go_when_their_newest_record_is_too_old() -> None:
+def test_segments_are_removed_when_their_newest_record_is_too_old() -> None:
     assert count(segments(3001, 2000, 1000), age_ms=3000) == 1
     assert count(segments(3000, 2000, 1000), age_ms=3000) == 0
     assert count(segments(9, 8, 7), age_ms=0) == 3
 
 
-def test_the_first_segment_that_stays_keeps_all_behind_it() -> None:
+def test_no_segment_behind_a_kept_one_is_removed() -> None:
     assert count(segments(5000, 10, 5000), age_ms=3000) == 1
 
 
-def test_segments_go_while_enough_bytes_stay() -> None:
+def test_segments_are_removed_while_enough_bytes_remain() -> None:
     assert count(segments(0, 0, 0), bytes_min=350) == 0
     assert count(segments(0, 0, 0), bytes_min=250) == 1
     assert count(segments(0, 0, 0), bytes_min=249) == 1
@@ -81,17 +81,17 @@ def test_segments_go_while_enough_bytes_stay() -> None:
     assert count(segments(0, 0, 0), bytes_min=0) == 3
 
 
-def test_either_limit_is_enough() -> None:
+def test_a_segment_beyond_one_of_the_two_limits_is_removed() -> None:
     assert count(segments(5000, 5000, 10, 10), age_ms=3000, bytes_min=350) == 2
     assert count(segments(5000, 10, 10, 10), age_ms=3000, bytes_min=250) == 2
 
 
-def test_nothing_goes_that_is_not_below_the_limit() -> None:
+def test_no_segment_that_ends_behind_the_highest_removable_offset_is_removed() -> None:
     assert count(segments(9, 9, 9), age_ms=0, below=299) == 2
     assert count(segments(9, 9, 9), age_ms=0, below=99) == 0
 
 
-def test_segments_are_looked_at_no_further_than_needed() -> None:
+def test_retention_looks_at_no_segment_behind_the_first_kept_one() -> None:
     def ask() -> Iterator[ClosedSegment]:
         yield from segments(5000, 10)
         raise AssertionError("asked too far")
@@ -114,7 +114,7 @@ def options(*, age_ms: int | None = None, size_bytes: int | None = None) -> LogO
     return LogOptions(segment_bytes_max=1000, retention_ms=age_ms, retention_bytes=size_bytes)
 
 
-async def test_the_oldest_segments_go_with_their_indexes(disk: MemoryDisk) -> None:
+async def test_the_oldest_segments_are_removed_with_their_indexes(disk: MemoryDisk) -> None:
     log = open_log(disk, options(size_bytes=2500))
     data = batch(b"v" * 900)
     append(log, *[data] * 6)
@@ -131,7 +131,7 @@ async def test_the_oldest_segments_go_with_their_indexes(disk: MemoryDisk) -> No
     assert read_all(open_log(disk)) == data * 3
 
 
-async def test_the_active_segment_never_goes(disk: MemoryDisk) -> None:
+async def test_the_active_segment_is_never_removed(disk: MemoryDisk) -> None:
     log = open_log(disk, options(age_ms=0, size_bytes=0))
     data = batch(b"v" * 900)
     append(log, *[data] * 3)
@@ -140,7 +140,7 @@ async def test_the_active_segment_never_goes(disk: MemoryDisk) -> None:
     assert read_all(log) == data
 
 
-async def test_only_durable_segments_below_the_limit_go(disk: MemoryDisk) -> None:
+async def test_retention_removes_only_durable_segments_below_its_limit(disk: MemoryDisk) -> None:
     log = open_log(disk, options(size_bytes=0))
     data = batch(b"v" * 900)
     append(log, *[data] * 3)
@@ -171,7 +171,7 @@ async def test_a_segments_age_counts_from_its_last_record(disk: MemoryDisk) -> N
         (opaque(b"v" * 900), 0),
     ],
 )
-def test_after_a_restart_age_is_what_time_stamps_say_if_they_can_be(
+def test_after_a_restart_plausible_time_stamps_give_the_age_of_a_segment(
     disk: MemoryDisk, record: bytes, age_ms: int
 ) -> None:
     log = open_log(disk, options())
@@ -205,7 +205,7 @@ async def test_a_crash_between_removals_leaves_a_log_that_opens(disk: MemoryDisk
         assert read_all(log) == data * (5 - (removals + 1) // 2)
 
 
-async def test_a_segment_that_is_gone_already_is_no_obstacle(disk: MemoryDisk) -> None:
+async def test_retention_passes_over_a_segment_whose_file_is_gone(disk: MemoryDisk) -> None:
     log = open_log(disk, options(size_bytes=0))
     data = batch(b"v" * 900)
     append(log, *[data] * 3)
@@ -216,7 +216,7 @@ async def test_a_segment_that_is_gone_already_is_no_obstacle(disk: MemoryDisk) -
 
 
 @pytest.mark.parametrize("failing", [False, True])
-async def test_what_was_cut_goes_with_the_segments_around_it(
+async def test_cut_bytes_are_removed_with_the_segments_around_them(
     disk: MemoryDisk, failing: bool
 ) -> None:
     data = batch(b"v" * 900)

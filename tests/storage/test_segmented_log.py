@@ -91,7 +91,7 @@ def test_a_read_returns_whole_records_and_at_least_one(disk: MemoryDisk) -> None
     assert log.read(Offset(second), end, log.end) == data[second:]
 
 
-def test_a_read_of_nothing_checks_the_offset_and_touches_no_record(disk: MemoryDisk) -> None:
+def test_a_read_of_zero_bytes_checks_the_offset_and_reads_no_record(disk: MemoryDisk) -> None:
     log = open_log(disk)
     append(log, batch(b"a" * 100, b"b"))
     assert log.read(Offset(0), 0, log.end) == b""
@@ -107,7 +107,7 @@ def test_a_read_of_nothing_checks_the_offset_and_touches_no_record(disk: MemoryD
         log.read(Offset(0), 1, log.end)
 
 
-def test_nothing_is_read_at_or_beyond_until(disk: MemoryDisk) -> None:
+def test_a_read_ends_before_the_until_offset(disk: MemoryDisk) -> None:
     log = open_log(disk)
     data = batch(b"1", b"2", b"3")
     append(log, data)
@@ -169,7 +169,7 @@ def test_any_read_size_gives_whole_records(disk: MemoryDisk) -> None:
         assert read_all(log, bytes_max=bytes_max) == data
 
 
-def test_a_record_may_be_larger_than_what_is_scanned_at_a_time(disk: MemoryDisk) -> None:
+def test_a_record_may_be_larger_than_one_piece_of_a_scan(disk: MemoryDisk) -> None:
     log = open_log(disk)
     batches = [batch(b"a" * 3 * MIB), batch(b"b" * 5 * MIB), batch(b"c" * 3 * MIB), batch(b"d")]
     append(log, *batches)
@@ -192,7 +192,7 @@ def test_the_length_of_a_record_is_known_before_it_is_read(disk: MemoryDisk) -> 
     assert log.search.record_bytes_at(offsets[0]) == 0
 
 
-def test_a_sequential_reader_pays_no_walk(disk: MemoryDisk) -> None:
+def test_a_sequential_reader_does_not_look_up_its_offset_again(disk: MemoryDisk) -> None:
     log = open_log(disk)
     data = b"".join(long_batches())
     append(log, data)
@@ -207,7 +207,7 @@ def test_a_sequential_reader_pays_no_walk(disk: MemoryDisk) -> None:
     assert reads <= len(data) // 80_000 + 1
 
 
-def test_remembered_boundaries_are_bounded_and_still_right(disk: MemoryDisk) -> None:
+def test_a_log_remembers_a_bounded_number_of_record_boundaries(disk: MemoryDisk) -> None:
     log = open_log(disk)
     data = batch(*[b"v"] * 1000)
     append(log, data)
@@ -236,14 +236,14 @@ def test_a_full_segment_is_followed_by_a_new_one(disk: MemoryDisk) -> None:
     assert (log.segment_count, log.end) == (6, 11 * size)
 
 
-def test_a_batch_larger_than_a_segment_has_one_alone(disk: MemoryDisk) -> None:
+def test_a_batch_larger_than_a_segment_gets_a_segment_of_its_own(disk: MemoryDisk) -> None:
     log = open_log(disk, SMALL)
     append(log, batch(b"v" * 5000), batch(b"w" * 5000), batch(b"x"))
     assert log.segment_count == 3
     assert len(read_all(log)) == log.end
 
 
-def test_an_old_segment_is_closed_when_the_next_batch_comes(disk: MemoryDisk) -> None:
+def test_a_segment_of_full_age_is_closed_when_the_next_batch_comes(disk: MemoryDisk) -> None:
     log = open_log(disk)
     age_ms = int(SEGMENT_AGE_S_MAX * 1000)
     append(log, batch(b"1"), now_ms=NOW_MS)
@@ -266,7 +266,7 @@ def test_a_segments_age_survives_a_restart_as_its_first_time_stamp(disk: MemoryD
 
 
 @pytest.mark.parametrize("timestamp_ms", [0, NOW_MS * 2])
-def test_a_time_stamp_that_cannot_be_does_not_close_a_segment(
+def test_an_impossible_time_stamp_does_not_close_a_segment(
     disk: MemoryDisk, timestamp_ms: int
 ) -> None:
     log = open_log(disk)
@@ -311,7 +311,7 @@ def test_the_first_record_at_or_after_a_time_is_found(disk: MemoryDisk) -> None:
         assert opened.find_timestamp(300, bases[20]) == bases[20]
 
 
-def test_the_record_is_found_that_a_byte_belongs_to(disk: MemoryDisk) -> None:
+def test_the_record_that_holds_a_byte_is_found(disk: MemoryDisk) -> None:
     log = open_log(disk, LogOptions(segment_bytes_max=300_000))
     batches = long_batches(60)
     append(log, *batches)
@@ -326,7 +326,7 @@ def test_the_record_is_found_that_a_byte_belongs_to(disk: MemoryDisk) -> None:
         assert opened.find_boundary(Offset(log.end + 1), Offset(log.end + 2)) == log.end
 
 
-def test_clocks_that_disagree_do_not_confuse_the_search(disk: MemoryDisk) -> None:
+def test_time_stamps_out_of_order_do_not_confuse_the_search(disk: MemoryDisk) -> None:
     log = open_log(disk, SMALL)
     stamps = [50, 10, 2**64 - 1, 20, 60]
     bases = append(log, *[batch(b"v" * 400, timestamp_ms=stamp) for stamp in stamps])
@@ -360,7 +360,7 @@ def test_records_without_time_stamp_are_passed_over(disk: MemoryDisk) -> None:
     assert log.find_timestamp(0, log.end) == base
 
 
-def test_records_are_counted_back(disk: MemoryDisk) -> None:
+def test_the_offset_of_the_last_n_records_is_found(disk: MemoryDisk) -> None:
     batches = long_batches(60)
     data = b"".join(batches)
     log = open_log(disk, LogOptions(segment_bytes_max=300_000))
@@ -378,7 +378,9 @@ def test_records_are_counted_back(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.parametrize("segment_bytes_max", [1000, 10**6])
-def test_a_truncated_log_goes_on_from_there(disk: MemoryDisk, segment_bytes_max: int) -> None:
+def test_a_truncated_log_takes_records_at_its_new_end(
+    disk: MemoryDisk, segment_bytes_max: int
+) -> None:
     options = LogOptions(segment_bytes_max=segment_bytes_max)
     batches = [batch(b"v" * 150, b"w" * 150, sequence=n) for n in range(10)]
     data = b"".join(batches)
@@ -407,7 +409,7 @@ def test_a_log_is_truncated_at_boundaries_only(disk: MemoryDisk) -> None:
     assert len(read_all(log)) == log.end
 
 
-def test_what_was_truncated_is_no_boundary_any_more(disk: MemoryDisk) -> None:
+def test_a_truncated_record_leaves_no_boundary_behind(disk: MemoryDisk) -> None:
     log = open_log(disk)
     data = batch(b"1", b"2", b"3")
     append(log, data)
@@ -488,7 +490,7 @@ async def test_a_restarted_log_is_empty_and_continues_at_the_given_offset(
     assert findings(disk) == []
 
 
-def test_an_empty_log_may_begin_anywhere(disk: MemoryDisk) -> None:
+def test_an_empty_log_may_begin_at_any_offset(disk: MemoryDisk) -> None:
     log = open_log(disk)
     log.restart(Offset(77))
     assert append(log, batch(b"1")) == [77]
@@ -516,7 +518,7 @@ async def test_a_log_may_be_restarted_during_a_flush(
 # --- flushing ----------------------------------------------------------------------------
 
 
-async def test_what_was_flushed_survives_a_power_failure(disk: MemoryDisk) -> None:
+async def test_flushed_records_survive_a_power_failure(disk: MemoryDisk) -> None:
     log = open_log(disk, SMALL)
     batches = [batch(b"v" * 300, sequence=n) for n in range(9)]
     append(log, *batches)
@@ -590,7 +592,7 @@ async def test_appends_go_on_during_a_flush(disk: MemoryDisk, nursery: trio.Nurs
     assert len(read_all(open_log(disk))) == log.end
 
 
-async def test_what_is_truncated_during_a_flush_is_not_called_durable(
+async def test_records_truncated_during_a_flush_are_not_called_durable(
     disk: MemoryDisk, nursery: trio.Nursery
 ) -> None:
     log = open_log(disk, SMALL)
@@ -625,7 +627,7 @@ async def test_segments_may_be_removed_during_a_flush(
     assert len(read_all(open_log(disk))) == log.size_bytes == log.end // 2
 
 
-async def test_a_cancelled_flush_leaves_the_next_one_all_to_do(disk: MemoryDisk) -> None:
+async def test_the_flush_after_a_cancelled_one_makes_all_records_durable(disk: MemoryDisk) -> None:
     log = open_log(disk, SMALL)
     append(log, *[batch(b"1" * 900)] * 3)
     with trio.CancelScope() as scope:
@@ -643,7 +645,7 @@ async def test_a_cancelled_flush_leaves_the_next_one_all_to_do(disk: MemoryDisk)
     assert len(read_all(open_log(disk))) == log.end
 
 
-async def test_a_flush_cancelled_between_two_segments_leaves_the_second_to_do(
+async def test_the_flush_after_one_cancelled_between_segments_syncs_the_second(
     disk: MemoryDisk,
 ) -> None:
     log = open_log(disk, SMALL)
@@ -680,7 +682,7 @@ async def test_a_directory_that_a_log_made_is_durable_with_it() -> None:
 # --- the rest ----------------------------------------------------------------------------
 
 
-def test_statistics_say_where_the_log_stands(disk: MemoryDisk) -> None:
+def test_statistics_tell_the_offsets_and_sizes_of_a_log(disk: MemoryDisk) -> None:
     log = open_log(disk, SMALL)
     append(log, *[batch(b"1" * 900)] * 2)
     statistics = log.statistics()
@@ -689,7 +691,7 @@ def test_statistics_say_where_the_log_stands(disk: MemoryDisk) -> None:
     assert (statistics.flushed_end, statistics.segment_count, statistics.fault) == (0, 2, "")
 
 
-async def test_a_closed_log_does_nothing(disk: MemoryDisk) -> None:
+async def test_a_closed_log_refuses_all_operations(disk: MemoryDisk) -> None:
     log = open_log(disk)
     append(log, batch(b"1"))
     log.close()
@@ -761,7 +763,7 @@ def test_a_segment_that_disappears_is_reported_as_damage(disk: MemoryDisk) -> No
     assert log.read(Offset(log.end // 3), 1, log.end)
 
 
-def test_a_scan_of_other_bytes_is_our_own_mistake(disk: MemoryDisk) -> None:
+def test_appending_bytes_with_the_scan_of_others_fails_an_assertion(disk: MemoryDisk) -> None:
     log = open_log(disk)
     with pytest.raises(AssertionError):
         log.append(batch(b"1"), scan(batch(b"22")), NOW_MS)

@@ -1,4 +1,4 @@
-"""Questions about a large log read a bounded number of bytes in one slice."""
+"""Look-ups in a large log read a bounded number of bytes in one slice."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def large(stored: Large) -> Large:
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("ask", QUESTIONS)
-async def test_no_question_reads_much_in_one_turn(
+async def test_no_look_up_reads_much_in_one_slice(
     large: Large,
     harm: Callable[[MemoryDisk], None],
     ask: Callable[[Large, SegmentedLog], tuple[Slices[Offset], int]],
@@ -162,7 +162,7 @@ async def test_no_question_reads_much_in_one_turn(
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("known_share", [0.0, 0.4])
-async def test_opening_reads_little_in_one_turn(
+async def test_opening_a_log_reads_little_in_one_slice(
     large: Large, harm: Callable[[MemoryDisk], None], known_share: float
 ) -> None:
     harm(large.disk)
@@ -175,7 +175,7 @@ async def test_opening_reads_little_in_one_turn(
     assert large.turns.bytes_max <= TURN_BYTES_MAX
 
 
-async def test_opening_a_log_that_is_too_short_reads_little_in_one_turn(large: Large) -> None:
+async def test_opening_a_log_that_is_too_short_reads_little_in_one_slice(large: Large) -> None:
     last = f"{DIRECTORY}/{large.bases[-1]:020d}.log"
     large.disk.plant(last, large.disk.content(last)[:-1])
     work = SegmentedLog.open(
@@ -197,7 +197,7 @@ async def test_an_opening_that_is_given_up_leaves_no_file_open(large: Large) -> 
 
 
 @pytest.mark.parametrize("ask", QUESTIONS)
-def test_an_index_that_is_whole_spares_reading_the_records(
+def test_a_look_up_with_a_whole_index_does_not_read_the_records(
     large: Large, ask: Callable[[Large, SegmentedLog], tuple[Slices[Offset], int]]
 ) -> None:
     log = large.open()
@@ -207,7 +207,7 @@ def test_an_index_that_is_whole_spares_reading_the_records(
     assert large.turns.bytes_max < 6 * log.segment_count * INDEX_INTERVAL_BYTES < large.end / 6
 
 
-async def test_a_read_that_needs_a_new_index_says_so_and_is_proven_in_slices(large: Large) -> None:
+async def test_a_read_that_needs_a_new_index_checks_its_offset_in_slices(large: Large) -> None:
     log = large.open()
     remove_indexes(large.disk)
     offset = Offset(large.end - BATCH_COUNT * RECORD_BYTES - 2 * MIB // RECORD_BYTES * RECORD_BYTES)
@@ -246,7 +246,7 @@ async def test_a_read_that_needs_the_index_of_large_records_reads_few_of_them(
     assert turns.bytes_max <= (QUICK_SLICES + 2) * SLICE_BYTES + record_bytes
 
 
-async def test_a_cut_that_was_proven_is_quick(large: Large) -> None:
+async def test_a_truncation_to_a_checked_offset_is_quick(large: Large) -> None:
     log = large.open()
     remove_indexes(large.disk)
     end = Offset(large.end - 700 * RECORD_BYTES)
@@ -267,7 +267,7 @@ async def test_the_ages_of_old_segments_are_learnt_in_slices(large: Large) -> No
     assert large.turns.bytes_max <= TURN_BYTES_MAX
 
 
-async def test_ages_that_can_not_be_read_are_not_waited_for(large: Large) -> None:
+async def test_retention_does_not_wait_for_ages_that_can_not_be_read(large: Large) -> None:
     log = large.open()
     large.disk.fail(errno.EIO, "pread", path_end=".log")
     await in_turns(log.retention.learn_ages(NOW_MS))
@@ -287,7 +287,7 @@ async def test_the_ages_of_segments_are_not_computed_without_a_need(
     assert log.apply_retention(NOW_MS, below=log.end).segment_count == 0
 
 
-async def test_segments_of_this_life_have_known_ages() -> None:
+async def test_segments_written_since_the_start_have_known_ages() -> None:
     log = open_log(empty_disk(), LogOptions(segment_bytes_max=400, retention_ms=1000))
     append(log, *(batch(bytes(300), sequence=n) for n in range(3)))
     await in_turns(log.retention.learn_ages(NOW_MS + 2000))
@@ -297,7 +297,7 @@ async def test_segments_of_this_life_have_known_ages() -> None:
     assert log.apply_retention(NOW_MS + 2000, below=log.end).segment_count == 2
 
 
-async def test_an_index_that_is_made_anew_has_what_is_appended_meanwhile(large: Large) -> None:
+async def test_an_index_that_is_made_anew_has_the_records_appended_meanwhile(large: Large) -> None:
     log = large.open()
     flip_indexes(large.disk)
     question = log.search.last(1000, log.end)
@@ -328,7 +328,7 @@ def test_an_index_is_begun_again_when_records_are_cut_meanwhile(large: Large) ->
 
 
 @pytest.mark.parametrize("ask", [ask_last, ask_timestamp])
-def test_questions_at_the_same_time_make_one_index(
+def test_look_ups_at_the_same_time_make_one_index(
     large: Large, ask: Callable[[Large, SegmentedLog], tuple[Slices[Offset], int]]
 ) -> None:
     log = large.open()
@@ -345,7 +345,7 @@ def test_questions_at_the_same_time_make_one_index(
     assert found == [ask(large, log)[1]] * 3
 
 
-def test_a_question_goes_on_when_retention_removes_what_it_looks_at(large: Large) -> None:
+def test_a_look_up_goes_on_when_retention_removes_the_segment_that_it_reads(large: Large) -> None:
     remove_indexes(large.disk)
     log = large.open()
     slice_count = sum(1 for _ in log.search.last(10**9, log.end))
@@ -372,14 +372,14 @@ def test_a_question_goes_on_when_retention_removes_what_it_looks_at(large: Large
                 at_once(question)
 
 
-def test_a_question_about_what_is_gone_is_refused(large: Large) -> None:
+def test_a_look_up_of_a_removed_offset_is_refused(large: Large) -> None:
     log = large.open()
     log.apply_retention(NOW_MS + 10**10, below=log.end)
     with pytest.raises(OffsetOutOfRangeError, match="is gone"):
         at_once(log.search.count_on(Offset(0), 1))
 
 
-def test_a_question_ends_when_the_log_is_closed(large: Large) -> None:
+def test_a_look_up_ends_when_the_log_is_closed(large: Large) -> None:
     log = large.open()
     remove_indexes(large.disk)
     question = log.search.last(10**9, log.end)
@@ -389,7 +389,7 @@ def test_a_question_ends_when_the_log_is_closed(large: Large) -> None:
         next(question)
 
 
-async def test_a_question_that_is_cancelled_ends_there(large: Large) -> None:
+async def test_a_cancelled_look_up_does_nothing_more(large: Large) -> None:
     log = large.open()
     remove_indexes(large.disk)
     question = log.search.last(10**9, log.end)
@@ -400,7 +400,7 @@ async def test_a_question_that_is_cancelled_ends_there(large: Large) -> None:
     assert next(question, None) is None
 
 
-def test_counts_go_on_behind_damage_as_far_as_they_are_known(large: Large) -> None:
+def test_records_behind_damage_are_counted_as_far_as_they_are_known(large: Large) -> None:
     log = large.open()
     first = path(0)
     data = bytearray(large.disk.content(first))
@@ -414,7 +414,7 @@ def test_counts_go_on_behind_damage_as_far_as_they_are_known(large: Large) -> No
     assert at_once(log.search.count_on(Offset(5000 * RECORD_BYTES), 700)) == 5700 * RECORD_BYTES
 
 
-def test_what_is_learnt_of_a_segment_that_is_cut_meanwhile_counts_for_nothing(large: Large) -> None:
+def test_an_age_read_from_a_segment_that_is_cut_meanwhile_is_dropped(large: Large) -> None:
     remove_indexes(large.disk)
     segment = Segment.existing(large.disk, DIRECTORY, Offset(0))
     work = segment.learn()
@@ -425,7 +425,7 @@ def test_what_is_learnt_of_a_segment_that_is_cut_meanwhile_counts_for_nothing(la
     assert segment.newest_timestamp_ms() == -1
 
 
-def test_a_question_about_a_segment_that_was_cut_off_is_refused(large: Large) -> None:
+def test_a_look_up_in_a_segment_that_was_cut_off_is_refused(large: Large) -> None:
     log = large.open()
     index = f"{DIRECTORY}/{large.bases[-1]:020d}.index"
     large.disk.flip(index, 8 * (ENTRY_BYTES + 5))
@@ -437,7 +437,7 @@ def test_a_question_about_a_segment_that_was_cut_off_is_refused(large: Large) ->
         at_once(question)
 
 
-def test_counts_of_an_index_that_do_not_fit_its_records_are_found_out(large: Large) -> None:
+def test_an_index_whose_counts_contradict_its_records_is_noticed(large: Large) -> None:
     name = path(0, "index")
     data = large.disk.content(name)
     entries = [
@@ -452,7 +452,7 @@ def test_counts_of_an_index_that_do_not_fit_its_records_are_found_out(large: Lar
     assert findings(large.disk) == []
 
 
-def test_records_behind_the_last_one_are_not_found(large: Large) -> None:
+def test_counting_past_the_last_record_is_refused_as_damage(large: Large) -> None:
     log = large.open()
     with pytest.raises(CorruptLogError, match="records don't follow"):
         at_once(log.search.count_on(Offset(0), 10**6))
@@ -460,7 +460,7 @@ def test_records_behind_the_last_one_are_not_found(large: Large) -> None:
 
 @pytest.mark.parametrize("harm", [remove_indexes, break_indexes])
 @pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x00\x00\x09\x00"])
-async def test_lengths_that_lead_astray_are_found_out_in_slices(
+async def test_forged_record_lengths_are_noticed_in_slices(
     large: Large, harm: Callable[[MemoryDisk], None], length: bytes
 ) -> None:
     data = bytearray(large.disk.content(path(0)))
@@ -479,7 +479,7 @@ async def test_lengths_that_lead_astray_are_found_out_in_slices(
 
 
 @pytest.mark.parametrize("bit", [0, 26, 28])
-def test_a_walk_over_a_file_meets_damage_where_it_is(large: Large, bit: int) -> None:
+def test_a_walk_over_a_segment_reports_damage_at_its_position(large: Large, bit: int) -> None:
     file = RecordFile.existing(large.disk, DIRECTORY, Offset(0))
     large.disk.flip(path(0), 8 * 5 * RECORD_BYTES + bit)  # of a length
     with pytest.raises(CorruptLogError) as caught:
@@ -488,7 +488,7 @@ def test_a_walk_over_a_file_meets_damage_where_it_is(large: Large, bit: int) -> 
 
 
 @pytest.mark.parametrize("piece_bytes", [1, RECORD_BYTES - 1, RECORD_BYTES + 1])
-def test_a_scan_in_pieces_that_are_too_small_finds_each_record_all_the_same(
+def test_a_scan_in_pieces_smaller_than_a_record_finds_each_record(
     piece_bytes: int,
 ) -> None:
     disk = empty_disk()
@@ -528,7 +528,7 @@ class _Waits:
         raise NotImplementedError
 
 
-async def test_each_slice_is_a_turn_that_may_have_to_wait() -> None:
+async def test_each_slice_of_work_is_a_turn_that_may_have_to_wait() -> None:
     def work() -> Slices[str]:
         yield
         yield
@@ -539,7 +539,7 @@ async def test_each_slice_is_a_turn_that_may_have_to_wait() -> None:
     assert turn.log == ["begin", "wait", "end", "begin", "end", "begin", "wait", "end"]
 
 
-def test_groups_are_small_and_leave_nothing_out() -> None:
+def test_items_are_dealt_into_bounded_groups_and_none_is_left_out() -> None:
     items = list(range(2 * GROUP_COUNT + 1))
     groups = list(in_groups(items))
     assert [len(one) for one in groups] == [GROUP_COUNT, GROUP_COUNT, 1]

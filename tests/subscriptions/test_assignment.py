@@ -24,7 +24,7 @@ NAMES = st.sampled_from("abc").map(MemberId)
 
 
 @given(MEMBERS, OWNERS, LOGS)
-def test_each_log_has_one_member_and_members_counts_differ_by_at_most_one(
+def test_each_log_has_one_member_and_the_counts_of_members_differ_by_at_most_one(
     members: list[GroupMember], owners: dict[PartitionId, MemberId], logs: set[PartitionId]
 ) -> None:
     found = target(members, owners, logs)
@@ -39,7 +39,7 @@ def test_each_log_has_one_member_and_members_counts_differ_by_at_most_one(
 
 
 @given(MEMBERS, OWNERS, LOGS)
-def test_an_assignment_that_was_reached_stays(
+def test_a_finished_assignment_does_not_change_again(
     members: list[GroupMember], owners: dict[PartitionId, MemberId], logs: set[PartitionId]
 ) -> None:
     found = target(members, owners, logs)

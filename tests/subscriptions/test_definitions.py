@@ -54,12 +54,12 @@ DEFINITION = SubscriptionDefinition(
         ("window", 10_001),
     ],
 )
-def test_an_option_out_of_its_bounds_is_named(name: str, value: int) -> None:
+def test_an_option_out_of_its_bounds_is_refused_by_name(name: str, value: int) -> None:
     options = attrs.evolve(SubscriptionOptions(), **{name: value})
     assert options.fault().startswith(f"{name} must be from ")
 
 
-def test_a_subscription_may_live_for_ever() -> None:
+def test_a_subscription_may_be_defined_to_never_expire() -> None:
     assert SubscriptionOptions().fault() == ""
     assert SubscriptionOptions(expires_ms=None).fault() == ""
 
@@ -69,14 +69,14 @@ def test_names_of_subscriptions_and_members_have_the_rules_of_topic_names(name: 
     assert consumer_name_fault(name)
 
 
-def test_a_definition_can_be_part_of_a_message() -> None:
+def test_a_definition_is_checked_against_the_bounds_of_messages() -> None:
     assert fault_in(DEFINITION) == ""
     assert "mode" in fault_in(attrs.evolve(DEFINITION, mode="any"))
     assert "there are" in fault_in(attrs.evolve(DEFINITION, start="yesterday"))
 
 
 @pytest.mark.parametrize(("name", "value"), [("attempts", None), ("ack_timeout_ms", 1_000)])
-def test_options_of_queues_are_for_queues(name: str, value: int | None) -> None:
+def test_options_of_queues_are_refused_for_other_modes(name: str, value: int | None) -> None:
     options = SubscriptionOptions(**{name: value})  # type: ignore[arg-type]
     assert options.fault(SubscriptionMode.SHARED) == options.fault() == ""
     fault = options.fault(SubscriptionMode.FAILOVER)

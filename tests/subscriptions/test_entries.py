@@ -64,7 +64,7 @@ MEMBERS = st.builds(MemberEntry, st.booleans(), *[st.text(max_size=20)] * 3)
 
 
 @given(MARKS, ASSIGNMENTS, MEMBERS)
-def test_entries_come_back_as_they_were(
+def test_entries_are_the_same_after_encoding_and_decoding(
     mark: MarkEntry, assignment: AssignmentEntry, member: MemberEntry
 ) -> None:
     found = StoredSubscriptions.read(
@@ -83,7 +83,7 @@ def test_entries_come_back_as_they_were(
     )
 
 
-def test_what_has_its_default_is_not_written() -> None:
+def test_fields_with_their_defaults_are_not_written() -> None:
     entry = MarkEntry(SubscriptionName("billing"), "orders", Offset(5))
     assert to_map(entry) == {"name": "billing", "topic": "orders", "mark": 5}
     assert to_map(MemberEntry()) == {}
@@ -127,13 +127,15 @@ MARK: dict[str, Any] = {"name": "billing", "topic": "orders", "mark": 5}
         (f"s/{SID}", {**to_map(DEFINITION), "options": {"expires_ms": 1}}, "expires_ms"),
     ],
 )
-def test_an_entry_that_no_broker_writes_is_named(key: str, value: dict[str, Any], why: str) -> None:
+def test_an_entry_that_no_broker_writes_is_refused_by_name(
+    key: str, value: dict[str, Any], why: str
+) -> None:
     with pytest.raises(UnreadableEntryError, match="octopi-node") as caught:
         StoredSubscriptions.read({key: value})
     assert why in caught.value.why
     assert caught.value.key == key
 
 
-def test_an_entry_may_have_lost_a_subscription_id_of_another_form() -> None:
+def test_an_entry_with_an_invalid_subscription_id_is_refused() -> None:
     with pytest.raises(UnreadableEntryError):
         StoredSubscriptions.read({definition_key(SubscriptionId("")): to_map(DEFINITION)})

@@ -155,7 +155,7 @@ def first_broken(make: type[GroupWorld] | None = None) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_walks_find_that_a_rule_is_missing(
+def test_random_walks_notice_a_missing_rule(
     fault: PlantedFault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fault.user, fault.cls, changed(fault))
@@ -166,5 +166,5 @@ def test_walks_find_that_a_rule_is_missing(
     assert first_broken().startswith(fault.broken or ("went", "zombie", "two", "passed", "overlap"))
 
 
-def test_walks_find_members_that_mark_what_they_have_not_processed() -> None:
+def test_random_walks_notice_members_that_mark_unprocessed_messages() -> None:
     assert first_broken(GroupWorld).startswith("passed over")

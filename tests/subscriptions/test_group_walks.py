@@ -15,7 +15,7 @@ def world_of(seed: int) -> GroupWorld:
 
 
 @pytest.mark.parametrize("first", range(0, 200, 20))
-def test_no_walk_breaks_a_promise_of_a_group(first: int) -> None:
+def test_no_random_walk_through_a_group_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + 20):
         world = world_of(seed)
         try:

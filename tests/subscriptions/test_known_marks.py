@@ -43,7 +43,7 @@ class Log:
         return None if found is None else found.offset
 
 
-def test_the_least_mark_of_a_log_counts_and_its_subscription_is_named() -> None:
+def test_the_least_mark_of_a_log_is_known_with_its_subscription() -> None:
     log = Log()
     log.append(key(1), value(700, "fast"))
     log.append(key(2), value(300, "slow"))
@@ -136,7 +136,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS, st.integers(0, 5))
-def test_nothing_is_forgotten_that_may_count(steps: list[Any], behind: int) -> None:
+def test_every_mark_that_may_count_is_known(steps: list[Any], behind: int) -> None:
     """Of each key counts the newest committed entry, and all behind it."""
     log, entries, committed = Log(), list[tuple[int, int | None]](), 0
     for step in steps:

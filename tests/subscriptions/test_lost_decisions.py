@@ -43,7 +43,7 @@ def test_the_member_that_got_the_log_meanwhile_is_told_to_release_it() -> None:
 
 
 @pytest.mark.parametrize("claim", [TOLD_MAX + 1, 3 + CLAIM_STEP_MAX, 1, 0])
-def test_a_claim_that_can_not_be_or_is_older_changes_nothing(claim: int) -> None:
+def test_an_impossible_or_older_claim_of_a_member_changes_nothing(claim: int) -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     member = leader.join(sid, "worker", static=True)

@@ -59,7 +59,7 @@ def test_a_subscription_is_created_finished_described_and_listed() -> None:
     assert [one.name for one in leader.last(1004, e.TellSubscriptions).definitions] == ["billing"]
 
 
-def test_an_answer_waits_until_what_it_tells_is_committed() -> None:
+def test_an_answer_waits_until_the_decision_that_it_tells_is_committed() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     effects = leader.machine.attach(1001, sid, MemberId("m"), Claim(1), leader.now)
@@ -83,7 +83,7 @@ def test_an_answer_waits_until_what_it_tells_is_committed() -> None:
         ),
     ],
 )
-def test_a_subscription_that_differs_is_refused(
+def test_creating_a_subscription_with_other_options_is_refused(
     create: str, options: SubscriptionOptions, mode: str, status: Status
 ) -> None:
     leader = RecordingLeader()
@@ -92,7 +92,7 @@ def test_a_subscription_that_differs_is_refused(
     assert leader.refusal(refused) is status
 
 
-def test_the_option_that_differs_is_named() -> None:
+def test_a_refused_creation_names_the_option_that_differs() -> None:
     leader = RecordingLeader()
     leader.ready()
     other = SubscriptionOptions(mark_interval_ms=1000)
@@ -115,14 +115,16 @@ def test_the_option_that_differs_is_named() -> None:
         ({"create": "attach"}, Status.UNKNOWN_SUBSCRIPTION),
     ],
 )
-def test_what_can_not_be_created_is_refused(changes: dict[str, object], status: Status) -> None:
+def test_an_invalid_subscription_can_not_be_created(
+    changes: dict[str, object], status: Status
+) -> None:
     leader = RecordingLeader()
     refused = leader.create(**changes)  # type: ignore[arg-type]
     assert leader.refusal(refused) is status
     assert leader.committed == {}
 
 
-def test_creating_again_finds_what_was_begun() -> None:
+def test_creating_again_finds_the_subscription_that_was_begun() -> None:
     leader = RecordingLeader()
     first = leader.last(leader.create(), e.TellDescription).definition.sid
     leader.change()
@@ -131,7 +133,7 @@ def test_creating_again_finds_what_was_begun() -> None:
         assert (again.definition.sid, again.definition.state) == (first, "creating")
 
 
-def test_deleting_tells_the_members_and_leaves_nothing() -> None:
+def test_a_deleted_subscription_ends_its_members_and_leaves_no_entries() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     joined, attached = leader.join(sid), leader.attach(sid, 1)
@@ -180,7 +182,7 @@ def test_a_leader_remembers_the_newest_deletions(monkeypatch: pytest.MonkeyPatch
         assert leader.refusal(leader.open_marks(sid)) is Status.UNKNOWN_SUBSCRIPTION
 
 
-def test_a_deletion_that_was_torn_apart_removes_all_entries_at_its_end() -> None:
+def test_an_interrupted_deletion_removes_all_entries_at_its_end() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     leader.join(sid)
@@ -192,7 +194,7 @@ def test_a_deletion_that_was_torn_apart_removes_all_entries_at_its_end() -> None
     assert leader.committed == {}
 
 
-def test_deleting_has_two_steps_in_their_order() -> None:
+def test_the_two_steps_of_a_deletion_are_accepted_in_their_order_only() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     leader.perform(leader.machine.delete_subscription(1001, sid, "end"))
@@ -220,7 +222,7 @@ def test_a_topic_that_is_removed_takes_its_subscriptions_along() -> None:
     assert leader.machine.topic_ids == set()
 
 
-def test_a_log_that_is_gone_refuses() -> None:
+def test_requests_about_a_removed_log_are_refused() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     leader.log = None
@@ -252,7 +254,7 @@ def test_a_subscription_with_a_member_never_expires() -> None:
     assert not any(isinstance(one, e.TellDetached) for one in leader.told[attached])
 
 
-def test_a_subscription_may_be_kept_for_ever() -> None:
+def test_a_subscription_without_an_expiry_is_kept() -> None:
     leader = RecordingLeader()
     leader.ready(options=SubscriptionOptions(expires_ms=None))
     leader.pass_time(1e9)
@@ -302,7 +304,7 @@ def test_a_log_that_is_not_released_in_time_is_taken() -> None:
     assert leader.logs(second) == [(1, 2)]
 
 
-def test_a_member_that_is_silent_is_one_no_more() -> None:
+def test_a_silent_member_is_removed() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     first, second = leader.join(sid), leader.join(sid)
@@ -313,7 +315,7 @@ def test_a_member_that_is_silent_is_one_no_more() -> None:
     assert leader.logs(second) == [(0, 2)]
 
 
-def test_a_member_comes_back_with_what_it_holds() -> None:
+def test_a_member_that_joins_again_keeps_the_logs_that_it_holds() -> None:
     leader = RecordingLeader()
     sid = leader.ready(partitions=(0, 1))
     first = leader.join(sid)
@@ -370,7 +372,7 @@ def test_an_exclusive_subscription_has_one_member_until_another_takes_over() -> 
         ("gone", False, Status.UNKNOWN_MEMBER),
     ],
 )
-def test_a_member_that_can_not_be_is_refused(member: str, static: bool, status: Status) -> None:
+def test_an_invalid_or_unknown_member_is_refused(member: str, static: bool, status: Status) -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     assert leader.refusal(leader.join(sid, member, static=static)) is status
@@ -388,7 +390,7 @@ def test_a_subscription_has_a_bounded_number_of_members() -> None:
 # --- marks -------------------------------------------------------------------------------
 
 
-def test_a_mark_begins_at_either_end_and_stays() -> None:
+def test_a_mark_begins_at_the_start_or_end_of_the_log_and_stays() -> None:
     leader = RecordingLeader(log=SteadyLog(100, start=Offset(50)))
     first, second = SubscriptionId("1" * 16), SubscriptionId("2" * 16)
     leader.open_marks(first)
@@ -411,7 +413,7 @@ def test_a_mark_is_stored_after_its_interval() -> None:
     assert leader.committed_mark == 50
 
 
-def test_a_mark_is_stored_after_so_many() -> None:
+def test_a_mark_is_stored_after_a_number_of_messages() -> None:
     leader = RecordingLeader(log=SteadyLog(10_000))
     sid = leader.ready()
     session = leader.attach(sid, 1)
@@ -459,7 +461,9 @@ def test_a_confirmation_waits_for_the_commit() -> None:
     ("offset", "status"),
     [(1010, Status.OFFSET_OUT_OF_RANGE), (55, Status.OFFSET_INSIDE_RECORD)],
 )
-def test_a_mark_that_the_log_can_not_have_ends_the_attach(offset: int, status: Status) -> None:
+def test_a_mark_inside_a_record_or_out_of_range_ends_the_attach(
+    offset: int, status: Status
+) -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     session = leader.attach(sid, 1)
@@ -514,7 +518,7 @@ def test_no_attach_is_told_a_mark_that_a_change_of_the_leader_takes_back() -> No
 
 
 @pytest.mark.parametrize("claim", [0, -1, 1 << 50])
-def test_no_claim_is_stored_that_could_not_be_read_again(claim: int) -> None:
+def test_a_claim_out_of_range_is_refused(claim: int) -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     assert leader.refusal(leader.attach(sid, claim)) is Status.INVALID_OPTION
@@ -540,7 +544,7 @@ def test_requests_for_unknown_marks_are_refused() -> None:
     assert 999 not in leader.told
 
 
-def test_an_id_stands_for_a_topic_and_a_name() -> None:
+def test_a_subscription_id_belongs_to_one_topic_and_name() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     identity = leader.machine.identity_of(sid)
@@ -581,7 +585,7 @@ def test_a_reset_fences_the_member_and_takes_effect_once() -> None:
     assert leader.marked(sid).mark == 30
 
 
-def test_a_reset_that_nobody_finishes_is_given_up() -> None:
+def test_an_unfinished_reset_is_given_up() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     leader.perform(
@@ -655,7 +659,7 @@ def test_a_reset_to_where_no_record_begins_is_refused(offset: int, status: Statu
     assert leader.marked(sid).mark == 50
 
 
-def test_a_reset_of_what_is_not_there_is_refused() -> None:
+def test_a_reset_of_an_unknown_subscription_or_log_is_refused() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     reset = leader.machine.reset_subscription
@@ -670,7 +674,7 @@ def test_a_reset_of_what_is_not_there_is_refused() -> None:
 # --- history that is lost ----------------------------------------------------------------
 
 
-def test_what_retention_took_is_told_and_remembered_when_it_is_passed() -> None:
+def test_a_range_removed_by_retention_is_told_and_noted_when_the_mark_passes_it() -> None:
     log = SteadyLog(100)
     leader = RecordingLeader(log=log)
     sid = leader.ready()
@@ -686,7 +690,7 @@ def test_what_retention_took_is_told_and_remembered_when_it_is_passed() -> None:
     assert leader.marked(sid).skipped == (LostSpan(Offset(0), Offset(50)),)
 
 
-def test_what_a_member_had_before_retention_took_it_is_not_lost() -> None:
+def test_messages_that_a_member_had_before_retention_removed_them_are_not_lost() -> None:
     log = SteadyLog(100)
     leader = RecordingLeader(log=log)
     sid = leader.ready()
@@ -697,7 +701,7 @@ def test_what_a_member_had_before_retention_took_it_is_not_lost() -> None:
     assert leader.marked(sid).skipped == ()
 
 
-def test_a_mark_in_another_history_goes_back_to_where_both_agree() -> None:
+def test_a_mark_in_another_history_goes_back_to_the_last_common_offset() -> None:
     log = SteadyLog(100)
     leader = RecordingLeader(log=log)
     sid = leader.ready()
@@ -842,7 +846,7 @@ def test_a_leader_begins_with_a_bounded_part_of_many_groups_at_a_time() -> None:
     assert all(later - one <= most for one, later in pairwise([0, *known]))
 
 
-def test_a_leader_that_began_part_by_part_knows_what_one_does_that_began_at_once() -> None:
+def test_a_leader_that_loads_in_parts_knows_as_much_as_one_that_loads_at_once() -> None:
     leader = RecordingLeader()
     sid = leader.ready()
     *_, machine = machine_of(leader)
@@ -852,7 +856,7 @@ def test_a_leader_that_began_part_by_part_knows_what_one_does_that_began_at_once
     assert leader.logs(leader.join(sid)) == [(0, 1)]
 
 
-def test_the_definition_is_stored_as_it_was_decided() -> None:
+def test_a_definition_is_stored_as_it_was_decided() -> None:
     leader = RecordingLeader()
     options = SubscriptionOptions(expires_ms=None, session_timeout_ms=20_000)
     sid = leader.ready(options=options, partitions=(0, 5))

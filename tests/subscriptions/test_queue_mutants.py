@@ -128,7 +128,7 @@ def first_broken() -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_walks_find_that_a_rule_of_queues_is_missing(
+def test_random_walks_notice_a_missing_rule_of_queues(
     fault: PlantedFault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fault.user, fault.cls, changed(fault))

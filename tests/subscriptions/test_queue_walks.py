@@ -20,7 +20,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_walk_breaks_a_promise_of_a_queue(kind: str) -> None:
+def test_no_random_walk_breaks_a_promise_of_a_queue(kind: str) -> None:
     for seed in range(60):
         world = QueueWorld(seed, **KINDS[kind])
         try:

@@ -10,7 +10,7 @@ SETTINGS = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(0,
 
 
 @given(SETTINGS)
-def test_each_key_is_due_once_at_the_first_of_its_times(
+def test_each_key_is_due_once_at_its_earliest_time(
     settings: list[tuple[str, int | None]],
 ) -> None:
     table = Timetable()
@@ -25,7 +25,7 @@ def test_each_key_is_due_once_at_the_first_of_its_times(
     assert table.next_at is None
 
 
-def test_few_keys_are_due_at_a_time() -> None:
+def test_a_bounded_number_of_keys_is_due_at_a_time() -> None:
     table = Timetable()
     for key in "abcde":
         table.set(key, 1.0)
@@ -33,7 +33,7 @@ def test_few_keys_are_due_at_a_time() -> None:
     assert [len(one) for one in found] == [2, 2, 1, 0]
 
 
-def test_the_wall_clock_goes_as_the_monotonic_one_does() -> None:
+def test_wall_clock_times_are_computed_from_the_monotonic_clock() -> None:
     times = WallTimes(10.0, 1_000_000)
     assert times.of(12.5) == 1_002_500
     assert times.monotonic(1_002_500) == 12.5

@@ -81,14 +81,14 @@ PROGRAMS = [text for kind, text in BLOCKS if kind == "python"]
 COMMANDS = [text for kind, text in BLOCKS if kind == "console" and "docs/examples" not in text]
 
 
-def test_the_tutorial_finds_the_bug_sees_it_again_and_mends_it() -> None:
+def test_the_programs_of_the_tutorial_find_replay_and_fix_the_bug() -> None:
     outcomes = [found[1] for text in COMMANDS if (found := OUTCOME.search(text))]
     assert outcomes == ["1 passed", "1 failed", "1 failed", "1 passed", "1 passed"]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_who_follows_the_tutorial_sees_what_it_says(tmp_path: Path) -> None:
+def test_the_tutorial_prints_the_output_that_it_shows(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     last = BLOCKS.index(("console", COMMANDS[-1]))
     for kind, text in BLOCKS[: last + 1]:

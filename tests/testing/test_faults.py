@@ -1,4 +1,4 @@
-"""Faults by name: each does what it says, to whom it says, for as long as it says."""
+"""Injected faults: each strikes the named host, for the given time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def send(client: octopi.Client, value: bytes = b"a hat") -> None:
 
 
 @simulated()
-async def test_hosts_are_known_by_their_names(cluster: Cluster) -> None:
+async def test_hosts_are_named(cluster: Cluster) -> None:
     async with cluster.client("alice"), cluster.client():
         assert cluster.register == "register"
         assert cluster.brokers == ["broker-1", "broker-2", "broker-3"]
@@ -55,7 +55,7 @@ async def test_when_a_leader_is_killed_another_one_takes_over(cluster: Cluster) 
 
 
 @simulated()
-async def test_what_is_down_can_not_die_and_what_is_up_can_not_be_started(
+async def test_a_stopped_host_can_not_be_killed_and_a_running_one_not_started(
     cluster: Cluster,
 ) -> None:
     assert not cluster.restart("broker-1")
@@ -65,7 +65,7 @@ async def test_what_is_down_can_not_die_and_what_is_up_can_not_be_started(
 
 
 @simulated()
-async def test_a_killed_host_comes_back_when_it_was_told_to(cluster: Cluster) -> None:
+async def test_a_killed_host_restarts_after_the_given_time(cluster: Cluster) -> None:
     cluster.kill("broker-1", restart_s=2.0)
     await cluster.sleep(1.9)
     assert not cluster.is_up("broker-1")
@@ -99,7 +99,7 @@ async def test_a_paused_leader_is_replaced_and_goes_on_as_a_follower(cluster: Cl
 
 
 @simulated()
-async def test_power_is_not_taken_from_the_last_copy_of_what_is_committed(
+async def test_the_last_copy_of_committed_records_does_not_lose_power(
     cluster: Cluster,
 ) -> None:
     async with cluster.client() as client:
@@ -138,7 +138,7 @@ async def test_a_full_disk_takes_messages_again_when_it_has_space(cluster: Clust
 
 
 @simulated()
-async def test_a_cluster_split_in_two_goes_on_where_the_register_is(cluster: Cluster) -> None:
+async def test_a_split_cluster_goes_on_in_the_part_with_the_register(cluster: Cluster) -> None:
     async with cluster.client("alice") as client:
         name = await topic(cluster, client)
         first = cluster.leader(name)
@@ -152,7 +152,9 @@ async def test_a_cluster_split_in_two_goes_on_where_the_register_is(cluster: Clu
 
 
 @simulated()
-async def test_an_isolated_client_reaches_nobody_until_it_is_mended(cluster: Cluster) -> None:
+async def test_an_isolated_client_reaches_no_node_until_the_network_is_healed(
+    cluster: Cluster,
+) -> None:
     async with cluster.client("alice", request_timeout_s=2.0) as client:
         cluster.isolate("alice")
         with pytest.raises(octopi.ConnectionLostError):
@@ -183,7 +185,7 @@ async def test_a_slow_route_delays_each_message(cluster: Cluster) -> None:
 
 
 @simulated()
-async def test_every_other_fault_of_the_simulator_can_strike_too(cluster: Cluster) -> None:
+async def test_every_other_fault_of_the_simulator_can_be_injected_too(cluster: Cluster) -> None:
     environment = await cluster.environment("clock")
     before = environment.clock.wall_ms()
     assert cluster.strike(JumpClock(3600.0), "clock")
@@ -191,7 +193,7 @@ async def test_every_other_fault_of_the_simulator_can_strike_too(cluster: Cluste
 
 
 @simulated()
-async def test_healing_ends_everything_that_was_done(cluster: Cluster) -> None:
+async def test_healing_ends_all_injected_faults(cluster: Cluster) -> None:
     async with cluster.client("alice") as client:
         await topic(cluster, client)
         trigger = cluster.at("P3b", cluster.kill)
@@ -221,7 +223,7 @@ async def test_healing_neither_ends_programs_nor_starts_them(cluster: Cluster) -
 
 
 @simulated()
-async def test_a_broker_whose_log_rots_gets_a_new_disk_when_the_cluster_settles(
+async def test_a_broker_with_bit_rot_gets_a_new_disk_when_the_cluster_settles(
     cluster: Cluster,
 ) -> None:
     async with cluster.client() as client:
@@ -236,7 +238,7 @@ async def test_a_broker_whose_log_rots_gets_a_new_disk_when_the_cluster_settles(
 
 
 @simulated()
-async def test_an_unknown_host_is_answered_with_the_names_of_those_that_there_are(
+async def test_the_error_for_an_unknown_host_names_the_existing_ones(
     cluster: Cluster,
 ) -> None:
     calls = (
@@ -252,7 +254,7 @@ async def test_an_unknown_host_is_answered_with_the_names_of_those_that_there_ar
 
 
 @simulated()
-async def test_a_leader_is_asked_of_topics_that_there_are(cluster: Cluster) -> None:
+async def test_asking_for_a_leader_needs_an_existing_topic_and_partition(cluster: Cluster) -> None:
     with pytest.raises(MisuseError, match="no topic 'orders'; there is none at all"):
         cluster.leader("orders")
     async with cluster.client() as client:
@@ -267,7 +269,7 @@ async def test_a_leader_is_asked_of_topics_that_there_are(cluster: Cluster) -> N
 
 
 @simulated()
-async def test_the_test_itself_can_not_be_killed(cluster: Cluster) -> None:
+async def test_the_host_of_the_test_can_not_be_killed(cluster: Cluster) -> None:
     async with cluster.client("alice"):
         for fault in (cluster.kill, cluster.lose_power, cluster.pause, cluster.stop, cluster.wipe):
             with pytest.raises(MisuseError, match=r"the test itself; .* cluster.program"):
@@ -277,7 +279,9 @@ async def test_the_test_itself_can_not_be_killed(cluster: Cluster) -> None:
 
 
 @simulated()
-async def test_power_takes_from_a_programs_disk_what_it_did_not_sync(cluster: Cluster) -> None:
+async def test_a_power_failure_takes_unsynced_bytes_of_the_disk_of_a_program(
+    cluster: Cluster,
+) -> None:
     seen: list[list[bytes]] = []
 
     async def program(host: Host) -> None:

@@ -53,7 +53,7 @@ async def read(consumer: octopi.Consumer, count: int = COUNT) -> list[str]:
     return [(await anext(consumer)).value.decode().split()[0] for _ in range(count)]
 
 
-def test_a_consumer_that_read_what_the_power_took_is_told_when_it_goes_on() -> None:
+def test_a_consumer_that_read_lost_records_is_told_when_it_goes_on() -> None:
     async def test(cluster: Cluster, client: octopi.Client) -> None:
         async with client.consumer("orders", start="earliest") as consumer:
             assert await read(consumer) == ["first"] * COUNT
@@ -69,7 +69,7 @@ def test_a_consumer_that_read_what_the_power_took_is_told_when_it_goes_on() -> N
     with_one_replica(test)
 
 
-def test_a_stored_position_behind_what_the_power_took_is_refused() -> None:
+def test_a_stored_position_behind_lost_records_is_refused() -> None:
     async def test(cluster: Cluster, client: octopi.Client) -> None:
         lost = (await send(client, "second"))[-1]
         async with client.consumer("orders", start="earliest") as consumer:
@@ -102,7 +102,7 @@ def test_a_position_behind_the_end_of_a_shorter_log_is_refused_as_well() -> None
     with_one_replica(test)
 
 
-def test_a_consumer_that_resumes_reads_what_stands_there_now_and_tells_the_range() -> None:
+def test_a_consumer_that_resumes_after_a_fork_reads_the_new_records_and_tells_the_range() -> None:
     async def test(cluster: Cluster, client: octopi.Client) -> None:
         async with client.consumer("orders", start="earliest", on_fork="resume") as consumer:
             lost = (await send(client, "second"))[-1]
@@ -126,7 +126,7 @@ def test_a_consumer_that_resumes_reads_what_stands_there_now_and_tells_the_range
     with_one_replica(test)
 
 
-def test_what_waits_to_be_handed_out_comes_before_the_news_of_a_fork() -> None:
+def test_messages_received_before_a_fork_are_delivered_before_its_error() -> None:
     async def test(cluster: Cluster, client: octopi.Client) -> None:
         async with client.consumer("orders", start="earliest", on_fork="resume") as consumer:
             assert await read(consumer) == ["first"] * COUNT
@@ -144,7 +144,7 @@ def test_what_waits_to_be_handed_out_comes_before_the_news_of_a_fork() -> None:
     with_one_replica(test)
 
 
-def test_a_consumer_at_the_end_is_told_though_it_read_nothing() -> None:
+def test_a_consumer_that_began_at_the_log_end_is_told_of_a_fork() -> None:
     async def test(cluster: Cluster, client: octopi.Client) -> None:
         await send(client, "second")
         async with client.consumer("orders", start="latest") as consumer:
@@ -174,7 +174,7 @@ def test_a_fetch_with_an_anchor_is_refused() -> None:
     with_one_replica(test)
 
 
-def test_a_position_in_an_epoch_that_is_lost_misses_nothing_that_came_before_it_here() -> None:
+def test_a_position_in_a_lost_epoch_goes_back_to_where_the_histories_agree() -> None:
     """The leader of the lost epoch had not heard of the second half of what this log has."""
 
     async def test(cluster: Cluster, client: octopi.Client) -> None:

@@ -1,4 +1,4 @@
-"""A cluster lives in every loop whose time is virtual, and in no other."""
+"""A simulated cluster runs in every loop with virtual time, and in no other."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def cluster(autojump_clock: MockClock) -> AsyncIterator[Cluster]:
 # --- plain functions ---------------------------------------------------------------------
 
 
-def test_a_plain_function_runs_a_story_and_returns_what_that_returns() -> None:
+def test_run_returns_the_result_of_the_async_test() -> None:
     assert octopi.testing.run(digest, seed=7) == octopi.testing.run(digest, seed=7)
     assert octopi.testing.run(digest, seed=7) != octopi.testing.run(digest, seed=8)
 
@@ -80,11 +80,11 @@ def test_a_decorated_test_is_run_with_each_seed_until_it_fails() -> None:
     assert seeds == [5, 6, 7, 8]
 
 
-def test_the_websockets_of_production_can_be_part_of_it() -> None:
+def test_a_simulation_can_include_the_websockets_of_production() -> None:
     octopi.testing.run(story, websocket=True)
 
 
-def test_time_is_virtual_and_costs_nothing() -> None:
+def test_virtual_time_passes_without_waiting() -> None:
     async def scene(cluster: Cluster) -> float:
         await trio.sleep(200)
         return trio.current_time()
@@ -120,7 +120,7 @@ async def test_a_cluster_may_be_a_fixture(autojump_clock: MockClock, cluster: Cl
     await story(cluster)
 
 
-async def test_others_in_the_loop_see_the_same_time(
+async def test_other_tasks_in_the_loop_see_the_same_time(
     autojump_clock: MockClock, cluster: Cluster
 ) -> None:
     await trio.sleep(30 - trio.current_time())
@@ -166,7 +166,7 @@ def in_mock_time(main: Callable[[], Awaitable[None]], **clock: float) -> None:
     trio.run(main, clock=MockClock(**(clock or {"autojump_threshold": 0})))
 
 
-def test_what_fails_in_a_loop_of_trio_comes_out_of_the_block() -> None:
+def test_an_error_in_a_loop_of_trio_comes_out_of_the_block() -> None:
     async def wrong() -> None:
         async with octopi.testing.cluster(seed=7):
             raise AssertionError("too few")
@@ -190,7 +190,7 @@ def test_what_fails_in_a_loop_of_trio_comes_out_of_the_block() -> None:
         assert "OCTOPI_TEST_SEED=7" in caught.value.__notes__[-1]
 
 
-def test_who_cancels_a_block_gets_no_error_from_it() -> None:
+def test_a_cancelled_block_raises_no_error() -> None:
     async def main() -> None:
         with trio.move_on_after(50) as scope:
             async with octopi.testing.cluster():
@@ -208,7 +208,7 @@ async def test_a_real_clock_is_refused() -> None:
 
 
 @pytest.mark.parametrize("clock", [{"rate": 0.0}, {"rate": 1.0, "autojump_threshold": 0.0}])
-def test_a_clock_that_stands_or_runs_is_refused(clock: dict[str, float]) -> None:
+def test_a_clock_that_does_not_jump_is_refused(clock: dict[str, float]) -> None:
     async def main() -> None:
         with pytest.raises(MisuseError, match="autojump_threshold=0 and no rate"):
             async with octopi.testing.cluster():
@@ -221,7 +221,7 @@ def test_a_clock_that_stands_or_runs_is_refused(clock: dict[str, float]) -> None
 
 
 @pytest.mark.trio(run=octopi.testing.runner(seed=7))
-async def test_a_runner_turns_the_loop_of_an_async_test(tmp_path: Path) -> None:
+async def test_a_runner_runs_the_loop_of_an_async_test(tmp_path: Path) -> None:
     async with octopi.testing.cluster() as cluster:
         assert cluster.seed == 7
         cluster.pause("broker-1", seconds=2.0)
@@ -235,12 +235,12 @@ async def turned() -> AsyncIterator[Cluster]:
 
 
 @pytest.mark.trio(run=octopi.testing.runner(seed=7))
-async def test_a_runner_turns_the_loop_of_async_fixtures(turned: Cluster) -> None:
+async def test_a_runner_runs_the_loop_of_async_fixtures(turned: Cluster) -> None:
     assert turned.seed == 7
     await story(turned)
 
 
-def test_a_runner_stands_in_the_place_of_trio_run() -> None:
+def test_a_runner_replaces_trio_run() -> None:
     async def main() -> str:
         async with octopi.testing.cluster() as cluster:
             return await digest(cluster)
@@ -254,7 +254,7 @@ def test_a_runner_stands_in_the_place_of_trio_run() -> None:
 # --- a Trio that isn't known ---------------------------------------------------------------
 
 
-def test_everything_but_pauses_works_with_a_trio_that_is_not_known(
+def test_an_unknown_version_of_trio_works_except_for_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scene(cluster: Cluster) -> None:
@@ -289,7 +289,7 @@ async def test_there_is_one_cluster_at_a_time_in_loops_of_trio_too(
             pass
 
 
-async def test_no_loop_is_turned_within_a_loop() -> None:
+async def test_a_simulation_can_not_be_run_within_a_loop() -> None:
     with pytest.raises(MisuseError, match="a Trio loop runs here already"):
         octopi.testing.run(story)
 
@@ -329,7 +329,7 @@ def test_an_unknown_option_is_refused() -> None:
         octopi.testing.run(story, broker=3)  # type: ignore[call-arg]
 
 
-def test_who_reaches_for_the_real_world_is_told_by_whom() -> None:
+def test_a_test_that_uses_the_real_world_fails_with_the_place() -> None:
     async def scene(cluster: Cluster) -> None:
         await trio.open_tcp_stream("127.0.0.1", 7000)
 
@@ -337,7 +337,7 @@ def test_who_reaches_for_the_real_world_is_told_by_whom() -> None:
         octopi.testing.run(scene)
 
 
-def test_who_spins_is_told_so() -> None:
+def test_a_test_that_spins_without_passing_time_fails() -> None:
     async def scene(cluster: Cluster) -> None:
         while cluster.now < 100:
             await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""Programs that make topics at the same moment: each is there when they are told so."""
+"""Programs create topics at the same moment: each topic exists once its creation is answered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octopi.testing import Cluster, simulated
 
 
 @simulated(seeds=5, partitions=2, brokers=1, replicas=1)
-async def test_topics_made_at_once_can_all_be_produced_to(cluster: Cluster) -> None:
+async def test_topics_created_at_the_same_moment_can_all_be_produced_to(cluster: Cluster) -> None:
     """The first on a partition has brokers hear of it; the others must not come before that."""
     async with (
         cluster.client() as client,

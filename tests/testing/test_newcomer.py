@@ -62,11 +62,11 @@ def story(sell: Sell, left: Left) -> Callable[[], None]:
     return test_every_sale_counts
 
 
-def test_tills_that_write_what_is_left_lose_sales_of_each_other() -> None:
+def test_tills_that_write_the_remaining_stock_lose_sales() -> None:
     with pytest.raises(AssertionError) as caught:
         story(write_what_is_left, last_number)()
     assert "again: OCTOPI_TEST_SEED=" in caught.value.__notes__[-1]
 
 
-def test_tills_that_write_what_changed_lose_none() -> None:
+def test_tills_that_write_changes_lose_no_sale() -> None:
     story(write_what_changed, sum_of_changes)()

@@ -33,7 +33,7 @@ async def test_a_program_runs_on_a_host_of_its_own_and_is_done_when_it_returns(
 
 
 @simulated()
-async def test_a_killed_program_does_nothing_more_and_begins_again_when_it_is_restarted(
+async def test_a_killed_program_stops_and_begins_again_when_it_is_restarted(
     cluster: Cluster,
 ) -> None:
     done: list[str] = []
@@ -116,7 +116,7 @@ def failing(program: Callable[[Host], Awaitable[object]], restart_s: float | Non
     return "\n".join([repr(caught.value), cause, *caught.value.__notes__])
 
 
-def test_a_program_with_a_fault_of_its_own_fails_the_test() -> None:
+def test_a_program_that_raises_an_error_of_its_own_fails_the_test() -> None:
     async def program(host: Host) -> None:
         await trio.sleep(1)
         raise KeyError("no such account") from ValueError("7")
@@ -127,7 +127,7 @@ def test_a_program_with_a_fault_of_its_own_fails_the_test() -> None:
     assert "raised by program 'worker', life 1" in text
 
 
-def test_a_program_that_nobody_restarts_fails_the_test_with_any_error() -> None:
+def test_a_program_without_restarts_fails_the_test_with_any_error() -> None:
     async def program(host: Host) -> None:
         async with host.connect() as client:
             await client.describe_topic("orders")
@@ -164,7 +164,7 @@ async def test_two_programs_can_not_have_one_name(cluster: Cluster) -> None:
 
 
 @simulated()
-async def test_one_host_may_have_several_clients(cluster: Cluster) -> None:
+async def test_a_host_may_have_several_clients(cluster: Cluster) -> None:
     async with cluster.client("alice") as one, cluster.client("alice") as other:
         await one.create_topic("orders", 1)
         assert [topic.topic for topic in await other.topics()] == ["orders"]
@@ -193,7 +193,7 @@ async def test_hosts_talk_to_each_other_over_the_same_network(cluster: Cluster) 
     assert answers == [b"hello!"]
 
 
-def test_a_program_that_outlives_its_process_is_blamed() -> None:
+def test_a_program_that_outlives_its_process_fails_the_test() -> None:
     async def stubborn(host: Host) -> None:
         with trio.CancelScope(shield=True):
             await trio.sleep(3600)

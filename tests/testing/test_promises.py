@@ -1,4 +1,4 @@
-"""What has to hold: always, in the end, and for all that clients saw."""
+"""Conditions that hold always or eventually, and the check of the clients' history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from octopi.simulation.kernel.world import Event
 from octopi.testing import Cluster, Host, MisuseError, StuckError, Violation, simulated
 
 
-def test_what_should_always_hold_fails_the_test_at_the_step_that_breaks_it() -> None:
+def test_a_broken_always_condition_fails_the_test_at_the_step_that_breaks_it() -> None:
     async def scene(cluster: Cluster) -> None:
         stock = {"hats": 1}
         cluster.always(lambda: stock["hats"] >= 0, "there are hats to sell")
@@ -33,7 +33,7 @@ def test_what_should_always_hold_fails_the_test_at_the_step_that_breaks_it() -> 
         octopi.testing.run(scene)
 
 
-def test_a_promise_that_can_not_be_asked_for_fails_the_test() -> None:
+def test_a_condition_that_raises_an_error_fails_the_test() -> None:
     async def scene(cluster: Cluster) -> None:
         stock: dict[str, int] = {}
         cluster.always(lambda: stock["hats"] >= 0, "there are hats to sell")
@@ -45,7 +45,9 @@ def test_a_promise_that_can_not_be_asked_for_fails_the_test() -> None:
 
 
 @simulated()
-async def test_what_holds_eventually_is_waited_for_and_returned(cluster: Cluster) -> None:
+async def test_eventually_waits_until_its_condition_holds_and_returns_the_value(
+    cluster: Cluster,
+) -> None:
     async with cluster.client() as client:
 
         async def later(host: Host) -> None:
@@ -60,7 +62,7 @@ async def test_what_holds_eventually_is_waited_for_and_returned(cluster: Cluster
 
 
 @simulated()
-async def test_a_promise_is_a_function_that_can_be_called_where_it_is_asked_for(
+async def test_a_condition_has_to_be_a_function_that_can_be_called(
     cluster: Cluster,
 ) -> None:
     async def slow() -> bool:
@@ -73,7 +75,7 @@ async def test_a_promise_is_a_function_that_can_be_called_where_it_is_asked_for(
     assert await cluster.eventually(slow)
 
 
-def test_a_promise_that_turns_out_to_be_async_fails_the_test() -> None:
+def test_a_condition_that_returns_a_coroutine_fails_the_test() -> None:
     async def scene(cluster: Cluster) -> None:
         cluster.always(lambda: cluster.sleep(1), "it holds")
         async with cluster.client() as client:
@@ -84,14 +86,14 @@ def test_a_promise_that_turns_out_to_be_async_fails_the_test() -> None:
 
 
 @simulated()
-async def test_what_never_holds_is_given_up(cluster: Cluster) -> None:
+async def test_eventually_gives_up_a_condition_that_never_holds(cluster: Cluster) -> None:
     began = cluster.now
     with pytest.raises(StuckError, match=r"not within 5 s: pigs fly; it is \[\]"):
         await cluster.eventually(list, "pigs fly", within_s=5.0)
     assert 5.0 <= cluster.now - began < 7.0
 
 
-def test_a_test_that_does_not_end_says_who_waits_where() -> None:
+def test_a_test_that_does_not_end_names_the_tasks_that_wait() -> None:
     async def scene(cluster: Cluster) -> None:
         async def reader(host: Host) -> None:
             async with host.connect() as client, client.consumer("orders") as consumer:
@@ -116,7 +118,7 @@ def test_a_test_that_does_not_end_says_who_waits_where() -> None:
     assert "down: broker-1" in text
 
 
-def test_a_test_that_only_waits_for_what_is_never_sent_ends_soon() -> None:
+def test_a_test_that_waits_for_a_message_that_is_never_sent_ends_soon() -> None:
     """Virtual time is cheap: the default time-out is minutes of it."""
 
     async def scene(cluster: Cluster) -> None:
@@ -129,7 +131,7 @@ def test_a_test_that_only_waits_for_what_is_never_sent_ends_soon() -> None:
         octopi.testing.run(scene)
 
 
-def test_a_cluster_that_breaks_its_own_rules_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_breaks_an_invariant_fails_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(cluster: Cluster) -> None:
         async with cluster.client() as client, client.producer() as producer:
             await client.create_topic("orders", 1)
@@ -144,7 +146,7 @@ def test_a_cluster_that_breaks_its_own_rules_is_found(monkeypatch: pytest.Monkey
         octopi.testing.run(scene)
 
 
-def test_the_oracle_can_be_left_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oracle_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(cluster: Cluster) -> None:
         await cluster.sleep(1)
 
@@ -157,7 +159,7 @@ def test_the_oracle_can_be_left_at_home(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @simulated(record=True)
-async def test_recorded_clients_note_what_they_do_and_nobody_notices(cluster: Cluster) -> None:
+async def test_recorded_clients_note_their_operations_and_behave_as_usual(cluster: Cluster) -> None:
     async with cluster.client("alice") as client:
         await client.create_topic("orders", 1, retention=timedelta(days=1))
         async with client.producer() as producer:
@@ -188,7 +190,7 @@ async def test_recorded_clients_note_what_they_do_and_nobody_notices(cluster: Cl
     assert kinds.count(FinalLog) == 1
 
 
-def test_what_clients_saw_is_judged_at_the_end() -> None:
+def test_the_history_of_clients_is_checked_at_the_end() -> None:
     async def scene(cluster: Cluster) -> None:
         async with cluster.client("alice") as client, client.producer() as producer:
             await client.create_topic("orders", 1)
@@ -214,7 +216,7 @@ async def test_a_history_can_be_noted_by_hand(cluster: Cluster) -> None:
 
 
 @simulated(seeds=3, record=True)
-async def test_recorded_clients_are_right_through_faults(cluster: Cluster) -> None:
+async def test_the_history_of_recorded_clients_is_valid_through_faults(cluster: Cluster) -> None:
     async def sender(host: Host) -> None:
         async with host.connect() as client, client.producer() as producer:
             for number in range(20):
@@ -244,7 +246,7 @@ async def test_recorded_clients_are_right_through_faults(cluster: Cluster) -> No
 
 
 @simulated()
-async def test_a_cluster_that_is_not_at_rest_yet_says_why(cluster: Cluster) -> None:
+async def test_a_cluster_that_does_not_settle_says_why(cluster: Cluster) -> None:
     cluster.kill("broker-1")
     with pytest.raises(StuckError, match=r"not within 0 s: broker-1 doesn't serve"):
         await cluster.settle(within_s=0.0)

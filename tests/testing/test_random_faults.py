@@ -60,7 +60,7 @@ def test_a_cluster_survives_faults_of_each_kind(kind: str) -> None:
 
 
 @simulated()
-async def test_only_the_kinds_and_hosts_strike_that_were_asked_for(cluster: Cluster) -> None:
+async def test_only_the_requested_kinds_of_faults_and_hosts_are_drawn(cluster: Cluster) -> None:
     struck = watched(cluster)
     with cluster.random_faults(["kill", "pause"], hosts=["broker-1", "register"], every_s=0.1):
         await cluster.sleep(20)
@@ -69,7 +69,7 @@ async def test_only_the_kinds_and_hosts_strike_that_were_asked_for(cluster: Clus
 
 
 @simulated()
-async def test_nothing_strikes_behind_the_block(cluster: Cluster) -> None:
+async def test_no_random_fault_strikes_after_its_block(cluster: Cluster) -> None:
     struck = watched(cluster)
     with cluster.random_faults(every_s=0.1):
         await cluster.sleep(5)
@@ -81,7 +81,7 @@ async def test_nothing_strikes_behind_the_block(cluster: Cluster) -> None:
 
 
 @simulated()
-async def test_programs_that_come_later_are_struck_and_come_back(cluster: Cluster) -> None:
+async def test_programs_started_later_are_killed_and_restarted_too(cluster: Cluster) -> None:
     async def program(host: Host) -> None:
         while True:
             await cluster.sleep(0.1)
@@ -96,7 +96,7 @@ async def test_programs_that_come_later_are_struck_and_come_back(cluster: Cluste
 
 
 @simulated()
-async def test_clients_of_the_test_lose_their_network_and_never_their_life(
+async def test_clients_of_the_test_lose_their_network_but_are_never_killed(
     cluster: Cluster,
 ) -> None:
     struck = watched(cluster)
@@ -110,7 +110,7 @@ async def test_clients_of_the_test_lose_their_network_and_never_their_life(
 
 
 @simulated()
-async def test_a_kind_that_there_is_not_is_answered_with_those_that_there_are(
+async def test_the_error_for_an_unknown_kind_of_fault_names_the_existing_ones(
     cluster: Cluster,
 ) -> None:
     with (

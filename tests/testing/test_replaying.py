@@ -42,22 +42,22 @@ def _notes(seed: int | None) -> list[str]:
     return caught.value.__notes__
 
 
-def test_a_failure_ends_with_the_line_that_repeats_it() -> None:
+def test_a_failure_ends_with_the_command_that_repeats_it() -> None:
     assert notes(7) == ["again: OCTOPI_TEST_SEED=7 pytest tests/test_shop.py::test_orders"]
 
 
-def test_a_name_that_a_shell_would_take_apart_is_quoted() -> None:
+def test_a_test_name_that_a_shell_would_split_is_quoted() -> None:
     assert notes(7, name=f"{NAME}[a b]") == [
         "again: OCTOPI_TEST_SEED=7 pytest 'tests/test_shop.py::test_orders[a b]'"
     ]
 
 
-def test_outside_of_pytest_it_names_the_program(environment: pytest.MonkeyPatch) -> None:
+def test_a_failure_outside_of_pytest_names_the_program(environment: pytest.MonkeyPatch) -> None:
     environment.setattr("sys.argv", ["shop.py"])
     assert notes(7, name="") == ["again: OCTOPI_TEST_SEED=7 python shop.py"]
 
 
-def test_the_environment_decides_upon_the_seed(environment: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_overrides_the_seed(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OCTOPI_TEST_SEED", "9")
     assert "SEED=9 " in notes(7)[0]
     assert "SEED=9 " in notes()[0]
@@ -77,7 +77,7 @@ def test_a_seed_that_is_no_number_is_refused(environment: pytest.MonkeyPatch) ->
         octopi.testing.run(fail)
 
 
-def test_a_page_is_written_where_one_is_asked_for(
+def test_a_failure_page_is_written_where_it_is_asked_for(
     environment: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pages = tmp_path / "pages"
@@ -93,7 +93,7 @@ def test_a_page_is_written_where_one_is_asked_for(
     assert "T1b register made durable that there is a topic" in text
 
 
-def test_a_page_changes_nothing_of_what_it_shows(
+def test_writing_a_failure_page_does_not_change_the_run(
     environment: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def scene(cluster: Cluster) -> str:
@@ -106,7 +106,7 @@ def test_a_page_changes_nothing_of_what_it_shows(
     assert octopi.testing.run(scene) == without
 
 
-def test_broken_promises_are_shown_with_their_events(
+def test_the_failure_page_shows_the_events_in_conflict(
     environment: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def scene(cluster: Cluster) -> None:
@@ -123,7 +123,7 @@ def test_broken_promises_are_shown_with_their_events(
     assert "What broke it" in path.read_text()
 
 
-def test_the_cause_that_an_error_was_given_stays() -> None:
+def test_an_error_keeps_its_cause() -> None:
     async def scene(cluster: Cluster) -> None:
         raise AssertionError("too few") from KeyError("hats")
 
@@ -132,7 +132,7 @@ def test_the_cause_that_an_error_was_given_stays() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_an_error_alone_in_a_group_comes_out_alone() -> None:
+def test_a_single_error_in_a_group_is_raised_without_the_group() -> None:
     async def scene(cluster: Cluster) -> None:
         raise ExceptionGroup("many", [ExceptionGroup("more", [KeyError("hats")])])
 

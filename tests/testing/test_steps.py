@@ -1,4 +1,4 @@
-"""What is to happen at a step happens there, and nowhere else."""
+"""Actions at a step happen at that step, and nowhere else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_step_is_named_by_its_constant_or_its_code(step: str) -> None:
 
 
 @simulated()
-async def test_it_happens_in_the_very_moment(cluster: Cluster) -> None:
+async def test_an_action_at_a_step_happens_at_that_step(cluster: Cluster) -> None:
     """The follower dies in the middle of a produce: it appended, and never says so."""
     killed = cluster.at("P3b", cluster.kill, who="follower")
     acknowledged: list[str] = []
@@ -48,7 +48,7 @@ async def test_it_happens_in_the_very_moment(cluster: Cluster) -> None:
 
 
 @simulated()
-async def test_it_happens_the_nth_time_from_now_on(cluster: Cluster) -> None:
+async def test_an_action_happens_at_the_nth_occurrence_of_its_step(cluster: Cluster) -> None:
     await send(cluster, 3)
     times: list[float] = []
     trigger = cluster.at("P7b", lambda host: times.append(cluster.now), occurrence=2)
@@ -60,7 +60,7 @@ async def test_it_happens_the_nth_time_from_now_on(cluster: Cluster) -> None:
 
 
 @simulated()
-async def test_a_role_is_the_one_that_it_is_at_the_time(cluster: Cluster) -> None:
+async def test_the_role_in_a_step_condition_is_the_role_at_that_moment(cluster: Cluster) -> None:
     for who in ("leader", "follower", "broker-1", "register", "client"):
         step = {"leader": "P2b", "follower": "P3b", "register": "E8b", "client": "C3"}.get(
             who, "J6"
@@ -77,7 +77,7 @@ async def test_a_role_is_the_one_that_it_is_at_the_time(cluster: Cluster) -> Non
 
 
 @simulated()
-async def test_one_can_wait_until_it_has_happened(cluster: Cluster) -> None:
+async def test_a_test_can_wait_until_an_action_has_happened(cluster: Cluster) -> None:
     began = cluster.at("P1", lambda host: None)
 
     async def program(_: Host) -> None:
@@ -109,7 +109,7 @@ async def test_a_program_names_steps_of_its_own(cluster: Cluster) -> None:
 
 
 @simulated()
-async def test_an_unknown_step_is_answered_with_what_comes_near(cluster: Cluster) -> None:
+async def test_the_error_for_an_unknown_step_names_similar_ones(cluster: Cluster) -> None:
     with pytest.raises(MisuseError, match="did you mean P3a, P3b"):
         cluster.at("P3", cluster.kill)
     with pytest.raises(MisuseError, match=r"octopi\.tracing\.steps has them all"):
@@ -117,7 +117,7 @@ async def test_an_unknown_step_is_answered_with_what_comes_near(cluster: Cluster
 
 
 @simulated()
-async def test_what_can_not_be_called_at_a_step_is_refused_at_once(cluster: Cluster) -> None:
+async def test_an_action_that_can_not_be_called_is_refused_at_once(cluster: Cluster) -> None:
     async def slow(host: str) -> None: ...
 
     with pytest.raises(MisuseError, match="can't wait"):
@@ -128,7 +128,7 @@ async def test_what_can_not_be_called_at_a_step_is_refused_at_once(cluster: Clus
         cluster.at("P3a", cluster.kill, occurrence=0)
 
 
-def test_what_fails_at_a_step_fails_the_test_and_not_the_node() -> None:
+def test_an_action_that_fails_fails_the_test_and_not_the_node() -> None:
     async def scene(cluster: Cluster) -> None:
         cluster.at("P3b", lambda host: cluster.kill("nobody"))
         await send(cluster)

@@ -71,7 +71,7 @@ def test_a_confirmed_mark_survives_all_replicas_but_one() -> None:
     octopi.testing.run(scene, brokers=3, partitions=1)
 
 
-def test_a_member_that_was_replaced_while_it_worked_can_not_leave_as_if_all_were_marked() -> None:
+def test_a_member_replaced_during_its_work_gets_an_error_when_it_leaves() -> None:
     async def scene(cluster: octopi.testing.Cluster) -> None:
         async with cluster.client() as client, cluster.client() as other:
             await client.create_topic("orders", 1)
@@ -90,7 +90,7 @@ def test_a_member_that_was_replaced_while_it_worked_can_not_leave_as_if_all_were
     octopi.testing.run(scene, brokers=1, partitions=1)
 
 
-def test_a_member_that_was_told_that_it_was_replaced_leaves_without_being_told_again() -> None:
+def test_a_member_that_knows_that_it_was_replaced_leaves_without_an_error() -> None:
     async def scene(cluster: octopi.testing.Cluster) -> None:
         async with cluster.client() as client, cluster.client() as other:
             await client.create_topic("orders", 1)
@@ -106,7 +106,7 @@ def test_a_member_that_was_told_that_it_was_replaced_leaves_without_being_told_a
     octopi.testing.run(scene, brokers=1, partitions=1)
 
 
-def test_a_topic_that_is_deleted_while_its_partition_has_no_leader_leaves_nothing(
+def test_a_topic_deleted_while_its_partition_has_no_leader_leaves_no_entries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     led: list[LedPartition] = []
@@ -140,7 +140,7 @@ def test_a_topic_that_is_deleted_while_its_partition_has_no_leader_leaves_nothin
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_a_reset_gets_a_log_going_again_that_a_made_up_claim_has_fenced(partitions: int) -> None:
+def test_a_reset_unblocks_a_log_that_a_forged_claim_has_fenced(partitions: int) -> None:
     async def scene(cluster: octopi.testing.Cluster) -> None:
         async with cluster.client() as client, cluster.client() as other:
             await client.create_topic("orders", partitions)
@@ -183,7 +183,7 @@ def lose_power_everywhere(cluster: octopi.testing.Cluster) -> None:
 @pytest.mark.parametrize("mode", ["exclusive", "failover"])
 @pytest.mark.parametrize("size", [20, 27])
 @pytest.mark.parametrize(("brokers", "seed"), [(1, 5), (1, 6), (3, 3), (3, 6)])
-def test_a_member_goes_on_with_what_stands_in_the_place_of_messages_that_all_lost(
+def test_a_member_goes_on_with_the_records_that_replaced_lost_ones(
     brokers: int, seed: int, size: int, mode: Literal["exclusive", "failover"]
 ) -> None:
     """It had marked messages of 20 bytes; all replicas lose some of them, or all that were not
@@ -237,7 +237,7 @@ async def take_to(
     return taken
 
 
-def test_a_member_goes_on_while_it_is_found_out_whether_its_marks_are_at_records(
+def test_a_member_goes_on_while_a_leader_checks_its_marks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As if the log had no index."""

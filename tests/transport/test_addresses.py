@@ -26,7 +26,7 @@ from octopi.transport.addresses import (
         ("localhost:65535", "localhost", 65535),
     ],
 )
-def test_an_address_to_listen_at(address: str, host: str, port: int) -> None:
+def test_a_valid_address_to_listen_at_is_read(address: str, host: str, port: int) -> None:
     assert listen_address(address) == (host, port)
 
 
@@ -57,7 +57,7 @@ def test_an_address_to_listen_at(address: str, host: str, port: int) -> None:
         "ws://host:1",
     ],
 )
-def test_what_is_no_address_to_listen_at(address: str) -> None:
+def test_an_invalid_address_to_listen_at_is_refused(address: str) -> None:
     with pytest.raises(InvalidOptionError, match="write host:port"):
         listen_address(address)
 
@@ -70,7 +70,7 @@ def test_what_is_no_address_to_listen_at(address: str) -> None:
         ("ws://[::1]:7000", "::1", 7000),
     ],
 )
-def test_the_url_of_a_node(url: str, host: str, port: int) -> None:
+def test_a_valid_url_of_a_node_is_read(url: str, host: str, port: int) -> None:
     assert server_address(url) == (host, port)
 
 
@@ -91,7 +91,7 @@ def test_the_url_of_a_node(url: str, host: str, port: int) -> None:
         "ws://a\r\nHost:7000",
     ],
 )
-def test_what_is_no_url_of_a_node(url: str) -> None:
+def test_an_invalid_url_of_a_node_is_refused(url: str) -> None:
     with pytest.raises(InvalidOptionError, match="write ws://host:port"):
         server_address(url)
 
@@ -104,7 +104,7 @@ def test_a_url_says_whether_to_speak_tls() -> None:
 
 
 @given(st.text())
-def test_any_text_is_an_address_or_refused(text: str) -> None:
+def test_any_text_is_read_as_an_address_or_refused(text: str) -> None:
     for read in (listen_address, server_address):
         for candidate in (text, f"ws://{text}:1"):
             try:

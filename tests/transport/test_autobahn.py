@@ -53,7 +53,7 @@ async def test_no_case_of_autobahn_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 3, 1000])
-async def test_the_relay_to_the_listener_changes_nothing_but_what_text_is_called(
+async def test_the_relay_to_the_listener_changes_only_the_type_of_text_frames(
     piece_bytes: int,
 ) -> None:
     upgrade = (

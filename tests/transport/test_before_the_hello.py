@@ -1,4 +1,4 @@
-"""Who has not said hello makes a node keep little, whatever it sends and however."""
+"""A peer that has not said hello makes a node hold little memory, whatever it sends."""
 
 import tracemalloc
 
@@ -46,7 +46,7 @@ async def upgraded(stream: trio.abc.HalfCloseableStream) -> None:
     ],
     ids=["one frame", "a frame without end", "fragments"],
 )
-async def test_a_stranger_who_sends_a_lot_is_refused_before_it_is_kept(
+async def test_a_long_first_message_of_a_stranger_is_refused_before_it_is_kept(
     head: bytes, each: bytes, autojump_clock: MockClock
 ) -> None:
     async with serving(streams=MemoryStreams(lockstep_stream_pair)) as server:
@@ -78,7 +78,9 @@ async def test_a_stranger_who_sends_a_lot_is_refused_before_it_is_kept(
         await server.still_serves()
 
 
-async def test_pings_instead_of_a_hello_come_to_an_end(autojump_clock: MockClock) -> None:
+async def test_a_stranger_that_sends_pings_instead_of_a_hello_is_given_up(
+    autojump_clock: MockClock,
+) -> None:
     async with serving(streams=MemoryStreams(lockstep_stream_pair)) as server:
         stream = await server.streams.connect("127.0.0.1", server.port)
         async with stream, trio.open_nursery() as nursery:
@@ -100,7 +102,7 @@ async def test_pings_instead_of_a_hello_come_to_an_end(autojump_clock: MockClock
 
 
 @pytest.mark.parametrize("later_bytes", [0, 100 * KIB])
-async def test_a_hello_of_full_length_is_welcome_byte_by_byte_and_with_what_follows_it(
+async def test_a_hello_of_full_length_is_accepted_byte_by_byte_and_with_a_request_behind_it(
     later_bytes: int, autojump_clock: MockClock
 ) -> None:
     """What is sent behind the hello, without waiting for the welcome, is kept for later."""
@@ -127,7 +129,7 @@ async def test_a_hello_of_full_length_is_welcome_byte_by_byte_and_with_what_foll
         await server.still_serves()
 
 
-async def test_a_short_hello_and_no_limit_behind_it(autojump_clock: MockClock) -> None:
+async def test_a_large_message_is_accepted_after_the_hello(autojump_clock: MockClock) -> None:
     async with serving(streams=MemoryStreams(lockstep_stream_pair)) as server:
         stream = await server.streams.connect("127.0.0.1", server.port)
         async with stream:

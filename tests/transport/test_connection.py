@@ -188,7 +188,7 @@ async def test_numbers_of_requests_do_not_repeat() -> None:
         (m.Failure(1, 999, "from the future"), RefusedError, Status.INTERNAL),
     ],
 )
-async def test_a_failure_is_raised_as_what_callers_react_to(
+async def test_a_failure_is_raised_as_the_exception_of_its_status(
     failure: m.Failure,
     expected: type[RefusedError],
     status: Status,
@@ -210,7 +210,9 @@ async def test_an_answer_of_another_class_ends_the_connection(autojump_clock: Mo
         await side.ended.wait()
 
 
-async def test_no_answer_in_time_ends_the_connection(autojump_clock: MockClock) -> None:
+async def test_a_request_without_an_answer_in_time_ends_the_connection(
+    autojump_clock: MockClock,
+) -> None:
     async with running() as side:
         start = trio.current_time()
         with pytest.raises(ConnectionLostError, match=r"no answer to produce within 5 s"):
@@ -235,7 +237,7 @@ async def test_the_end_of_the_connection_ends_its_requests(autojump_clock: MockC
     assert lost == ["right closed the connection (1001): gone home"]
 
 
-async def test_a_reading_hears_everything_until_it_is_forgotten(
+async def test_a_reading_hears_every_message_until_it_is_forgotten(
     autojump_clock: MockClock,
 ) -> None:
     heard: list[object] = []
@@ -255,7 +257,9 @@ async def test_a_reading_hears_everything_until_it_is_forgotten(
         assert side.connection.end_reason is None
 
 
-async def test_the_end_tells_every_reading_once(autojump_clock: MockClock) -> None:
+async def test_every_reading_is_told_once_of_the_end_of_the_connection(
+    autojump_clock: MockClock,
+) -> None:
     heard: list[object] = []
     async with running() as side:
         side.connection.ask(produce(1), heard.append)
@@ -367,7 +371,7 @@ async def test_a_send_waits_for_room_and_posts_nothing_if_cancelled(
         assert m.Done(7) not in heard
 
 
-async def test_what_is_passed_on_keeps_its_place_and_waits_for_nothing(
+async def test_encoded_messages_keep_their_order_and_are_refused_if_there_is_no_room(
     autojump_clock: MockClock,
 ) -> None:
     async with running(capacity=0) as side:
@@ -387,7 +391,9 @@ async def test_what_is_passed_on_keeps_its_place_and_waits_for_nothing(
         assert not side.connection.try_send_encoded(encode(m.Done(6)), now)
 
 
-async def test_what_is_passed_on_counts_to_the_peers_share(autojump_clock: MockClock) -> None:
+async def test_encoded_messages_count_against_the_share_of_the_peer(
+    autojump_clock: MockClock,
+) -> None:
     data = encode(m.Done(1))
     bucket = TokenBucket(float(len(data)), trio.current_time())
     async with running(bucket=bucket) as side:
@@ -415,7 +421,9 @@ async def test_many_senders_wait_for_the_same_room(autojump_clock: MockClock) ->
         assert heard == set(range(10))
 
 
-async def test_whoever_waits_for_room_learns_of_the_end(autojump_clock: MockClock) -> None:
+async def test_a_send_that_waits_for_room_learns_of_the_end_of_the_connection(
+    autojump_clock: MockClock,
+) -> None:
     async with running(capacity=0) as side:
         for request in range(6):
             side.connection.post(produce(request, BULK))
@@ -455,7 +463,7 @@ async def test_a_field_out_of_bounds_is_the_callers_fault(autojump_clock: MockCl
 # --- heartbeats ----------------------------------------------------------------------
 
 
-async def test_a_heartbeat_goes_out_when_nothing_else_did(autojump_clock: MockClock) -> None:
+async def test_a_heartbeat_is_sent_when_nothing_else_was(autojump_clock: MockClock) -> None:
     async with running(heartbeat_timeout_s=1000) as side:
         start = trio.current_time()
         for beat in (1, 2):
@@ -496,7 +504,7 @@ async def test_the_end_is_reported_once_before_the_link_is_closed(
         assert side.was_closed_at_end == [False]
 
 
-async def test_what_a_pausing_reader_leaves_unread_is_no_silence(
+async def test_a_peer_whose_messages_a_pausing_reader_leaves_unread_is_not_silent(
     autojump_clock: MockClock,
 ) -> None:
     async with running() as side:
@@ -576,7 +584,7 @@ async def test_the_reader_pauses_while_the_outbox_is_full(autojump_clock: MockCl
         assert side.connection.statistics().outbox_bytes > OUTBOX_BYTES_MAX
 
 
-async def test_a_number_that_waits_for_its_answer_can_not_be_used_again(
+async def test_a_request_number_can_not_be_used_again_before_its_answer(
     autojump_clock: MockClock,
 ) -> None:
     async with running() as side:
@@ -593,7 +601,7 @@ async def test_a_number_that_waits_for_its_answer_can_not_be_used_again(
         )
 
 
-async def test_a_readings_number_is_spoken_of_while_it_lives(
+async def test_messages_about_a_reading_use_its_request_number_while_it_lasts(
     autojump_clock: MockClock,
 ) -> None:
     said = [
@@ -709,7 +717,7 @@ async def test_a_fault_in_a_handler_ends_only_that_connection(
         (encode(m.Hello(1, "again")), Status.WRONG_ENDPOINT, None),
     ],
 )
-async def test_what_is_not_allowed_is_answered_then_the_connection_ends(
+async def test_a_message_that_is_not_allowed_is_answered_and_ends_the_connection(
     data: bytes, status: Status, request_number: int | None, autojump_clock: MockClock
 ) -> None:
     async with running() as side:
@@ -743,7 +751,7 @@ async def test_a_peer_that_ends_the_connection_says_why(autojump_clock: MockCloc
 # --- closing -------------------------------------------------------------------------
 
 
-async def test_closing_sends_first_what_was_posted(autojump_clock: MockClock) -> None:
+async def test_closing_sends_posted_messages_first(autojump_clock: MockClock) -> None:
     async with running() as side:
         for request in range(3):
             side.connection.post(m.Done(request))
@@ -777,7 +785,7 @@ async def test_a_cancelled_close_still_closes(autojump_clock: MockClock) -> None
         assert side.link.closed_with == (1001, "bye")
 
 
-async def test_with_grace_requests_are_finished_and_new_ones_refused(
+async def test_closing_with_grace_finishes_requests_and_refuses_new_ones(
     autojump_clock: MockClock,
 ) -> None:
     async with running() as side, trio.open_nursery() as nursery:
@@ -796,7 +804,7 @@ async def test_with_grace_requests_are_finished_and_new_ones_refused(
         assert trio.current_time() < 4
 
 
-async def test_grace_ends(autojump_clock: MockClock) -> None:
+async def test_closing_with_grace_ends_after_the_grace_period(autojump_clock: MockClock) -> None:
     async with running() as side:
         await side.peer.tell(produce(1))
         await wait_all_tasks_blocked()
@@ -806,7 +814,7 @@ async def test_grace_ends(autojump_clock: MockClock) -> None:
         assert side.ended.is_set()
 
 
-async def test_what_comes_while_closing_is_dropped(autojump_clock: MockClock) -> None:
+async def test_messages_that_arrive_while_closing_are_dropped(autojump_clock: MockClock) -> None:
     async with running(capacity=0) as side, trio.open_nursery() as nursery:
         side.connection.post(m.Done(1))
         nursery.start_soon(side.connection.close)
@@ -816,7 +824,7 @@ async def test_what_comes_while_closing_is_dropped(autojump_clock: MockClock) ->
     assert side.heard == []
 
 
-async def test_what_is_not_allowed_while_closing_changes_nothing(
+async def test_a_message_that_is_not_allowed_does_not_disturb_closing(
     autojump_clock: MockClock,
 ) -> None:
     async with running(capacity=1) as side, trio.open_nursery() as nursery:
@@ -836,7 +844,7 @@ async def test_a_connection_that_never_ran_is_closed_too() -> None:
     assert side.link.closed_with == (1001, "bye")
 
 
-async def test_cancelling_run_closes_the_link_and_tells_everybody(
+async def test_cancelling_a_connection_closes_the_link_and_ends_all_requests(
     autojump_clock: MockClock,
 ) -> None:
     heard: list[object] = []
@@ -849,7 +857,7 @@ async def test_cancelling_run_closes_the_link_and_tells_everybody(
         assert [str(end) for end in heard] == ["closed by this side"]
 
 
-async def test_a_connection_counts(autojump_clock: MockClock) -> None:
+async def test_a_connection_counts_messages_and_bytes(autojump_clock: MockClock) -> None:
     async with running(capacity=1) as side:
         side.connection.post(m.Done(1))
         side.connection.post(m.Done(2))

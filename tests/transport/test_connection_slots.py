@@ -1,4 +1,4 @@
-"""Places for connections: strangers go for newcomers, and clients leave some to members."""
+"""Connection slots: strangers are closed for new connections, and clients leave some to members."""
 
 from octopi.transport.connection_slots import ConnectionSlot, ConnectionSlots
 
@@ -36,7 +36,7 @@ def test_an_authenticated_connection_is_not_closed_for_a_new_one() -> None:
     assert gone == []
 
 
-def test_clients_leave_places_to_others() -> None:
+def test_clients_leave_connection_slots_to_members_and_operators() -> None:
     places, gone = ConnectionSlots(16), list[str]()
     clients = [entered(places, gone, "client") for _ in range(14)]
     assert all(one.settle(is_client=True) for one in clients)
@@ -48,7 +48,7 @@ def test_clients_leave_places_to_others() -> None:
     assert gone == []
 
 
-def test_the_reserve_is_an_eighth_and_never_more_than_a_crowd_needs() -> None:
+def test_the_reserve_of_slots_is_an_eighth_up_to_a_bound() -> None:
     for count_max, settled_max in ((8, 7), (224, 196), (512, 448), (10_000, 9_936)):
         places = ConnectionSlots(count_max)
         assert places.settled_max == settled_max
@@ -57,7 +57,7 @@ def test_the_reserve_is_an_eighth_and_never_more_than_a_crowd_needs() -> None:
         assert not entered(places, [], "late").settle(is_client=True)
 
 
-def test_a_member_takes_the_place_of_the_newest_client_and_not_one_of_the_reserve() -> None:
+def test_a_member_takes_the_slot_of_the_newest_client_and_not_one_of_the_reserve() -> None:
     """However many members come, there is a place in which the next one can prove that it is one,
     until there are members only."""
     places, gone = ConnectionSlots(16), list[str]()

@@ -62,7 +62,7 @@ async def rounds(watch: Stopwatch) -> AsyncIterator[list[float]]:
 
 
 @pytest.mark.parametrize("asked", [UPGRADE, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"])
-async def test_strangers_that_ask_at_the_same_moment_are_answered_some_in_each_round(
+async def test_strangers_that_ask_at_the_same_moment_are_answered_a_few_in_each_round(
     asked: bytes,
 ) -> None:
     watch = Stopwatch()
@@ -90,7 +90,7 @@ async def test_strangers_that_ask_at_the_same_moment_are_answered_some_in_each_r
             await stream.aclose()
 
 
-async def test_clients_that_ask_at_the_same_moment_are_answered_some_in_each_round(
+async def test_clients_that_ask_at_the_same_moment_are_answered_a_few_in_each_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watch = Stopwatch()
@@ -134,7 +134,9 @@ class NoTurn(ConnectionTurn):
         await trio.sleep_forever()
 
 
-async def test_what_came_while_its_turn_was_awaited_is_not_lost(autojump_clock: MockClock) -> None:
+async def test_messages_that_arrive_while_a_connection_waits_for_its_turn_are_not_lost(
+    autojump_clock: MockClock,
+) -> None:
     async with trio.open_nursery() as nursery:
         turn = NoTurn(ConnectionTurns(SystemClock(), Stopwatch(), nursery))
         ours, theirs = trio.testing.memory_stream_pair()

@@ -1,4 +1,4 @@
-"""What a node refuses reaches its peer as the same exception."""
+"""A refusal of a node is raised as the same exception at its peer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_refusal_reaches_the_peer_with_the_leaders_address_and_epoch() -> None
     assert (error.address, error.epoch, error.offset) == ("ws://127.0.0.1:7002", 8, None)
 
 
-def test_a_consumers_error_says_what_was_read_and_is_gone() -> None:
+def test_the_error_of_a_fork_names_the_range_that_was_read_and_is_lost() -> None:
     error = HistoryForkedError.of_range("orders", 0, 1200, 1500)
     assert (error.topic, error.partition, error.offset, error.read_until) == (
         "orders",

@@ -1,4 +1,4 @@
-"""Who goes next, of members that share the rounds of an event loop."""
+"""Which of the members that share the rounds of an event loop has the next turn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_no_connection_waits_while_a_round_has_time_left() -> None:
     assert not queue.is_contended
 
 
-def test_everybody_waits_when_the_round_is_used_up_and_goes_on_in_a_later_one() -> None:
+def test_members_wait_for_a_later_round_when_a_round_is_used_up() -> None:
     queue, one, other = FairQueue(), MemberUsage(), MemberUsage()
     queue.charge(other, ROUND_S / 2)
     assert queue.charge(one, ROUND_S / 2)
@@ -102,7 +102,7 @@ def test_a_member_that_uses_little_goes_before_a_hundred_that_use_much() -> None
     assert queue.may_go(small)
 
 
-def test_what_was_left_to_others_is_not_saved_up() -> None:
+def test_a_member_does_not_save_up_time_that_it_did_not_use() -> None:
     queue, late, busy = contended(), MemberUsage(), MemberUsage()
     queue.wait(busy)
     for _ in range(1000):
@@ -119,7 +119,7 @@ def test_what_was_left_to_others_is_not_saved_up() -> None:
     assert 0 <= used[late] - used[busy] <= FAIR_HEAD_START_S + 2 * TURN_S
 
 
-def test_what_was_used_before_others_had_to_wait_is_not_held_against_anybody() -> None:
+def test_time_used_before_others_had_to_wait_is_not_counted() -> None:
     queue, old, new = FairQueue(), MemberUsage(), MemberUsage()
     for _ in range(100):
         queue.charge(old, ROUND_S / 2)
@@ -156,7 +156,9 @@ def test_many_tasks_of_one_member_get_no_more_than_one_of_another() -> None:
     st.lists(st.floats(TURN_S / 2, TURN_S * 10), min_size=9, max_size=30),
     st.integers(20, 300),
 )
-def test_all_that_always_want_more_get_the_same(lengths_s: list[float], rounds: int) -> None:
+def test_members_that_always_want_more_get_equal_shares(
+    lengths_s: list[float], rounds: int
+) -> None:
     queue = contended()
     members = {MemberUsage(): length_s for length_s in lengths_s}
     used = dict.fromkeys(members, 0.0)
@@ -173,7 +175,7 @@ def test_all_that_always_want_more_get_the_same(lengths_s: list[float], rounds: 
 
 
 @given(st.data())
-def test_whoever_waits_goes_at_last_or_has_given_up(data: st.DataObject) -> None:
+def test_every_waiting_member_gets_its_turn_unless_it_gives_up(data: st.DataObject) -> None:
     queue = contended()
     waiting: set[Ticket] = set()
     accounts = [MemberUsage() for _ in range(5)]
@@ -215,7 +217,7 @@ def test_useless_frames_are_free_again_after_a_while() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 100, 5_000])
-def test_all_that_send_without_use_are_read_at_a_bounded_rate(count: int) -> None:
+def test_all_senders_of_useless_frames_together_are_read_at_a_bounded_rate(count: int) -> None:
     pauses = UselessFramePauses()
     members = [MemberUsage() for _ in range(count)]
     ready_at = dict.fromkeys(members, 0.0)

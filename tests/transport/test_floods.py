@@ -1,5 +1,7 @@
-"""Who sends without end what is of no use is read slowly, and nobody else notices: in virtual
-time, where work takes none, so that only what is counted bounds anything."""
+"""A peer that sends useless frames without end is read slowly, and other connections are served.
+
+Time is virtual, and work takes none of it: only counts of frames bound anything.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ FLOODS = {
         1,
     ),
 }
-"""What comes first, what comes again and again, and for how many frames of no use it counts."""
+"""The first bytes, the repeated ones, and how many useless frames those count for."""
 
 
 def in_memory() -> MemoryStreams:
@@ -80,7 +82,7 @@ async def still_serves_all_the_time(server: Server, seconds: float) -> None:
             await trio.sleep(0.05)
 
 
-async def test_as_many_signs_of_life_as_a_peer_that_was_stopped_left_behind_cost_no_pause(
+async def test_heartbeats_that_a_stopped_peer_left_behind_cost_no_pause(
     autojump_clock: MockClock,
 ) -> None:
     async with serving(streams=in_memory()) as server, trio.open_nursery() as nursery:

@@ -96,7 +96,7 @@ def test_lengths_are_written_in_their_shortest_form() -> None:
     st.booleans(),
     st.binary(min_size=4, max_size=4),
 )
-def test_however_the_bytes_are_cut_the_messages_are_the_same(
+def test_messages_are_the_same_however_their_bytes_are_split(
     messages: list[bytes], piece_bytes: int, is_masked: bool, mask: bytes
 ) -> None:
     data = b"".join(frame(one, mask=mask if is_masked else b"") for one in messages)
@@ -104,7 +104,7 @@ def test_however_the_bytes_are_cut_the_messages_are_the_same(
 
 
 @pytest.mark.parametrize("piece_bytes", [0, 1, 3])
-def test_fragments_make_one_message_and_control_frames_come_in_between(piece_bytes: int) -> None:
+def test_fragments_make_one_message_even_with_control_frames_between_them(piece_bytes: int) -> None:
     data = (
         frame(b"one", final=False)
         + frame(b"!", PING)
@@ -118,7 +118,7 @@ def test_fragments_make_one_message_and_control_frames_come_in_between(piece_byt
     assert read(data, piece_bytes=piece_bytes) == expected
 
 
-def test_what_came_before_a_fault_is_given_out_first() -> None:
+def test_messages_before_a_broken_frame_are_delivered_first() -> None:
     reading = Reading()
     with pytest.raises(FrameFault):
         reading.take(frame(b"good") + b"\xff\x00")
@@ -141,18 +141,20 @@ def test_unknown_opcodes_are_refused(opcode: int) -> None:
 
 
 @pytest.mark.parametrize(("is_masked", "mask"), [(True, b""), (False, MASK)])
-def test_clients_mask_and_servers_do_not(is_masked: bool, mask: bytes) -> None:
+def test_frames_of_clients_must_be_masked_and_those_of_servers_not(
+    is_masked: bool, mask: bytes
+) -> None:
     assert fault_of(frame(b"hello", mask=mask), is_masked=is_masked).code == 1002
 
 
 @pytest.mark.parametrize("opcode", [CLOSE, PING, PONG])
-def test_control_frames_are_short_and_whole(opcode: int) -> None:
+def test_long_and_fragmented_control_frames_are_refused(opcode: int) -> None:
     assert read(frame(bytes(125), opcode)) == [(opcode, bytes(125))]
     assert fault_of(frame(bytes(126), opcode)).code == 1002
     assert fault_of(frame(b"", opcode, final=False)).code == 1002
 
 
-def test_a_continuation_of_nothing_is_refused() -> None:
+def test_a_continuation_frame_without_a_message_is_refused() -> None:
     assert fault_of(frame(b"", CONTINUATION)).code == 1002
     assert fault_of(frame(b"whole") + frame(b"", CONTINUATION)).code == 1002
 
@@ -180,7 +182,7 @@ def test_a_length_that_is_not_the_shortest_or_too_long_for_the_format_is_refused
     assert fault_of(head).code == 1002
 
 
-def test_a_message_too_big_is_refused_by_its_head_alone() -> None:
+def test_a_too_large_message_is_refused_by_the_header_of_its_frame() -> None:
     assert fault_of(frame_head(BINARY, 101), bytes_max=100).code == 1009
     begun = frame(bytes(60), final=False)
     assert fault_of(begun + frame_head(CONTINUATION, 41), bytes_max=100).code == 1009
@@ -193,18 +195,18 @@ def test_a_message_too_big_is_refused_by_its_head_alone() -> None:
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1002, 1003, 1007, 1011, 1014, 3000, 4999])
-def test_codes_that_may_be_sent_are_understood(code: int) -> None:
+def test_valid_close_codes_are_accepted(code: int) -> None:
     assert parse_close(close_payload(code, "why ü")) == (code, "why ü")
 
 
 @pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 1100, 2999, 5000, 65535])
-def test_codes_that_may_not_be_sent_are_refused(code: int) -> None:
+def test_invalid_close_codes_are_refused(code: int) -> None:
     with pytest.raises(FrameFault) as caught:
         parse_close(code.to_bytes(2, "big"))
     assert caught.value.code == 1002
 
 
-def test_a_close_may_have_no_code_but_not_half_of_one() -> None:
+def test_a_close_frame_may_have_no_code_but_not_half_of_one() -> None:
     assert parse_close(b"") == (NO_CODE, "")
     with pytest.raises(FrameFault, match="half a code"):
         parse_close(b"\x03")
@@ -226,7 +228,7 @@ def test_a_long_reason_is_cut_between_characters() -> None:
 
 
 @given(st.binary(max_size=5000), st.binary(min_size=4, max_size=4))
-def test_the_quick_mask_and_the_slow_one_are_the_same(data: bytes, mask: bytes) -> None:
+def test_the_quick_and_the_slow_masking_give_the_same_bytes(data: bytes, mask: bytes) -> None:
     masked = apply_mask(data, mask)
     assert masked == apply_mask_slowly(data, mask)
     assert apply_mask(memoryview(bytearray(masked)), mask) == data
@@ -245,7 +247,7 @@ def test_the_quick_mask_and_the_slow_one_are_the_same(data: bytes, mask: bytes) 
     ],
     ids=["pings", "empty fragments", "tiny fragments"],
 )
-def test_after_some_frames_without_a_message_the_caller_may_look_at_the_time(data: bytes) -> None:
+def test_the_frame_reader_pauses_after_some_frames_without_a_message(data: bytes) -> None:
     reading = Reading()
     reading.reader.feed(data)
     calls, left = 0, reading.reader.unread_bytes
@@ -260,7 +262,7 @@ def test_after_some_frames_without_a_message_the_caller_may_look_at_the_time(dat
     assert reading.reader.useless_count == 1000
 
 
-def test_large_fragments_are_of_use() -> None:
+def test_large_fragments_are_not_useless_frames() -> None:
     reading = Reading()
     reading.take(frame(bytes(64), final=False) + frame(bytes(64), CONTINUATION))
     assert reading.reader.useless_count == 0

@@ -108,7 +108,7 @@ async def test_ten_thousand_half_sent_messages_stay_within_the_budget() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_crowd_of_one_subject_leaves_others_half_of_it() -> None:
+async def test_many_connections_of_one_subject_leave_others_half_of_the_memory() -> None:
     shared = Pool(8 * MIB, allowance_bytes=MEMORY_ALLOWANCE_BYTES)
     heard: list[int] = []
     async with trio.open_nursery() as nursery:
@@ -122,7 +122,7 @@ async def test_a_crowd_of_one_subject_leaves_others_half_of_it() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_one_message_at_a_time_comes_through_when_all_memory_is_used() -> None:
+async def test_one_large_message_at_a_time_is_read_when_all_memory_is_used() -> None:
     shared = Pool(2 * MIB, allowance_bytes=MEMORY_ALLOWANCE_BYTES, loan_bytes=17 * MIB)
     MemoryAccount(shared, "crowd").charge(UNFINISHED, 3 * MIB)
     heard: list[int] = []
@@ -137,7 +137,7 @@ async def test_one_message_at_a_time_comes_through_when_all_memory_is_used() -> 
         nursery.cancel_scope.cancel()
 
 
-async def test_small_messages_come_through_when_all_memory_is_used() -> None:
+async def test_small_messages_are_read_when_all_memory_is_used() -> None:
     shared = Pool(MIB, allowance_bytes=MEMORY_ALLOWANCE_BYTES)
     MemoryAccount(shared, "crowd").charge(UNFINISHED, 2 * MIB)
     heard: list[int] = []
@@ -155,7 +155,7 @@ async def test_small_messages_come_through_when_all_memory_is_used() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_what_waits_to_be_read_is_read_when_others_have_finished() -> None:
+async def test_a_waiting_message_is_read_when_others_release_their_memory() -> None:
     shared = Pool(MIB, allowance_bytes=MEMORY_ALLOWANCE_BYTES)
     crowd = MemoryAccount(shared, "crowd")
     crowd.charge(UNFINISHED, 2 * MIB)

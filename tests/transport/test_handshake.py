@@ -88,7 +88,7 @@ async def test_the_connecting_side_says_hello_first(autojump_clock: MockClock) -
     assert decode(heard[0], EVERY_CLASS) == m.Hello(1, "test", "secret")
 
 
-async def test_a_connection_says_its_name(autojump_clock: MockClock) -> None:
+async def test_the_hello_of_a_connection_carries_its_name(autojump_clock: MockClock) -> None:
     heard: list[bytes] = []
 
     async def serve(link: Link) -> None:
@@ -131,7 +131,7 @@ async def test_a_node_that_hangs_up_is_unreachable(autojump_clock: MockClock) ->
         ),
     ],
 )
-async def test_an_answer_other_than_a_sound_welcome_is_refused(
+async def test_an_answer_other_than_a_valid_welcome_is_refused(
     answer: object, expected: type[OctopiError], text: str, autojump_clock: MockClock
 ) -> None:
     with pytest.raises(expected, match=text):
@@ -213,7 +213,7 @@ async def test_a_proof_that_never_comes_is_not_waited_for(autojump_clock: MockCl
         (encode(m.Hello(1, "", "x" * HELLO_BYTES_MAX)), Status.MESSAGE_TOO_LARGE, 1009),
     ],
 )
-async def test_whoever_begins_with_something_else_is_told_and_left(
+async def test_a_peer_that_does_not_begin_with_a_hello_is_refused(
     first: bytes, status: Status, code: int, autojump_clock: MockClock
 ) -> None:
     peer, link = link_pair()

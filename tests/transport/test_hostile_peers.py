@@ -1,4 +1,4 @@
-"""What a stranger may send to the port of a node, and that nobody else notices.
+"""Whatever a stranger sends to the port of a node, other connections are served as before.
 
 Each scenario ends with another client being served as ever.
 """
@@ -129,7 +129,7 @@ async def close_code(connection: trio_websocket.WebSocketConnection) -> int:
     ],
     ids=["garbage", "tls", "get", "post", "long-head", "old-version"],
 )
-async def test_what_is_no_upgrade_is_refused_and_closed(data: bytes) -> None:
+async def test_a_request_that_is_not_an_upgrade_is_refused_and_closed(data: bytes) -> None:
     async with serving() as server, stranger(server) as stream:
         await stream.send_all(data)
         answer = await all_of(stream)
@@ -159,7 +159,7 @@ async def test_another_subprotocol_is_answered_with_400_and_ours(offer: bytes) -
         assert offer == b"" or answer.endswith(b"offer the subprotocol octopi.v1.cbor\n")
 
 
-async def test_ours_among_other_subprotocols_will_do() -> None:
+async def test_a_list_of_subprotocols_with_ours_is_accepted() -> None:
     async with serving() as server, stranger(server) as stream:
         await stream.send_all(UPGRADE.replace(b"octopi.v1.cbor", b"mqtt, octopi.v1.cbor"))
         assert (await stream.receive_some()).startswith(b"HTTP/1.1 101")
@@ -197,7 +197,9 @@ async def test_a_peer_that_leaves_during_the_handshake_holds_nothing(
         assert logs == []
 
 
-async def test_a_refused_peer_may_finish_talking_but_not_stay(autojump_clock: MockClock) -> None:
+async def test_a_refused_peer_may_finish_its_request_but_not_stay(
+    autojump_clock: MockClock,
+) -> None:
     async with in_memory() as server, stranger(server) as stream:
         await stream.send_all(UPGRADE.replace(b"/v1/client", b"/v1/nothing"))
         answer = await all_of(stream)
@@ -323,13 +325,13 @@ async def test_a_broken_frame_ends_the_connection(frame: bytes) -> None:
             await all_of(stream)
 
 
-async def test_pings_are_answered_and_harmless() -> None:
+async def test_pings_are_answered() -> None:
     async with serving() as server, welcomed(server) as connection:
         for _ in range(3):
             await connection.ping()
 
 
-async def test_each_ping_is_answered_in_its_place() -> None:
+async def test_each_ping_is_answered_in_order() -> None:
     """Also those in one piece, and within a message that comes in parts."""
     async with serving() as server, stranger(server) as stream:
         await greet(stream)
@@ -443,7 +445,7 @@ async def test_a_hello_that_never_comes_is_given_up(autojump_clock: MockClock) -
         assert trio.current_time() == HANDSHAKE_TIMEOUT_S + CLOSE_TIMEOUT_S
 
 
-async def test_a_peer_that_dies_without_a_word_is_given_up(autojump_clock: MockClock) -> None:
+async def test_a_peer_that_dies_without_closing_is_given_up(autojump_clock: MockClock) -> None:
     async with in_memory() as server, stranger(server) as stream:
         await greet(stream)
         async with trio.open_nursery() as nursery:
@@ -532,7 +534,7 @@ def masked(data: bytes) -> bytes:
 
 
 @pytest.mark.slow
-async def test_idle_connections_cost_little() -> None:
+async def test_an_idle_connection_uses_little_memory() -> None:
     count = 300  # on a busy machine, too, the first is not silent for too long before the last
     allow_many_files()
     async with serving() as server, AsyncExitStack() as idle:
@@ -568,7 +570,7 @@ async def test_idle_connections_cost_little() -> None:
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "HTTP status 404"),
     ],
 )
-async def test_what_is_no_node_is_unreachable(answer: bytes, problem: str) -> None:
+async def test_a_server_that_is_not_a_node_is_unreachable(answer: bytes, problem: str) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         async with stream:
             await stream.receive_some()

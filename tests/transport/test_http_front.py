@@ -1,4 +1,4 @@
-"""HTTP and WebSocket on one listener: what strangers may send, and what becomes of it."""
+"""HTTP and WebSocket on one listener: valid, broken and hostile requests."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_requests_follow_each_other_on_one_connection(autojump_clock: Mock
         assert site.asked[1].query == {"x": "1", "y": "2"}
 
 
-async def test_requests_in_one_piece_are_answered_one_by_one(autojump_clock: MockClock) -> None:
+async def test_pipelined_requests_are_answered_one_by_one(autojump_clock: MockClock) -> None:
     async with asking() as (_, _, stream):
         answers = Answers(stream)
         await stream.send_all(GET * 3)
@@ -135,7 +135,7 @@ async def test_a_head_request_that_is_refused_is_answered_without_a_body(
         assert [entry["event"] for entry in logs] == ["request_failed"] * (status == 500)
 
 
-async def test_that_nothing_changed_is_said_without_a_length(autojump_clock: MockClock) -> None:
+async def test_a_304_answer_has_no_content_length(autojump_clock: MockClock) -> None:
     """It would be that of what the peer has already."""
     async with asking() as (_, _, stream):
         await stream.send_all(GET.replace(b"/hello", b"/same") + GET)
@@ -221,7 +221,7 @@ BODIES = {
 
 @pytest.mark.parametrize("start", [GET, UPGRADE], ids=["get", "upgrade"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_nothing_is_smuggled_in_a_body(
+async def test_a_request_with_a_body_is_refused(
     start: bytes, body: bytes, autojump_clock: MockClock
 ) -> None:
     """What follows a request whose length is in doubt is never taken for another one."""
@@ -253,7 +253,7 @@ async def test_nothing_is_smuggled_in_a_body(
         (b"GET /fault HTTP/1.1\r\nHost: test\r\n\r\n", 500),
     ],
 )
-async def test_what_is_no_proper_request_is_refused_and_closed(
+async def test_a_malformed_request_is_refused_and_the_connection_closed(
     data: bytes, status: int, autojump_clock: MockClock
 ) -> None:
     async with asking() as (_, server, stream):
@@ -273,7 +273,9 @@ async def test_a_head_may_be_as_long_as_allowed(autojump_clock: MockClock) -> No
         assert (await Answers(stream).next())[0] == 200
 
 
-async def test_a_request_letter_by_letter_is_given_up(autojump_clock: MockClock) -> None:
+async def test_a_request_that_arrives_letter_by_letter_is_given_up(
+    autojump_clock: MockClock,
+) -> None:
     async with asking() as (_, server, stream):
         for _ in range(7):
             await stream.send_all(b"x")
@@ -301,7 +303,7 @@ async def test_a_peer_that_takes_no_answer_is_given_up(autojump_clock: MockClock
         await stream.aclose()
 
 
-async def test_a_peer_that_leaves_leaves_nothing(autojump_clock: MockClock) -> None:
+async def test_a_connection_that_ends_holds_no_resources(autojump_clock: MockClock) -> None:
     async with asking() as (_, server, stream):
         with capture_logs() as logs:
             await stream.send_all(GET)

@@ -164,7 +164,7 @@ async def test_the_largest_message_passes_and_a_larger_one_is_refused(make_net: 
             await here.aclose()
 
 
-async def test_what_was_sent_before_the_close_arrives_then_code_and_reason(
+async def test_messages_sent_before_the_close_arrive_before_code_and_reason(
     make_net: MakeNet,
 ) -> None:
     async with served(make_net) as net:
@@ -184,7 +184,7 @@ async def test_what_was_sent_before_the_close_arrives_then_code_and_reason(
                 await there.send(b"too late")
 
 
-async def test_closing_ends_this_side_too(make_net: MakeNet) -> None:
+async def test_closing_a_link_ends_this_side_too(make_net: MakeNet) -> None:
     async with served(make_net) as net:
         here, _ = await net.pair()
         async with trio.open_nursery() as nursery:
@@ -253,7 +253,7 @@ async def test_a_cancelled_receive_loses_nothing(make_net: MakeNet) -> None:
             assert await there.receive() == b"message"
 
 
-async def test_links_outlive_the_listening_that_made_them(make_net: MakeNet) -> None:
+async def test_accepted_links_outlive_their_listener(make_net: MakeNet) -> None:
     async with served(make_net) as net:
         here, there = await net.pair()
         net.listening.cancel()

@@ -111,7 +111,7 @@ CROWDS: dict[str, Callable[[Server], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize("kind", CROWDS)
-async def test_a_crowd_of_strangers_is_one_line_a_second_of_each_kind(
+async def test_a_crowd_of_strangers_is_logged_once_a_second_of_each_kind(
     kind: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -53,7 +53,7 @@ def is_granted(one: Waiting) -> bool:
     return one.waiter.is_granted
 
 
-def test_one_account_takes_a_third_and_the_next_one_still_finds_as_much() -> None:
+def test_a_second_account_finds_as_much_memory_as_the_first_one_took() -> None:
     shared = pool()
     first, second = MemoryAccount(shared, "a"), MemoryAccount(shared, "b")
     for account in (first, second):
@@ -76,7 +76,7 @@ def test_accounts_of_one_subject_share_its_share() -> None:
     assert MemoryAccount(shared, "somebody else").room(500, 500) == 500  # it can't be divided
 
 
-def test_a_small_message_passes_when_all_is_used() -> None:
+def test_a_small_message_is_granted_memory_when_all_is_used() -> None:
     shared = pool()
     filled(shared)
     account = MemoryAccount(shared, "a")
@@ -88,7 +88,7 @@ def test_a_small_message_passes_when_all_is_used() -> None:
     assert account.is_over
 
 
-def test_who_waits_is_granted_when_something_is_released() -> None:
+def test_a_waiting_account_is_granted_memory_when_some_is_released() -> None:
     shared = pool()
     crowd = filled(shared)
     borrower = waiting(MemoryAccount(shared, "b"), LOAN)
@@ -117,7 +117,7 @@ def test_the_account_that_holds_least_is_granted_first() -> None:
     assert not is_granted(first)
 
 
-def test_a_message_larger_than_a_share_gets_the_loan_in_the_order_of_waiting() -> None:
+def test_messages_larger_than_a_share_get_the_loan_in_the_order_of_waiting() -> None:
     shared = pool()
     filled(shared)
     large = [waiting(MemoryAccount(shared, f"client {number}"), 400) for number in range(4)]
@@ -129,7 +129,7 @@ def test_a_message_larger_than_a_share_gets_the_loan_in_the_order_of_waiting() -
     assert shared.borrower is None
 
 
-def test_a_subject_with_many_that_wait_gets_the_loan_once_before_another_does() -> None:
+def test_a_subject_with_many_waiting_accounts_gets_the_loan_only_once_before_another() -> None:
     shared = pool()
     filled(shared)
     many = [waiting(MemoryAccount(shared, "many"), 400) for _ in range(5)]
@@ -161,7 +161,7 @@ def test_an_account_with_the_loan_uses_it_for_one_message_only() -> None:
     assert is_granted(other)  # by the loan again: the shares are still used up
 
 
-def test_the_loan_is_not_given_for_what_is_larger() -> None:
+def test_the_loan_is_not_given_for_a_message_larger_than_itself() -> None:
     shared = pool()
     filled(shared)
     huge = waiting(MemoryAccount(shared, "a"), LOAN + ALLOWANCE + 1)
@@ -170,7 +170,7 @@ def test_the_loan_is_not_given_for_what_is_larger() -> None:
     assert is_granted(fits)
 
 
-def test_a_connection_that_ends_gives_everything_back_and_its_waiters_end() -> None:
+def test_a_connection_that_ends_releases_its_memory_and_its_waiters() -> None:
     shared = pool()
     crowd = filled(shared)
     one = MemoryAccount(shared, "a")
@@ -194,7 +194,7 @@ def test_a_connection_that_ends_gives_everything_back_and_its_waiters_end() -> N
     assert one.room(77) == 77
 
 
-def test_who_withdraws_gives_back_what_was_granted_and_lets_others_go_on() -> None:
+def test_a_waiter_that_withdraws_releases_its_grant_and_others_go_on() -> None:
     shared = pool()
     crowd = filled(shared)
     lent, queued = (
@@ -213,7 +213,7 @@ def test_who_withdraws_gives_back_what_was_granted_and_lets_others_go_on() -> No
     assert shared.held_bytes == 0
 
 
-def test_the_default_budget_lets_the_largest_record_pass_and_holds_all_it_promises() -> None:
+def test_the_default_memory_budget_has_room_for_the_largest_record_and_all_shares() -> None:
     budget = MemoryBudget()
     promised = sum(
         one.total_bytes + one.loan_bytes
@@ -225,7 +225,7 @@ def test_the_default_budget_lets_the_largest_record_pass_and_holds_all_it_promis
     assert MEMORY_LOAN_BYTES > RECORD_BYTES_MAX
 
 
-def test_clients_take_nothing_of_what_other_nodes_have() -> None:
+def test_clients_take_no_memory_from_the_share_of_nodes() -> None:
     budget = MemoryBudget()
     client, peer = budget.connection("a", is_peer=False), budget.connection("b", is_peer=True)
     client.outgoing.charge(OUTBOX, MEMORY_BUDGET_BYTES)
@@ -246,7 +246,7 @@ def test_clients_take_nothing_of_what_other_nodes_have() -> None:
     assert not any(one.held_bytes for one in budget.usage())
 
 
-def test_a_connection_that_this_side_opened_has_no_bounds() -> None:
+def test_a_connection_that_this_side_opened_has_no_memory_bound() -> None:
     memory = unbounded_memory()
     memory.outgoing.charge(OUTBOX, 1 << 40)
     assert memory.outgoing.room(1 << 40) == 1 << 40

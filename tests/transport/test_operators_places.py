@@ -1,4 +1,4 @@
-"""A full node: who has a place there, and what it takes to have one."""
+"""Connection slots of a full node: operators and nodes get one, strangers and clients don't."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def _hears_that_it_is_closed(stream: SystemStream) -> None:
         await stream.receive_some(1)
 
 
-async def test_strangers_over_sockets_go_without_a_trace_in_the_log(
+async def test_closing_strangers_over_sockets_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
@@ -153,7 +153,7 @@ async def test_an_operator_with_the_join_secret_connects_when_clients_have_all_s
         await server.still_serves()
 
 
-async def test_a_guessed_secret_gives_no_place(autojump_clock: MockClock) -> None:
+async def test_a_guessed_join_secret_gives_no_connection_slot(autojump_clock: MockClock) -> None:
     """Not from this machine either: where a connection comes from proves nothing."""
     async with (
         serving(streams=MemoryStreams(), connections_max=PLACES) as server,
@@ -173,7 +173,7 @@ async def test_a_guessed_secret_gives_no_place(autojump_clock: MockClock) -> Non
             await asked(client)
 
 
-async def test_a_token_with_admin_on_all_topics_has_a_place_and_no_other_token(
+async def test_only_a_token_with_admin_on_all_topics_gets_a_reserved_slot(
     autojump_clock: MockClock,
 ) -> None:
     door = Authenticator(key_ring(), SystemClock())
@@ -191,7 +191,7 @@ async def test_a_token_with_admin_on_all_topics_has_a_place_and_no_other_token(
         assert door.subject_count == 0, "who is refused for want of a place has left"
 
 
-async def test_whoever_proves_to_have_the_secret_needs_a_token_all_the_same(
+async def test_an_operator_with_the_join_secret_still_needs_a_token(
     autojump_clock: MockClock,
 ) -> None:
     door = Authenticator(key_ring(), SystemClock())
@@ -208,7 +208,7 @@ async def test_whoever_proves_to_have_the_secret_needs_a_token_all_the_same(
             assert denied.value.status is Status.FORBIDDEN
 
 
-async def test_nodes_come_in_one_after_the_other_where_clients_have_all_places(
+async def test_nodes_connect_one_after_another_when_clients_have_all_slots(
     autojump_clock: MockClock,
 ) -> None:
     async with (

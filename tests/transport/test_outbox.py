@@ -1,4 +1,4 @@
-"""What waits for a connection's writer: counted, and added to in the order of asking."""
+"""The outbox of a connection is bounded, and tasks get room in it in the order of asking."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_a_task_cancelled_while_it_waits_for_room_does_not_block_others(tu
     assert (shared.held_bytes, shared.waiting_count) == (0, 0)
 
 
-async def test_who_waits_for_room_learns_of_the_end() -> None:
+async def test_a_task_that_waits_for_room_learns_of_the_end() -> None:
     shared = shared_pool()
     crowd, outbox = MemoryAccount(shared, "crowd"), Outbox(MemoryAccount(shared, "a"))
     crowd.charge(OUTBOX, FULL_BYTES)
@@ -176,7 +176,7 @@ async def test_who_waits_for_room_learns_of_the_end() -> None:
     assert shared.held_bytes == 0
 
 
-async def test_who_waits_for_the_writer_learns_of_the_end() -> None:
+async def test_a_task_that_waits_for_the_writer_learns_of_the_end() -> None:
     outbox = Outbox(None)
     outbox.put(bytes(OUTBOX_BYTES_MAX + 1))
 

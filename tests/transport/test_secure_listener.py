@@ -53,7 +53,7 @@ async def test_clients_are_served_over_tls(tls: Tls, autojump_clock: MockClock) 
         await server.still_serves()
 
 
-async def test_silence_instead_of_a_handshake_is_given_up(
+async def test_a_silent_peer_is_given_up_before_the_tls_handshake(
     tls: Tls, autojump_clock: MockClock
 ) -> None:
     async with connected(tls) as (_, stream):
@@ -61,7 +61,9 @@ async def test_silence_instead_of_a_handshake_is_given_up(
         assert trio.current_time() == HANDSHAKE_TIMEOUT_S
 
 
-async def test_a_handshake_byte_by_byte_is_given_up(tls: Tls, autojump_clock: MockClock) -> None:
+async def test_a_tls_handshake_byte_by_byte_is_given_up(
+    tls: Tls, autojump_clock: MockClock
+) -> None:
     hello = ssl.MemoryBIO()
     client = tls.client.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1")
     with pytest.raises(ssl.SSLWantReadError):
@@ -79,7 +81,7 @@ async def test_a_handshake_byte_by_byte_is_given_up(tls: Tls, autojump_clock: Mo
 @pytest.mark.parametrize(
     "data", [UPGRADE, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", bytes(1000), b"\x16\x03\x01\xff\xff"]
 )
-async def test_what_is_no_tls_is_cut_off_and_logged_once(
+async def test_bytes_that_are_not_tls_end_the_connection_and_are_logged_once(
     data: bytes, tls: Tls, autojump_clock: MockClock
 ) -> None:
     async with connected(tls) as (_, stream):
@@ -93,7 +95,7 @@ async def test_what_is_no_tls_is_cut_off_and_logged_once(
         assert trio.current_time() <= HANDSHAKE_TIMEOUT_S
 
 
-async def test_a_request_that_stalls_behind_the_handshake_is_given_up(
+async def test_a_request_that_stalls_after_the_tls_handshake_is_given_up(
     tls: Tls, autojump_clock: MockClock
 ) -> None:
     async with connected(tls) as (_, stream):
@@ -103,7 +105,7 @@ async def test_a_request_that_stalls_behind_the_handshake_is_given_up(
         assert trio.current_time() <= HANDSHAKE_TIMEOUT_S + CLOSE_TIMEOUT_S
 
 
-async def test_old_versions_of_tls_are_not_spoken(tls: Tls, autojump_clock: MockClock) -> None:
+async def test_old_versions_of_tls_are_refused(tls: Tls, autojump_clock: MockClock) -> None:
     old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     old.check_hostname = False
     old.verify_mode = ssl.CERT_NONE

@@ -90,7 +90,7 @@ async def test_the_membership_endpoint_notices_silence_sooner(autojump_clock: Mo
         assert trio.current_time() - start == MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 
 
-async def test_stopping_finishes_what_was_asked_and_refuses_what_is_new(
+async def test_stopping_finishes_requests_in_progress_and_refuses_new_ones(
     autojump_clock: MockClock,
 ) -> None:
     async with serving(links=MemoryNet()) as server, server.client() as client:
@@ -113,7 +113,7 @@ async def test_stopping_finishes_what_was_asked_and_refuses_what_is_new(
         assert trio.current_time() < SHUTDOWN_GRACE_S
 
 
-async def test_stopping_does_not_wait_for_ever(autojump_clock: MockClock) -> None:
+async def test_stopping_waits_a_bounded_time(autojump_clock: MockClock) -> None:
     async with serving(links=MemoryNet()) as server, server.client() as client:
         client.post(produce(1, "later"))
         await wait_all_tasks_blocked()
@@ -122,7 +122,7 @@ async def test_stopping_does_not_wait_for_ever(autojump_clock: MockClock) -> Non
         assert trio.current_time() == SHUTDOWN_GRACE_S
 
 
-async def test_whoever_shakes_hands_while_the_server_stops_is_closed_too(
+async def test_a_connection_in_its_handshake_is_closed_when_the_server_stops(
     autojump_clock: MockClock,
 ) -> None:
     async with serving(links=MemoryNet()) as server, server.client() as client:
@@ -140,7 +140,7 @@ async def test_whoever_shakes_hands_while_the_server_stops_is_closed_too(
         await server.ended.wait()
 
 
-async def test_whoever_does_not_even_shake_hands_is_not_waited_for(
+async def test_stopping_does_not_wait_for_a_peer_that_never_begins_its_handshake(
     autojump_clock: MockClock,
 ) -> None:
     async with serving(links=MemoryNet()) as server:

@@ -59,7 +59,7 @@ def test_all_services_hear_of_a_fresh_token() -> None:
     assert [one.regranted_count for one in services] == [1, 1]
 
 
-def test_a_service_holds_and_awaits_nothing_unless_it_says_so() -> None:
+def test_a_service_holds_no_memory_and_waits_for_nothing_by_default() -> None:
     service = Service({})
     service.token_refreshed()
     assert (service.sizes(), service.waiting_count) == ({}, 0)

@@ -60,7 +60,7 @@ async def loop() -> AsyncIterator[Here]:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_turn_is_over_when_it_has_lasted_long_enough() -> None:
+async def test_a_turn_ends_after_its_length() -> None:
     async with loop() as here:
         turn = ConnectionTurn(here.turns)
         assert turn.begin()
@@ -102,7 +102,7 @@ async def test_without_contention_no_task_is_started_and_nobody_waits() -> None:
         assert not here.nursery.child_tasks
 
 
-async def test_others_have_their_turn_between_two_of_one_task() -> None:
+async def test_other_tasks_have_their_turn_between_two_turns_of_one_task() -> None:
     async with loop() as here:
         rounds = []
 
@@ -121,7 +121,7 @@ async def test_others_have_their_turn_between_two_of_one_task() -> None:
         assert rounds[-1] >= 9
 
 
-async def test_a_crowd_that_always_has_work_leaves_most_rounds_to_itself_one_by_one() -> None:
+async def test_a_crowd_that_always_has_work_runs_one_task_at_a_time() -> None:
     async with loop() as here:
         used_in_round: list[float] = []
 
@@ -166,7 +166,7 @@ async def test_tasks_cancelled_while_they_wait_do_not_delay_others() -> None:
         assert here.done == ["next"]
 
 
-async def test_a_turn_that_waits_says_so_and_since_when_it_does_no_more(
+async def test_a_waiting_turn_tells_until_when_it_waits(
     autojump_clock: MockClock,
 ) -> None:
     async with loop() as here:

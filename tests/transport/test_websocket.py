@@ -48,7 +48,7 @@ async def never(link: Link) -> None:
         (errno.ENETDOWN, "Network is down"),
     ],
 )
-async def test_an_address_that_can_not_be_had_is_explained(number: int, text: str) -> None:
+async def test_an_address_that_can_not_be_listened_at_is_explained(number: int, text: str) -> None:
     async with trio.open_nursery() as nursery:
         net = WebSocketNet(
             BrokenStreams(OSError(number, os.strerror(number))), SystemClock(), nursery
@@ -74,7 +74,7 @@ async def test_an_unknown_host_name_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:99999"])
-async def test_what_is_no_address_is_the_callers_fault(address: str) -> None:
+async def test_an_invalid_address_is_an_error_of_the_caller(address: str) -> None:
     async with trio.open_nursery() as nursery:
         net = WebSocketNet(SystemStreams(), SystemClock(), nursery)
         with pytest.raises(InvalidOptionError):

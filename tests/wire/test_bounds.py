@@ -1,4 +1,4 @@
-"""What nodes tell each other is refused as a whole if any of it can't be."""
+"""A message between nodes is refused as a whole if any part of it is impossible."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_illegal_names_ids_and_numbers_of_nodes_are_neither_read_nor_written(
         encode(message)
 
 
-def test_an_error_repeats_nothing_that_a_terminal_obeys() -> None:
+def test_an_error_contains_no_control_characters_of_a_message() -> None:
     for name in NAMES:
         page = m.Inventory([], [attrs.evolve(TOPIC, topic=name)])
         with pytest.raises(ProtocolError) as caught:
@@ -159,7 +159,7 @@ def test_an_error_repeats_nothing_that_a_terminal_obeys() -> None:
         assert str(caught.value).isprintable()
 
 
-def test_the_greatest_numbers_that_are_allowed_come_through() -> None:
+def test_the_greatest_allowed_numbers_are_encoded_and_decoded() -> None:
     record = attrs.evolve(
         RECORD, partition=LIST_COUNT_MAX - 1, epoch=COUNTED_MAX, replicas=[1, 2, BROKER_ID_MAX]
     )
@@ -172,7 +172,7 @@ def test_the_greatest_numbers_that_are_allowed_come_through() -> None:
         assert decode(encode(message), EVERY_CLASS) == message
 
 
-def test_what_is_stored_is_held_against_the_same_bounds() -> None:
+def test_stored_records_are_checked_against_the_same_bounds() -> None:
     assert fault_in(RECORD) == fault_in(TOPIC) == ""
     assert fault_in(attrs.evolve(RECORD, epoch=1 << 40)).startswith("epoch: it is 1099511627776")
     assert fault_in(attrs.evolve(RECORD, leader=4)).startswith("its leader 4 is not among")

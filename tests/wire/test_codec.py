@@ -1,4 +1,4 @@
-"""The encoding of messages: what goes in comes out, and nothing else comes in."""
+"""The encoding of messages: each is the same after decoding, and all other bytes are refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ as_map = strategies.as_written
 
 
 @given(strategies.messages())
-def test_every_message_comes_back_as_it_was(message: object) -> None:
+def test_every_message_is_the_same_after_encoding_and_decoding(message: object) -> None:
     assert decode(encode(message), EVERY_CLASS) == message
 
 
@@ -76,7 +76,7 @@ def test_fields_come_in_any_order_behind_the_type(message: object, random: Rando
         (m.Failure(5, 46, "no", epoch=0, offset=9), {"epoch": 0, "offset": 9}),
     ],
 )
-def test_an_optional_field_is_there_only_if_it_says_something(
+def test_an_optional_field_with_its_default_is_not_written(
     message: m.Failure, fields: dict[str, int]
 ) -> None:
     data = encode(message)
@@ -95,7 +95,7 @@ def test_an_optional_field_may_stand_anywhere_and_may_hold_its_default() -> None
         assert decode(cbor2.dumps({"type": "failure", **fields}), EVERY_CLASS) == expected
 
 
-def test_an_optional_field_stands_in_for_no_other_one() -> None:
+def test_an_optional_field_does_not_replace_a_missing_one() -> None:
     fields = {"type": "failure", "request": 5, "status": 46, "reason": "", "offset": 9}
     assert str(refused(cbor2.dumps(fields))) == "failure: field 'address' is missing"
     assert str(refused(cbor2.dumps({**fields, "address": "", "more": 1}))) == (
@@ -109,7 +109,7 @@ def test_an_optional_field_stands_in_for_no_other_one() -> None:
 
 
 @pytest.mark.parametrize("value", [*INTEGERS, -(2**63)])
-def test_integers_have_64_bits_and_a_sign(value: int) -> None:
+def test_integers_are_signed_and_have_64_bits(value: int) -> None:
     message = m.DescribeLogs(1, "", "", value)
     assert decode(encode(message), EVERY_CLASS) == message
 
@@ -140,12 +140,12 @@ def test_an_integer_that_does_not_fit_is_not_sent(value: int) -> None:
         encode(m.Credit(1, value))
 
 
-def test_a_text_that_utf8_cannot_hold_is_not_sent() -> None:
+def test_a_text_that_is_not_valid_utf_8_is_not_sent() -> None:
     with pytest.raises(ValueError, match=r"^delete_topic\.topic: it has no form in UTF-8"):
         encode(m.DeleteTopic(1, "\ud800"))
 
 
-def test_what_does_not_fit_is_named_down_to_the_entry() -> None:
+def test_a_value_out_of_bounds_is_named_with_its_field_and_entry() -> None:
     partition = m.PartitionInfo(0, 1, 1, "", [1, 2**70], [], [])
     topic = m.TopicInfo("t", "0", [partition], m.TopicOptions())
     with pytest.raises(
@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_named_down_to_the_entry() -> None:
         encode(m.TopicDescription(1, topic))
 
 
-def test_what_counts_or_numbers_something_is_not_sent_if_it_is_negative() -> None:
+def test_negative_counts_and_numbers_are_not_sent() -> None:
     with pytest.raises(ValueError, match=r"^credit\.until: it can't be negative"):
         encode(m.Credit(1, -1))
 
@@ -165,12 +165,12 @@ def test_what_counts_or_numbers_something_is_not_sent_if_it_is_negative() -> Non
 @given(st.binary(max_size=200))
 @example(b"\xa2\x64type\x64done\x67request")
 @example(b"\xa1\x64type\x7f")
-def test_arbitrary_bytes_are_refused_or_a_message(data: bytes) -> None:
+def test_arbitrary_bytes_are_a_message_or_refused(data: bytes) -> None:
     refused_or_a_message(data)
 
 
 @given(strategies.messages(), st.data())
-def test_damaged_messages_are_refused_or_another_message(
+def test_a_damaged_message_is_refused_or_decodes_as_another_one(
     message: object, choice: st.DataObject
 ) -> None:
     data = bytearray(encode(message))
@@ -194,7 +194,7 @@ def integers(value: object, place: tuple[object, ...] = ()) -> Iterator[tuple[ob
 
 
 @given(strategies.messages(), st.integers(-(2**63), -1), st.data())
-def test_a_negative_number_of_anything_is_refused_by_name(
+def test_a_negative_number_is_refused_with_the_name_of_its_field(
     message: object, negative: int, choice: st.DataObject
 ) -> None:
     fields: Any = as_map(message)
@@ -240,7 +240,7 @@ def test_a_message_cut_short_or_followed_by_more_is_refused(
 @example(2, "request")  # a bignum would be an integer
 @example(55799, "topic")  # "this is CBOR" would vanish
 @example(28, "topic")  # a shared value, too
-def test_no_tag_is_ever_read(tag: int, name: str) -> None:
+def test_cbor_tags_are_refused(tag: int, name: str) -> None:
     content = b"\x01" if tag in (2, 3) else FIND[name]
     error = refused(find_with(**{name: cbor2.CBORTag(tag, content)}))
     assert str(error).startswith(f"find_offset.{name}: it has to be ")
@@ -271,7 +271,7 @@ def test_no_tag_is_ever_read(tag: int, name: str) -> None:
         ({"é": 1}, "find_offset: there is no field of that name"),
     ],
 )
-def test_a_field_of_another_kind_is_refused_by_name(
+def test_a_field_of_another_type_is_refused_by_name(
     changes: dict[str, object], problem: str
 ) -> None:
     error = refused(find_with(**changes))
@@ -284,7 +284,7 @@ def test_a_missing_field_is_refused_by_name(name: str) -> None:
     assert str(error) == f"find_offset: field '{name}' is missing"
 
 
-def test_a_boolean_is_no_number() -> None:
+def test_an_integer_is_not_accepted_as_a_boolean() -> None:
     fields = {"type": "describe_topic", "request": 1, "topic": "t", "create": 1}
     error = refused(cbor2.dumps(fields))
     assert str(error) == "describe_topic.create: it has to be a boolean, not an integer"
@@ -300,7 +300,7 @@ def test_a_list_longer_than_its_bound_is_refused_before_it_is_read() -> None:
         )
 
 
-def test_an_entry_is_named_by_its_place() -> None:
+def test_an_invalid_entry_of_a_list_is_named_by_its_index() -> None:
     fields = {"type": "create_topic", "request": 1, "partitions": [0, 1, "2"]}
     assert str(refused(cbor2.dumps(fields))) == (
         "create_topic.partitions[2]: it has to be an integer, not a text"
@@ -348,12 +348,14 @@ def test_an_entry_is_named_by_its_place() -> None:
         ),
     ],
 )
-def test_what_is_no_message_is_refused_with_the_reason(data: bytes, problem: str) -> None:
+def test_bytes_that_are_not_a_message_are_refused_with_the_reason(
+    data: bytes, problem: str
+) -> None:
     error = refused(data)
     assert (str(error), error.status) == (problem, Status.MALFORMED_MESSAGE)
 
 
-def test_an_unknown_type_is_refused_as_such() -> None:
+def test_an_unknown_message_type_is_refused_as_unknown() -> None:
     error = refused(cbor2.dumps({"type": "steal", "request": 9}))
     assert (str(error), error.status) == ("message: there is no type 'steal'", 2)
     assert error.status is Status.UNKNOWN_MESSAGE
@@ -361,7 +363,7 @@ def test_an_unknown_type_is_refused_as_such() -> None:
     assert "of that name" in str(refused(cbor2.dumps({"type": "x" * 41})))
 
 
-def test_a_message_that_belongs_elsewhere_is_refused_unread() -> None:
+def test_a_message_of_another_endpoint_is_refused_before_its_fields_are_read() -> None:
     data = cbor2.dumps({"type": "produce", "request": 9, "records": None})
     error = refused(data, frozenset({m.Fetch}))
     assert str(error) == "produce: it may not be sent here now"
@@ -390,7 +392,7 @@ def test_a_refusal_names_the_request_if_that_could_be_read() -> None:
     ],
 )
 @pytest.mark.parametrize("field", ["topic", "records", "nonsense", "partitions"])
-def test_hostile_input_costs_nothing(value: bytes, field: str) -> None:
+def test_decoding_hostile_input_takes_little_memory(value: bytes, field: str) -> None:
     kind = "create_topic" if field == "partitions" else "produce"
     start = cbor2.dumps({"type": kind, "request": 1, field: 0})[:-1]
     data = start + value
@@ -425,7 +427,7 @@ def test_a_connections_name_with_a_control_character_is_refused(character: str) 
         encode(m.Hello(version=1, agent="a", name=f"a{character}b"))
 
 
-def test_a_connection_without_a_name_says_nothing_of_it() -> None:
+def test_a_hello_without_a_connection_name_omits_the_field() -> None:
     assert "name" not in cbor2.loads(encode(m.Hello(version=1, agent="a")))
 
 

@@ -66,7 +66,7 @@ def nothing_is_declared_by_a_class_that_was_refused() -> None:
         (connection("hello"), Unnumbered, "the type name 'hello' is Hello's"),
     ],
 )
-def test_a_message_that_leaves_something_out_is_refused_at_import(
+def test_a_message_with_an_incomplete_declaration_is_refused_at_import(
     declare: type, cls: type, fault: str
 ) -> None:
     with pytest.raises(TypeError, match=fault):

@@ -143,7 +143,7 @@ VECTORS = [
 @pytest.mark.parametrize(
     ("message", "vector"), VECTORS, ids=lambda value: getattr(type(value), "__name__", "")
 )
-def test_the_bytes_of_a_message_stay_what_they_are(message: object, vector: str) -> None:
+def test_the_bytes_of_a_message_stay_the_same(message: object, vector: str) -> None:
     data = bytes.fromhex(vector.replace(" ", ""))
     assert encode(message).hex() == data.hex()
     assert decode(data, frozenset({type(message)})) == message

@@ -23,10 +23,10 @@ def test_a_message_of_each_type_has_the_bytes_that_clients_rely_on(name: str) ->
     assert encode(decode(data, frozenset({MESSAGES[name]}))).hex() == data.hex()
 
 
-def test_the_file_has_no_type_that_is_gone() -> None:
+def test_the_golden_file_has_only_existing_message_types() -> None:
     assert GOLDEN.keys() <= MESSAGES.keys()
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_an_entry_can_be_made_for_each_type(name: str) -> None:
+def test_a_golden_entry_can_be_made_for_each_message_type(name: str) -> None:
     assert entry(name).startswith(f"{name}\n{{'type': '{name}'")

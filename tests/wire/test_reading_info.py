@@ -19,7 +19,7 @@ from octopi.wire import messages as m
         (100, None, 90, 0, None, 0),
     ],
 )
-def test_what_was_sent_and_what_is_dealt_with_have_a_lag_each(
+def test_sent_and_processed_messages_have_a_lag_each(
     position: int,
     dealt: int | None,
     highwater: int,

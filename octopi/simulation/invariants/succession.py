@@ -124,7 +124,7 @@ class Succession(ClusterFacts):
                 if key[1:] == (log.topic, log.partition):
                     self._had_on_device[key] = min(had, end)
 
-    # --- descriptions of what is wrong; empty: nothing ------------------------------------
+    # --- why a decision is wrong, in words; empty if it is right --------------------------
 
     def _fault_of_choice(
         self,
@@ -154,6 +154,29 @@ class Succession(ClusterFacts):
             if one not in self._data_lost_at
         }
         return better_than(record.leader, ends)
+
+    def _fault_of_deciding_alone(
+        self,
+        record: PartitionRecord,
+        before: PartitionRecord,
+        accepted: Mapping[BrokerId, Accepted],
+        logs: Sequence[CommittedLog],
+    ) -> str:
+        """Why the register may not decide *record* without an operator's order."""
+        text = f"no operator ordered that broker {record.leader} leads partition "
+        text += f"{record.partition} with what it has; "
+        if before.in_sync:
+            return f"{text}brokers {before.in_sync} were in sync last, and may come back"
+        if missing := set(before.lost) - accepted.keys():
+            text += f"brokers {sorted(missing)} were in sync until they lost data, "
+            return f"{text}and may have more"
+        said = accepted.get(record.leader)
+        host = self._cluster.host_of(record.leader)
+        for log in logs:
+            had = self._had_on_device.get((host, log.topic, log.partition), 0)
+            if said is None or said.damaged or self._agreed(host, log) < min(had, log.end):
+                return f"{text}it lacks records of {log.name} that were on its device"
+        return ""
 
     def _fault_of_order(
         self,
@@ -239,26 +262,3 @@ class Succession(ClusterFacts):
         """Whether *broker* runs, with the disk that it began with."""
         node = self._cluster.nodes[self._cluster.host_of(broker)]
         return self._has_its_disk(broker) and node.host.is_up and not node.stop.is_set()
-
-    def _fault_of_deciding_alone(
-        self,
-        record: PartitionRecord,
-        before: PartitionRecord,
-        accepted: Mapping[BrokerId, Accepted],
-        logs: Sequence[CommittedLog],
-    ) -> str:
-        """Why the register may not decide *record* without an operator's order."""
-        text = f"no operator ordered that broker {record.leader} leads partition "
-        text += f"{record.partition} with what it has; "
-        if before.in_sync:
-            return f"{text}brokers {before.in_sync} were in sync last, and may come back"
-        if missing := set(before.lost) - accepted.keys():
-            text += f"brokers {sorted(missing)} were in sync until they lost data, "
-            return f"{text}and may have more"
-        said = accepted.get(record.leader)
-        host = self._cluster.host_of(record.leader)
-        for log in logs:
-            had = self._had_on_device.get((host, log.topic, log.partition), 0)
-            if said is None or said.damaged or self._agreed(host, log) < min(had, log.end):
-                return f"{text}it lacks records of {log.name} that were on its device"
-        return ""
