@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Final
 
 from octopi.errors import Status
@@ -153,11 +153,17 @@ class LogMarks:
         effects = mark.mark(session, offset, log, now, confirm=confirm, anchor=anchor)
         return self._planned(mark, effects)
 
-    def detach(self, session: Session, answer: Effect, now: float) -> list[Effect]:
+    def detach(
+        self,
+        session: Session,
+        answer: Effect,
+        now: float,
+        seen: Container[tuple[Offset, int]] | None,
+    ) -> list[Effect]:
         """A member leaves; *answer* when its marks are committed."""
         if (mark := self._attached.pop(session, None)) is None:
             return [answer]
-        effects = mark.detach(session, now)
+        effects = mark.detach(session, now, seen)
         return self._planned(mark, effects + self._pending.when_committed(mark.key, answer))
 
     def session_ended(self, session: Session, now: float) -> list[Effect]:

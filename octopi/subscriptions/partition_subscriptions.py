@@ -17,7 +17,7 @@ begins another one with what is committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -287,10 +287,17 @@ class PartitionSubscriptions:
         """
         return self._marks.mark(session, offset, now, confirm, anchor)
 
-    def detach(self, session: Session, attached: Session, now: float) -> list[Effect]:
-        """End the attach of the session *attached*.  Answered with `TellDone` when its marks are
-        committed."""
-        return self._marks.detach(attached, TellDone(session), now)
+    def detach(
+        self,
+        session: Session,
+        attached: Session,
+        now: float,
+        seen: Container[tuple[Offset, int]] | None = None,
+    ) -> list[Effect]:
+        """End the attach of the session *attached*.  *seen*: of a queue, the deliveries (offset and
+        attempt) that the program of the member was given; no other one of this attach that is open
+        counts.  None: all of them count.  Answered with `TellDone` when its marks are committed."""
+        return self._marks.detach(attached, TellDone(session), now, seen)
 
     def set_mark(
         self, session: Session, sid: SubscriptionId, claim: Claim, offset: Offset, now: float
