@@ -29,11 +29,13 @@ from octopi.subscriptions.log_mark import LogMark
 from octopi.subscriptions.log_queue import Answers, LogQueue
 from octopi.subscriptions.log_view import LogView
 from octopi.subscriptions.pending_states import PendingStates
+from octopi.subscriptions.queue import AT_ONCE
 from octopi.subscriptions.times import Timetable, WallTimes
 from octopi.wire.codec import fault_in
 
 TURN_COUNT: Final = 100
-"""Marks that a call of `tick`, or a part of `restore`, looks at."""
+"""Marks that a call of `tick`, or a part of `restore`, looks at; and entries of topics that are
+gone that it removes, about."""
 
 _AGAIN_S: Final = 1.0
 """What can't be done when it is due is tried again after this."""
@@ -57,6 +59,8 @@ class LogMarks:
         """Sessions that attached and have not ended; another member may have its mark."""
         self._unstored: dict[str, LogMark] = {}
         """Marks that are not appended as they are."""
+        self._gone: dict[SubscriptionId, str] = {}
+        """Marks whose topics are gone, and that are to be removed, with the reason."""
         self._due = Timetable()
 
     def restore(self, stored: StoredSubscriptions, now: float) -> Iterator[None]:
@@ -246,22 +250,30 @@ class LogMarks:
         return self._planned(mark, mark.committed(entry, now))
 
     def topic_removed(self, topic_id: TopicId, reason: str) -> list[Effect]:
-        """The topic is gone, and with it all marks in its log."""
-        return [
-            effect
-            for mark in list(self._marks.values())
-            if mark.topic_id == topic_id
-            for effect in self._remove(mark, Status.UNKNOWN_TOPIC, reason)
-        ]
+        """The topic is gone, and with it all marks in its log: the first part of them; `tick`
+        removes the others."""
+        found = [mark for mark in self._marks.values() if mark.topic_id == topic_id]
+        self._gone.update((mark.sid, reason) for mark in found)
+        return self._remove_gone()
+
+    def _remove_gone(self) -> list[Effect]:
+        """Remove a part of the marks whose topics are gone."""
+        effects: list[Effect] = []
+        while self._gone and len(effects) < TURN_COUNT:
+            sid = next(iter(self._gone))
+            reason = self._gone.pop(sid)
+            if (mark := self._marks.get(sid)) is not None:
+                effects += self._remove(mark, Status.UNKNOWN_TOPIC, reason)
+        return effects
 
     @property
     def due_at(self) -> float | None:
         """When to call `tick`; None: there is nothing to wait for."""
-        return self._due.next_at
+        return AT_ONCE if self._gone else self._due.next_at
 
     def tick(self, now: float) -> list[Effect]:
-        """Store marks that are due, and delete those that nobody needs any more."""
-        effects: list[Effect] = []
+        """Store marks that are due, and delete those that nobody needs any more; a part of each."""
+        effects = self._remove_gone()
         for key in self._due.due(now, TURN_COUNT):
             if (mark := self._by_key.get(key)) is None:
                 continue

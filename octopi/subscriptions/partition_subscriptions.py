@@ -407,7 +407,8 @@ class PartitionSubscriptions:
         return self._marks.session_ended(session, now)
 
     def topic_removed(self, topic_id: TopicId) -> list[Effect]:
-        """A topic was deleted: its subscriptions and marks go, its members are told."""
+        """A topic was deleted: its subscriptions and marks go, a part of them now and the others in
+        calls of `tick`; its members are told."""
         reason = "the topic was deleted"
         return self._coordinated.topic_removed(topic_id, reason) + self._marks.topic_removed(
             topic_id, reason
