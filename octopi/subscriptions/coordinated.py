@@ -42,8 +42,9 @@ from octopi.subscriptions.entries import (
     definition_key,
     member_key,
 )
-from octopi.subscriptions.log_marks import unsupported
+from octopi.subscriptions.log_marks import TURN_COUNT, unsupported
 from octopi.subscriptions.pending_states import PendingStates
+from octopi.subscriptions.queue import AT_ONCE
 from octopi.subscriptions.times import Timetable, WallTimes
 from octopi.wire.codec import fault_in
 
@@ -75,6 +76,8 @@ class CoordinatedSubscriptions:
         self._coordinators: dict[SubscriptionId, Coordinator] = {}
         self._left_over: dict[SubscriptionId, list[str]] = {}
         """Keys of members and assignments of subscriptions that are being deleted."""
+        self._gone: dict[SubscriptionId, str] = {}
+        """Subscriptions whose topics are gone, and that are to be removed, with the reason."""
         self._joined: dict[Session, SubscriptionId] = {}
         self._due = Timetable()
 
@@ -224,11 +227,21 @@ class CoordinatedSubscriptions:
         return self._remove(found, TellDone(session))
 
     def topic_removed(self, topic_id: TopicId, reason: str) -> list[Effect]:
-        """The topic is gone, and with it all its subscriptions."""
+        """The topic is gone, and with it all its subscriptions: the first part of them; `tick`
+        removes the others."""
+        found = [one for one in self._definitions.values() if one.topic_id == topic_id]
+        self._gone.update((one.sid, reason) for one in found)
+        return self._remove_gone()
+
+    def _remove_gone(self) -> list[Effect]:
+        """Remove a part of the subscriptions whose topics are gone."""
         effects: list[Effect] = []
-        for found in [one for one in self._definitions.values() if one.topic_id == topic_id]:
-            removed, told = self._end_group(found.sid, Status.UNKNOWN_TOPIC, reason)
-            effects += [*removed, *self._remove(found, *told)]
+        while self._gone and len(effects) < TURN_COUNT:
+            sid = next(iter(self._gone))
+            reason = self._gone.pop(sid)
+            if (found := self._definitions.get(sid)) is not None:
+                removed, told = self._end_group(sid, Status.UNKNOWN_TOPIC, reason)
+                effects += [*removed, *self._remove(found, *told)]
         return effects
 
     # --- looking -----------------------------------------------------------------------
@@ -372,11 +385,12 @@ class CoordinatedSubscriptions:
     @property
     def due_at(self) -> float | None:
         """When to call `tick`; None: there is nothing to wait for."""
-        return self._due.next_at
+        return AT_ONCE if self._gone else self._due.next_at
 
     def tick(self, now: float) -> list[Effect]:
-        """Expire members, and subscriptions that had none for long."""
-        effects: list[Effect] = []
+        """Expire members, and subscriptions that had none for long, and remove those whose topics
+        are gone; a part of each."""
+        effects = self._remove_gone()
         work = 0
         while work < TURN_SIZE and (due := self._due.due(now, 1)):
             sid = SubscriptionId(due[0])

@@ -11,6 +11,7 @@ seconds on the monotonic clock of the leader.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 import attrs
@@ -139,8 +140,14 @@ class LogMark:
         told = TellAttached(session, entry.mark, entry.anchor, claim, log.start, entry.lost)
         return effects + self._when_committed(now, told)
 
-    def detach(self, session: Session, now: float) -> list[Effect]:
-        """The member leaves, or its connection broke: store what it marked."""
+    def detach(
+        self,
+        session: Session,
+        now: float,
+        seen: Container[tuple[Offset, int]] | None = None,
+    ) -> list[Effect]:
+        """The member leaves, or its connection broke: store what it marked.  *seen*: only a queue
+        needs that."""
         if session != self.holder:
             return []
         self.holder, self.holder_name = None, NO_MEMBER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Final
 
 from octopi.errors import Status
@@ -29,11 +29,13 @@ from octopi.subscriptions.log_mark import LogMark
 from octopi.subscriptions.log_queue import Answers, LogQueue
 from octopi.subscriptions.log_view import LogView
 from octopi.subscriptions.pending_states import PendingStates
+from octopi.subscriptions.queue import AT_ONCE
 from octopi.subscriptions.times import Timetable, WallTimes
 from octopi.wire.codec import fault_in
 
 TURN_COUNT: Final = 100
-"""Marks that a call of `tick`, or a part of `restore`, looks at."""
+"""Marks that a call of `tick`, or a part of `restore`, looks at; and entries of topics that are
+gone that it removes, about."""
 
 DELETIONS_COUNT: Final = 1_000
 """Deletions of marks that are remembered, the newest ones.  A request to open such a mark was sent
@@ -63,6 +65,8 @@ class LogMarks:
         """Marks that are not appended as they are."""
         self._deleted: dict[SubscriptionId, None] = {}
         """Subscriptions whose marks were deleted, the newest last: no id is used again."""
+        self._gone: dict[SubscriptionId, str] = {}
+        """Marks whose topics are gone, and that are to be removed, with the reason."""
         self._due = Timetable()
 
     def restore(self, stored: StoredSubscriptions, now: float) -> Iterator[None]:
@@ -164,11 +168,17 @@ class LogMarks:
         effects = mark.mark(session, offset, log, now, confirm=confirm, anchor=anchor)
         return self._planned(mark, effects)
 
-    def detach(self, session: Session, answer: Effect, now: float) -> list[Effect]:
+    def detach(
+        self,
+        session: Session,
+        answer: Effect,
+        now: float,
+        seen: Container[tuple[Offset, int]] | None,
+    ) -> list[Effect]:
         """A member leaves; *answer* when its marks are committed."""
         if (mark := self._attached.pop(session, None)) is None:
             return [answer]
-        effects = mark.detach(session, now)
+        effects = mark.detach(session, now, seen)
         return self._planned(mark, effects + self._pending.when_committed(mark.key, answer))
 
     def session_ended(self, session: Session, now: float) -> list[Effect]:
@@ -255,22 +265,30 @@ class LogMarks:
         return self._planned(mark, mark.committed(entry, now))
 
     def topic_removed(self, topic_id: TopicId, reason: str) -> list[Effect]:
-        """The topic is gone, and with it all marks in its log."""
-        return [
-            effect
-            for mark in list(self._marks.values())
-            if mark.topic_id == topic_id
-            for effect in self._remove(mark, Status.UNKNOWN_TOPIC, reason)
-        ]
+        """The topic is gone, and with it all marks in its log: the first part of them; `tick`
+        removes the others."""
+        found = [mark for mark in self._marks.values() if mark.topic_id == topic_id]
+        self._gone.update((mark.sid, reason) for mark in found)
+        return self._remove_gone()
+
+    def _remove_gone(self) -> list[Effect]:
+        """Remove a part of the marks whose topics are gone."""
+        effects: list[Effect] = []
+        while self._gone and len(effects) < TURN_COUNT:
+            sid = next(iter(self._gone))
+            reason = self._gone.pop(sid)
+            if (mark := self._marks.get(sid)) is not None:
+                effects += self._remove(mark, Status.UNKNOWN_TOPIC, reason)
+        return effects
 
     @property
     def due_at(self) -> float | None:
         """When to call `tick`; None: there is nothing to wait for."""
-        return self._due.next_at
+        return AT_ONCE if self._gone else self._due.next_at
 
     def tick(self, now: float) -> list[Effect]:
-        """Store marks that are due, and delete those that nobody needs any more."""
-        effects: list[Effect] = []
+        """Store marks that are due, and delete those that nobody needs any more; a part of each."""
+        effects = self._remove_gone()
         for key in self._due.due(now, TURN_COUNT):
             if (mark := self._by_key.get(key)) is None:
                 continue

@@ -10,7 +10,7 @@ Pure, as `octopi.subscriptions.log_mark` is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import attrs
 
@@ -179,11 +179,17 @@ class LogQueue(LogMark):
         if entry.mark < log.start:
             self.queue.lose(log.start, now)
 
-    def detach(self, session: Session, now: float) -> list[Effect]:
-        """A member leaves, or its connection broke: what it has is dealt to others."""
+    def detach(
+        self,
+        session: Session,
+        now: float,
+        seen: Container[tuple[Offset, int]] | None = None,
+    ) -> list[Effect]:
+        """A member leaves, or its connection broke: what it has is dealt to others.  *seen*: see
+        `Queue.leave`."""
         if not self.has(session):
             return []
-        self.queue.leave(session)
+        self.queue.leave(session, seen)
         self._note_holder()
         return self._go_on(now) + self.store(now)
 

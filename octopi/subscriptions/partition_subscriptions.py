@@ -17,7 +17,7 @@ begins another one with what is committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -288,10 +288,17 @@ class PartitionSubscriptions:
         """
         return self._marks.mark(session, offset, now, confirm, anchor)
 
-    def detach(self, session: Session, attached: Session, now: float) -> list[Effect]:
-        """End the attach of the session *attached*.  Answered with `TellDone` when its marks are
-        committed."""
-        return self._marks.detach(attached, TellDone(session), now)
+    def detach(
+        self,
+        session: Session,
+        attached: Session,
+        now: float,
+        seen: Container[tuple[Offset, int]] | None = None,
+    ) -> list[Effect]:
+        """End the attach of the session *attached*.  *seen*: of a queue, the deliveries (offset and
+        attempt) that the program of the member was given; no other one of this attach that is open
+        counts.  None: all of them count.  Answered with `TellDone` when its marks are committed."""
+        return self._marks.detach(attached, TellDone(session), now, seen)
 
     def set_mark(
         self, session: Session, sid: SubscriptionId, claim: Claim, offset: Offset, now: float
@@ -401,7 +408,8 @@ class PartitionSubscriptions:
         return self._marks.session_ended(session, now)
 
     def topic_removed(self, topic_id: TopicId) -> list[Effect]:
-        """A topic was deleted: its subscriptions and marks go, its members are told."""
+        """A topic was deleted: its subscriptions and marks go, a part of them now and the others in
+        calls of `tick`; its members are told."""
         reason = "the topic was deleted"
         return self._coordinated.topic_removed(topic_id, reason) + self._marks.topic_removed(
             topic_id, reason

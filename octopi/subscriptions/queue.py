@@ -31,11 +31,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from octopi.identifiers import Offset
 from octopi.limits import DEAL_COUNT_MAX
+from octopi.subscriptions.ack_timeouts import AckTimeouts
 from octopi.subscriptions.dead_letters import DeadLetters
 from octopi.subscriptions.effects import Dealt, Session
 from octopi.subscriptions.entries import MarkEntry, QueueEntry
@@ -107,9 +108,7 @@ class Queue:
         not."""
         self._ready: list[Offset] = []
         """A heap of messages that may be dealt; some of them may not, any more."""
-        self._timeouts: deque[tuple[float, int, QueuedMessage]] = deque()
-        """Open messages with (time, attempt), in the order of the times; those of which time or
-        attempt is another one by now don't count."""
+        self._timeouts = AckTimeouts()
         self._delayed: list[tuple[float, Offset]] = []
         """A heap of messages that wait for their time."""
         self._spent: deque[QueuedMessage] = deque()
@@ -189,7 +188,7 @@ class Queue:
 
     def acknowledge(self, session: Session, offset: Offset, attempt: int, now: float) -> bool:
         """A member has processed the message of a delivery; return whether that counts."""
-        one = self._open_at(session, offset, attempt)
+        one = self._answered_at(session, offset, attempt)
         if one is None or not one.is_first:
             return False
         self._close(one)
@@ -209,7 +208,7 @@ class Queue:
         self, session: Session, offset: Offset, attempt: int, reason: str, now: float
     ) -> bool:
         """A member finds that a message can never be processed; return whether that counts."""
-        one = self._open_at(session, offset, attempt)
+        one = self._answered_at(session, offset, attempt)
         if one is None or not one.is_first:
             return False
         one.reason = reason or "it was rejected"
@@ -223,10 +222,14 @@ class Queue:
             self._expect_answer(one, now)
         return one is not None
 
-    def leave(self, session: Session) -> None:
-        """A member is gone: what it had is dealt to others."""
+    def leave(self, session: Session, seen: Container[tuple[Offset, int]] | None = None) -> None:
+        """A member is gone: what it had is dealt to others.  *seen*: the deliveries, as offset and
+        attempt, that its program was given; no other one of it counts.  None: all count."""
         if (member := self.members.remove(session)) is not None:
-            self._given_back.extend((one, session) for one in member.open.values())
+            for one in member.open.values():
+                is_seen = seen is None or (one.offset, one.attempt) in seen
+                one.is_unseen = not (is_seen or one.is_answered)
+                self._given_back.append((one, session))
             self._parked(member)
 
     def _parked(self, member: QueueMember) -> None:
@@ -316,10 +319,10 @@ class Queue:
             if one.state is MessageState.OPEN and one.session == session:
                 self._release(one, now, 0.0)
         for _ in range(RELEASES_COUNT):
-            at = self._timeout_at
+            at = self._timeouts.next_at
             if at is None or at > now:
                 break
-            self._release(self._timeouts.popleft()[2], now, 0.0)
+            self._release(self._timeouts.pop(), now, 0.0)
         while self._delayed and self._delayed[0][0] <= now:
             _, offset = heapq.heappop(self._delayed)
             if (waiting := self._messages.get(offset)) is not None:
@@ -328,22 +331,11 @@ class Queue:
             self.letters.add(self._spent.popleft())
 
     @property
-    def _timeout_at(self) -> float | None:
-        """When the next open message is given up waiting for."""
-        timeouts = self._timeouts
-        while timeouts:
-            at, attempt, one = timeouts[0]
-            if one.state is MessageState.OPEN and (one.until, one.attempt) == (at, attempt):
-                return at
-            timeouts.popleft()
-        return None
-
-    @property
     def due_at(self) -> float | None:
         """When `look` has something to do; None: not before something else happens."""
         if self._given_back:
             return AT_ONCE
-        times = [self._timeout_at, self.letters.due_at]
+        times = [self._timeouts.next_at, self.letters.due_at]
         if self._delayed:
             times.append(self._delayed[0][0])
         return min((at for at in times if at is not None), default=None)
@@ -391,6 +383,7 @@ class Queue:
             self.waiting_count -= 1
         self.open_count += 1
         one.state, one.session = MessageState.OPEN, member.session
+        one.is_answered = False
         one.attempt += 1
         member.open[one.offset] = one
         member.dealt_messages += 1
@@ -402,14 +395,7 @@ class Queue:
                 self._prepare(line.rest[0], now)
 
     def _expect_answer(self, one: QueuedMessage, now: float) -> None:
-        one.until = now + self._ack_timeout_s
-        self._timeouts.append((one.until, one.attempt, one))
-        if len(self._timeouts) > 2 * self.open_count + RELEASES_COUNT:
-            self._timeouts = deque(
-                (at, attempt, kept)
-                for at, attempt, kept in self._timeouts
-                if kept.state is MessageState.OPEN and (kept.until, kept.attempt) == (at, attempt)
-            )
+        self._timeouts.expect(one, now + self._ack_timeout_s, self.open_count)
 
     # --- messages ----------------------------------------------------------------------------
 
@@ -419,6 +405,13 @@ class Queue:
         if one is None or one.state is not MessageState.OPEN:
             return None
         return one if (one.session, one.attempt) == (session, attempt) else None
+
+    def _answered_at(self, session: Session, offset: Offset, attempt: int) -> QueuedMessage | None:
+        """The same, where its member answers it."""
+        one = self._open_at(session, offset, attempt)
+        if one is not None:
+            one.is_answered = True
+        return one
 
     def _close(self, one: QueuedMessage) -> None:
         """It is open no more."""
@@ -432,7 +425,11 @@ class Queue:
             self._close(each)
             each.state, each.is_known, each.until = MessageState.WAITING, False, now + delay_s
             self.waiting_count += 1
-            each.uncounted += each is not one
+            if each.is_unseen:
+                each.is_unseen = False
+                each.attempt -= 1
+            elif each is not one:
+                each.uncounted += 1
             self._unknown.append(each)
             if delay_s > 0:
                 heapq.heappush(self._delayed, (each.until, each.offset))

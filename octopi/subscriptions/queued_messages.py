@@ -56,6 +56,11 @@ class QueuedMessage:
     """How often it was dealt."""
     uncounted: int = 0
     """So many of these deliveries ended because an earlier message of its key was given back."""
+    is_answered: bool = False
+    """Whether its member has answered it, though that didn't count."""
+    is_unseen: bool = False
+    """Whether its member, which is gone, never gave it to a program; then the delivery doesn't
+    count."""
     is_known: bool = True
     """Whether that is committed; where it is not, it isn't dealt again."""
     session: Session = 0

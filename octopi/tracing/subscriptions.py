@@ -122,6 +122,14 @@ class ToldSettledStep(SubscriptionStep):
 
 
 @part
+class LeavingStep(SubscriptionStep):
+    """Of which deliveries a member of a queue, which leaves, gave to its program."""
+
+    session: int
+    seen: list[list[int]]
+
+
+@part
 class TakenMarkStep(SubscriptionStep):
     """Of a mark that a member sent."""
 
@@ -273,6 +281,11 @@ class S7Telling(ToldSettledStep):
 
 @step("S7d leader told a queue's member which answers count")
 class S7Told(ToldSettledStep):
+    pass
+
+
+@step("S7e leader hears that a queue's member leaves, and which messages its program was given")
+class S7Leaving(LeavingStep):
     pass
 
 

@@ -29,6 +29,7 @@ from octopi.limits import (
     COUNTED_MAX,
     LIST_COUNT_MAX,
     PARTITIONS_PER_TOPIC_MAX,
+    QUEUE_WINDOW_MAX,
     SKIPPED_RANGES_MAX,
     TEXT_BYTES_MAX,
 )
@@ -49,6 +50,7 @@ from octopi.wire.declarations import (
     on_its_subscription,
     request,
 )
+from octopi.wire.queues import Attempt
 
 Sid = Annotated[SubscriptionId, AtMost(TEXT_BYTES_MAX)]
 """The id of one creation of a subscription.  What names nothing is answered, not a fault of the
@@ -379,9 +381,18 @@ class Marked:
 @attrs.frozen
 class Detach:
     """End the attach of this request.  Answer: `Done` when its marks are committed; nothing of the
-    attach follows it."""
+    attach follows it.
+
+    A member of a queue says which deliveries its program was given, and whose answers the leader
+    may lack.  All others that are open at it don't count as attempts."""
 
     request: int
+    seen: Annotated[Annotated[list[Place], AtMost(QUEUE_WINDOW_MAX)] | None, MayBeMissing()] = None
+    """Offsets of the messages; missing: all that are open count."""
+    attempts: Annotated[list[Attempt], AtMost(QUEUE_WINDOW_MAX), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """The deliveries of these messages, in the same order."""
 
 
 @answer("detached", TO_CLIENT)

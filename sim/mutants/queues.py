@@ -54,6 +54,27 @@ MUTANTS: Final = (
         ORACLE,
     ),
     Mutant(
+        "unseen-deliveries-count",
+        "octopi.subscriptions.queue",
+        """
+-                each.attempt -= 1
++                pass
+""",
+        "a message that a member gives back, and that its program never saw, comes nearer to being "
+        "a dead letter",
+        ORACLE,
+    ),
+    Mutant(
+        "seen-deliveries-do-not-count",
+        "octopi.subscriptions.queue",
+        """
+-                is_seen = seen is None or (one.offset, one.attempt) in seen
++                is_seen = seen is None
+""",
+        "what a member has when it leaves doesn't count as an attempt, though its program has it",
+        ORACLE,
+    ),
+    Mutant(
         "no-window",
         "octopi.subscriptions.queue",
         """

@@ -158,6 +158,7 @@ const DEEDS = {
         effects,
         [session.isAttached, session.openCount, session.isResuming, session.staleCount, session.isConfirmed(1), session.isConfirmed(3), session.dueAt()],
         hands.map((one) => [one.offset, one.attempt, one.isVoid, one.isAnswered, session.deadline(one)]),
+        session.seen,
       ]);
     }
     return seen;

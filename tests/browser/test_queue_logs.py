@@ -74,7 +74,15 @@ def test_a_member_attaches_with_credit_and_takes_messages_at_any_offsets(node: N
     ]
     assert found["seen"][3:] == [*map(taken, (1, 2, 5, 0)), None]
     assert found["seen"][1] is None
-    assert found["posted"] == [{"type": "detach", "request": 7}]
+    gone = {"type": "detach", "request": 7, "seen": [0, 60, 120, 300], "attempts": [1] * 4}
+    assert found["posted"] == [gone]
+
+
+def test_a_member_that_leaves_names_the_messages_that_the_page_was_given(node: NodePeer) -> None:
+    steps = [["attached"], deal(0, 1, 2), ["take"], ["take"], ["answer", 0, "acknowledge"]]
+    found = play(node, *steps, ["close"])
+    gone = {"type": "detach", "request": 7, "seen": [60], "attempts": [1]}
+    assert found["posted"] == [settle(acknowledged=[0], attempts=[1]), gone]
 
 
 def test_answers_to_messages_have_all_fields_that_the_leader_needs(node: NodePeer) -> None:

@@ -273,6 +273,7 @@ def queue_walk(prefetch: int, *, is_ordered: bool, steps: list[list[Any]]) -> li
                     ]
                     for one in hands
                 ],
+                [list(one) for one in session.seen],
             ]
         )
     return seen

@@ -88,6 +88,7 @@ class Link:
             await self._ended.wait()
         except trio.Cancelled:
             self.farewells += 1
+            self.posted.append(farewell(REQUEST))
             raise
         assert self._error is not None
         raise self._error
@@ -199,6 +200,17 @@ async def test_a_member_attaches_with_credit_and_takes_messages_at_any_offsets(
         assert first.deadline == trio.current_time() + 30
         assert "attempt 1" in repr(first)
     assert one.link.farewells == 1
+
+
+async def test_a_member_that_leaves_names_the_messages_that_its_program_was_given(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(monkeypatch) as one:
+        one.attached()
+        one.deal(0, 1, 2, 3)
+        done, _ = one.take(), one.take()
+        done.acknowledge()
+    assert one.link.posted[-1] == m.Detach(REQUEST, [one.offsets[1]], [1])
 
 
 @pytest.mark.parametrize("is_seen_by_the_timer", [False, True])

@@ -656,3 +656,26 @@ def test_whatever_happens_every_message_is_processed_and_what_is_confirmed_is_co
     for _ in range(300):
         walk.step()
     walk.finish()
+
+
+# --- leaving ---------------------------------------------------------------------------
+
+
+def test_a_member_knows_which_deliveries_its_program_was_given_and_the_leader_may_have_open() -> (
+    None
+):
+    session = attached()
+    deal(session, [0, 100, 200, 300])
+    assert session.seen == []
+    first, second, _third = (take(session, 1.0) for _ in range(3))
+    assert session.seen == [(0, 1), (100, 1), (200, 1)]
+    session.acknowledge([first], 1.0)
+    assert session.seen == [(100, 1), (200, 1)], "that answer was sent"
+    session.acknowledge([second], 1.01)
+    assert session.seen == [(100, 1), (200, 1)], "this one was not"
+    session.tick(2.0)
+    assert session.seen == [(200, 1)]
+    deal(session, [200], 40.0, attempt=2)
+    assert session.seen == [(200, 1)]
+    session.disconnected()
+    assert session.seen == []

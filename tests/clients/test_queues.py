@@ -266,6 +266,29 @@ async def test_messages_of_a_key_are_processed_in_order_by_several_members(
             assert values == [number for number in range(120) if number % 4 == key]
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_messages_that_members_took_ahead_and_no_program_saw_become_no_dead_letters(
+    mode: Mode, autojump_clock: MockClock
+) -> None:
+    async with running_world() as world, world.client() as client:
+        await client.create_topic("orders")
+        await send(client, "orders", 0, 5)
+        for _ in range(5):
+            async with client.subscription("orders", "billing", mode=mode, attempts=1) as queue:
+                await take(queue, 0)
+                await trio.sleep(1)  # until all of them wait here
+        async with client.subscription("orders", "billing", mode=mode, attempts=1) as queue:
+            assert (await anext(queue)).attempt == 1
+            await trio.sleep(1)
+        async with client.subscription("orders", "billing", mode=mode, attempts=1) as queue:
+            assert sorted(await take(queue, 4)) == [1, 2, 3, 4]
+            await queue.commit()
+        async with client.consumer(DEAD, start="earliest") as letters:
+            assert (await anext(letters)).value == b"0"
+        described = await client.admin.describe_subscription("orders", "billing")
+        assert [one.dead_count for one in described.logs] == [1]
+
+
 async def test_a_member_that_dies_gives_its_messages_to_the_others(
     autojump_clock: MockClock,
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from octopi.errors import ConnectionLostError, CorruptLogError, Status
+from octopi.errors import ConnectionLostError, CorruptLogError, ProtocolError, Status
 from octopi.identifiers import (
     Claim,
     MemberId,
@@ -25,6 +25,7 @@ from octopi.model import SubscriptionOptions
 from octopi.position import Position
 from octopi.record import BatchBuilder, Message, decode
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.services.queues import seen_in
 from octopi.roles.broker.subscriptions.letters import letter_producer
 from octopi.security.authenticator import Authenticator
 from octopi.wire import messages as m
@@ -406,6 +407,24 @@ async def test_a_member_that_leaves_gives_back_what_it_has(
         bench.connection.post(m.Detach(member.asked.request))
         found = {(await other.next())[2].value for _ in range(3)}
         assert found == {b"one", b"two", b"three"}
+
+
+async def test_a_member_that_leaves_says_what_its_program_saw(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with queued(monkeypatch, attempts=1) as (bench, sid):
+        member = await attach(bench, sid, count=3)
+        await described(bench, sid, open_count=3)
+        bench.connection.post(m.Detach(member.asked.request, [bench.ends[0]], [1]))
+        other = await attach(bench, sid, count=3)
+        found = [(await other.next())[1:] for _ in range(2)]
+        assert [(attempt, one.value) for attempt, one in found] == [(1, b"one"), (1, b"three")]
+        await described(bench, sid, dead_count=1)
+
+
+def test_a_farewell_with_fewer_attempts_than_messages_is_an_error() -> None:
+    with pytest.raises(ProtocolError, match="as many attempts"):
+        seen_in(m.Detach(1, [Offset(0), Offset(1)], [1]))
 
 
 async def test_a_message_that_can_not_be_read_is_dealt_when_it_can_be_and_counts_no_attempt(

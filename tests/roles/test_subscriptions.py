@@ -28,6 +28,7 @@ from octopi.roles.broker.services.subscriptions import SubscriptionService
 from octopi.roles.broker.subscriptions.broker_subscriptions import BrokerSubscriptions, leaderships
 from octopi.security.authenticator import Authenticator
 from octopi.security.quotas import Quota
+from octopi.subscriptions import coordinated, log_marks
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from tests.kit.links import MemoryNet
@@ -718,6 +719,24 @@ async def test_a_topic_that_is_deleted_takes_its_subscriptions_with_it(
     assert (await joined.next(m.Detached)).status == Status.UNKNOWN_TOPIC
     assert (await attached.next(m.Detached)).status == Status.UNKNOWN_TOPIC
     assert bench.states.entries[bench.partition] == {}
+
+
+async def test_a_new_leader_finishes_the_removal_of_a_deleted_topic(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_marks, "TURN_COUNT", 1)
+    monkeypatch.setattr(coordinated, "TURN_COUNT", 1)
+    async with running(monkeypatch, brokers=2) as bench:
+        for number in range(20):
+            await bench.create(f"billing-{number}")
+        stored = len(bench.states.entries[bench.partition])
+        async with bench.connected() as register:
+            deletion = m.DeleteTopic(register.next_request(), "orders")
+            await register.request(deletion, m.Done, 10)
+        await bench.states.until(lambda: len(bench.states.entries[bench.partition]) < stored)
+        await bench.world.kill(bench.topic.partitions[0].leader_address)
+        assert bench.states.entries[bench.partition]
+        await bench.states.until(lambda: not bench.states.entries[bench.partition])
 
 
 async def test_a_member_that_is_silent_for_its_session_time_out_is_removed(

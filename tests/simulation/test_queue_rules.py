@@ -168,7 +168,9 @@ class Judged:
         by: int = ANN,
         released: Some[tuple[int, int]] = (),
         rejected: Some[tuple[int, int]] = (),
+        extended: Some[tuple[int, int]] = (),
         confirm: int | None = None,
+        at: float = 0.0,
     ) -> None:
         def plain(some: Some[tuple[int, int]]) -> list[list[int]]:
             return [[self.offsets[one], attempt] for one, attempt in some]
@@ -181,8 +183,14 @@ class Judged:
             acknowledged=plain(acknowledged),
             released=plain(released),
             rejected=plain(rejected),
-            extended=[],
+            extended=plain(extended),
+            at=at,
         )
+
+    def leave(self, member: int, *seen: tuple[int, int], at: float = 0.0) -> None:
+        """A member leaves, whose program was given these deliveries."""
+        pairs = [[self.offsets[one], attempt] for one, attempt in seen]
+        self.come(steps.S7Leaving, sid=SID, session=member, seen=pairs, at=at)
 
     def tell(self, number: int, *stale: int, to: int = ANN, confirmed: bool = True) -> None:
         offsets = [self.offsets[one] for one in stale]
@@ -440,3 +448,69 @@ def test_deliveries_of_a_replaced_leader_are_not_checked() -> None:
     queue.epoch = 1
     queue.deal((0, 5))
     assert queue.broken == []
+
+
+def test_a_message_that_no_program_saw_is_dealt_again_as_the_same_attempt() -> None:
+    queue = Judged(attempts=1)
+    for member in range(1, 5):
+        queue.deal((0, 1), (1, 1), to=member)
+        queue.leave(member)
+    queue.deal((0, 1))
+    assert queue.broken == []
+
+
+def test_a_message_whose_delivery_counts_though_no_program_saw_it_is_found() -> None:
+    queue = Judged()
+    queue.deal((0, 1))
+    queue.leave(ANN)
+    queue.store(attempts=[0, 1])
+    queue.deal((0, 2), to=BOB)
+    assert queue.broken == ["attempt-miscounted"]
+
+
+def test_a_message_whose_delivery_does_not_count_though_a_program_saw_it_is_found() -> None:
+    queue = Judged()
+    queue.deal((0, 1))
+    queue.leave(ANN, (0, 1))
+    queue.deal((0, 1), to=BOB)
+    assert queue.broken == ["attempt-miscounted"]
+
+
+def test_a_message_that_was_acknowledged_in_vain_was_seen() -> None:
+    queue = Judged("aa--", attempts=1)
+    queue.deal((0, 1), (1, 1))
+    queue.say(ACKNOWLEDGED, 1)
+    queue.answer((1, 1))
+    queue.say(ACKNOWLEDGED, 0)
+    queue.answer((0, 1))
+    queue.store(0)
+    queue.leave(ANN)
+    queue.give_up(1)
+    queue.bury(1)
+    assert queue.broken == []
+
+
+def test_a_dead_letter_of_a_message_that_no_program_saw_is_found() -> None:
+    queue = Judged(attempts=1)
+    queue.deal((0, 1))
+    queue.leave(ANN)
+    queue.give_up(0)
+    queue.bury(0)
+    assert queue.broken == ["letter-too-early"]
+
+
+def test_a_delivery_that_may_have_timed_out_before_its_member_left_may_count() -> None:
+    for attempt in (1, 2):
+        queue = Judged(attempts=2)
+        queue.deal((0, 1))
+        queue.leave(ANN, at=29.0)
+        queue.store(attempts=[0, 1])
+        queue.deal((0, attempt), to=BOB)
+        assert queue.broken == []
+    queue = Judged(attempts=2)
+    queue.deal((0, 1))
+    queue.answer(extended=[(0, 1)], at=29.0)
+    queue.leave(ANN, at=30.0)
+    queue.store(attempts=[0, 1])
+    queue.deal((0, 2), to=BOB)
+    assert queue.broken == ["attempt-miscounted"]

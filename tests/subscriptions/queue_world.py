@@ -393,8 +393,19 @@ class QueueWorld:
         if self.sessions:
             session = self.random.choice(list(self.sessions))
             del self.sessions[session]
-            self.trace.append(f"{self.now:6.2f} session {session} ends")
-            self._perform(self.machine.session_ended(session, self.now))
+            if self.random.random() < 0.5:
+                self.trace.append(f"{self.now:6.2f} session {session} ends")
+                self._perform(self.machine.session_ended(session, self.now))
+                return
+            some = [one for one in self._open() if one.session == session]
+            seen = {one for one in some if self.random.random() < 0.5}
+            pairs = {(one.offset, one.attempt) for one in seen}
+            self.trace.append(f"{self.now:6.2f} session {session} leaves, and saw {pairs}")
+            answered = {one.offset for one in self.queue.queue._order if one.is_answered}
+            for one in some:
+                if one not in seen and one.offset not in answered:
+                    self.dealt[one.offset] -= 1
+            self._perform(self.machine.detach(self._number(), session, self.now, pairs))
 
     def _time(self) -> None:
         self.now += self.random.choice([0.3, 1.0, 31.0])

@@ -807,6 +807,69 @@ def test_a_tick_of_large_groups_does_a_bounded_part_of_what_is_due() -> None:
     assert sum(isinstance(one, e.TellDetached) for turn in turns for one in turn) == count
 
 
+def many_subscriptions(count: int) -> RecordingLeader:
+    """A leader with so many subscriptions, each with a member and its mark."""
+    leader = RecordingLeader()
+    for n in range(count):
+        created = leader.create(f"s{n}")
+        sid = leader.last(created, e.TellDescription).definition.sid
+        leader.open_marks(sid)
+        leader.perform(leader.machine.finish_subscription(leader.session(), sid))
+        leader.join(sid)
+    return leader
+
+
+def all_turns(leader: RecordingLeader, turn: list[e.Effect]) -> list[int]:
+    """How many effects *turn* has, and each one after it that is due at once."""
+    turns = []
+    while True:
+        turns.append(len(turn))
+        leader.perform(turn)
+        due_at = leader.machine.due_at
+        if due_at is None or due_at > leader.now:
+            return turns
+        turn = leader.machine.tick(leader.now)
+
+
+def test_the_subscriptions_of_a_deleted_topic_are_removed_a_part_at_a_time() -> None:
+    count = 5 * log_marks.TURN_COUNT
+    leader = many_subscriptions(count)
+    keys = len(leader.committed)
+    leader.log = None
+    turns = all_turns(leader, leader.machine.topic_removed(TOPIC_ID))
+    assert leader.committed == {}
+    assert sum(turns) >= keys
+    assert max(turns) <= 2 * (log_marks.TURN_COUNT + 2)
+    told = [one for some in leader.told.values() for one in some if isinstance(one, e.TellDetached)]
+    assert len(told) == count
+    assert {one.status for one in told} == {Status.UNKNOWN_TOPIC}
+
+
+def test_another_leader_goes_on_with_the_removal_of_a_deleted_topic() -> None:
+    leader = many_subscriptions(3 * log_marks.TURN_COUNT)
+    leader.log = None
+    leader.perform(leader.machine.topic_removed(TOPIC_ID))
+    assert leader.committed
+    leader.change()
+    assert leader.machine.topic_ids == {TOPIC_ID}
+    all_turns(leader, leader.machine.topic_removed(TOPIC_ID))
+    assert leader.committed == {}
+    assert leader.machine.topic_ids == set()
+
+
+def test_what_is_deleted_amid_the_removal_of_its_topic_is_removed_once() -> None:
+    leader = many_subscriptions(3 * log_marks.TURN_COUNT)
+    leader.log = None
+    leader.perform(leader.machine.topic_removed(TOPIC_ID))
+    for mark in leader.machine.all_marks():
+        leader.perform(leader.machine.delete_marks(leader.session(), mark.sid))
+        session = leader.session()
+        for step in ("begin", "end"):
+            leader.perform(leader.machine.delete_subscription(session, mark.sid, step))
+    all_turns(leader, leader.machine.topic_removed(TOPIC_ID))
+    assert leader.committed == {}
+
+
 def machine_of(leader: RecordingLeader) -> Iterator[PartitionSubscriptions]:
     """A machine that begins with what a leader has stored: again after each part of that."""
     stored = StoredSubscriptions()

@@ -110,6 +110,24 @@ FAULTS = [
         "        self._settle(one, now)\n",
         "key order",
     ),
+    PlantedFault(
+        "what no program saw counts",
+        queue,
+        log_queue,
+        "Queue",
+        "                each.attempt -= 1\n",
+        "                pass\n",
+        "too early",
+    ),
+    PlantedFault(
+        "what a program saw before its member left doesn't count",
+        queue,
+        log_queue,
+        "Queue",
+        "                is_seen = seen is None or (one.offset, one.attempt) in seen\n",
+        "                is_seen = seen is None\n",
+        "too late",
+    ),
 ]
 
 WALKS: list[dict[str, Any]] = [*KINDS.values(), {"keys": "a", "attempts": 1}]

@@ -550,3 +550,77 @@ def test_what_no_queue_stores_is_an_error_that_names_its_key(changed: dict[str, 
     with pytest.raises(UnreadableEntryError) as caught:
         StoredSubscriptions.read({KEY: {**ENTRY, **changed}})
     assert caught.value.key == KEY
+
+
+# --- leaving -----------------------------------------------------------------------------
+
+
+def left(leader: QueueLeader, session: int, *seen: tuple[int, int]) -> None:
+    """A member leaves, whose program was given these deliveries."""
+    pairs = {(Offset(number * RECORD_BYTES), attempt) for number, attempt in seen}
+    leader.perform(leader.machine.detach(leader.session(), session, leader.now, pairs))
+
+
+def test_what_no_program_saw_before_its_member_left_is_dealt_again_and_counts_no_attempt() -> None:
+    leader = QueueLeader(count=3, attempts=1)
+    for _ in range(5):
+        left(leader, leader.take(3))
+    member = leader.take(3)
+    assert leader.dealt(member) == [(0, 1), (1, 1), (2, 1)]
+    left(leader, member, (1, 1))
+    assert [one.offset for one in leader.taken] == [RECORD_BYTES]
+    assert leader.dealt(leader.take(3)) == [(0, 1), (2, 1)]
+
+
+def test_what_was_counted_before_a_member_that_did_not_see_it_stays_counted() -> None:
+    leader = QueueLeader(count=1, attempts=3)
+    member = leader.take(1)
+    leader.settle(member, released=((0, 1, 0.0),))
+    leader.grant(member, 2)
+    assert leader.dealt(member) == [(0, 1), (0, 2)]
+    left(leader, member, (0, 1))
+    leader.change_leader()
+    assert leader.dealt(leader.take(1)) == [(0, 2)]
+
+
+def test_the_messages_of_a_member_whose_connection_breaks_count_as_attempts() -> None:
+    leader = QueueLeader(count=2, attempts=1)
+    leader.perform(leader.machine.session_ended(leader.take(2), leader.now))
+    assert len(leader.taken) == 2
+
+
+def test_a_member_that_does_not_say_what_its_program_saw_has_seen_all() -> None:
+    leader = QueueLeader(count=2, attempts=1)
+    leader.perform(leader.machine.detach(leader.session(), leader.take(2), leader.now))
+    assert len(leader.taken) == 2
+
+
+def test_what_timed_out_before_its_member_left_counts() -> None:
+    leader = QueueLeader(count=1, attempts=1)
+    member = leader.take(1)
+    leader.pass_time(31.0)
+    left(leader, member)
+    assert len(leader.taken) == 1
+
+
+def test_what_was_answered_in_vain_before_its_member_left_was_seen() -> None:
+    leader = QueueLeader(count=2, mode=SubscriptionMode.KEY_SHARED, keys="a", attempts=1)
+    member = leader.take(2)
+    leader.settle(member, (1, 1))
+    assert leader.stale(member) == [1]
+    leader.settle(member, (0, 1))
+    left(leader, member)
+    assert [one.offset for one in leader.taken] == [RECORD_BYTES]
+
+
+def test_the_messages_of_a_key_that_no_program_saw_are_dealt_again_in_their_order() -> None:
+    leader = QueueLeader(count=4, mode=SubscriptionMode.KEY_SHARED, keys="aab", attempts=1)
+    member = leader.take(4)
+    assert leader.dealt(member) == [(0, 1), (1, 1), (2, 1), (3, 1)]
+    left(leader, member)
+    other = leader.take(4)
+    assert leader.dealt(other) == [(0, 1), (1, 1), (2, 1), (3, 1)]
+    leader.settle(other, (0, 1))
+    left(leader, other, (1, 1))
+    assert [one.offset for one in leader.taken] == [RECORD_BYTES]
+    assert leader.dealt(leader.take(4)) == [(2, 1), (3, 1)]

@@ -218,7 +218,7 @@ class DealtLog:
 
         while True:
             try:
-                await self._link.run(question, self._take, Detach)
+                await self._link.run(question, self._take, self._farewell)
             except OctopiError as error:
                 self._session.disconnected()
                 self._tell()
@@ -234,6 +234,10 @@ class DealtLog:
                 if self._error is not None:
                     self._tell()
                     return
+
+    def _farewell(self, request: int) -> Detach:
+        seen = self._session.seen
+        return Detach(request, [offset for offset, _ in seen], [attempt for _, attempt in seen])
 
     async def _restore(self, partition: PartitionId) -> None:
         await self._owner.restore_mark(partition)

@@ -74,6 +74,12 @@ class PendingAnswers:
     def __len__(self) -> int:
         return len(self.acknowledged) + len(self.released) + len(self.rejected) + len(self.extended)
 
+    @property
+    def deliveries(self) -> list[tuple[Offset, int]]:
+        """Those that the program has answered."""
+        given_back = [one[:2] for one in (*self.released, *self.rejected)]
+        return [*self.acknowledged, *given_back]
+
     def next_settle(self, confirm: int | None) -> SendSettle:
         """Take as many as one message can have, acknowledgements first."""
         room = SETTLE_COUNT_MAX

@@ -92,6 +92,8 @@ class QueueSession:
         self._open: dict[Offset, OpenDelivery] = {}
         """The newest delivery of each message that is open here."""
         self._waiting = WaitingDeliveries()
+        self._in_hand: set[OpenDelivery] = set()
+        """What the program was given, and has not answered."""
         self._returned_count = self._returned_bytes = 0
         """What was answered or dropped, since the attach."""
         self._given_count = self._given_bytes = 0
@@ -140,6 +142,7 @@ class QueueSession:
         self.is_attached = False
         self._waiting.clear()
         self._open.clear()
+        self._in_hand.clear()
         self._check_at = self._resumed_at = None
         self._held.clear()
         unsent = self._pending.clear()
@@ -184,6 +187,13 @@ class QueueSession:
         return len(self._open)
 
     @property
+    def seen(self) -> list[tuple[Offset, int]]:
+        """The deliveries that the program was given in this attachment, as offset and attempt, in
+        order; but for those whose answers were sent."""
+        in_hand = [(one.offset, one.attempt) for one in self._in_hand]
+        return sorted(in_hand + self._pending.deliveries)
+
+    @property
     def is_resuming(self) -> bool:
         """Whether credit may be due because the program went on: call `tick`."""
         return self._resumed_at is not None
@@ -192,13 +202,18 @@ class QueueSession:
         """The next message for the program; None: none waits.  Call `tick` when `due_at` says."""
         self._void_late(now)
         self._act(now)
-        return self._waiting.take()
+        delivery = self._waiting.take()
+        if delivery is not None:
+            self._in_hand.add(delivery)
+        return delivery
 
     def take_all(self, now: float) -> list[OpenDelivery]:
         """All messages that wait for the program, for one task: also several of a key."""
         self._void_late(now)
         self._act(now)
-        return self._waiting.take_all()
+        taken = self._waiting.take_all()
+        self._in_hand.update(taken)
+        return taken
 
     def deadline(self, delivery: OpenDelivery) -> float:
         """When the message may be dealt to another member, at the earliest."""
@@ -352,6 +367,7 @@ class QueueSession:
         if delivery.is_answered:
             return False
         delivery.is_answered = True
+        self._in_hand.discard(delivery)
         counts = self._counts(delivery)
         if not counts:
             self.stale_count += 1

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
 
 import attrs
 
-from octopi.identifiers import Offset, PartitionId
-from octopi.model import SubscriptionMode
+from octopi.identifiers import Offset, PartitionId, SubscriptionId
+from octopi.model import QUEUE_MODES, SubscriptionMode
 from octopi.record import record_end, record_key
 from octopi.simulation.disk.log_bytes import LogBytes
-from octopi.subscriptions.entries import LetterSequence, MarkEntry
+from octopi.subscriptions.entries import LetterSequence, MarkEntry, StoredSubscriptions
 from octopi.subscriptions.queue_entries import attempts_of, settled_ranges
+
+_SURE_SHARE: Final = 0.7
+"""A delivery that is open for less than this share of the ack timeout has not timed out, whatever
+the clock of its leader shows."""
 
 
 @attrs.frozen
@@ -90,6 +95,16 @@ class KnownQueue:
         """Whose confirmation may still come."""
         self.dealt: Counter[Offset] = Counter()
         """How often each message was dealt, by all leaders, as far as it counts."""
+        self.perhaps_uncounted: Counter[Offset] = Counter()
+        """How many of these deliveries may not count, since no program saw them."""
+        self._waiting_since: dict[int, float] = {}
+        """By number of a delivery: when it was dealt, or extended last (s)."""
+        self.answered_in_vain: set[int] = set()
+        """Numbers of deliveries whose acknowledgement didn't count when it came."""
+        self._unseen: set[int] = set()
+        """Numbers of deliveries that were given back, and that no program saw."""
+        self._perhaps_unseen: set[int] = set()
+        """Those that may have timed out before."""
         self._dealt_first: dict[Offset, int] = {}
         """By message: `leader_count` when it was dealt first."""
         self._delivery_count = 0
@@ -150,6 +165,7 @@ class KnownQueue:
         self.dealt.clear()
         self._dealt_first.clear()
         self.rejected.clear()
+        self.perhaps_uncounted.clear()
 
     def is_settled(self, offset: Offset) -> bool:
         """Whether it is committed that the message is settled."""
@@ -179,7 +195,7 @@ class KnownQueue:
 
     # --- deliveries ----------------------------------------------------------------------
 
-    def deal(self, offset: Offset, attempt: int, to: Attachment) -> KnownDelivery:
+    def deal(self, offset: Offset, attempt: int, to: Attachment, now: float) -> KnownDelivery:
         """A message is dealt."""
         self._delivery_count += 1
         self._dealt_first.setdefault(offset, self.leader_count)
@@ -187,6 +203,7 @@ class KnownQueue:
         self.answered.pop(offset, None)
         delivery = KnownDelivery(self._delivery_count, offset, attempt, to)
         self.newest[offset] = delivery
+        self._waiting_since[delivery.number] = now
         return delivery
 
     def leaders_since(self, offset: Offset) -> int:
@@ -226,6 +243,35 @@ class KnownQueue:
         for later in found[1:]:
             if later.key is not None and later.key == found[0].key:
                 self.newest.pop(later.offset, None)
+
+    def extend(self, one: KnownDelivery, now: float) -> None:
+        """The leader waits a whole ack timeout more for the answer to a delivery."""
+        self._waiting_since[one.number] = now
+
+    def leave(self, to: Attachment, seen: Collection[tuple[int, int]], now: float) -> None:
+        """A member leaves, whose program was given the deliveries *seen* (offset and attempt): the
+        others that are open at it don't count.  Those that the leader may have given up waiting for
+        count, perhaps."""
+        assert self.entry is not None
+        sure_s = _SURE_SHARE * self.entry.ack_timeout_ms / 1000
+        for offset, one in self.newest.items():
+            is_seen = (offset, one.attempt) in seen or one.number in self.answered_in_vain
+            if one.to != to or is_seen or self.is_done(offset):
+                continue
+            if now - self._waiting_since[one.number] < sure_s:
+                self.dealt[offset] -= 1
+                self._unseen.add(one.number)
+            else:
+                self.perhaps_uncounted[offset] += 1
+                self._perhaps_unseen.add(one.number)
+
+    def next_attempts(self, offset: Offset) -> tuple[int, ...]:
+        """As which attempt the message may be dealt next; none: that is not known."""
+        if (one := self.newest.get(offset)) is None:
+            return ()
+        if one.number in self._perhaps_unseen:
+            return one.attempt, one.attempt + 1
+        return (one.attempt if one.number in self._unseen else one.attempt + 1,)
 
     def is_done(self, offset: Offset) -> bool:
         """Whether the message is settled, as far as its leader can know."""
@@ -290,3 +336,16 @@ def settles(entry: MarkEntry, offset: Offset) -> bool:
     return offset < entry.mark or any(
         begin <= offset < end for begin, end in settled_ranges(entry.mark, entry.queue.settled)
     )
+
+
+def queues_in(
+    states: Mapping[str, Mapping[str, Any]],
+) -> Iterator[tuple[SubscriptionId, MarkEntry]]:
+    """The queues among entries of the log ``~subscriptions``, by subscription."""
+    marks = {
+        key: value
+        for key, value in states.items()
+        if key.startswith("k/") and value.get("mode") in QUEUE_MODES
+    }
+    for (sid, _), entry in StoredSubscriptions.read(marks).marks.items():
+        yield sid, entry

@@ -13,6 +13,8 @@ settled-dealt-again     a message is dealt of which it is committed that it is s
 dealt-too-often         a message is dealt more often than its subscription allows, and once
                         more for each change of the leader
 dealt-uncounted         a message is dealt again before it is committed how often it was dealt
+attempt-miscounted      a message is dealt as another attempt than the next one; a delivery that
+                        was given back, and that no program saw, is none
 window-passed           a message is dealt for the first time that lies further behind the
                         oldest unsettled one than the window is long
 key-split               a message is dealt while another member has an earlier one of its key,
@@ -37,11 +39,10 @@ judged, as nothing that comes of them is ever committed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from octopi.identifiers import Offset, PartitionId, SubscriptionId, TopicName
-from octopi.model import QUEUE_MODES
 from octopi.record import decode
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.log_bytes import ReplicaBytes
@@ -51,13 +52,14 @@ from octopi.simulation.invariants.queue_facts import (
     KnownAnswers,
     KnownMessage,
     KnownQueue,
+    queues_in,
     settles,
 )
 from octopi.simulation.invariants.queue_letters import CommittedLetter, broken_by
 from octopi.simulation.invariants.system import BreakRule, SystemInvariants
 from octopi.simulation.kernel.world import Event, StepEvent
 from octopi.subscriptions.dead_letters import SUFFIX
-from octopi.subscriptions.entries import MarkEntry, StoredSubscriptions
+from octopi.subscriptions.entries import MarkEntry
 from octopi.tracing import steps
 from octopi.tracing.subscriptions import StoredMarkStep
 
@@ -84,6 +86,8 @@ class QueueRules(SystemInvariants):
         "once more for each change of the leader",
         "dealt-uncounted": "a message is dealt again only when it is committed how often it was "
         "dealt",
+        "attempt-miscounted": "a message is dealt again as its next attempt; deliveries that no "
+        "program saw before their member left don't count",
         "window-passed": "no message is dealt that lies behind the window",
         "key-split": "the messages of a key are open at one member at a time",
         "key-disordered": "the messages of a key are settled in their order",
@@ -124,6 +128,7 @@ class QueueRules(SystemInvariants):
         on(self._see_committed, steps.S10Hearing)
         on(self._see_dealt, steps.S6Dealing)
         on(self._see_answers, steps.S7Answering)
+        on(self._see_leaving, steps.S7Leaving)
         on(self._see_told, steps.S7Telling)
         on(self._check_numbered, steps.S14Appending)
         on(self._see_commit, steps.P6Committed)
@@ -167,7 +172,7 @@ class QueueRules(SystemInvariants):
         self._epochs[step.partition] = step.epoch
         if self._losses.leads_with_less(event.host, step.partition):
             self._losses.forget(step.partition)
-        found = dict(_queues_in(step.states))
+        found = dict(queues_in(step.states))
         for place in [one for one in self._queues if one[1] == step.partition]:
             self._unstored.pop(place, None)
             if place[0] not in found:
@@ -194,7 +199,7 @@ class QueueRules(SystemInvariants):
         if step.value is None:
             self._queues.pop((sid, step.partition), None)
             return
-        for _, entry in _queues_in({step.key: step.value}):
+        for _, entry in queues_in({step.key: step.value}):
             known = self._queue(SubscriptionId(sid), step.partition, entry.topic)
             if entry.lost is not None and self._losses.is_harmed:
                 self._losses.lossy.add(step.partition)  # the only replica has less, and says so
@@ -258,7 +263,7 @@ class QueueRules(SystemInvariants):
             # What is dealt from a mark that is just being set is not judged by the old one.
             if known.entry is not None and known.entry.claim == known.reset_claim:
                 self._check_dealt(event, known, Offset(offset), Offset(end), attempt, to)
-            known.deal(Offset(offset), attempt, to)
+            known.deal(Offset(offset), attempt, to, event.at)
 
     def _check_dealt(
         self,
@@ -297,6 +302,10 @@ class QueueRules(SystemInvariants):
         if key is None and known.stored_count(offset) < attempt - 1:
             text = f"{who}and it is committed that it was dealt {known.stored_count(offset)} times"
             self.break_rule("dealt-uncounted", text, event)
+        attempts = known.next_attempts(offset)
+        if key is None and attempts and attempt not in attempts:
+            text = f"{who}and it has to be attempt {' or '.join(map(str, attempts))}"
+            self.break_rule("attempt-miscounted", text, event)
         self._check_count(event, known, offset, key, log)
 
     def _check_count(
@@ -315,7 +324,7 @@ class QueueRules(SystemInvariants):
         changes = known.leaders_since(offset)
         before = () if key is None else known.messages(Offset(0), offset, log)
         uncounted = sum(known.dealt[one.offset] for one in before if one.key == key)
-        most = known.entry.attempts + changes + uncounted
+        most = known.entry.attempts + changes + uncounted + known.perhaps_uncounted[offset]
         count = known.dealt[offset] + 1
         if count > most:
             text = f"{event.host} deals the message at {offset} of {known} for the {count}th"
@@ -337,6 +346,8 @@ class QueueRules(SystemInvariants):
             self._check_made(event, known, offset)
             one = known.newest_at(Offset(offset), attempt, to)
             if one is None or not self._is_first(known, one.offset, log):
+                if one is not None:
+                    known.answered_in_vain.add(one.number)
                 answers.others.append(Offset(offset))
                 continue
             known.answered[one.offset] = one
@@ -350,6 +361,17 @@ class QueueRules(SystemInvariants):
             if [offset, attempt] in step.rejected:
                 known.rejected.add(one.offset)
             known.end_delivery(one.offset, log)
+        for offset, attempt in step.extended:
+            if (one := known.newest_at(Offset(offset), attempt, to)) is not None:
+                known.extend(one, event.at)
+
+    def _see_leaving(self, event: StepEvent[steps.S7Leaving]) -> None:
+        step = event.step
+        known = self._queues.get((step.sid, step.partition))
+        if known is None or not self._is_judged(step.partition, step.epoch):
+            return
+        to = Attachment(event.host, event.life, step.session)
+        known.leave(to, {(offset, attempt) for offset, attempt in step.seen}, event.at)
 
     def _check_made(self, event: Event, known: KnownQueue, offset: int) -> None:
         """Check that a member's program has acknowledged the message."""
@@ -472,16 +494,3 @@ class QueueRules(SystemInvariants):
                 text += f"acknowledgements of {self._queues[place]}, which a member sent "
                 text += "before, are not stored"
                 self.break_rule("answer-left-behind", text, event)
-
-
-def _queues_in(
-    states: Mapping[str, Mapping[str, Any]],
-) -> Iterator[tuple[SubscriptionId, MarkEntry]]:
-    """The queues among entries of the log ``~subscriptions``, by subscription."""
-    marks = {
-        key: value
-        for key, value in states.items()
-        if key.startswith("k/") and value.get("mode") in QUEUE_MODES
-    }
-    for (sid, _), entry in StoredSubscriptions.read(marks).marks.items():
-        yield sid, entry

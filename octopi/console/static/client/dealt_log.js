@@ -32,6 +32,7 @@ export class DealtLog {
   #timerAt = Infinity; // when it fires
   #lookedAt; // when anything ran here last
   #wasPaused = false; // whether that was long ago at some moment since the member attached
+  #seen = null; // the deliveries that the page was given, when this ended
   #losses = new Set(); // those that were told already
   #news = new Bell();
   #ending = new AbortController();
@@ -94,6 +95,7 @@ export class DealtLog {
     if (this.isOver) return;
     this.#send(this.#session.flush(this.#clock.now()));
     this.isOver = true;
+    this.#seen = this.#session.seen;
     clearTimeout(this.#timer);
     this.#ending.abort(new OctopiError("closed", `${this.#name} was given up`));
     this.#session.disconnected();
@@ -150,7 +152,7 @@ export class DealtLog {
     };
     for (;;) {
       try {
-        await this.#link.run(question, (message) => this.#take(message), () => this.#look(), "detach", signal);
+        await this.#link.run(question, (message) => this.#take(message), () => this.#look(), () => this.#farewell(), signal);
       } catch (error) {
         signal.throwIfAborted();
         this.#session.disconnected();
@@ -159,6 +161,11 @@ export class DealtLog {
         await this.#link.beforeAgain(error, signal, (delay) => this.#owner.onTrouble(this, error, delay));
       }
     }
+  }
+
+  #farewell() {
+    const seen = this.#seen ?? this.#session.seen;
+    return { type: "detach", seen: seen.map(([offset]) => offset), attempts: seen.map(([, attempt]) => attempt) };
   }
 
   #take(message) {

@@ -41,7 +41,7 @@ export class LeaderSession {
 
   // Sends *question()* to the leader, and gives *take* each answer.  *wake* is called whenever
   // anything at all came from that broker: timers of a hidden page hardly run.  Aborted, or after an
-  // error that *take* threw, *farewell* is sent.
+  // error that *take* threw, *farewell*() is sent.
   //
   // Returns never; throws the signal's reason, `closed` after a `done`, or why it ended.
   async run(question, take, wake, farewell, signal) {
@@ -92,7 +92,7 @@ export class LeaderSession {
       clearTimeout(timer);
       unwatch();
       connection.forget(request);
-      if (!isOver) this.post({ type: farewell });
+      if (!isOver) this.post(farewell());
       isOver = true;
       this.#link = null;
       this.isOpen = false;

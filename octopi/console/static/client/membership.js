@@ -63,7 +63,7 @@ export class Membership {
             take_over: takeOver && !this.#hasJoined,
             held: onWire(this.#session.joining()),
           });
-          await this.#link.run(question, (message) => this.#take(message), () => this.#signIfDue(), "leave_group", signal);
+          await this.#link.run(question, (message) => this.#take(message), () => this.#signIfDue(), () => ({ type: "leave_group" }), signal);
         } catch (error) {
           if (this.#isLeaving) return;
           signal.throwIfAborted();

@@ -28,6 +28,11 @@ export class PendingAnswers {
     return this.acknowledged.length + this.released.length + this.rejected.length + this.extended.length;
   }
 
+  // Those that the page has answered, as [offset, attempt].
+  get deliveries() {
+    return [...this.acknowledged, ...this.released, ...this.rejected].map(([offset, attempt]) => [offset, attempt]);
+  }
+
   // Takes as many as one message can have, acknowledgements first.  *confirm*: the number that the
   // leader is to answer with when all that was answered up to here is committed, or null for no
   // answer.

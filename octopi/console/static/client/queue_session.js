@@ -44,6 +44,7 @@ export class QueueSession {
   #attachment = 0;
   #open = new Map(); // offset -> the newest delivery of it that is open here
   #waiting = new WaitingDeliveries();
+  #inHand = new Set(); // what the page was given, and has not answered
   #returned = { count: 0, bytes: 0 }; // what was answered or dropped, since the attach
   #given = { count: 0, bytes: 0 }; // the part of it for which credit was given again
   #pending = new PendingAnswers();
@@ -92,6 +93,7 @@ export class QueueSession {
     this.isAttached = false;
     this.#waiting.clear();
     this.#open.clear();
+    this.#inHand.clear();
     this.#checkAt = this.#resumedAt = null;
     this.#held.length = 0;
     this.staleCount += this.#pending.clear() + this.#unasked + this.#unconfirmed.reduce((sum, { count }) => sum + count, 0);
@@ -124,6 +126,13 @@ export class QueueSession {
     return this.#open.size;
   }
 
+  // The deliveries that the page was given in this attachment, as [offset, attempt], in order; but for
+  // those whose answers were sent.
+  get seen() {
+    const inHand = [...this.#inHand].map(({ offset, attempt }) => [offset, attempt]);
+    return [...inHand, ...this.#pending.deliveries].sort(([one, first], [other, second]) => one - other || first - second);
+  }
+
   // Whether credit may be due because the page went on: call `tick`.
   get isResuming() {
     return this.#resumedAt !== null;
@@ -133,14 +142,18 @@ export class QueueSession {
   take(now) {
     this.#voidLate(now);
     this.#act(now);
-    return this.#waiting.take();
+    const delivery = this.#waiting.take();
+    if (delivery) this.#inHand.add(delivery);
+    return delivery;
   }
 
   // All messages that wait for the page, for one loop: also several of a key.
   takeAll(now) {
     this.#voidLate(now);
     this.#act(now);
-    return this.#waiting.takeAll();
+    const taken = this.#waiting.takeAll();
+    for (const one of taken) this.#inHand.add(one);
+    return taken;
   }
 
   // When the message may be dealt to another member, at the earliest.
@@ -295,6 +308,7 @@ export class QueueSession {
   #answer(delivery, givesBack = false) {
     if (delivery.isAnswered) return false;
     delivery.isAnswered = true;
+    this.#inHand.delete(delivery);
     const counts = this.#counts(delivery);
     if (!counts) this.staleCount++;
     if (delivery.attachment === this.#attachment && delivery.isVoid) this.#giveBack(delivery); // it kept its credit while the page worked on it

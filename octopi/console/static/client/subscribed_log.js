@@ -253,7 +253,7 @@ export class SubscribedLog {
     for (;;) {
       this.#attachment = new AbortController();
       try {
-        await this.#link.run(question, (message) => this.#take(message), () => this.#tick(), "detach", this.#attachment.signal);
+        await this.#link.run(question, (message) => this.#take(message), () => this.#tick(), () => ({ type: "detach" }), this.#attachment.signal);
       } catch (error) {
         signal.throwIfAborted();
         if (this.#attachment.signal.aborted) continue; // to have the mark told again

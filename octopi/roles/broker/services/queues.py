@@ -53,6 +53,19 @@ def answers_of(message: m.Settle) -> Answers:
     )
 
 
+def seen_in(message: m.Detach) -> frozenset[tuple[Offset, int]] | None:
+    """The deliveries that the program of a leaving member was given; None: that is not said.
+
+    Raises:
+      ProtocolError: if the lists of *message* don't match.
+    """
+    if message.seen is None:
+        return None
+    if len(message.seen) != len(message.attempts):
+        raise ProtocolError("detach: there are as many attempts as messages that were seen")
+    return frozenset(zip(map(Offset, message.seen), message.attempts, strict=True))
+
+
 class QueueDeals:
     """The messages that were dealt to one attach and wait to be sent."""
 

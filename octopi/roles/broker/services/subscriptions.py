@@ -23,7 +23,7 @@ from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.services.asked import CONFIRMS_MAX, AskedSubscription, remembering
 from octopi.roles.broker.services.context import ClientContext
-from octopi.roles.broker.services.queues import QueueDeals, answers_of
+from octopi.roles.broker.services.queues import QueueDeals, answers_of, seen_in
 from octopi.roles.broker.subscriptions import answers
 from octopi.roles.broker.subscriptions.broker_subscriptions import BrokerSubscriptions
 from octopi.roles.broker.subscriptions.led_log import lag_ms
@@ -284,9 +284,11 @@ class SubscriptionService(Service):
             )
 
     def _detach(self, message: m.Detach) -> None:
+        seen = seen_in(message)
+        if (asked := self._lasting.get(message.request)) is not None and seen is not None:
+            asked.led.note_seen(asked.session, seen)
         self._end_session(
-            message.request,
-            lambda one, attached, session, now: one.detach(session, attached, now),
+            message.request, lambda one, old, session, now: one.detach(session, old, now, seen)
         )
 
     def _set_mark(self, message: m.SetMark) -> None:

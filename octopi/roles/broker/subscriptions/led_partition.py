@@ -9,7 +9,7 @@ sessions end, and another machine begins with what is in the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
@@ -274,6 +274,14 @@ class LedPartition:
             edges,
             lambda: self.perform(machine.settle(session, answers, number, now, confirm=confirm)),
         )
+
+    def note_seen(self, session: Session, seen: Collection[tuple[Offset, int]]) -> None:
+        """Tell an observer that a queue's member, which attached with *session*, leaves, and which
+        deliveries (offset and attempt) its program was given."""
+        if self.tracer is None or self._machine is None or self._is_over():
+            return
+        if (sid := self._machine.subscription_of(session)) is not None:
+            self.tracer.leave(sid, session, seen)
 
     def close(self, session: Session) -> None:
         """The request of *session* is over."""

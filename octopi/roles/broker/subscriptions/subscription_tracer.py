@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from octopi.environment import Trace
@@ -115,6 +115,13 @@ class SubscriptionTracer:
             [[offset, attempt] for offset, attempt, _ in answers.rejected],
             [[offset, attempt] for offset, attempt in answers.extended],
         )
+
+    def leave(
+        self, sid: SubscriptionId, session: e.Session, seen: Collection[tuple[Offset, int]]
+    ) -> None:
+        """A member of a queue leaves, whose program was given these deliveries."""
+        pairs = [[offset, attempt] for offset, attempt in sorted(seen)]
+        self.trace(steps.S7Leaving(*self._where, sid, session, pairs))
 
     def letter(self, effect: e.AppendLetter) -> tuple[Step, Step]:
         """A dead letter is appended."""
