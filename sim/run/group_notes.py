@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from octopi.errors import HistoryForkedError
 from octopi.identifiers import PartitionId
 from octopi.record import Message
 from octopi.simulation.history.events import LogName
@@ -133,6 +134,12 @@ class GroupNotes:
         if not is_old and held.claim >= progress.confirmed_claim:
             progress.confirmed = max(progress.confirmed, held.processed_end)
             progress.confirmed_claim = held.claim
+
+    def told_of_loss(self, fork: HistoryForkedError) -> None:
+        """Note that a member was told that messages were lost that had been processed: it goes on
+        before them.  Whether that is so is judged by the oracle."""
+        assert fork.partition is not None
+        self._forget_confirmed(PartitionId(fork.partition))
 
     def _note(self, what: str, host: str, held: HeldLog, message: Message) -> None:
         self._client_log.cluster.world.note(

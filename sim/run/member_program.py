@@ -27,11 +27,13 @@ class MemberProgram(MemberLives):
         self._notes = notes
         self._held: dict[int, HeldLog] = {}
         """By partition, in this life."""
+        self._told_count = 0
+        """Losses that the notes have, of this life."""
 
     async def live(self, environment: Environment, randomness: Random) -> None:
         """Join, process and mark."""
         workload = self.client_log.plan.workload
-        self._held = {}
+        self._held, self._told_count = {}, 0
         is_exclusive = workload.member_mode == "exclusive"
         async with (
             self.client_log.connected(environment) as client,
@@ -48,10 +50,13 @@ class MemberProgram(MemberLives):
                 reconnect_timeout_s=None,
             ) as subscription,
         ):
-            if randomness.random() < 0.3:
-                await self._work_in_batches(environment.clock, subscription, randomness)
-            else:
-                await self._work(environment.clock, subscription, randomness)
+            try:
+                if randomness.random() < 0.3:
+                    await self._work_in_batches(environment.clock, subscription, randomness)
+                else:
+                    await self._work(environment.clock, subscription, randomness)
+            finally:
+                self._note_losses(subscription)
         if is_exclusive:  # leaving succeeded, so all that was processed is confirmed
             for held in self._held.values():
                 self._notes.confirmed(self.host, held)
@@ -82,7 +87,13 @@ class MemberProgram(MemberLives):
             if self.is_over(len(batch), randomness):
                 return
 
+    def _note_losses(self, subscription: Subscription) -> None:
+        for fork in subscription.forks[self._told_count :]:
+            self._notes.told_of_loss(fork)
+        self._told_count = len(subscription.forks)
+
     def _handed(self, subscription: Subscription, message: Message) -> HeldLog | None:
+        self._note_losses(subscription)
         claim = subscription.claims.get(message.partition)
         if claim is None:
             return None  # the member has just lost the log

@@ -55,7 +55,10 @@ class QueueMemberProgram(MemberLives):
             ) as queue,
         ):
             shift = _Shift(self, self._notes, queue, environment.clock, randomness, began_at)
-            await shift.work(randomness.choice(_WORKERS))
+            try:
+                await shift.work(randomness.choice(_WORKERS))
+            finally:
+                shift.note_losses()
             stale_count = queue.stale_count
         if queue.stale_count == stale_count == shift.stale_count:
             shift.confirm()  # leaving has waited for that
@@ -80,6 +83,8 @@ class _Shift:
         self._randomness = randomness
         self._began_at = began_at
         self._error: Exception | None = None
+        self._told_count = 0
+        """Losses that the notes have."""
         self._unconfirmed: list[TakenMessage] = []
         """What was acknowledged since it was confirmed last."""
         self._committing = trio.Lock()
@@ -117,7 +122,14 @@ class _Shift:
             self._error = self._error or error
         scope.cancel()
 
+    def note_losses(self) -> None:
+        """Note of which losses the member was told since the last call."""
+        for fork in self._queue.forks[self._told_count :]:
+            self._notes.told_of_loss(fork)
+        self._told_count = len(self._queue.forks)
+
     def _handed(self, message: DealtMessage) -> TakenMessage:
+        self.note_losses()
         taken = TakenMessage(
             self._queue.sid,
             self._member.host,

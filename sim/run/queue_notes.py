@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from octopi.errors import OctopiError
+from octopi.errors import HistoryForkedError, OctopiError
 from octopi.identifiers import PartitionId
 from octopi.position import Position
 from octopi.record import Message
@@ -76,8 +76,9 @@ class QueueNotes:
         self._letters: dict[_Place, Counter[int]] = defaultdict(Counter)
         self._resetting: set[PartitionId] = set()
         """Partitions in which a reset has begun, and is not known to be over."""
-        self._resets: Counter[PartitionId] = Counter()
-        """How many began."""
+        self._restarts: Counter[PartitionId] = Counter()
+        """How often messages that were settled may have come again: resets that began, and losses
+        that members were told of."""
         self._skipped: dict[PartitionId, int] = {}
         """What lies before was left out by a reset."""
         plan = client_log.plan
@@ -119,6 +120,13 @@ class QueueNotes:
                 now = self._client_log.now
                 self._confirmed[one.place].setdefault(one.offset, _Confirmed(now, one))
 
+    def told_of_loss(self, fork: HistoryForkedError) -> None:
+        """A member is told that messages were lost that had been settled: the queue goes on before
+        them.  Whether that is so is judged by the oracle."""
+        assert fork.partition is not None
+        self._restarts[PartitionId(fork.partition)] += 1
+        self._forget_confirmed(PartitionId(fork.partition))
+
     def _note(self, what: str, one: TakenMessage) -> None:
         self._client_log.cluster.world.note(
             what,
@@ -139,7 +147,7 @@ class QueueNotes:
     def resetting(self, partition: PartitionId) -> None:
         """An operator begins to set the mark of a log."""
         self._resetting.add(partition)
-        self._resets[partition] += 1
+        self._restarts[partition] += 1
         self._forget_confirmed(partition)
 
     def was_reset(self, partition: PartitionId, offset: int) -> None:
@@ -190,9 +198,9 @@ class QueueNotes:
         offset = origin.offsets.get(letter.partition, -1)
         place = sid, letter.partition
         self._letters[place][offset] += 1
-        if self._letters[place][offset] > 1 + self._resets[letter.partition]:
+        if self._letters[place][offset] > 1 + self._restarts[letter.partition]:
             self._complain("the reader", f"{who}, and another one of the message at {offset}")
-        if offset in self._confirmed[place] and not self._resets[letter.partition]:
+        if offset in self._confirmed[place] and not self._restarts[letter.partition]:
             self._complain("the reader", f"{who}, whose message was acknowledged for good")
         original = logs.get(LogName(self.topic, letter.partition), {}).get(offset)
         if original is not None:

@@ -122,7 +122,10 @@ class Ledger:
         reading = self._readings.get((consumer, log))
         if reading is None:
             self._readings[consumer, log] = _Reading(offset)
-        elif offset != reading.next:
+            return
+        if offset != reading.next:
+            reading.go_on(offset)
+        if offset != reading.next:
             self.faults.append(
                 f"{consumer} resumes {log} at {offset}, but had read up to {reading.next}"
             )

@@ -243,7 +243,7 @@ class Schedule:
         [name] = names
         node = self._cluster.nodes[name]
         await in_thread(node.kill9)
-        copy = node.data_dir.with_name(f"{name}.older")
+        copy = self._older(name)
         if not await self._may_spoil(name):
             if randomness.random() < 0.5:
                 await in_thread(lambda: keep_copy(node.data_dir, copy))
@@ -269,7 +269,7 @@ class Schedule:
             if await self._may_spoil(name):
                 spoilt.append(name)
                 node = self._cluster.nodes[name]
-                done = damage(randomness, node.data_dir, node.data_dir.with_name(f"{name}.older"))
+                done = damage(randomness, node.data_dir, self._older(name))
                 self._say(f"damage {name}, with all killed: {done}")
         async with trio.open_nursery() as nursery:
             for name in spoilt:
@@ -334,6 +334,10 @@ class Schedule:
             if node.is_running:
                 await in_thread(node.kill9)
             await self._start(name)
+
+    def _older(self, name: str) -> Path:
+        """Where the files of a broker are as they were at some earlier stop."""
+        return self._cluster.nodes[name].data_dir.with_name(f"{name}.older")
 
     async def _may_spoil(self, name: str) -> bool:
         """Whether the copies of *name*, which was just killed, may be taken away."""
@@ -427,6 +431,8 @@ class Schedule:
         """What an operator does: an empty broker takes the replicas of the lost one."""
         old = self._cluster.ids[name]
         await in_thread(lambda: _empty(self._cluster.nodes[name].data_dir))
+        # With an older copy it would be the former broker again, and the new one would be away.
+        await in_thread(partial(shutil.rmtree, self._older(name), ignore_errors=True))
         await self._start(name)
         self._cluster.ids[name] = await self._workload.replace_broker(old, self._cluster.urls[name])
         self.bounds.trust(old)

@@ -98,6 +98,16 @@ def test_a_consumer_that_resumes_at_another_offset_is_a_fault() -> None:
     assert book.faults == ["c resumes orders/0 at 20, but had read up to 10"]
 
 
+def test_a_consumer_that_was_told_of_a_loss_may_resume_where_the_loss_begins() -> None:
+    book = read(ledger(A, B), A, B)
+    book.may_be_lost({LOG}, since=5.0)
+    book.told("c", LOG, 10)
+    book.begins("c", LOG, 10)
+    assert book.faults == []
+    book.delivered("c", LOG, *Stored(10, 20, b"c"))
+    assert book.faults == []
+
+
 def test_a_fork_is_a_fault_unless_the_consumer_was_told() -> None:
     forked = Stored(10, 20, b"c")
     book = read(ledger(A), A, B)

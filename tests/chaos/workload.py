@@ -298,14 +298,22 @@ class Workload:
 
     async def _read(self, name: str, consumer: octopi.Consumer) -> None:
         told = 0
-        async for one in consumer:
-            log = LogName(one.topic, one.partition)
+
+        def note_forks() -> None:
+            nonlocal told
             for fork in consumer.forks[told:]:
                 told += 1
                 assert fork.partition is not None
                 assert fork.offset is not None
                 self._ledger.told(name, LogName(fork.topic, fork.partition), fork.offset)
-            self._ledger.delivered(name, log, one.offset, one.next_offset, one.value)
+
+        try:
+            async for one in consumer:
+                note_forks()
+                log = LogName(one.topic, one.partition)
+                self._ledger.delivered(name, log, one.offset, one.next_offset, one.value)
+        finally:
+            note_forks()  # also of a log that has handed out nothing since
 
     def behind(self, ends: dict[LogName, int]) -> str:
         """The consumers that are not at the *ends* of their logs, if any."""
