@@ -7,6 +7,7 @@ the answer before it; this module checks what has to be checked earlier.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -22,6 +23,8 @@ from octopi.wire.endpoints import FOLLOW, MEMBERSHIP
 _OF_BROKERS: Final = frozenset({MEMBERSHIP.path, FOLLOW.path})
 
 _BEARER: Final = "bearer "
+
+_SHOWABLE_ORIGIN: Final = re.compile(r"https?://[0-9A-Za-z.:\[\]_-]{1,300}")
 
 
 @attrs.frozen
@@ -85,11 +88,7 @@ class HttpAccessPolicy:
             members=known,
             allowed=self.allowed_origins,
         ):
-            return Denial(
-                403,
-                "forbidden",
-                "pages of that origin are not allowed: start the node with --allow-origin",
-            )
+            return Denial(403, "forbidden", _why_refused(origin))
         return None
 
     def holder_of(self, request: HttpRequest) -> Holder | Denial:
@@ -112,3 +111,13 @@ class HttpAccessPolicy:
         """Count *size_bytes* of an answer against the byte rate of *holder*."""
         if self.authenticator is not None:
             self.authenticator.spend(holder.subject, size_bytes)
+
+
+def _why_refused(origin: str) -> str:
+    """The reason for which a page of *origin*, which anybody may have written, is refused."""
+    if _SHOWABLE_ORIGIN.fullmatch(origin):
+        return f"this node refuses pages from {origin}: start it with --allow-origin {origin}"
+    return (
+        "this node refuses pages without an http or https origin, such as opened files: serve the "
+        "page over HTTP, and start the node with --allow-origin"
+    )

@@ -81,10 +81,18 @@ class Site:
             case "/" | "/console":
                 return plain(302, "the console is at /console/", ("location", CONSOLE))
         if request.path.startswith(CONSOLE):
-            return self._console(request)
+            return self._console_file(request)
         if request.path == "/metrics" or request.path.startswith(API):
             return await self._guarded(request)
         return plain(404, "there is nothing here; see /console/, /api/v1/status, /metrics")
+
+    def _console_file(self, request: HttpRequest) -> HttpAnswer:
+        """A file of the console, for everybody; pages from elsewhere may import it if they may
+        connect, too."""
+        answer = self._console(request)
+        if self._access.why_not_from_there(request, self._members) is None:
+            answer = _readable(request, answer)
+        return attrs.evolve(answer, headers=(*answer.headers, ("vary", "origin")))
 
     def _why_not_ready(self) -> str:
         if self.node is None:
@@ -112,7 +120,9 @@ class Site:
     async def _page(self, request: HttpRequest) -> HttpAnswer:
         denial = self._access.why_not_from_there(request, self._members)
         if denial is not None:
-            return _denied(denial)
+            # A script can't see why its WebSocket was refused, so it asks here.  The answer says
+            # nothing that the page doesn't know.
+            return _shared(request, _denied(denial))
         if request.path == f"{API}status":
             return _shared(request, _json(200, self._status()))
         holder = self._access.holder_of(request)
@@ -202,11 +212,16 @@ def _memory(memory: MemoryBudget) -> Json:
 
 def _shared(request: HttpRequest, answer: HttpAnswer) -> HttpAnswer:
     """Allow the page that sent *request* to read *answer*; its origin was checked before."""
+    answer = _readable(request, answer)
+    return attrs.evolve(answer, headers=(*answer.headers, ("vary", "origin")))
+
+
+def _readable(request: HttpRequest, answer: HttpAnswer) -> HttpAnswer:
     origin = request.headers.get("origin")
-    if origin is None:
-        return answer
-    shared = (("access-control-allow-origin", origin), ("vary", "origin"))
-    return attrs.evolve(answer, headers=(*answer.headers, *shared))
+    if origin is None or not (origin.isascii() and origin.isprintable()):
+        return answer  # no browser's
+    allowed = ("access-control-allow-origin", origin)
+    return attrs.evolve(answer, headers=(*answer.headers, allowed))
 
 
 def _json(status: int, value: Json) -> HttpAnswer:

@@ -211,7 +211,8 @@ class NodeSettings:
     allow_origin: str = _setting(
         "",
         "OCTOPI_ALLOW_ORIGIN",
-        "origins of web pages that may connect, separated by commas (its own always may)",
+        "origins of web pages that may connect, separated by commas (its own always may); "
+        "http://host:* means every port",
     )
     insecure: bool = _setting(
         False,

@@ -150,7 +150,6 @@ _NODE_FLAGS: Final = {
     "token_stored_bytes": None,
     "token_readings": None,
     "memory_budget": "BYTES",
-    "allow_origin": "ORIGIN[,...]",
     "metrics_listen": "HOST:PORT",
 }
 
@@ -174,7 +173,25 @@ def node_options(function: _F) -> _F:
             help=help_text(NodeSettings, key),
         )(function)
     meaning = "Listen to the network without asking for tokens.  [OCTOPI_INSECURE]"
+    function = allow_origin_option(function)
     return click.option("--insecure", is_flag=True, default=None, help=meaning)(function)
+
+
+def allow_origin_option(function: _F) -> _F:
+    """Add ``--allow-origin``, which may come several times; commands get one text, or None."""
+    meaning = help_text(NodeSettings, "allow_origin")
+    return click.option(
+        "--allow-origin",
+        "allow_origin",
+        multiple=True,
+        callback=_joined,
+        metavar="ORIGIN[,...]",
+        help=f"{meaning}  May be given several times.",
+    )(function)
+
+
+def _joined(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> str | None:
+    return ",".join(value) if value else None
 
 
 def taken(cls: type, flags: dict[str, object]) -> dict[str, object]:

@@ -13,7 +13,7 @@ from octopi.cli.key_files import read_keys
 from octopi.cli.token_file import TokenFile
 from octopi.operating_system import SystemClock
 from octopi.security.authenticator import Authenticator, TokenLimits
-from octopi.security.origins import is_loopback, place_of
+from octopi.security.origins import allowed_place, is_loopback
 from octopi.security.quotas import Quota
 from octopi.security.tls import Tls, tls_of_node
 from octopi.transport.addresses import host_and_port, listen_address
@@ -81,9 +81,10 @@ def _authenticator(settings: NodeSettings) -> Authenticator | None:
 def _origins(text: str) -> tuple[str, ...]:
     origins = tuple(one.strip() for one in text.split(",") if one.strip())
     for origin in origins:
-        if place_of(origin) is None or not origin.startswith(("http://", "https://")):
+        if allowed_place(origin) is None or not origin.startswith(("http://", "https://")):
             raise CommandError(
-                f"--allow-origin {origin!r} is not an origin: write http://host:port or https://host",
+                f"--allow-origin {origin!r} is not an origin: "
+                "write http://host:port, https://host, or http://host:* for every port",
                 ExitCode.USAGE,
             )
     return origins

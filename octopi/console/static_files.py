@@ -1,14 +1,17 @@
 """The console's files, as HTTP answers.
 
 There are those files that the folder had when one was asked for first.  A name is looked up
-among theirs, and never given to the file system, whatever it holds.
+among theirs, and never given to the file system, whatever it holds.  Browsers that take gzip get
+text compressed, and nothing if they have the file already.
 """
 
 from __future__ import annotations
 
+import gzip
+import re
 import zlib
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
@@ -47,6 +50,9 @@ _CONTENT_TYPES: Final = {
     "woff2": "font/woff2",
 }
 
+_COMPRESSIBLE: Final = ("text/", "application/json", "image/svg")
+_WEIGHT_ZERO: Final = re.compile(r"q=0(\.0*)?")
+
 
 def console_file(request: HttpRequest) -> HttpAnswer:
     """The file that *request* asks for, below `PREFIX`."""
@@ -56,14 +62,39 @@ def console_file(request: HttpRequest) -> HttpAnswer:
         return plain(404, "the console has no such file")
     content_type = _CONTENT_TYPES[name.rpartition(".")[2]]
     content = place.read_bytes()
-    headers = (
+    tag = f"{zlib.crc32(content):08x}-{len(content)}"
+    headers = [
         ("content-security-policy", CONTENT_SECURITY_POLICY),
         ("cache-control", "no-cache"),
-        ("etag", f'"{zlib.crc32(content):08x}-{len(content)}"'),
-    )
-    if request.headers.get("if-none-match") == headers[-1][1]:
-        return HttpAnswer(304, b"", content_type, headers)
-    return HttpAnswer(200, content, content_type, headers)
+    ]
+    if content_type.startswith(_COMPRESSIBLE):
+        headers.append(("vary", "accept-encoding"))
+        if _takes_gzip(request.headers.get("accept-encoding", "")):
+            content, tag = _gzipped(content), f"{tag}-gzip"
+            headers.append(("content-encoding", "gzip"))
+    headers.append(("etag", f'"{tag}"'))
+    if _has(request.headers.get("if-none-match", ""), tag):
+        return HttpAnswer(304, b"", content_type, tuple(headers))
+    return HttpAnswer(200, content, content_type, tuple(headers))
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether an ``Accept-Encoding`` has gzip by its name, and not with the weight 0."""
+    for one in accepted.lower().split(","):
+        coding, _, parameter = one.partition(";")
+        if coding.strip() == "gzip":
+            return not _WEIGHT_ZERO.fullmatch(parameter.replace(" ", ""))
+    return False
+
+
+def _has(known: str, tag: str) -> bool:
+    """Whether an ``If-None-Match`` has *tag*, from which a proxy may have made a weak one."""
+    return any(one.strip().removeprefix("W/") == f'"{tag}"' for one in known.split(","))
+
+
+@lru_cache(maxsize=256)
+def _gzipped(content: bytes) -> bytes:
+    return gzip.compress(content, compresslevel=9, mtime=0)
 
 
 @cache

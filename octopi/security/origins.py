@@ -22,6 +22,11 @@ _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 _LOOPBACK: Final = "localhost"
 
+LOOPBACK_ORIGINS: Final = ("http://localhost:*", "http://127.0.0.1:*")
+"""The pages that programs on the browser's own machine serve, at any port."""
+
+_ANY_PORT: Final = ":*"
+
 
 @attrs.frozen
 class HostPort:
@@ -43,11 +48,19 @@ def place_of(url: str) -> HostPort | None:
     return HostPort(_canonical(parts.hostname), port or _DEFAULT_PORTS[parts.scheme])
 
 
+def allowed_place(origin: str) -> HostPort | None:
+    """Host and port of an allowed *origin*, which may be one of every port (``http://host:*``; the
+    port is then meaningless); None if it is none."""
+    place = place_of(origin.removesuffix(_ANY_PORT))
+    return None if place is None or "*" in place.host else place
+
+
 def may_come_from(
     origin: str, host: str, *, is_secure: bool, members: Iterable[str], allowed: Iterable[str]
 ) -> bool:
     """Whether a page of *origin* may connect to the node that it calls *host*: it is a page of that
-    node, of another node of the cluster (*members*: urls), or an *allowed* origin."""
+    node, of another node of the cluster (*members*: urls), or an *allowed* origin, such as
+    ``https://app.example`` or, for every port, ``http://localhost:*``."""
     page = place_of(origin)
     if page is None:  # such as "null", of a page that was opened as a file
         return False
@@ -55,7 +68,14 @@ def may_come_from(
     if page == own or any(page == place_of(member) for member in members):
         return True
     scheme = urlsplit(origin).scheme
-    return any(page == place_of(one) and scheme == urlsplit(one).scheme for one in allowed)
+    return any(_is_allowed(page, scheme, one) for one in allowed)
+
+
+def _is_allowed(page: HostPort, scheme: str, allowed: str) -> bool:
+    place = allowed_place(allowed)
+    if place is None or not allowed.lower().startswith(f"{scheme}://"):
+        return False
+    return page.host == place.host if allowed.endswith(_ANY_PORT) else page == place
 
 
 def names_us(host: str, members: Iterable[str], allowed: Iterable[str]) -> bool:
@@ -66,7 +86,7 @@ def names_us(host: str, members: Iterable[str], allowed: Iterable[str]) -> bool:
         return False
     if place.host == _LOOPBACK or _is_address(place.host):
         return True
-    known = (place_of(one) for one in (*members, *allowed))
+    known = (*map(place_of, members), *map(allowed_place, allowed))
     return any(one is not None and one.host == place.host for one in known)
 
 

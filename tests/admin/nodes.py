@@ -60,7 +60,7 @@ async def ask(
 
 async def _read(protocol: h11.Connection, stream: trio.abc.Stream) -> Page:
     protocol.send(h11.EndOfMessage())
-    status, found, body = 0, {}, b""
+    status, found, body = 0, dict[str, str](), b""
     while True:
         event = protocol.next_event()
         match event:
@@ -70,7 +70,9 @@ async def _read(protocol: h11.Connection, stream: trio.abc.Stream) -> Page:
                 return Page(101, {}, b"")
             case h11.Response():
                 status = event.status_code
-                found = {name.decode(): value.decode() for name, value in event.headers}
+                for name, value in event.headers:
+                    known = found.get(name.decode())
+                    found[name.decode()] = f"{known}, {value.decode()}" if known else value.decode()
             case h11.Data():
                 body += event.data
             case _:

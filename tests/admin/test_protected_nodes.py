@@ -323,9 +323,83 @@ async def test_a_page_of_a_foreign_origin_gets_no_websocket_and_no_answer(tmp_pa
                 assert await upgrade(url, origin=origin) == (101 if good else 403), (url, origin)
                 page = await ask(url, "/api/v1/cluster", origin=origin)
                 assert page.status == (200 if good else 403)
+                # A page that is refused may read that, and nothing else.
+                assert page.headers["access-control-allow-origin"] == origin
+                assert good or list(page.json) == ["error"]
+                page = await ask(url, "/metrics", origin=origin)
+                assert page.status == (200 if good else 403)
+        assert await upgrade(broker) == 101, "no browser"
+
+
+@pytest.mark.parametrize(
+    ("origin", "reason"),
+    [
+        (
+            "http://evil.example:81",
+            "this node refuses pages from http://evil.example:81: start it with --allow-origin "
+            "http://evil.example:81",
+        ),
+        ("null", "this node refuses pages without an http or https origin"),
+        ("http://a;reboot", "this node refuses pages without an http or https origin"),
+        ("http://a.example\x1b[2J", "this node refuses pages without an http or https origin"),
+    ],
+)
+async def test_a_page_that_is_refused_is_told_what_would_let_it_in(
+    tmp_path: Path, origin: str, reason: str
+) -> None:
+    async with serving_nodes(tmp_path, 0) as nodes:
+        page = await ask(nodes.register, "/api/v1/status", origin=origin)
+        assert page.status == 403
+        assert page.json["error"]["reason"].startswith(reason)
+        shared = page.headers.get("access-control-allow-origin")
+        assert shared == (origin if origin.isprintable() else None)
+        assert page.headers["vary"] == "origin"
+
+
+async def test_an_origin_that_no_browser_sends_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    async with serving_nodes(tmp_path, 0) as nodes:
+        place = nodes.register.removeprefix("ws://")
+        host, _, port = place.partition(":")
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            head = f"GET /api/v1/status HTTP/1.1\r\nhost: {place}\r\norigin: http://b\xfc.example\r\n\r\n"
+            await stream.send_all(head.encode("latin-1"))
+            answer = b"".join([piece async for piece in stream])
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert b"access-control" not in answer
+    assert b".example" not in answer
+
+
+async def test_files_of_the_console_may_be_imported_by_pages_that_may_connect(
+    tmp_path: Path,
+) -> None:
+    common = NodeSettings(allow_origin="https://app.example,http://localhost:*")
+    async with serving_nodes(tmp_path, common=common) as nodes:
+        for path in ("/console/octopi.js", "/console/client/errors.js", "/console/octopi.d.ts"):
+            for origin, good in (
+                ("https://app.example", True),
+                ("http://localhost:5173", True),
+                (nodes.brokers[0].replace("ws:", "http:"), True),
+                ("http://evil.example", False),
+                ("null", False),
+                (None, False),
+            ):
+                headers = {} if origin is None else {"origin": origin}
+                page = await ask(nodes.register, path, **headers)  # type: ignore[arg-type]
+                assert page.status == 200, "the files are no secret"
                 shared = page.headers.get("access-control-allow-origin")
                 assert shared == (origin if good else None)
-        assert await upgrade(broker) == 101, "no browser"
+                assert "origin" in page.headers["vary"], "for caches, with and without one"
+                known = page.headers["etag"]
+                page = await ask(nodes.register, path, if_none_match=known, **headers)  # type: ignore[arg-type]
+                assert page.status == 304
+                assert page.headers.get("access-control-allow-origin") == shared
+        page = await ask(
+            nodes.register,
+            "/console/octopi.js",
+            origin="http://localhost:5173",
+            host="evil.example:7000",
+        )
+        assert "access-control-allow-origin" not in page.headers, "the host was rebound"
 
 
 async def test_requests_for_a_rebound_host_name_are_refused(tmp_path: Path) -> None:
@@ -355,6 +429,7 @@ async def test_requests_for_a_rebound_host_name_are_refused(tmp_path: Path) -> N
         (NodeSettings(token_file="missing.token"), "127.0.0.1:0", "missing.token"),
         (NodeSettings(allow_origin="app.example"), "127.0.0.1:0", "is not an origin"),
         (NodeSettings(allow_origin="ws://app.example"), "127.0.0.1:0", "is not an origin"),
+        (NodeSettings(allow_origin="http://*:*"), "127.0.0.1:0", "is not an origin"),
     ],
 )
 def test_settings_that_protect_nothing_are_refused(

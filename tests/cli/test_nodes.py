@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import octopi
 from harness.processes import NodeProcesses
 from octopi.cli.node_processes import node_command, node_environment
 from octopi.limits import SHUTDOWN_GRACE_S
+from tests.admin.nodes import ask
 from tests.kit.cluster import eventually, running_cluster
 
 pytestmark = pytest.mark.process
@@ -175,6 +177,35 @@ def test_dev_runs_a_cluster_until_it_is_stopped(tmp_path: Path) -> None:
         "broker-2",
     }
     assert list(tmp_path.iterdir()) == []
+
+
+def test_dev_lets_pages_of_this_machine_connect_and_those_that_are_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "octopi_node", "dev", "--listen", "127.0.0.1:0"]
+    command += ["--allow-origin", "https://a.example", "--allow-origin", "https://b.example"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**node_environment(), "TMPDIR": str(tmp_path)},
+        text=True,
+    ) as dev:
+        try:
+            assert dev.stdout is not None
+            register = dev.stdout.readline().split()[-1]
+            cluster = trio.run(ask, register, "/api/v1/cluster").json
+            for url in (register, cluster["brokers"][0]["address"]):
+                for origin, status in (
+                    ("http://localhost:5173", 200),
+                    ("http://127.0.0.1:8000", 200),
+                    ("https://a.example", 200),
+                    ("https://b.example", 200),
+                    ("https://c.example", 403),
+                    ("null", 403),
+                ):
+                    page = trio.run(partial(ask, url, "/api/v1/status", origin=origin))
+                    assert page.status == status, origin
+        finally:
+            dev.send_signal(signal.SIGINT)
 
 
 async def test_dev_refuses_a_port_in_use_at_once(tmp_path: Path) -> None:

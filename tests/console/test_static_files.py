@@ -1,5 +1,7 @@
 """The console's files: what there is, and that nothing else can be had."""
 
+import gzip
+
 import pytest
 from trio.testing import MockClock
 
@@ -31,6 +33,38 @@ def test_a_file_that_the_browser_has_is_not_sent_again() -> None:
     answer = console_file(asked("/console/", if_none_match=tag))
     assert (answer.status, answer.body) == (304, b"")
     assert console_file(asked("/console/", if_none_match='"other"')).status == 200
+
+
+@pytest.mark.parametrize(
+    ("accepted", "compressed"),
+    [
+        ("gzip", True),
+        ("gzip, deflate, br, zstd", True),
+        ("br;q=1.0, GZIP;q=0.8, *;q=0.1", True),
+        ("br, gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("identity", False),
+        ("xgzip", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_text_is_compressed_for_who_takes_gzip(accepted: str | None, compressed: bool) -> None:
+    headers = {} if accepted is None else {"accept_encoding": accepted}
+    answer = console_file(asked("/console/octopi.js", **headers))
+    found = dict(answer.headers)
+    plain = console_file(asked("/console/octopi.js"))
+    assert found["vary"] == "accept-encoding"
+    assert found.get("content-encoding") == ("gzip" if compressed else None)
+    body = gzip.decompress(answer.body) if compressed else answer.body
+    assert body == plain.body
+    assert answer.content_type == "text/javascript; charset=utf-8"
+    # A cache must not take one for the other.
+    assert (found["etag"] == dict(plain.headers)["etag"]) is not compressed
+    for known in (found["etag"], f"W/{found['etag']}", f'"other", {found["etag"]}'):
+        again = console_file(asked("/console/octopi.js", if_none_match=known, **headers))
+        assert (again.status, again.body) == (304, b"")
+        assert dict(again.headers) == found
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,13 @@ from octopi.cli.config import (
     help_text,
     join_secret_in,
 )
-from octopi.cli.invocation import Invocation, common_options, pass_invocation
+from octopi.cli.invocation import (
+    Invocation,
+    allow_origin_option,
+    common_options,
+    pass_invocation,
+)
+from octopi.security.origins import LOOPBACK_ORIGINS
 
 if TYPE_CHECKING:
     import trio
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Directory for all data.  [default: a temporary directory, removed at the end]",
 )
+@allow_origin_option
 @common_options
 @pass_invocation
 def dev(
@@ -46,6 +53,7 @@ def dev(
     replicas: int | None,
     listen: str | None,
     data_dir: str | None,
+    allow_origin: str | None,
 ) -> None:
     """Run a register and brokers in one process, until Ctrl-C.
 
@@ -58,7 +66,8 @@ def dev(
     With three replicas of every partition:
       octopi-node dev --brokers 3
 
-    When the cluster is ready, the command prints `ready register URL` on standard output.
+    When the cluster is ready, the command prints `ready register URL` on standard output.  Pages
+    from http://localhost and http://127.0.0.1, of any port, may connect.
     """
     configuration = invocation.configuration()
     register = configuration.section(RegisterSettings, listen=listen, replicas=replicas)
@@ -66,7 +75,9 @@ def dev(
         configuration.section(BrokerSettings), listen="127.0.0.1:0", advertise="", id=None
     )
 
-    common = configuration.section(NodeSettings)
+    common = configuration.section(NodeSettings, allow_origin=allow_origin)
+    origins = (common.allow_origin, *LOOPBACK_ORIGINS)
+    common = attrs.evolve(common, allow_origin=",".join(filter(None, origins)))
 
     from octopi.cli.node_log import set_up_log
     from octopi.cli.running import run_node

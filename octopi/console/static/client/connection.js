@@ -10,9 +10,11 @@ const SUBPROTOCOL = "octopi.v1.cbor";
 const PATH = "/v1/client";
 const AGENT = "octopi-js/0.1.0";
 const CONNECT_TIMEOUT_MS = 5_000;
+const VISIT_TIMEOUT_MS = 2_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const NORMAL_CLOSURE = 1000;
 const ABNORMAL_CLOSURE = 1006;
+const PAGE_REFUSED = new Set([403, 421]); // HTTP statuses: for its origin, for the node's name there
 
 // A connection to the node at *url* (ws:// or wss://, host and port).
 // *name*: what people see it called; *canRenew*: whether an expired token ends only this connection,
@@ -22,18 +24,29 @@ export async function openConnection(url, token, { name, canRenew }) {
   try {
     return await openOnce(url, token, name, canRenew);
   } catch (error) {
-    if (error.closeCode !== ABNORMAL_CLOSURE || !url.startsWith("wss:") || !globalThis.location) throw error;
+    if (error.closeCode !== ABNORMAL_CLOSURE || !globalThis.location) throw error;
+    const refused = await visit(url);
+    if (refused || !url.startsWith("wss:")) throw refused ?? error;
   }
-  await visit(url);
   return openOnce(url, token, name, canRenew);
 }
 
-// Nodes that verify each other ask whoever connects for a certificate, and take none for an
-// answer.  Chromium cancels a WebSocket then, unless a request to the same node went through
-// without a certificate before (https://crbug.com/993907): this is that request.
+// Asks the node over HTTP whether it refuses this page, and resolves with the OctopiError that says
+// so, or null: a page's script isn't told why a WebSocket failed.
+//
+// It serves a second purpose.  Nodes that verify each other ask whoever connects for a certificate,
+// and take none for an answer.  Chromium cancels a WebSocket then, unless a request to the same node
+// went through without a certificate before (https://crbug.com/993907): this is that request.
 async function visit(url) {
-  const address = `${url.replace("wss:", "https:")}/healthz`;
-  await fetch(address, { mode: "no-cors", signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) }).catch(() => {});
+  try {
+    const address = `${url.replace(/^ws/, "http")}/api/v1/status`;
+    const answer = await fetch(address, { signal: AbortSignal.timeout(VISIT_TIMEOUT_MS) });
+    if (!PAGE_REFUSED.has(answer.status)) return null;
+    const { error } = await answer.json();
+    return new OctopiError("page_refused", `${url}: ${error.reason}`);
+  } catch {
+    return null; // it is down, or no node
+  }
 }
 
 async function openOnce(url, token, name, canRenew) {

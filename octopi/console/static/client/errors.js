@@ -56,6 +56,7 @@ const STATUSES = new Map([
 // Codes that no node sends:
 const OWN = new Map([
   ["unreachable", true], // no connection could be made, so nothing was sent
+  ["page_refused", false], // the node lets no pages of this origin in
   ["connection_lost", true], // a connection ended; what had no answer may have been processed
   ["protocol", false], // a node sent what the protocol doesn't allow
   ["record_damaged", false], // a record's checksum or layout is wrong

@@ -20,7 +20,7 @@ const BEFORE_APPEND = new Set([
   "unknown_topic", "invalid_topic", "unknown_partition", "invalid_option", "malformed_record", "record_checksum",
   "sequence_gap", "producer_fenced", "unknown_producer", "not_leader", "not_ready", "no_broker", "shutting_down",
   "disk_full", "unauthenticated", "forbidden", "expired", "over_limit", "quota_exceeded", "not_a_member",
-  "unreachable", "token",
+  "unreachable", "page_refused", "token",
 ]);
 const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]);
 const START_OVER = new Set(["sequence_gap", "unknown_producer"]);
