@@ -35,3 +35,20 @@ async def background_tasks() -> AsyncIterator[trio.Nursery]:
         raise BaseExceptionGroup("several faults at once", faults or errors) from None
     if body_error is not None:
         raise body_error
+
+
+def check_trio(function: str, of_asyncio: str) -> None:
+    """Check that *function* is used in a Trio task.
+
+    Raises:
+      RuntimeError: if not; it says to use *of_asyncio* if this is an asyncio program.
+    """
+    if trio.lowlevel.in_trio_task():
+        return
+    import asyncio  # here, so that Trio programs don't load it
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(f"{function} is for Trio programs: enter it in a Trio task") from None
+    raise RuntimeError(f"this is an asyncio program: use {of_asyncio}")
