@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
@@ -18,15 +18,16 @@ class News:
     can wait: so a program of another event loop is woken without a task of Trio's.
     """
 
-    __slots__ = ("_listeners", "_lot")
+    __slots__ = ("_listeners", "lot")
 
     def __init__(self) -> None:
-        self._lot = trio.lowlevel.ParkingLot()
+        self.lot: Final = trio.lowlevel.ParkingLot()
+        """Where tasks of Trio wait, by its `park`."""
         self._listeners: list[Callable[[], None]] = []
 
     def tell(self) -> None:
         """Wake them."""
-        self._lot.unpark_all()
+        self.lot.unpark_all()
         if self._listeners:
             listeners, self._listeners = self._listeners, []
             for listener in listeners:
@@ -34,7 +35,7 @@ class News:
 
     async def wait(self) -> None:
         """Return when it is told."""
-        await self._lot.park()
+        await self.lot.park()
 
     async def taken(self, attempt: Callable[[], _T]) -> _T:
         """What *attempt* returns, as soon as it doesn't raise `trio.WouldBlock`: it is tried again

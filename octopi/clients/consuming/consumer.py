@@ -190,7 +190,15 @@ class Consumer:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._ready:
             await trio.lowlevel.cancel_shielded_checkpoint()
-        return await self.news.taken(self._next_batch_nowait)
+        while self._has_to_wait():
+            await self.news.lot.park()
+        return self._take_batch()
+
+    def _next_batch_nowait(self) -> list[Message] | None:
+        self._settle()
+        if self._has_to_wait():
+            raise trio.WouldBlock
+        return self._take_batch()
 
     def _settle(self) -> None:
         """The program asks for more: it has dealt with what was handed out."""
@@ -198,17 +206,18 @@ class Consumer:
             self._offsets[last.partition] = last.next_offset
             self._first = self._last = None
 
-    def _next_batch_nowait(self) -> list[Message] | None:
-        self._settle()
+    def _has_to_wait(self) -> bool:
         while self._ready and isinstance(fork := self._ready[0], _Fork):
             self._ready.popleft()
             self._go_back(fork)
+        return not self._ready and not self._is_closed and self._running_count > 0
+
+    def _take_batch(self) -> list[Message] | None:
+        """The messages of the next chunk; None at the end."""
         if not self._ready:
             if self._is_closed:
                 raise ClosedError("the consumer was closed")
-            if not self._running_count:
-                return None
-            raise trio.WouldBlock
+            return None
         item = self._ready[0]
         if isinstance(item, OctopiError):
             raise item  # it stays in the queue, and is raised again by the next call
