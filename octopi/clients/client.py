@@ -12,7 +12,7 @@ import trio
 
 from octopi.clients.admin import Admin, delete, list_topics
 from octopi.clients.answers import FetchResult
-from octopi.clients.background import background_tasks
+from octopi.clients.background import background_tasks, check_trio
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.connections import Connections
 from octopi.clients.consuming.consumer import Consumer
@@ -454,6 +454,8 @@ def connect(
     Raises:
       InvalidOptionError: if a server is no address of a node, *tls_ca* no authority, or *name* no
           name.
+      RuntimeError: when the block is entered outside of Trio; asyncio programs use
+          `octopi.aio.connect`.
     """
     addresses = [servers] if isinstance(servers, str) else list(servers)
     if not addresses:
@@ -476,6 +478,7 @@ async def _connected(
     environment: Environment | None,
     name: str,
 ) -> AsyncIterator[Client]:
+    check_trio("octopi.connect", "octopi.aio.connect")
     async with background_tasks() as nursery:
         if environment is None:
             environment = _system_environment(nursery, tls)

@@ -18,6 +18,7 @@ from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
 from octopi.clients.consuming.log_subscriber import LogSubscriber, SubscriberOptions
+from octopi.clients.news import News
 from octopi.errors import HistoryForkedError, HistoryLostError, OctopiError, RefusedError, Status
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Place
@@ -115,7 +116,8 @@ class RecordReader:
         self._dealt = self._handed = start
         """The offsets behind the records of earlier calls of `chunks`, and of the last one."""
         self._ready: deque[tuple[LogSubscriber, Chunk]] = deque()
-        self._arrived = trio.lowlevel.ParkingLot()
+        self.news = News()
+        """Told when there may be something for `chunks_nowait`."""
         self._error: OctopiError | None = None
         self._is_finished = False
         self.gaps: list[HistoryLostError] = []
@@ -130,10 +132,21 @@ class RecordReader:
         """
         self._dealt = self._handed
         await trio.lowlevel.checkpoint()
-        while not self._ready and self._error is None and not self._is_finished:
-            await self._arrived.park()
-        if not self._ready and self._error is not None:
-            raise self._error
+        return await self.news.taken(self.chunks_nowait)
+
+    def chunks_nowait(self) -> list[Chunk]:
+        """`chunks` from synchronous code.
+
+        Raises:
+          trio.WouldBlock: if it would wait.
+          Also the errors of `chunks`.
+        """
+        self._dealt = self._handed
+        if not self._ready:
+            if self._error is not None:
+                raise self._error
+            if not self._is_finished:
+                raise trio.WouldBlock
         taken = list(self._ready)
         self._ready.clear()
         for subscriber, chunk in taken:
@@ -144,7 +157,7 @@ class RecordReader:
     def take_chunk(self, subscriber: LogSubscriber, chunk: Chunk) -> None:
         """Records arrived."""
         self._ready.append((subscriber, chunk))
-        self._arrived.unpark_all()
+        self.news.tell()
 
     def dealt(self, subscriber: LogSubscriber) -> Offset:
         """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
@@ -161,7 +174,7 @@ class RecordReader:
         """Everything arrived; or the rest can't be read, because of *why*."""
         self._error = why
         self._is_finished = True
-        self._arrived.unpark_all()
+        self.news.tell()
 
 
 def _middle(records: bytes) -> int:

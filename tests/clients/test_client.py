@@ -275,6 +275,23 @@ async def test_a_failing_background_task_ends_the_block_with_its_exception() -> 
         await use()
 
 
+async def test_an_error_of_a_block_that_is_cancelled_meanwhile_is_raised_as_it_is() -> None:
+    async def wait_within() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+
+    async def use() -> None:
+        with trio.CancelScope() as scope:
+            async with background_tasks() as nursery:
+                nursery.start_soon(wait_within)
+                await trio.testing.wait_all_tasks_blocked()
+                scope.cancel()
+                raise LookupError
+
+    with pytest.raises(LookupError):
+        await use()
+
+
 async def test_two_simultaneous_errors_are_raised_together() -> None:
     async def fail() -> None:
         raise ZeroDivisionError

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import trio
 
 from tests.kit.cluster import running_cluster
 
@@ -21,6 +22,10 @@ PROGRAMS = {
 }
 
 
+OF_TRIO = "trio.run(main)\n"
+OF_ASYNCIO = "asyncio.run(main())\n"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_each_document_about_clients_has_programs(document: Path) -> None:
     assert f"{document.stem} 4" in PROGRAMS
@@ -31,11 +36,14 @@ async def test_each_documented_program_runs(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = PROGRAMS[name]
-    ending = "trio.run(main)\n"
-    assert program.endswith(ending)
     async with running_cluster(tmp_path) as cluster:
         names: dict[str, object] = {}
-        source = program.removesuffix(ending).replace("ws://127.0.0.1:7000", cluster.register.url)
-        exec(compile(source, name, "exec"), names)
-        await names["main"]()  # type: ignore[operator]
+        source = program.replace("ws://127.0.0.1:7000", cluster.register.url)
+        if program.endswith(OF_TRIO):
+            exec(compile(source.removesuffix(OF_TRIO), name, "exec"), names)
+            await names["main"]()  # type: ignore[operator]
+        else:
+            assert program.endswith(OF_ASYNCIO)
+            whole = compile(source, name, "exec")
+            await trio.to_thread.run_sync(exec, whole, names)
     assert capsys.readouterr().out

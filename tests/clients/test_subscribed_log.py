@@ -17,8 +17,9 @@ from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer_session import ConsumerSession
 from octopi.clients.consuming.log_subscriber import LogSubscriber, SubscriberListener
 from octopi.clients.subscribing import log_reading, subscribed_log
+from octopi.clients.subscribing.log_owner import LogOwner
 from octopi.clients.subscribing.log_reading import LogReading
-from octopi.clients.subscribing.subscribed_log import LogOwner, SubscribedLog
+from octopi.clients.subscribing.subscribed_log import SubscribedLog
 from octopi.errors import (
     HistoryForkedError,
     HistoryLostError,
@@ -212,7 +213,7 @@ async def stage(monkeypatch: pytest.MonkeyPatch, *, is_auto: bool = True) -> Asy
         MemberId("m1"),
         PartitionId(3),
         Claim(1),
-        cast("LogOwner", owner),
+        cast("LogOwner[SubscribedLog]", owner),
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)

@@ -14,6 +14,7 @@ import trio
 
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
 from octopi.clients.consuming.log_subscriber import LogSubscriber
+from octopi.clients.news import News
 from octopi.errors import (
     ClosedError,
     HistoryForkedError,
@@ -63,10 +64,11 @@ class Consumer:
         self._anchors: dict[PartitionId, Anchor] = {}
         """The anchors of the places behind the last message (or batch) that was handed out."""
         self._ready: deque[tuple[LogSubscriber, Chunk] | _Fork | OctopiError] = deque()
-        self._arrived = trio.lowlevel.ParkingLot()
         self._messages: Iterator[Message] = iter(())
         """The messages of the newest batch that weren't handed out yet."""
         self._is_closed = False
+        self.news = News()
+        """Told when there may be something for the methods that don't wait."""
         self.gaps: list[HistoryLostError] = []
         """The gaps that were skipped with ``on_gap="skip"``, oldest first."""
         self.forks: list[HistoryForkedError] = []
@@ -140,32 +142,82 @@ class Consumer:
             self._first, self._last = batch[0], batch[-1]
         return batch
 
+    def next_at_hand(self) -> Message | None:
+        """The next message, if it came together with the one before; None: it didn't."""
+        message = next(self._messages, None)
+        if message is not None:
+            self._first = self._last = message
+        return message
+
+    def next_nowait(self) -> Message | None:
+        """The next message, from synchronous code; None at the end.
+
+        Raises:
+          trio.WouldBlock: if iterating would wait.
+          Also the errors of iterating.
+        """
+        while (message := self.next_at_hand()) is None:
+            batch = self._next_batch_nowait()
+            if batch is None:
+                return None
+            self._messages = iter(batch)
+        return message
+
+    def next_batch_nowait(self) -> list[Message] | None:
+        """`next_batch` from synchronous code.
+
+        Raises:
+          trio.WouldBlock: if it would wait.
+          Also the errors of iterating.
+        """
+        batch: list[Message] | None = list(self._messages)
+        while batch is not None and not batch:
+            batch = self._next_batch_nowait()
+        if batch:
+            self._first, self._last = batch[0], batch[-1]
+        return batch
+
     def close(self) -> None:
         """Hand out nothing more.  The end of the consumer's block calls this."""
         self._is_closed = True
         self._ready.clear()
         self._messages = iter(())
-        self._arrived.unpark_all()
+        self.news.tell()
 
     async def _next_batch(self) -> list[Message] | None:
         """The messages of the next chunk; None at the end."""
-        if (last := self._last) is not None:
-            self._offsets[last.partition] = last.next_offset
-            self._first = self._last = None
+        self._settle()
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._ready:
             await trio.lowlevel.cancel_shielded_checkpoint()
-        while True:
-            while self._ready and isinstance(fork := self._ready[0], _Fork):
-                self._ready.popleft()
-                self._go_back(fork)
-            if self._ready:
-                break
+        while self._has_to_wait():
+            await self.news.lot.park()
+        return self._take_batch()
+
+    def _next_batch_nowait(self) -> list[Message] | None:
+        self._settle()
+        if self._has_to_wait():
+            raise trio.WouldBlock
+        return self._take_batch()
+
+    def _settle(self) -> None:
+        """The program asks for more: it has dealt with what was handed out."""
+        if (last := self._last) is not None:
+            self._offsets[last.partition] = last.next_offset
+            self._first = self._last = None
+
+    def _has_to_wait(self) -> bool:
+        while self._ready and isinstance(fork := self._ready[0], _Fork):
+            self._ready.popleft()
+            self._go_back(fork)
+        return not self._ready and not self._is_closed and self._running_count > 0
+
+    def _take_batch(self) -> list[Message] | None:
+        """The messages of the next chunk; None at the end."""
+        if not self._ready:
             if self._is_closed:
                 raise ClosedError("the consumer was closed")
-            if not self._running_count:
-                return None
-            await self._arrived.park()
+            return None
         item = self._ready[0]
         if isinstance(item, OctopiError):
             raise item  # it stays in the queue, and is raised again by the next call
@@ -202,7 +254,7 @@ class Consumer:
     def take_chunk(self, subscriber: LogSubscriber, chunk: Chunk) -> None:
         """Records arrived."""
         self._ready.append((subscriber, chunk))
-        self._arrived.unpark_all()
+        self.news.tell()
 
     def dealt(self, subscriber: LogSubscriber) -> Offset:
         """See `octopi.clients.consuming.log_subscriber.SubscriberListener`.  The messages that the
@@ -220,7 +272,7 @@ class Consumer:
         """Records that were read are gone from the log.  The fork is queued behind those of them
         that wait to be handed out."""
         self._ready.append(_Fork(session.partition, session.place, fork))
-        self._arrived.unpark_all()
+        self.news.tell()
 
     def take_end(self, why: OctopiError | None) -> None:
         """A subscriber has ended: everything arrived, or it failed because of *why*."""
@@ -228,7 +280,7 @@ class Consumer:
             self._running_count -= 1
         else:
             self._ready.append(why)
-        self._arrived.unpark_all()
+        self.news.tell()
 
 
 @attrs.frozen

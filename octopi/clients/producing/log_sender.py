@@ -18,6 +18,7 @@ import trio
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.leader_check import LeaderVerdict, judge_leader
 from octopi.clients.leader_route import LeaderRoute
+from octopi.clients.news import News
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import AskLeader, Fenced, FindLeader, Send, Settled
 from octopi.clients.producing.producer_session import ProducerSession
@@ -80,7 +81,7 @@ class LogSender:
         self._is_finding = False
         self._is_asking = False
         self._is_closed = False
-        self._waiting: dict[Batch, trio.Event] = {}
+        self._waiting: dict[Batch, News] = {}
         self._wakes_at = math.inf
         """When the newest timer is due; infinity: there is none."""
 
@@ -127,12 +128,15 @@ class LogSender:
 
     async def wait_settled(self, batch: Batch) -> None:
         """Return when *batch* has its outcome; it doesn't linger meanwhile."""
-        if batch.outcome is None:
-            settled = self._waiting.setdefault(batch, trio.Event())
-            if not batch.urgent:
-                self.session.hurry(batch)
-                self.pump()
+        while batch.outcome is None and (settled := self.settling(batch)) is not None:
             await settled.wait()
+
+    def settling(self, batch: Batch) -> News | None:
+        """What is told when *batch* has its outcome; None: it has.  It doesn't linger meanwhile."""
+        if batch.outcome is None and not batch.urgent:
+            self.session.hurry(batch)
+            self.pump()
+        return None if batch.outcome is not None else self._waiting.setdefault(batch, News())
 
     def close(self, why: OctopiError) -> None:
         """Settle everything now; later answers are ignored."""
@@ -165,7 +169,7 @@ class LogSender:
                     self._on_settled(effect)
                     settled = self._waiting.pop(effect.batch, None)
                     if settled is not None:
-                        settled.set()
+                        settled.tell()
                 case FindLeader():
                     self._leave_leader(effect)
                 case AskLeader():

@@ -6,7 +6,7 @@ It keeps the producer's bounds, and routes messages to logs.  The batches of eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -162,7 +162,7 @@ class Producer:
           Also the errors of `submit`.
         """
         if topic not in self._routes or self._is_full:
-            await self._prepare(topic)
+            await self.prepare(topic)
         return await self._take(topic, value, key, headers, timestamp, partition, urgent=True)
 
     async def submit(
@@ -194,7 +194,7 @@ class Producer:
           ClosedError: if the producer was closed.
         """
         if topic not in self._routes or self._is_full or self._yield_is_due:
-            await self._prepare(topic)
+            await self.prepare(topic)
         return self._take(topic, value, key, headers, timestamp, partition)
 
     async def submit_many(
@@ -215,13 +215,25 @@ class Producer:
         Raises:
           The errors of `submit`.
         """
+        for _ in self.taking_many(topic, values, headers, timestamp, partition):
+            await self.prepare(topic)
+
+    def taking_many(
+        self,
+        topic: str,
+        values: list[bytes],
+        headers: Mapping[str, bytes] | None,
+        timestamp: datetime | None,
+        partition: int | None,
+    ) -> Iterator[None]:
+        """`submit_many`, in steps: before the next one, `prepare`."""
         if set(map(type, values)) - {bytes}:
             values = [_as_bytes("value", value) for value in values]
         check_values(values, headers or NO_HEADERS)
         taken = 0
         while taken < len(values):
-            if topic not in self._routes or self._is_full or self._yield_is_due:
-                await self._prepare(topic)
+            while not self.is_prepared(topic):
+                yield
             taken += self._take_many(topic, values, taken, headers, timestamp, partition)
 
     def submit_nowait(
@@ -316,8 +328,20 @@ class Producer:
         self._yield_is_due = batch.sealed
         return count
 
-    async def _prepare(self, topic: str) -> None:
-        """Wait until a message for *topic* can be taken, and let other tasks run."""
+    def is_prepared(self, topic: str) -> bool:
+        """Whether `submit` of a message for *topic* wouldn't wait, nor let other tasks run."""
+        return topic in self._routes and not self._is_full and not self._yield_is_due
+
+    def has_let_others_run(self) -> None:
+        """Other tasks had their turn, so `submit` needs not wait for that."""
+        self._yield_is_due = False
+
+    async def prepare(self, topic: str) -> None:
+        """Wait until a message for *topic* can be taken, and let other tasks run.
+
+        Raises:
+          The errors of `submit`.
+        """
         self._yield_is_due = False
         await trio.lowlevel.checkpoint()
         self._check_open()

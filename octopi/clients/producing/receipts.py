@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
 import trio
 
+from octopi.clients.news import News
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.errors import DeliveryError
 from octopi.identifiers import Epoch, Offset, PartitionId, TimestampMs, TopicName
@@ -45,6 +46,9 @@ class SettlingLog(Protocol):
 
     async def wait_settled(self, batch: Batch) -> None:
         """Return when *batch* has its outcome."""
+
+    def settling(self, batch: Batch) -> News | None:
+        """What is told when *batch* has its outcome; None: it has."""
 
     @property
     def saw_failure(self) -> Callable[[Batch], None]:
@@ -89,6 +93,15 @@ class PendingReceipt:
             await self._log.wait_settled(self._batch)
         else:
             await trio.lowlevel.checkpoint()
+        return self._receipt()
+
+    async def receipt_by(self, wait: Callable[[News], Awaitable[None]]) -> Receipt:
+        """`receipt`, where *wait* waits for news, in whatever event loop."""
+        while (settling := self._log.settling(self._batch)) is not None:
+            await wait(settling)
+        return self._receipt()
+
+    def _receipt(self) -> Receipt:
         outcome = self._batch.outcome
         if isinstance(outcome, Stored):
             return Receipt(

@@ -9,6 +9,7 @@ from typing import TypeVar
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
+from octopi.clients.news import News
 from octopi.clients.subscribing.administration import SubscriptionAdministration
 from octopi.clients.subscribing.dealt import DealtBatch, DealtMessage
 from octopi.clients.subscribing.dealt_log import DealtLog, QueueReading
@@ -66,7 +67,8 @@ class QueueSubscription:
         self._error: OctopiError | None = None
         self._stale_before = 0
         """What `commit` has reported."""
-        self._news = trio.lowlevel.ParkingLot()
+        self.news = News()
+        """Told when there may be something for the methods that don't wait."""
         self.gaps: list[HistoryLostError] = []
         """Messages that retention removed before they were dealt, oldest first."""
         self.forks: list[HistoryForkedError] = []
@@ -121,18 +123,38 @@ class QueueSubscription:
 
     async def _next(self, take: Callable[[DealtLog], _T | None]) -> _T:
         await trio.lowlevel.checkpoint_if_cancelled()
-        while True:
-            if self._error is not None:
-                raise self._error
-            for _ in range(len(self._logs)):
-                self._logs.rotate(-1)
-                found = take(self._logs[-1])
-                if found is not None:
-                    return found
-            for log in self._logs:
-                if log.error is not None:
-                    raise log.error
-            await self._news.park()
+        return await self.news.taken(lambda: self._take(take))
+
+    def next_nowait(self) -> DealtMessage:
+        """The next message, from synchronous code.
+
+        Raises:
+          trio.WouldBlock: if iterating would wait.
+          Also the errors of iterating.
+        """
+        return self._take(DealtLog.next_message)
+
+    def next_batch_nowait(self) -> DealtBatch:
+        """`next_batch` from synchronous code.
+
+        Raises:
+          trio.WouldBlock: if it would wait.
+          Also the errors of iterating.
+        """
+        return self._take(DealtLog.next_batch)
+
+    def _take(self, take: Callable[[DealtLog], _T | None]) -> _T:
+        if self._error is not None:
+            raise self._error
+        for _ in range(len(self._logs)):
+            self._logs.rotate(-1)
+            found = take(self._logs[-1])
+            if found is not None:
+                return found
+        for log in self._logs:
+            if log.error is not None:
+                raise log.error
+        raise trio.WouldBlock
 
     # --- answers -----------------------------------------------------------------------
 
@@ -184,7 +206,7 @@ class QueueSubscription:
         """Hand out nothing more."""
         self._error = ClosedError("the subscription's block was left")
         self._close_logs()
-        self._news.unpark_all()
+        self.news.tell()
 
     # --- within ------------------------------------------------------------------------
 
@@ -199,7 +221,7 @@ class QueueSubscription:
         if why is not None:
             self._error = self._error or why
             self._close_logs()
-            self._news.unpark_all()
+            self.news.tell()
 
     def _perform(self, effects: Iterable[GroupEffect]) -> None:
         """A queue's members are assigned no logs: each one attaches at all of them."""
@@ -208,7 +230,7 @@ class QueueSubscription:
 
     def take_news(self) -> None:
         """A log may have something to hand out, or an error."""
-        self._news.unpark_all()
+        self.news.tell()
 
     def take_gap(self, gap: HistoryLostError) -> None:
         """Messages were skipped that retention had removed."""

@@ -12,12 +12,13 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Protocol
 
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
+from octopi.clients.news import News
 from octopi.clients.subscribing.leader_session import LeaderSession
+from octopi.clients.subscribing.log_owner import LogOwner
 from octopi.clients.subscribing.log_reading import LogReading, RestartableReading
 from octopi.clients.subscribing.mark_session import (
     AttachRemedy,
@@ -36,28 +37,6 @@ from octopi.identifiers import Claim, MemberId, Offset, PartitionId
 from octopi.position import Anchor, Place
 from octopi.record import Message
 from octopi.wire.messages import Attach, Attached, Detach, Mark, Marked
-
-
-class LogOwner(Protocol):
-    """The subscription, as its logs see it."""
-
-    def take_news(self) -> None:
-        """A log may have something to hand out, or an error."""
-
-    def take_gap(self, gap: HistoryLostError) -> None:
-        """Records were skipped that retention had removed."""
-
-    def take_fork(self, fork: HistoryForkedError) -> None:
-        """Records that were marked are gone; reading goes on before them."""
-
-    async def restore_mark(self, partition: PartitionId) -> None:
-        """See `SubscriptionAdministration.restore_mark`."""
-
-    def released(self, log: SubscribedLog) -> None:
-        """The program has finished with the log."""
-
-    def fenced(self, log: SubscribedLog) -> None:
-        """The log's leader knows a newer claim."""
 
 
 class SubscribedLog:
@@ -85,7 +64,7 @@ class SubscribedLog:
         member: MemberId,
         partition: PartitionId,
         claim: Claim,
-        owner: LogOwner,
+        owner: LogOwner[SubscribedLog],
     ) -> None:
         self._member = member
         self.partition = partition
@@ -117,7 +96,8 @@ class SubscribedLog:
         self._error: OctopiError | None = None
         self._is_over = False
         self._woken = trio.Event()
-        self._news = trio.lowlevel.ParkingLot()
+        self.news = News()
+        """Told when there may be something for `next_nowait`."""
         self._scope = trio.CancelScope()
         """Of the tasks here."""
         self._attachment = trio.CancelScope()
@@ -135,6 +115,11 @@ class SubscribedLog:
     def lag(self) -> int:
         """How far the mark is behind the newest highwater mark heard of (bytes)."""
         return max(0, self._records.highwater - self._marks.marked)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether `ending` is set."""
+        return self.ending.is_set()
 
     @property
     def is_lost(self) -> bool:
@@ -172,19 +157,30 @@ class SubscribedLog:
         return self
 
     async def __anext__(self) -> Message:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        message = await self.news.taken(self.next_nowait)
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    def next_nowait(self) -> Message | None:
+        """The next message, from synchronous code; None if the log is to go to another member.
+
+        Raises:
+          trio.WouldBlock: if iterating would wait.
+          Also the errors of iterating.
+        """
         if self._program is None:
             raise RuntimeError("enter the log before reading it: `async with log:`")
-        await trio.lowlevel.checkpoint_if_cancelled()
         self.settle()
-        while True:
-            message = self.next_message()
-            if message is not None:
-                return message
-            if self._error is not None:
-                raise self._error
-            if self.ending.is_set() or self._is_over:
-                raise StopAsyncIteration
-            await self._news.park()
+        message = self.next_message()
+        if message is not None:
+            return message
+        if self._error is not None:
+            raise self._error
+        if self.ending.is_set() or self._is_over:
+            return None
+        raise trio.WouldBlock
 
     def mark(self, message: Message) -> None:
         """Everything of the log up to *message* is processed."""
@@ -286,7 +282,7 @@ class SubscribedLog:
             self._check_void()
             if self._error is not None:
                 raise self._error
-            await self._news.park()
+            await self.news.wait()
         await trio.lowlevel.checkpoint_if_cancelled()
 
     def _check_void(self) -> None:
@@ -300,7 +296,7 @@ class SubscribedLog:
         self._tell()
         with self._clock.timeout(self._reading.release_timeout_s):
             while (self._program is not None or self.has_in_hand) and not self._is_over:
-                await self._news.park()
+                await self.news.wait()
             # If it can't be committed, nobody can be told here: what is not marked comes again.
             with contextlib.suppress(OctopiError):
                 await self.confirmed()
@@ -382,7 +378,7 @@ class SubscribedLog:
             self._tell()
 
     def _tell(self) -> None:
-        self._news.unpark_all()
+        self.news.tell()
         self._owner.take_news()
 
     def _begin_again(self, read_until: int = 0) -> None:

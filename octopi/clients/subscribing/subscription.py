@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TypeVar
 
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
+from octopi.clients.news import News
 from octopi.clients.subscribing.administration import SubscriptionAdministration
 from octopi.clients.subscribing.group_session import (
     AbandonLog,
@@ -29,6 +31,8 @@ from octopi.errors import (
 from octopi.identifiers import MemberId, PartitionId
 from octopi.model import SubscriptionDefinition, SubscriptionMode
 from octopi.record import Message
+
+_T = TypeVar("_T")
 
 
 class Subscription:
@@ -85,7 +89,8 @@ class Subscription:
         self._error: OctopiError | None = None
         self._is_error_told = False
         """Whether the program was told `_error`."""
-        self._news = trio.lowlevel.ParkingLot()
+        self.news = News()
+        """Told when there may be something for the methods that don't wait."""
         self.gaps: list[HistoryLostError] = []
         """What was skipped with ``on_gap="skip"``, oldest first."""
         self.forks: list[HistoryForkedError] = []
@@ -150,15 +155,7 @@ class Subscription:
             message = log.next_at_hand()
             if message is not None:
                 return message
-        while True:
-            for _ in range(await self._next_turn()):
-                self._turns.rotate(-1)
-                log = self._turns[-1]
-                message = log.next_message()
-                if message is not None:
-                    self._in_hand = log
-                    return message
-            await self._wait_for_news()
+        return await self._next(SubscribedLog.next_message)
 
     def batches(self) -> AsyncIterator[list[Message]]:
         """The messages in lists, each of one log, as they arrive: fastest.  A list is the unit:
@@ -168,14 +165,29 @@ class Subscription:
 
     async def next_batch(self) -> list[Message]:
         """The next list of `batches`."""
-        while True:
-            for _ in range(await self._next_turn()):
-                self._turns.rotate(-1)
-                log = self._turns[-1]
-                if batch := log.next_batch():
-                    self._in_hand = log
-                    return batch
-            await self._wait_for_news()
+        return await self._next(SubscribedLog.next_batch)
+
+    def next_at_hand(self) -> Message | None:
+        """The next message, if it came together with the one before; None: it didn't."""
+        return None if self._in_hand is None else self._in_hand.next_at_hand()
+
+    def next_nowait(self) -> Message:
+        """The next message, from synchronous code.
+
+        Raises:
+          trio.WouldBlock: if iterating would wait.
+          Also the errors of iterating.
+        """
+        return self._take(SubscribedLog.next_message)
+
+    def next_batch_nowait(self) -> list[Message]:
+        """`next_batch` from synchronous code.
+
+        Raises:
+          trio.WouldBlock: if it would wait.
+          Also the errors of iterating.
+        """
+        return self._take(SubscribedLog.next_batch)
 
     async def logs(self) -> AsyncIterator[SubscribedLog]:
         """The logs that this member gets, as it gets them; each is worked off on its own, in its
@@ -183,13 +195,27 @@ class Subscription:
         self._use(by_logs=True)
         while True:
             await trio.lowlevel.checkpoint()
-            self._check()
-            while self._fresh:
-                log = self._fresh.popleft()
-                if not log.is_lost:
-                    yield log
-            if not self._fresh:
-                await self._news.park()
+            try:
+                log = self.next_log_nowait()
+            except trio.WouldBlock:
+                await self.news.wait()
+            else:
+                yield log
+
+    def next_log_nowait(self) -> SubscribedLog:
+        """The next log of `logs`, from synchronous code.
+
+        Raises:
+          trio.WouldBlock: if it would wait.
+          Also the errors of iterating.
+        """
+        self._use(by_logs=True)
+        self._check()
+        while self._fresh:
+            log = self._fresh.popleft()
+            if not log.is_lost:
+                return log
+        raise trio.WouldBlock
 
     # --- marks -------------------------------------------------------------------------
 
@@ -260,7 +286,7 @@ class Subscription:
         self._error = ClosedError("the subscription's block was left")
         for log in list(self._logs.values()):
             log.abandon()
-        self._news.unpark_all()
+        self.news.tell()
 
     # --- within ------------------------------------------------------------------------
 
@@ -270,26 +296,40 @@ class Subscription:
         if self._by_logs != by_logs:
             raise RuntimeError("use either `logs` or the messages of all logs together")
 
-    async def _next_turn(self) -> int:
-        """What was handed out is done; how many logs there are to ask for more."""
-        await trio.lowlevel.checkpoint()
+    async def _next(self, take: Callable[[SubscribedLog], _T | None]) -> _T:
+        while True:
+            await trio.lowlevel.checkpoint()
+            try:
+                return self._take(take)
+            except trio.WouldBlock:
+                await self.news.wait()
+
+    def _take(self, take: Callable[[SubscribedLog], _T | None]) -> _T:
+        """What the logs have to hand out next; what was handed out before is done.
+
+        Raises:
+          trio.WouldBlock: if they have nothing now.
+        """
         if self._in_hand is not None:
             log, self._in_hand = self._in_hand, None
             log.settle()
         self._check()
-        return len(self._turns)
+        for _ in range(len(self._turns)):
+            self._turns.rotate(-1)
+            log = self._turns[-1]
+            found = take(log)
+            if found:
+                self._in_hand = log
+                return found
+        for log in self._turns:
+            if log.error is not None:
+                raise log.error
+        raise trio.WouldBlock
 
     def _check(self) -> None:
         if self._error is not None:
             self._is_error_told = True
             raise self._error
-
-    async def _wait_for_news(self) -> None:
-        """No log has anything to hand out now."""
-        for log in self._turns:
-            if log.error is not None:
-                raise log.error
-        await self._news.park()
 
     async def _keep_membership(
         self, *, task_status: trio.TaskStatus[OctopiError | None] = trio.TASK_STATUS_IGNORED
@@ -302,7 +342,7 @@ class Subscription:
         self._error = self._error or why
         for log in list(self._logs.values()):
             log.abandon()
-        self._news.unpark_all()
+        self.news.tell()
 
     def _perform(self, effects: Iterable[GroupEffect]) -> None:
         for effect in effects:
@@ -325,7 +365,7 @@ class Subscription:
                 case AbandonLog(partition, _):
                     self._logs[partition].abandon()
                     self._forget(self._logs[partition])
-        self._news.unpark_all()
+        self.news.tell()
 
     def _forget(self, log: SubscribedLog) -> None:
         if self._logs.get(log.partition) is log:
@@ -338,7 +378,7 @@ class Subscription:
 
     def take_news(self) -> None:
         """A log may have something to hand out, or an error."""
-        self._news.unpark_all()
+        self.news.tell()
 
     def take_gap(self, gap: HistoryLostError) -> None:
         """Records were skipped that retention had removed."""
