@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 import trio
@@ -191,6 +192,25 @@ async def test_a_topic_that_has_no_broker_for_too_long_is_an_error(
         with pytest.raises((octopi.NotReadyError, octopi.UnreachableError)):
             await anext(consumer)
         assert trio.current_time() == pytest.approx(TOPIC_LIST_INTERVAL_S + 20, abs=5)
+
+
+async def test_a_register_that_takes_long_to_list_its_topics_is_asked_less_often(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at: list[float] = []
+
+    async def slow(*arguments: object) -> list[octopi.TopicInfo]:
+        asked_at.append(trio.current_time())
+        await trio.sleep(1)
+        return []
+
+    monkeypatch.setattr("octopi.clients.consuming.topic_opener.list_matching", slow)
+    async with running_world() as world, world.client() as client:
+        async with client.consumer(["eu.*"]) as consumer:
+            with trio.move_on_after(200):
+                await anext(consumer)
+        pauses = [later - earlier for earlier, later in pairwise(asked_at[1:])]
+        assert pauses == [pytest.approx(21)] * 9
 
 
 # --- in what order -----------------------------------------------------------------------

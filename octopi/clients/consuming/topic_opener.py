@@ -35,6 +35,10 @@ from octopi.wire.messages import FoundOffset, ListTopics, TopicInfo, TopicList
 _AT_ONCE: Final = 20
 """Topics that are looked up or opened at the same time when the block is entered."""
 
+_PAUSE: Final = 20
+"""The register rests from the questions of one consumer for so many times as long as it took to
+answer them, so that long lists don't keep it busy."""
+
 _FIRST_PAGE: Final = 50
 _PAGE: Final = 500
 """Entries of the first page of a list, and of each later one: most patterns match few topics."""
@@ -110,10 +114,14 @@ class _TopicOpener:
     async def watch(self) -> None:
         """Read the topics that begin to match, without end."""
         clock, router = self._cluster.environment.clock, self._cluster.router
+        took_s = 0.0
         while True:
-            await clock.sleep_until(clock.now() + TOPIC_LIST_INTERVAL_S)
+            now = clock.now()
+            await clock.sleep_until(now + max(TOPIC_LIST_INTERVAL_S, _PAUSE * took_s))
+            asked_at = clock.now()
             try:
                 matched = await list_matching(router, self._selection)
+                took_s = clock.now() - asked_at
             except OctopiError as error:
                 if may_pass(error):
                     continue  # what is read already goes on without the register
