@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from octopi.clients.client import Client, connect
     from octopi.clients.consuming.consumer import Consumer
     from octopi.clients.consuming.consumer_session import Chunk
+    from octopi.clients.consuming.multi_topic_consumer import LeftTopic, MultiTopicConsumer
+    from octopi.clients.consuming.positions import Positions
     from octopi.clients.consuming.start_position import LastMessages, OffsetSpec, Start, last
     from octopi.clients.producing.producer import Producer
     from octopi.clients.producing.receipts import PendingReceipt, Receipt
@@ -140,6 +142,7 @@ _MODULES = {
     "InvalidOptionError": "octopi.errors",
     "InvalidTopicError": "octopi.errors",
     "LastMessages": "octopi.clients.consuming.start_position",
+    "LeftTopic": "octopi.clients.consuming.multi_topic_consumer",
     "LogInfo": "octopi.wire.messages",
     "LostRange": "octopi.wire.messages",
     "MalformedRecordError": "octopi.errors",
@@ -148,6 +151,7 @@ _MODULES = {
     "MemberFencedError": "octopi.errors",
     "MemberId": "octopi.identifiers",
     "Message": "octopi.record",
+    "MultiTopicConsumer": "octopi.clients.consuming.multi_topic_consumer",
     "NotDeliveredError": "octopi.errors",
     "NotReadyError": "octopi.errors",
     "OctopiError": "octopi.errors",
@@ -162,6 +166,7 @@ _MODULES = {
     "PendingReceipt": "octopi.clients.producing.receipts",
     "Place": "octopi.position",
     "Position": "octopi.position",
+    "Positions": "octopi.clients.consuming.positions",
     "Producer": "octopi.clients.producing.producer",
     "ProtocolError": "octopi.errors",
     "QueueSubscription": "octopi.clients.subscribing.queue_subscription",
@@ -231,6 +236,7 @@ __all__ = [
     "InvalidOptionError",
     "InvalidTopicError",
     "LastMessages",
+    "LeftTopic",
     "LogInfo",
     "LostRange",
     "MalformedRecordError",
@@ -239,6 +245,7 @@ __all__ = [
     "MemberFencedError",
     "MemberId",
     "Message",
+    "MultiTopicConsumer",
     "NotDeliveredError",
     "NotReadyError",
     "OctopiError",
@@ -253,6 +260,7 @@ __all__ = [
     "PendingReceipt",
     "Place",
     "Position",
+    "Positions",
     "Producer",
     "ProtocolError",
     "QueueSubscription",

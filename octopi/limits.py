@@ -623,6 +623,15 @@ twice as long each time.  For all requests that wait, an answer counts as new fo
 CONSUMER_WINDOW_BYTES: Final = 4 * MIB
 """The size of the records of a partition that are on their way to a consumer or wait in it."""
 
+TOPICS_PER_CONSUMER_MAX: Final = 1_000
+"""Topics that one consumer reads.  Each log of each has a task and a window of records."""
+
+TOPIC_WAIT_INTERVAL_S: Final = 0.5
+"""How often a consumer that waits for a topic asks the register for it, on average."""
+
+TOPIC_LIST_INTERVAL_S: Final = 5.0
+"""How long after an answer a consumer of a pattern asks the register for the topics again."""
+
 POSITION_REPORT_INTERVAL_S: Final = 1.0
 """How often a consumer tells its broker at most how far its program is."""
 

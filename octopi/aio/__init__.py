@@ -15,6 +15,7 @@ What isn't here, such as messages, receipts, positions and errors, is that of `o
 from octopi.aio.client import AsyncioAdmin as Admin, AsyncioClient as Client, connect
 from octopi.aio.consuming import (
     AsyncioConsumer as Consumer,
+    AsyncioMultiTopicConsumer as MultiTopicConsumer,
     AsyncioRecordReader as RecordReader,
     AsyncioStoredRecords as StoredRecords,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "Client",
     "Consumer",
     "MarkKeeper",
+    "MultiTopicConsumer",
     "PendingReceipt",
     "Producer",
     "QueueSubscription",

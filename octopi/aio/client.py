@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
@@ -10,7 +10,11 @@ from inspect import isawaitable
 from typing import Any, Literal, overload
 
 from octopi.aio.blocks import AsyncioBlock
-from octopi.aio.consuming import AsyncioConsumer, AsyncioStoredRecords
+from octopi.aio.consuming import (
+    AsyncioConsumer,
+    AsyncioMultiTopicConsumer,
+    AsyncioStoredRecords,
+)
 from octopi.aio.guest_run import GuestRun, awaited_in_asyncio
 from octopi.aio.producing import AsyncioProducer
 from octopi.aio.subscribing import (
@@ -22,6 +26,9 @@ from octopi.aio.wrapping import Wrapper, calling, opening
 from octopi.clients import client as trio_client
 from octopi.clients.admin import Admin
 from octopi.clients.client import DEFAULT_SERVER, Client
+from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.consuming.multi_topic_consumer import MultiTopicConsumer
+from octopi.clients.consuming.start_position import Start
 from octopi.clients.credentials import Token
 from octopi.clients.subscribing.administration import Creation
 from octopi.clients.subscribing.queue_subscription import QueueSubscription
@@ -71,13 +78,55 @@ class AsyncioClient(Wrapper[Client]):
     find_offset = calling(Client.find_offset)
     fetch = calling(Client.fetch)
     producer = opening(Client.producer, AsyncioProducer)
-    consumer = opening(Client.consumer, AsyncioConsumer)
     mark_keeper = opening(Client.mark_keeper, AsyncioMarkKeeper)
 
     @property
     def stored_records(self) -> AsyncioStoredRecords:
         """Access to logs as encoded records, for programs that know the record format."""
         return AsyncioStoredRecords(self._run, self._inner.stored_records)
+
+    @overload
+    def consumer(
+        self,
+        topic: str,
+        *,
+        start: Start = "latest",
+        partitions: Sequence[int] | None = None,
+        window_bytes: int = CONSUMER_WINDOW_BYTES,
+        on_gap: Literal["raise", "skip"] = "raise",
+        on_fork: Literal["raise", "resume"] = "raise",
+        stop_at_end: bool = False,
+        reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
+        wait_for_topic: float | None = None,
+        create: bool = False,
+    ) -> AbstractAsyncContextManager[AsyncioConsumer]: ...
+
+    @overload
+    def consumer(
+        self,
+        topic: list[str] | tuple[str, ...],
+        *,
+        start: Start | Mapping[str, Start] = "latest",
+        partitions: None = None,
+        window_bytes: int = CONSUMER_WINDOW_BYTES,
+        on_gap: Literal["raise", "skip"] = "raise",
+        on_fork: Literal["raise", "resume"] = "raise",
+        stop_at_end: bool = False,
+        reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
+        wait_for_topic: float | None = None,
+        create: bool = False,
+    ) -> AbstractAsyncContextManager[AsyncioMultiTopicConsumer]: ...
+
+    def consumer(
+        self, topic: str | list[str] | tuple[str, ...], **options: Any
+    ) -> (
+        AbstractAsyncContextManager[AsyncioConsumer]
+        | AbstractAsyncContextManager[AsyncioMultiTopicConsumer]
+    ):
+        """A consumer of *topic*, for the block; with a list, one of several topics; see
+        `octopi.Client.consumer`."""
+        method: Any = self._inner.consumer  # the types of *options* were checked above
+        return AsyncioBlock(self._guest_run, partial(method, topic, **options), _wrap_consumer)
 
     @overload
     def subscription(
@@ -135,6 +184,12 @@ class AsyncioClient(Wrapper[Client]):
         return AsyncioBlock(
             self._guest_run, partial(method, topic, name, mode=mode, **options), _wrap_subscription
         )
+
+
+def _wrap_consumer(run: GuestRun, inner: Consumer | MultiTopicConsumer) -> Any:  # noqa: ANN401
+    if isinstance(inner, MultiTopicConsumer):
+        return AsyncioMultiTopicConsumer(run, inner)
+    return AsyncioConsumer(run, inner)
 
 
 def _wrap_subscription(run: GuestRun, inner: Subscription | QueueSubscription) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Writes the messages of a topic to a file: the work of `consume`.
+"""Writes the messages of topics to a file: the work of `consume`.
 
 Batches are written in a thread, so that the connection stays alive while the reader of the output
 is slow.  A position is saved only after all messages before it are written: a consumer that resumes
@@ -20,7 +20,9 @@ from octopi import (
     Consumer,
     DealtBatch,
     MemberFencedError,
+    MultiTopicConsumer,
     Position,
+    Positions,
     QueueSubscription,
     Subscription,
 )
@@ -28,6 +30,7 @@ from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.message_format import for_terminal
 from octopi.cli.rate_meter import RateMeter
 from octopi.cli.running import Interruption
+from octopi.clients.consuming.topic_selection import TopicSelection, starts_of
 from octopi.environment import Disk
 from octopi.errors import InvalidOptionError
 from octopi.record import Message
@@ -65,11 +68,12 @@ class PositionFile:
     path: Path
     disk: Disk
 
-    def load(self, topic: str) -> Position | None:
-        """The saved position; None if there is no file yet.
+    def load(self, topic: str | list[str]) -> Position | Positions | None:
+        """The saved position, for a list of topics the saved positions; None if there is no file
+        yet.
 
         Raises:
-          CommandError: if the file does not hold a position, or a position in another topic.
+          CommandError: if the file does not hold that, or a position in another topic.
         """
         try:
             text = self.path.read_text(encoding="utf-8").strip()
@@ -78,6 +82,10 @@ class PositionFile:
         except UnicodeDecodeError:
             text = "(no text)"
         try:
+            if isinstance(topic, list):
+                positions = Positions.parse(text)
+                starts_of(positions, TopicSelection.of(topic))
+                return positions
             position = Position.parse(text)
         except InvalidOptionError as error:
             raise CommandError(f"{self.path}: {error}", ExitCode.USAGE) from None
@@ -89,7 +97,7 @@ class PositionFile:
             )
         return position
 
-    async def save(self, position: Position) -> None:
+    async def save(self, position: Position | Positions) -> None:
         """Replace the file's content atomically and durably."""
         await self.disk.replace_file(str(self.path), f"{position}\n".encode())
 
@@ -104,19 +112,23 @@ class Output:
     count_max: int | None = None
     position_file: PositionFile | None = None
     warn: Callable[[str], None] = lambda text: None
-    """Called with a text if records that were read are gone."""
+    """Called with a text if records that were read are gone, or a topic is read no more."""
     _forks_count: int = 0
     """Number of forks that `warn` was called for."""
-    _position: Position | None = None
+    _left_count: int = 0
+    """Number of topics that were left and `warn` was called for."""
+    _position: Position | Positions | None = None
     """The position behind the last written message."""
-    _saved: Position | None = None
+    _saved: Position | Positions | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether *count_max* messages were printed."""
         return self.count_max is not None and self.meter.messages >= self.count_max
 
-    async def copy(self, consumer: Consumer, save_interval_s: float = 1.0) -> None:
+    async def copy(
+        self, consumer: Consumer | MultiTopicConsumer, save_interval_s: float = 1.0
+    ) -> None:
         """Print the messages of *consumer* until it ends, *count_max* is reached, or the output is
         closed.
 
@@ -125,13 +137,13 @@ class Output:
           OSError: if writing fails.
         """
         # Saved even without a message: the next run has to start at the same "latest".
-        self._position = consumer.position
+        self._position = self._position_of(consumer)
         self.meter.start()
         try:
             save_at = trio.current_time()
             async for messages in consumer.batches():
-                self._warn_of_forks(consumer)
-                await self._print(messages, consumer.position)
+                self._warn_of_losses(consumer)
+                await self._print(messages, self._position_of(consumer))
                 if self.is_complete:
                     break
                 if trio.current_time() >= save_at:
@@ -140,7 +152,7 @@ class Output:
         except BrokenPipeError:
             pass  # the reader of the output closed it
         finally:
-            self._warn_of_forks(consumer)
+            self._warn_of_losses(consumer)
             with trio.CancelScope(shield=True):
                 await self._save()
 
@@ -210,17 +222,27 @@ class Output:
             return messages
         return messages[: self.count_max - self.meter.messages]
 
-    def _warn_of_forks(self, consumer: Consumer) -> None:
+    def _position_of(self, consumer: Consumer | MultiTopicConsumer) -> Position | Positions | None:
+        """The position of *consumer*; of several topics only if it is going to be saved."""
+        if isinstance(consumer, MultiTopicConsumer):
+            return None if self.position_file is None else consumer.positions
+        return consumer.position
+
+    def _warn_of_losses(self, consumer: Consumer | MultiTopicConsumer) -> None:
         for fork in consumer.forks[self._forks_count :]:
             self._forks_count += 1
             self.warn(str(fork.args[0]))
+        if isinstance(consumer, MultiTopicConsumer):
+            for one in consumer.left[self._left_count :]:
+                self._left_count += 1
+                self.warn(f"{one.topic} is not read: {one.why.args[0]}")
 
-    async def _print(self, messages: list[Message], position: Position | None) -> None:
+    async def _print(self, messages: list[Message], position: Position | Positions | None) -> None:
         wanted = self._wanted(messages)
-        if position is not None and len(wanted) < len(messages):
-            messages, last = wanted, wanted[-1]
-            place = attrs.evolve(position.places[last.partition], offset=last.next_offset)
-            position = attrs.evolve(position, places={**position.places, last.partition: place})
+        if len(wanted) < len(messages):
+            messages = wanted
+            if position is not None:
+                position = _behind(position, wanted[-1])
         data = self.printer(messages)
 
         def write() -> None:
@@ -239,6 +261,16 @@ class Output:
         ):
             await self.position_file.save(self._position)
             self._saved = self._position
+
+
+def _behind(position: Position | Positions, last: Message) -> Position | Positions:
+    """*position*, but behind *last* in its log."""
+    if isinstance(position, Positions):
+        of_topic = _behind(position[last.topic], last)
+        assert isinstance(of_topic, Position), "it is that of one topic"
+        return Positions({**position, last.topic: of_topic})
+    place = attrs.evolve(position.places[last.partition], offset=last.next_offset)
+    return attrs.evolve(position, places={**position.places, last.partition: place})
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -15,10 +15,8 @@ from octopi.clients.answers import FetchResult
 from octopi.clients.background import background_tasks, check_trio
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.connections import Connections
-from octopi.clients.consuming.consumer import Consumer
-from octopi.clients.consuming.log_subscriber import SubscriberOptions
-from octopi.clients.consuming.opening import open_consumer
-from octopi.clients.consuming.start_position import OffsetSpec, Start, offset_query
+from octopi.clients.consuming.consumer_maker import ConsumerMaker
+from octopi.clients.consuming.start_position import OffsetSpec, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
 from octopi.clients.options import check_connection_name, not_negative, within
@@ -68,10 +66,8 @@ from octopi.wire.messages import (
 AGENT: Final = f"octopi-python/{__version__}"
 DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
 
-_WINDOW_BYTES_MAX: Final = 2**40
 
-
-class Client:
+class Client(ConsumerMaker):
     """A connection to a cluster.  Made by `connect`; use it from any number of tasks.
 
     Topics, producers and consumers are here; the operations on the cluster are in `admin`.
@@ -85,7 +81,7 @@ class Client:
     """
 
     def __init__(self, cluster: ClusterHandle) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._router = cluster.router
         self.admin = Admin(cluster.router)
         """Operates brokers, partitions and replicas."""
@@ -264,57 +260,6 @@ class Client:
                 await producer.flush()
             finally:
                 producer.close()
-
-    @asynccontextmanager
-    async def consumer(
-        self,
-        topic: str,
-        *,
-        start: Start = "latest",
-        partitions: Sequence[int] | None = None,
-        window_bytes: int = CONSUMER_WINDOW_BYTES,
-        on_gap: Literal["raise", "skip"] = "raise",
-        on_fork: Literal["raise", "resume"] = "raise",
-        stop_at_end: bool = False,
-        reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
-    ) -> AsyncIterator[Consumer]:
-        """A consumer of *topic*, for the block.
-
-        *start*: see `octopi.clients.consuming.start_position.Start`.  ``"latest"`` means the
-        messages that are committed after the block was entered.  *partitions*: read only these;
-        None: all.  *window_bytes*: the size of the records held or on their way, per partition.
-        *on_gap*: what to do when retention has removed the next record; ``"skip"`` continues
-        behind the gap and adds it to `Consumer.gaps`.  *on_fork*: what to do when records that were
-        read are gone from the log; ``"resume"`` continues at the last common offset with the
-        records that the log has now, and adds the fork to `Consumer.forks`.
-        *stop_at_end*: stop at the present end of the log, instead of waiting for more.
-        *reconnect_timeout_s*: raise an error when no broker was available for this long; None:
-        never.
-
-        Raises:
-          InvalidTopicError: if *topic* is no legal name.
-          UnknownTopicError: if there is no such topic.
-          RefusedError: UNKNOWN_PARTITION, if the topic doesn't have one of *partitions*.
-          InvalidOptionError: if an option is out of its range or *start* doesn't fit.
-          TopicReplacedError: if *start* is a position in an older creation of the topic.
-        """
-        within("window_bytes", window_bytes, 1, _WINDOW_BYTES_MAX)
-        if on_gap not in {"raise", "skip"}:
-            raise InvalidOptionError(f"on_gap is {on_gap!r}; it must be raise or skip")
-        if on_fork not in {"raise", "resume"}:
-            raise InvalidOptionError(f"on_fork is {on_fork!r}; it must be raise or resume")
-        if reconnect_timeout_s is not None:
-            within("reconnect_timeout_s", reconnect_timeout_s, 0, 86_400 * 365)
-        info = await self.describe_topic(topic)
-        options = SubscriberOptions(
-            reconnect_timeout_s=reconnect_timeout_s,
-            skip_gaps=on_gap == "skip",
-            resume_forks=on_fork == "resume",
-        )
-        async with open_consumer(
-            self._cluster, info, start, partitions, window_bytes, options, stop_at_end=stop_at_end
-        ) as consumer:
-            yield consumer
 
     @overload
     def subscription(

@@ -77,14 +77,15 @@ def _pattern_fault(verb: Verb, pattern: str) -> str:
     """What is wrong with a pattern of *verb*; empty: nothing."""
     is_pair = verb is Verb.CONSUME and pattern != EVERY_TOPIC
     parts = pattern.split(_BETWEEN) if is_pair else [pattern]
-    if len(parts) == 1 + is_pair and all(_is_pattern(one) for one in parts):
+    if len(parts) == 1 + is_pair and all(is_pattern(one) for one in parts):
         return ""
     if is_pair:
         return "write TOPIC/SUBSCRIPTION, with * for any characters, as in 'orders/*'"
     return "write a topic name, * for any characters"
 
 
-def _is_pattern(text: str) -> bool:
+def is_pattern(text: str) -> bool:
+    """Whether *text* is a pattern of topic names; a name is one, too."""
     return len(text) <= TOPIC_NAME_BYTES_MAX and _PATTERN.fullmatch(text) is not None
 
 

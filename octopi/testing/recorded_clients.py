@@ -17,6 +17,7 @@ import trio
 from octopi.clients.answers import FetchResult
 from octopi.clients.client import Client
 from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.consuming.multi_topic_consumer import MultiTopicConsumer
 from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
 from octopi.errors import NotDeliveredError, OctopiError
@@ -159,11 +160,25 @@ class RecordedClient(Client):
             yield recorded
             await recorded.flush()
 
+    def consumer(self, topic: Any, **options: Any) -> AbstractAsyncContextManager[Any]:  # noqa: ANN401
+        if isinstance(topic, str):
+            return self._consumer(topic, **options)
+        return self._multi_topic_consumer(topic, **options)
+
     @asynccontextmanager
-    async def consumer(self, topic: str, **options: Any) -> AsyncIterator[Consumer]:  # noqa: ANN401
+    async def _consumer(self, topic: str, **options: Any) -> AsyncIterator[Consumer]:  # noqa: ANN401
         began = self._scribe.now()
         async with self._client.consumer(topic, **options) as consumer:
             yield RecordedConsumer(consumer, self._scribe.name(self._host), self._scribe, began)
+
+    @asynccontextmanager
+    async def _multi_topic_consumer(
+        self,
+        topics: list[str],
+        **options: Any,  # noqa: ANN401
+    ) -> AsyncIterator[MultiTopicConsumer]:
+        async with self._client.consumer(topics, **options) as consumer:
+            yield UntaggedTopics(consumer)
 
 
 class RecordedProducer(Producer):
@@ -317,3 +332,24 @@ class RecordedConsumer(Consumer):
         for log, offset in self._offsets_of():
             now = self._scribe.now()
             self._scribe.history.note(ReachedEnd(now, self._name, log, Offset(offset), self._began))
+
+
+class UntaggedTopics(MultiTopicConsumer):
+    """Delegates to *consumer*, and removes the tags of values.  What it hands out is not recorded:
+    the history of a consumer is that of logs that are known when it begins."""
+
+    def __init__(self, consumer: MultiTopicConsumer) -> None:
+        self._consumer = consumer
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._consumer, name)
+
+    async def __anext__(self) -> Message:
+        return untagged(await self._consumer.__anext__())
+
+    async def next_batch(self) -> list[Message] | None:
+        batch = await self._consumer.next_batch()
+        return None if batch is None else [untagged(one) for one in batch]
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -346,3 +346,29 @@ def test_a_killed_leader_costs_neither_a_message_nor_a_repeat(tmp_path: Path) ->
                 assert [one.offset for one in seen] == [one.offset for one in receipts]
 
     run(main, within_s=100)
+
+
+def test_one_consumer_reads_several_topics(url: str) -> None:
+    async def main() -> None:
+        async with octopi.aio.connect(url) as client:
+            async with client.producer() as producer:
+                for topic in ("several-0", "several.eu", "several.us"):
+                    await producer.submit(topic, topic.encode())
+            names = ["several-0", "several.*"]
+            async with client.consumer(names, start="earliest", stop_at_end=True) as consumer:
+                first = await consumer.next_batch()
+                assert first is not None
+                saved = consumer.positions
+                rest = [one async for one in consumer]
+                assert consumer.topics == ["several-0", "several.eu", "several.us"]
+                assert (consumer.lag_bytes, consumer.left) == (0, [])
+            assert sorted(one.value for one in [*first, *rest]) == [
+                b"several-0",
+                b"several.eu",
+                b"several.us",
+            ]
+            async with client.consumer(names, start=saved, stop_at_end=True) as consumer:
+                again = [one.value async for batch in consumer.batches() for one in batch]
+            assert sorted(again) == sorted(one.value for one in rest)
+
+    run(main)

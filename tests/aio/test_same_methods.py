@@ -17,6 +17,7 @@ PAIRS: dict[type, type] = {
     octopi.Client: octopi.aio.Client,
     octopi.Consumer: octopi.aio.Consumer,
     octopi.MarkKeeper: octopi.aio.MarkKeeper,
+    octopi.MultiTopicConsumer: octopi.aio.MultiTopicConsumer,
     octopi.PendingReceipt: octopi.aio.PendingReceipt,
     octopi.Producer: octopi.aio.Producer,
     octopi.QueueSubscription: octopi.aio.QueueSubscription,
@@ -37,17 +38,25 @@ WITHIN = {
     "dealt",
     "end",
     "error",
+    "fail",
     "fenced",
     "finish",
+    "hand_out",
     "has_in_hand",
     "has_let_others_run",
     "has_unconfirmed",
+    "is_at_end",
     "is_prepared",
+    "join",
+    "leave",
     "next_at_hand",
     "next_log_nowait",
     "next_message",
     "next_nowait",
+    "poll",
     "prepare",
+    "reads",
+    "ready",
     "receipt_by",
     "released",
     "restore_mark",
@@ -55,6 +64,7 @@ WITHIN = {
     "settle",
     "start",
     "taking_many",
+    "until_ready",
 }
 """Methods that are not for programs: what opens and closes blocks, and what the parts of the client
 tell one another.  Names that begin with ``take_`` are such, too."""
@@ -93,9 +103,10 @@ def test_each_method_of_the_trio_client_is_there_with_its_parameters(cls: type) 
             ), name
 
 
-def test_the_modes_of_a_subscription_have_the_same_options() -> None:
-    ours = typing.get_overloads(octopi.aio.Client.subscription)
-    theirs = typing.get_overloads(octopi.Client.subscription)
+@pytest.mark.parametrize("name", ["consumer", "subscription"])
+def test_each_form_of_a_method_has_the_same_options(name: str) -> None:
+    ours = typing.get_overloads(getattr(octopi.aio.Client, name))
+    theirs = typing.get_overloads(getattr(octopi.Client, name))
     assert len(ours) == len(theirs) == 2
     assert [shape(one) for one in ours] == [shape(one) for one in theirs]
 

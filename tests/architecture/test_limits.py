@@ -41,6 +41,8 @@ BOUNDS_NOBODY_ELSE = {
         "SILENCE_GROWTH",
         "STATUS_INTERVAL_S",
         "TOKEN_REFRESH_SHARE",
+        "TOPIC_LIST_INTERVAL_S",
+        "TOPIC_WAIT_INTERVAL_S",
         "WALL_CLOCK_CHECK_S",
     },
     "how long a node or client waits for something before it goes on without it": {

@@ -68,7 +68,7 @@ async def test_every_kind_of_start_finds_its_place(autojump_clock: MockClock) ->
             ("latest", 5),
         ]
         for start, first in starts:
-            async with client.consumer("orders", start=start, stop_at_end=True) as consumer:  # type: ignore[arg-type]
+            async with client.consumer("orders", start=start, stop_at_end=True) as consumer:  # type: ignore[call-overload]
                 read = [int(one.value) async for one in consumer]
             assert read == list(range(first, 5)), start
 
@@ -91,7 +91,7 @@ async def test_an_invalid_start_is_refused(
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders")
         with pytest.raises(octopi.InvalidOptionError, match=why):
-            async with client.consumer("orders", start=start):  # type: ignore[arg-type]
+            async with client.consumer("orders", start=start):  # type: ignore[call-overload]
                 pass
 
 
@@ -199,7 +199,7 @@ async def test_a_broken_connection_leaves_no_gap_and_no_repetition(
         for skip in range(3):
             world.net.fault(message, action, skip=skip)  # type: ignore[arg-type]
         options = {"start": "earliest", "window_bytes": 5000, "stop_at_end": True}
-        async with client.consumer("orders", **options) as consumer:  # type: ignore[arg-type]
+        async with client.consumer("orders", **options) as consumer:  # type: ignore[call-overload]
             assert [one.value async for one in consumer] == sent
         assert all(fault.struck for fault in world.net.faults[:1])
 
@@ -394,7 +394,7 @@ async def test_a_gap_in_the_deliveries_of_a_broker_is_an_error(
         await fill(client, "orders", *numbered(100, 100))
         world.net.fault(m.Delivery, "lose", skip=1)
         options = {"start": "earliest", "window_bytes": 1000}
-        async with client.consumer("orders", **options) as consumer:  # type: ignore[arg-type]
+        async with client.consumer("orders", **options) as consumer:  # type: ignore[call-overload]
             with pytest.raises(octopi.ProtocolError, match="is next"):
                 await read_on(consumer, [])
 
@@ -405,7 +405,7 @@ async def test_a_program_that_does_not_read_is_sent_no_more_than_its_window(
     async with running_world() as world, world.client() as client:
         await fill(client, "orders", *numbered(1000, 100))
         options = {"start": "earliest", "window_bytes": 10_000}
-        async with client.consumer("orders", **options) as consumer:  # type: ignore[arg-type]
+        async with client.consumer("orders", **options) as consumer:  # type: ignore[call-overload]
             await trio.sleep(100)
             sent = [one.records for one in world.net.passed if isinstance(one, m.Delivery)]
             assert 10_000 <= sum(map(len, sent)) <= 10_000 + 200
@@ -468,7 +468,7 @@ async def test_an_option_out_of_its_range_is_refused(
     async with running_world() as world, world.client() as client:
         await client.create_topic("orders")
         with pytest.raises(octopi.InvalidOptionError, match=option):
-            async with client.consumer("orders", **{option: value}):  # type: ignore[arg-type]
+            async with client.consumer("orders", **{option: value}):  # type: ignore[call-overload]
                 pass
 
 

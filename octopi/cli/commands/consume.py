@@ -1,4 +1,4 @@
-"""`octopi-node consume`: print the messages of a topic on standard output."""
+"""`octopi-node consume`: print the messages of topics on standard output."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import attrs
 import click
 
 from octopi.cli.config import ClientSettings
+from octopi.cli.duration import Duration
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import (
     Invocation,
@@ -33,7 +34,6 @@ from octopi.cli.rate_meter import RateMeter
 if TYPE_CHECKING:
     from octopi.cli.consuming import Output, Printer
     from octopi.cli.running import Interruption
-    from octopi.clients.consuming.start_position import Start
     from octopi.clients.subscribing.administration import Creation
 
 _STDOUT: Final = 1
@@ -41,7 +41,7 @@ _Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
 @click.option(
     "-o",
     "--offset",
@@ -105,6 +105,16 @@ _Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
     "(the default).",
 )
 @click.option(
+    "--wait-for-topic",
+    "wait_for_topic_s",
+    type=Duration(0, 365 * 86_400),
+    metavar="TIME",
+    help="Wait so long for a topic that does not exist; 30s, 5m or 2h.",
+)
+@click.option(
+    "--create-topic", is_flag=True, help="Create a topic that does not exist, instead of waiting."
+)
+@click.option(
     "--raw",
     is_flag=True,
     help="Print bytes unchanged on a terminal, too, control characters included.",
@@ -117,7 +127,7 @@ _Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
 def consume(
     invocation: Invocation,
     /,
-    topic: str,
+    topics: tuple[str, ...],
     start_text: str,
     count: int | None,
     stop_at_end: bool,
@@ -132,13 +142,18 @@ def consume(
     member: str | None,
     take_over: bool,
     create: Creation | None,
+    wait_for_topic_s: float | None,
+    create_topic: bool,
     raw: bool,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
     retry_s: float | None,
 ) -> None:
-    r"""Print the messages of TOPIC, and wait for more.
+    r"""Print the messages of each TOPIC, and wait for more.
+
+    A TOPIC is a name, or a pattern in which * stands for any characters; topics that match it later
+    join in.  Of several topics or a pattern, each value follows the name of its topic and a tab.
 
     \b
     For instance:
@@ -146,6 +161,8 @@ def consume(
       octopi-node consume orders -o -10 -f '%o %k %v\n'
       octopi-node consume orders -o @2026-11-21T10:00 --json | jq .value
       octopi-node consume orders --position-file orders.position -e >> orders.txt
+      octopi-node consume orders --wait-for-topic 30s
+      octopi-node consume orders 'eu.*' --json
       octopi-node consume orders --subscription billing | book-orders
       octopi-node consume orders --subscription mails --mode shared --attempts 3
 
@@ -175,6 +192,17 @@ def consume(
             "own, for all partitions, and waits for more",
             ExitCode.USAGE,
         )
+    from octopi.cli.several_topics import is_several
+
+    several = is_several(topics)
+    if several and partition is not None:
+        raise CommandError("--partition is for one topic", ExitCode.USAGE)
+    if subscription_name is not None and (several or wait_for_topic_s is not None or create_topic):
+        raise CommandError(
+            "--subscription is for one topic that exists, and excludes patterns, --wait-for-topic "
+            "and --create-topic",
+            ExitCode.USAGE,
+        )
     queue = given_queue_options(attempts, ack_timeout_s)
     if queue and mode not in QUEUE_MODES:
         raise CommandError(
@@ -185,10 +213,13 @@ def consume(
 
     from octopi.cli.consuming import Output, PositionFile
     from octopi.cli.running import run, run_to_finish
+    from octopi.cli.several_topics import parse_starts
     from octopi.cli.start_option import parse_start
     from octopi.operating_system import SystemDisk
 
-    start = parse_start(start_text)
+    if several and format_text is None:
+        format_text = r"%t\t%v\n"
+    start = parse_starts(start_text) if several else parse_start(start_text)
     meter = RateMeter()
     output = Output(
         _STDOUT,
@@ -215,12 +246,23 @@ def consume(
             queue,
         )
         run_to_finish(
-            partial(_be_member, settings, topic, membership, output),
+            partial(_be_member, settings, topics[0], membership, output),
             lambda: f"interrupted; {meter.summary()}",
         )
         return
+    options: dict[str, Any] = {
+        "topic": list(topics) if several else topics[0],
+        "start": start,
+        "stop_at_end": stop_at_end,
+        "on_fork": on_fork,
+        "reconnect_timeout_s": settings.retry_s,
+        "wait_for_topic": wait_for_topic_s,
+        "create": create_topic,
+    }
+    if partition is not None:
+        options["partitions"] = [partition]
     run(
-        partial(_consume, settings, topic, start, partition, stop_at_end, on_fork, output),
+        partial(_consume, settings, options, output),
         lambda: f"interrupted; {meter.summary()}",
     )
 
@@ -237,29 +279,13 @@ def _printer(format_text: str | None, as_json: bool, *, for_terminal: bool) -> P
     return values_for_terminal if for_terminal else values_as_lines
 
 
-async def _consume(
-    settings: ClientSettings,
-    topic: str,
-    start: Start,
-    partition: int | None,
-    stop_at_end: bool,
-    on_fork: Literal["raise", "resume"],
-    output: Output,
-) -> None:
+async def _consume(settings: ClientSettings, options: dict[str, Any], output: Output) -> None:
     from octopi.cli.client_request import connected
 
-    saved = output.position_file.load(topic) if output.position_file else None
-    async with (
-        connected(settings) as client,
-        client.consumer(
-            topic,
-            start=saved or start,
-            partitions=None if partition is None else [partition],
-            stop_at_end=stop_at_end,
-            on_fork=on_fork,
-            reconnect_timeout_s=settings.retry_s,
-        ) as consumer,
-    ):
+    saved = output.position_file.load(options["topic"]) if output.position_file else None
+    if saved is not None:
+        options["start"] = saved
+    async with connected(settings) as client, client.consumer(**options) as consumer:
         await output.copy(consumer)
 
 

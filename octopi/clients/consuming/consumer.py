@@ -186,44 +186,22 @@ class Consumer:
 
     async def _next_batch(self) -> list[Message] | None:
         """The messages of the next chunk; None at the end."""
-        self._settle()
+        self.settle()
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._ready:
             await trio.lowlevel.cancel_shielded_checkpoint()
-        while self._has_to_wait():
+        while (batch := self.poll()) is None:
+            if self.is_at_end:
+                return None
             await self.news.lot.park()
-        return self._take_batch()
+        return batch
 
     def _next_batch_nowait(self) -> list[Message] | None:
-        self._settle()
-        if self._has_to_wait():
+        self.settle()
+        batch = self.poll()
+        if batch is None and not self.is_at_end:
             raise trio.WouldBlock
-        return self._take_batch()
-
-    def _settle(self) -> None:
-        """The program asks for more: it has dealt with what was handed out."""
-        if (last := self._last) is not None:
-            self._offsets[last.partition] = last.next_offset
-            self._first = self._last = None
-
-    def _has_to_wait(self) -> bool:
-        while self._ready and isinstance(fork := self._ready[0], _Fork):
-            self._ready.popleft()
-            self._go_back(fork)
-        return not self._ready and not self._is_closed and self._running_count > 0
-
-    def _take_batch(self) -> list[Message] | None:
-        """The messages of the next chunk; None at the end."""
-        if not self._ready:
-            if self._is_closed:
-                raise ClosedError("the consumer was closed")
-            return None
-        item = self._ready[0]
-        if isinstance(item, OctopiError):
-            raise item  # it stays in the queue, and is raised again by the next call
-        assert not isinstance(item, _Fork), "they were taken before"
-        self._ready.popleft()
-        return self._open(*item)
+        return batch
 
     def _go_back(self, fork: _Fork) -> None:
         """Messages behind the place of *fork* that were handed out are gone from the log: set the
@@ -248,6 +226,47 @@ class Consumer:
         if messages:  # then the first of them is handed out now
             self._anchors[session.partition] = chunk.anchor
         return messages
+
+    # --- for a consumer of several topics ----------------------------------------------
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything before the end has arrived; there may be messages to hand out."""
+        return not self._running_count
+
+    async def until_ready(self) -> None:
+        """Wait until `poll` is worth a call: something has arrived, or nothing more will."""
+        while not (self._ready or self._is_closed or self.is_at_end):
+            await self.news.lot.park()
+
+    def poll(self) -> list[Message] | None:
+        """The messages of the next chunk, perhaps none; None: no chunk has arrived.  Doesn't wait.
+
+        Raises what iterating raises.
+        """
+        while self._ready and isinstance(fork := self._ready[0], _Fork):
+            self._ready.popleft()
+            self._go_back(fork)
+        if not self._ready:
+            if self._is_closed:
+                raise ClosedError("the consumer was closed")
+            return None
+        item = self._ready[0]
+        if isinstance(item, OctopiError):
+            raise item  # it stays in the queue, and is raised again by the next call
+        assert not isinstance(item, _Fork), "they were taken before"
+        self._ready.popleft()
+        return self._open(*item)
+
+    def hand_out(self, first: Message, last: Message) -> None:
+        """The program works on these messages of `poll`, and on those between them."""
+        self._first, self._last = first, last
+
+    def settle(self) -> None:
+        """The program has dealt with all messages that were handed out."""
+        if (last := self._last) is not None:
+            self._offsets[last.partition] = last.next_offset
+            self._first = self._last = None
 
     # --- what subscribers report -------------------------------------------------------
 
