@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 import octopi
-from octopi.limits import TOPIC_LIST_INTERVAL_S, TOPICS_PER_CONSUMER_MAX
+from octopi.limits import (
+    RETENTION_CHECK_INTERVAL_S,
+    TOPIC_LIST_INTERVAL_S,
+    TOPICS_PER_CONSUMER_MAX,
+)
 from tests.kit.world import REGISTER, running_world
 
 
@@ -401,6 +406,53 @@ async def test_the_lag_is_the_sum_and_brokers_hear_that_everything_was_dealt_wit
             readings = await client.admin.describe_readings()
             lags = {one.reading.topic: one.reading.lag_bytes for one in readings}
             assert lags == {"a": 0, "b": 0}
+
+
+@pytest.mark.parametrize("on_gap", ["raise", "skip"])
+async def test_what_retention_removed_is_reported_or_skipped(
+    on_gap: Literal["raise", "skip"], autojump_clock: MockClock
+) -> None:
+    async with running_world() as world, world.client() as client:
+        await client.create_topic("a", retention_bytes=15_000, segment_bytes=5000)
+        await send(client, "a", *[one.zfill(100) for one in numbered(300)])
+        await send(client, "b", b"kept")
+        await trio.sleep(RETENTION_CHECK_INTERVAL_S * 2)
+        start = {"a": 0, "b": 0}
+        read = []
+        async with client.consumer(
+            ["a", "b"], start=start, on_gap=on_gap, stop_at_end=True
+        ) as consumer:
+            if on_gap == "raise":
+                with pytest.raises(octopi.HistoryLostError, match="a/"):
+                    async for _ in consumer:
+                        pass
+                return
+            read = [one.value async for one in consumer]
+        (gap,) = consumer.gaps
+        assert (gap.topic, gap.wanted) == ("a", 0)
+        assert b"kept" in read
+        assert int(read[-1]) == 299
+
+
+async def test_an_error_of_the_block_comes_out_as_it_is(autojump_clock: MockClock) -> None:
+    async with running_world() as world, world.client() as client:
+        await client.create_topic("a")
+        with pytest.raises(ZeroDivisionError):
+            async with client.consumer(["a", "b*"]):
+                _ = 1 / 0
+
+
+async def test_entering_the_block_can_be_cancelled(autojump_clock: MockClock) -> None:
+    async with running_world() as world, world.client() as client:
+        for topic in ("a", "b"):
+            await send(client, topic, b"value")
+        await world.kill()
+        with trio.move_on_after(3) as scope:
+            async with client.consumer(["a", "b*"], start="earliest"):
+                raise AssertionError("there is no broker")
+        assert scope.cancelled_caught
+        await world.start_broker()
+        assert len(await everything(client, ["a", "b*"])) == 2
 
 
 async def test_a_broker_that_restarts_is_not_noticed(autojump_clock: MockClock) -> None:

@@ -126,6 +126,32 @@ def test_a_consumer_that_resumes_after_a_fork_reads_the_new_records_and_tells_th
     with_one_replica(test)
 
 
+def test_a_consumer_of_several_topics_resumes_in_the_topic_that_lost_records() -> None:
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        await client.create_topic("others", 1)
+        async with client.consumer(
+            ["or*", "others"], start="earliest", on_fork="resume"
+        ) as consumer:
+
+            async def read_topics(count: int) -> list[str]:
+                messages = [await anext(consumer) for _ in range(count)]
+                return [one.value.decode().split()[0] for one in messages]
+
+            lost = (await send(client, "second"))[-1]
+            assert await read_topics(2 * COUNT) == ["first"] * COUNT + ["second"] * COUNT
+            refound = await lose_the_tail(cluster, client)
+            assert await read_topics(COUNT) == ["third"] * COUNT
+            (fork,) = consumer.forks
+            assert fork.topic == "orders"
+            assert (fork.offset, fork.read_until) == (refound.offset, lost.next_offset)
+            token = str(consumer.positions)
+        async with client.consumer(["or*", "others"], start=token) as consumer:
+            await send(client, "fourth")
+            assert await read_topics(COUNT) == ["fourth"] * COUNT
+
+    with_one_replica(test)
+
+
 def test_messages_received_before_a_fork_are_delivered_before_its_error() -> None:
     async def test(cluster: Cluster, client: octopi.Client) -> None:
         async with client.consumer("orders", start="earliest", on_fork="resume") as consumer:

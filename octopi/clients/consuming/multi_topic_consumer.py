@@ -241,8 +241,10 @@ class MultiTopicConsumer:
             return None
         self._turns.popleft()
         if batch is None:
-            reading.has_ended = consumer.is_at_end
-            reading.empty()
+            if consumer.is_at_end:
+                reading.has_ended = True
+            else:
+                reading.empty()
             return None
         self._turns.append(reading)
         self._current = reading
