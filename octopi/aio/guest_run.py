@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import signal
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import trio
@@ -32,9 +35,14 @@ class Crossing(Generic[_T]):
     """A function that runs in a Trio task of its own, and an asyncio task that waits for it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, function: Callable[[], Awaitable[_T]]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[[], Awaitable[_T]],
+        repeat_tick: Callable[[], None],
     ) -> None:
+        """*repeat_tick*: see `GuestRun.repeat_tick`."""
         self._loop = loop
+        self._repeat_tick = repeat_tick
         self._function = function
         self.scope = trio.CancelScope()
         """Of the Trio task."""
@@ -84,6 +92,7 @@ class Crossing(Generic[_T]):
             except asyncio.CancelledError as error:
                 cancelled = error
                 self.scope.cancel()
+                self._repeat_tick()
         if cancelled is not None:
             if self.error is not None:
                 raise self.error  # it counts more than a cancellation, as it does in Trio
@@ -121,6 +130,11 @@ class GuestRun:
         self._ticks: SimpleQueue[Callable[[], object]] = SimpleQueue()
         """What Trio wants to have called in the loop's thread: at most one at a time."""
         self._at_shutdown: AsyncGenerator[None, None]
+        self._hooks = sys.get_asyncgen_hooks()
+        """Of Trio, for asynchronous generators."""
+        self._is_ticking = False
+        self._is_interrupted = False
+        """Whether Ctrl-C came during a tick."""
 
     # --- from begin to end -------------------------------------------------------------
 
@@ -157,10 +171,12 @@ class GuestRun:
                 "close the clients of this thread's other asyncio loop, or use another thread"
             )
         # A program closes the generators that are open before it closes its loop; `asyncio.run`
-        # does.  This one is begun before Trio has the hooks for generators.
+        # does.
         self._at_shutdown = self._until_shutdown()
         with suppress(StopIteration):
             self._at_shutdown.__anext__().send(None)
+        hooks = sys.get_asyncgen_hooks()
+        self._take_interrupts()
         trio.lowlevel.start_guest_run(
             self._main,
             run_sync_soon_threadsafe=self._tick_from_thread,
@@ -168,6 +184,8 @@ class GuestRun:
             done_callback=self._done,
             host_uses_signal_set_wakeup_fd=True,
         )
+        self._hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(*hooks)
         self._token = trio.lowlevel.current_trio_token()
         _runs[self._loop] = self
 
@@ -180,6 +198,7 @@ class GuestRun:
     def _done(self, result: outcome.Outcome[None]) -> None:
         """Trio's run has ended: orderly, or by an error of Trio, of this module or of a signal."""
         self._is_over, self._nursery = True, None
+        self._return_interrupts()
         _runs.pop(self._loop, None)
         why: BaseException = ClosedError("the client was closed")
         try:
@@ -225,6 +244,7 @@ class GuestRun:
     async def _change(self) -> None:
         future = self._loop.create_future()
         self._changed.append(future)
+        self.repeat_tick()
         await future
 
     def _tell_change(self) -> None:
@@ -246,14 +266,54 @@ class GuestRun:
             self._loop.call_soon_threadsafe(self._tick)
 
     def _tick(self) -> None:
+        self._is_ticking = True
         with suppress(Empty):
-            self._ticks.get_nowait()()
+            self._run_tick(self._ticks.get_nowait())
+        self._is_ticking = False
+
+    def _run_tick(self, function: Callable[[], object]) -> None:
+        # The generators of the client are Trio's, and all others are the loop's, which installs its
+        # hooks each time it is run.
+        self._is_ticking = True
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(*self._hooks)
+        try:
+            function()
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+            self._is_ticking = False
+        if self._is_interrupted:
+            self._is_interrupted = False
+            raise KeyboardInterrupt
+
+    def repeat_tick(self) -> None:
+        """Have the loop make up for a call that it took and lost, when Ctrl-C came just then."""
+        if not self._ticks.empty():
+            self._loop.call_soon(self._tick)
+
+    def _take_interrupts(self) -> None:
+        """Unless the program handles Ctrl-C (`asyncio.run` does), let it wait for the end of a turn
+        of Trio's scheduler.  Trio itself would have its own main task raise it, where the program
+        doesn't get it."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            with suppress(ValueError):  # this isn't the main thread, which gets signals
+                signal.signal(signal.SIGINT, self._interrupted)
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._is_ticking:
+            self._is_interrupted = True
+        else:
+            signal.default_int_handler(number, frame)
+
+    def _return_interrupts(self) -> None:
+        if signal.getsignal(signal.SIGINT) == self._interrupted:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def end_without_loop(self) -> None:
         """End the run in the thread of its loop, when the loop doesn't run any more."""
         self._enough.set()
         while not self._is_over:
-            self._ticks.get()()
+            self._run_tick(self._ticks.get())
 
     @property
     def is_of_this_thread(self) -> bool:
@@ -275,7 +335,7 @@ class GuestRun:
         """
         if self._nursery is None or self._enough.is_set():
             raise ClosedError("the client was closed")
-        crossing = Crossing(self._loop, function)
+        crossing = Crossing(self._loop, function, self.repeat_tick)
         self._crossings.add(crossing)
         self._nursery.start_soon(self._cross, crossing)
         return crossing

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
@@ -42,8 +43,13 @@ def result_of(program: str, *arguments: str, interrupt: bool = False) -> tuple[i
     if interrupt:
         assert process.stdout is not None
         first = process.stdout.readline()
+        time.sleep(0.3)  # until its loop waits: nothing tells that to another process
         process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    try:
+        output, errors = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, errors = process.communicate()
     return process.returncode, first + output, errors
 
 
@@ -178,6 +184,53 @@ def test_a_loop_that_is_closed_with_an_open_client_disturbs_nothing() -> None:
         """
     assert result_of(program, "once") == (0, "end\n", "")
     assert result_of(program, "again") == (0, "opened\nend\n", "")
+
+
+def test_a_loop_that_is_run_several_times_keeps_its_clients() -> None:
+    program = """
+        import asyncio, octopi.aio, trio
+
+        async def enter(block):
+            return await block.__aenter__()
+
+        async def leave(block):
+            await block.__aexit__(None, None, None)
+
+        with asyncio.Runner() as runner:
+            connection = octopi.aio.connect("ws://127.0.0.1:9")
+            client = runner.run(enter(connection))
+            left_open, closed = client.producer(), client.producer()
+            producers = [runner.run(enter(one)) for one in (left_open, closed)]
+            runner.run(leave(closed))
+            assert trio.lowlevel.in_trio_run()
+        assert not trio.lowlevel.in_trio_run()
+        """
+    assert result_of(program) == (0, "", "")
+
+
+def test_ctrl_c_ends_a_program_that_has_a_loop_of_its_own() -> None:
+    program = """
+        import asyncio, octopi.aio
+
+        async def main():
+            async with octopi.aio.connect("ws://127.0.0.1:9"):
+                print("open", flush=True)
+                await asyncio.sleep(3600)
+
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(main())
+        try:
+            loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+            task.cancel()
+            try:
+                loop.run_until_complete(task)
+            except asyncio.CancelledError:
+                print("cancelled")
+            loop.close()
+        """
+    assert result_of(program, interrupt=True) == (0, "open\ninterrupted\ncancelled\n", "")
 
 
 def test_ctrl_c_ends_a_program_cleanly() -> None:
