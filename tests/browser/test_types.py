@@ -1,4 +1,4 @@
-"""The type declarations of the client are those that TypeScript takes, in pages as they are set up."""
+"""TypeScript takes the type declarations of the client, in pages as people set them up."""
 
 from __future__ import annotations
 

@@ -32,5 +32,6 @@ try {
 octopi.subscribe("orders", { attempts: 3 });
 // @ts-expect-error: the event has no such detail
 octopi.addEventListener("gap", ({ detail }) => detail.delay);
+await Octopi.connect("ws://127.0.0.1:7000", { WebSocket });
 await octopi.close();
 export {};

@@ -31,7 +31,12 @@ export interface ConnectOptions {
   maxDelay?: number;
   /** Bytes of records on their way or waiting, per partition (1 MiB). */
   window?: number;
+  /** The class to connect with where none is global, as in Node 20: for example that of the package ws. */
+  WebSocket?: WebSocketClass;
 }
+
+/** A class as browsers have it; `any`, because the classes of packages differ in what they don't share. */
+export type WebSocketClass = new (url: string, protocols: string[]) => any;
 
 export interface SubscribeOptions {
   /** One partition, or (the default) all of them; order is per partition. */
