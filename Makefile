@@ -5,6 +5,8 @@ BIN := .venv/bin
 BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
 # The cases of Autobahn, likewise.
 CONFORMANCE := $(if $(CI),.venv/.conformance)
+# The types of octopi.js are checked where there is npm, and in CI, which installs it.
+TYPESCRIPT := $(if $(CI)$(shell command -v npm),.tools/typescript)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -13,7 +15,7 @@ help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, prove that nothing is lost
 	$(BIN)/octopi-node demo
-test: .venv/.dev $(BROWSER) ## run all tests; those of Spark where there is Java 17
+test: .venv/.dev $(BROWSER) $(TYPESCRIPT) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest -n 2 --dist loadfile
 check: .venv/.spark $(CONFORMANCE) format-check lint types layers test plain covered fuzz-briefly search ## everything that has to hold before a change goes in
@@ -104,6 +106,10 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@touch $@
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
+
+.tools/typescript: requirements/typescript/package-lock.json
+	rm -rf $@ && mkdir -p $@ && cp requirements/typescript/*.json $@
+	cd $@ && npm ci --silent --no-audit --no-fund --ignore-scripts
 
 .PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout venv lock clean
 .DELETE_ON_ERROR:

@@ -1,5 +1,15 @@
 // Types of octopi.js, the client of an Octopi cluster for browsers and Node.
 
+declare global {
+  // Libraries before ESNext don't have it; the client then uses Symbol.for("Symbol.asyncDispose").
+  interface SymbolConstructor {
+    readonly asyncDispose: unique symbol;
+  }
+}
+
+/** Bytes in any form, as `BufferSource` of browsers. */
+export type Bytes = ArrayBuffer | ArrayBufferView;
+
 export type State = "connecting" | "open" | "reconnecting" | "closed";
 
 /**
@@ -21,7 +31,12 @@ export interface ConnectOptions {
   maxDelay?: number;
   /** Bytes of records on their way or waiting, per partition (1 MiB). */
   window?: number;
+  /** The class to connect with where none is global, as in Node 20: for example that of the package ws. */
+  WebSocket?: WebSocketClass;
 }
+
+/** A class as browsers have it; `any`, because the classes of packages differ in what they don't share. */
+export type WebSocketClass = new (url: string, protocols: string[]) => any;
 
 export interface SubscribeOptions {
   /** One partition, or (the default) all of them; order is per partition. */
@@ -101,8 +116,8 @@ export interface QueueOptions {
 
 export interface PublishOptions {
   /** Messages of a key keep their order: they share a partition. */
-  key?: string | BufferSource | null;
-  headers?: Record<string, string | BufferSource>;
+  key?: string | Bytes | null;
+  headers?: Record<string, string | Bytes>;
   partition?: number;
   /** ms since 1970; default: now. */
   timestamp?: number;
@@ -301,18 +316,20 @@ export interface OctopiEvents {
   fenced: CustomEvent<Loss>;
 }
 
+type ListenerArguments = Parameters<EventTarget["addEventListener"]>;
+
 export declare class Octopi extends EventTarget {
   static connect(urls?: string | string[], options?: ConnectOptions): Promise<Octopi>;
   readonly state: State;
   subscribe(topic: string, options?: SubscribeOptions): Reading;
   subscription(topic: string, options: QueueOptions): QueueSubscription;
   subscription(topic: string, options: SubscriptionOptions): Subscription;
-  publish(topic: string, value: string | BufferSource, options?: PublishOptions): Promise<Receipt>;
+  publish(topic: string, value: string | Bytes, options?: PublishOptions): Promise<Receipt>;
   topics(): Promise<TopicInfo[]>;
   describeCluster(): Promise<ClusterInfo>;
   describeLogs(address: string, topic?: string): Promise<LogInfo[]>;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
-  addEventListener<K extends keyof OctopiEvents>(type: K, listener: (event: OctopiEvents[K]) => void, options?: AddEventListenerOptions | boolean): void;
-  addEventListener(type: string, listener: EventListenerOrEventListenerObject | null, options?: AddEventListenerOptions | boolean): void;
+  addEventListener<K extends keyof OctopiEvents>(type: K, listener: (event: OctopiEvents[K]) => void, options?: ListenerArguments[2]): void;
+  addEventListener(...listener: ListenerArguments): void;
 }

@@ -17,7 +17,7 @@ import { crc32, Message, prepare } from "./client/record.js";
 import { Reading } from "./client/reading.js";
 import { Subscription } from "./client/subscription.js";
 import { isQueue, subscriptionOptions } from "./client/subscription_options.js";
-import { unlessAborted } from "./client/waiting.js";
+import { onAbort, unlessAborted } from "./client/waiting.js";
 
 export { DealtBatch, DealtMessage, Message, OctopiError, QueueSubscription, Reading, Subscription };
 
@@ -55,12 +55,12 @@ export class Octopi extends EventTarget {
     return octopi;
   }
 
-  constructor(urls, { token, name = "", signal, minDelay = MIN_DELAY_MS, maxDelay = MAX_DELAY_MS, window = WINDOW_BYTES } = {}) {
+  constructor(urls, { token, name = "", signal, minDelay = MIN_DELAY_MS, maxDelay = MAX_DELAY_MS, window = WINDOW_BYTES, WebSocket } = {}) {
     super();
     const servers = (Array.isArray(urls) ? urls : [urls]).map(serverUrl);
-    this.#cluster = new Cluster(servers, { token, name: connectionName(name), minDelay, maxDelay });
+    this.#cluster = new Cluster(servers, { token, name: connectionName(name), minDelay, maxDelay, WebSocket });
     this.#window = window;
-    signal?.addEventListener("abort", () => this.close(), { once: true, signal: this.#ending.signal });
+    onAbort(this.#ending.signal, onAbort(signal, () => this.close()));
   }
 
   // connecting, open, reconnecting or closed; a "state" event tells of each change.

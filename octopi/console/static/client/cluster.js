@@ -18,12 +18,13 @@ export class Cluster {
   #closed = null;
 
   // *servers*: registers, tried in turn.
-  constructor(servers, { token, name, minDelay, maxDelay }) {
+  constructor(servers, { token, name, minDelay, maxDelay, WebSocket }) {
     this.servers = [...servers];
     this.token = token;
     this.name = name;
     this.minDelay = minDelay;
     this.maxDelay = maxDelay;
+    this.WebSocket = WebSocket;
   }
 
   newBackoff() {
@@ -46,7 +47,7 @@ export class Cluster {
   async #open(address) {
     const token = await this.#currentToken();
     const canRenew = typeof this.token === "function";
-    const connection = await openConnection(address, token, { name: this.name, canRenew });
+    const connection = await openConnection(address, token, { name: this.name, canRenew, WebSocket: this.WebSocket });
     if (this.#closed) connection.close();
     if (canRenew) this.#keepFresh(connection);
     return connection;

@@ -6,6 +6,8 @@ import { decode, encode } from "./cbor.js";
 import { OctopiError, refusal } from "./errors.js";
 
 const PROTOCOL_VERSION = 1;
+const NO_WEBSOCKET =
+  "there is no WebSocket here: use Node 22 or newer, start Node 20 with --experimental-websocket, or give a class as the option WebSocket, such as that of the package ws";
 const SUBPROTOCOL = "octopi.v1.cbor";
 const PATH = "/v1/client";
 const AGENT = "octopi-js/0.1.0";
@@ -18,17 +20,17 @@ const PAGE_REFUSED = new Set([403, 421]); // HTTP statuses: for its origin, for 
 
 // A connection to the node at *url* (ws:// or wss://, host and port).
 // *name*: what people see it called; *canRenew*: whether an expired token ends only this connection,
-// for the next has a new one.
+// for the next has a new one; *WebSocket*: the class to connect with, if not the global one.
 // Throws an OctopiError: unreachable, protocol, or why the node doesn't want us.
-export async function openConnection(url, token, { name, canRenew }) {
+export async function openConnection(url, token, options) {
   try {
-    return await openOnce(url, token, name, canRenew);
+    return await openOnce(url, token, options);
   } catch (error) {
     if (error.closeCode !== ABNORMAL_CLOSURE || !globalThis.location) throw error;
     const refused = await visit(url);
     if (refused || !url.startsWith("wss:")) throw refused ?? error;
   }
-  return openOnce(url, token, name, canRenew);
+  return openOnce(url, token, options);
 }
 
 // Asks the node over HTTP whether it refuses this page, and resolves with the OctopiError that says
@@ -49,8 +51,9 @@ async function visit(url) {
   }
 }
 
-async function openOnce(url, token, name, canRenew) {
-  const socket = openSocket(url);
+async function openOnce(url, token, { name, canRenew, WebSocket = globalThis.WebSocket }) {
+  if (typeof WebSocket !== "function") throw new OctopiError("invalid_option", NO_WEBSOCKET);
+  const socket = openSocket(url, WebSocket);
   const connection = new Connection(url, socket, canRenew);
   const timer = setTimeout(
     () => connection.lose(new OctopiError("unreachable", `${url} did not welcome us within ${CONNECT_TIMEOUT_MS} ms`)),
@@ -64,7 +67,7 @@ async function openOnce(url, token, name, canRenew) {
   return connection;
 }
 
-function openSocket(url) {
+function openSocket(url, WebSocket) {
   try {
     const socket = new WebSocket(url + PATH, [SUBPROTOCOL]);
     socket.binaryType = "arraybuffer";

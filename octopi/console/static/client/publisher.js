@@ -8,7 +8,7 @@
 import { OctopiError } from "./errors.js";
 import { encodeRecords } from "./record.js";
 import { Route } from "./route.js";
-import { sleep } from "./waiting.js";
+import { onAbort, sleep } from "./waiting.js";
 
 const BATCH_BYTES = 128 * 1024;
 const BUFFER_BYTES = 32 * 1024 * 1024;
@@ -52,8 +52,9 @@ export class LogPublisher {
       return Promise.reject(new OctopiError("too_many", `${this.topic}/${this.partition}: ${this.#queuedBytes} bytes wait to be sent: await some receipts first`));
     }
     return new Promise((resolve, reject) => {
-      const entry = { record, resolve, reject, deadline: Date.now() + DELIVERY_TIMEOUT_MS };
-      signal?.addEventListener("abort", () => this.#withdraw(entry, signal.reason), { once: true });
+      const forget = onAbort(signal, () => this.#withdraw(entry, signal.reason));
+      const then = (settle) => (outcome) => (forget(), settle(outcome));
+      const entry = { record, resolve: then(resolve), reject: then(reject), deadline: Date.now() + DELIVERY_TIMEOUT_MS };
       this.#queue.push(entry);
       this.#queuedBytes += record.size;
       if (!this.#isRunning) this.#run();

@@ -4,7 +4,7 @@ import { OctopiError } from "./errors.js";
 import { LogFollower } from "./follower.js";
 import { formatPosition, parsePosition } from "./position.js";
 import { readRecords } from "./record.js";
-import { Bell } from "./waiting.js";
+import { Bell, onAbort } from "./waiting.js";
 
 // Made by `Octopi.subscribe`; iterate over it once.
 export class Reading {
@@ -31,7 +31,7 @@ export class Reading {
     const { signal } = options;
     const aborted = () => this.#end(signal.reason);
     if (signal?.aborted) aborted();
-    signal?.addEventListener("abort", aborted, { once: true, signal: this.#ending.signal });
+    onAbort(this.#ending.signal, onAbort(signal, aborted));
     // Resolves when it is known where reading begins; then `position` is right.
     this.ready = this.#start();
     this.ready.catch((error) => this.#end(error));

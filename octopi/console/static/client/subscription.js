@@ -4,7 +4,7 @@ import { OctopiError } from "./errors.js";
 import { Membership } from "./membership.js";
 import { SubscribedLog } from "./subscribed_log.js";
 import { haveSubscription, restoreMark } from "./subscription_creation.js";
-import { Bell, SteadyClock, sleep, unlessAborted } from "./waiting.js";
+import { Bell, onAbort, SteadyClock, sleep, unlessAborted } from "./waiting.js";
 
 const CLOSING_MS = 5_000; // `close` waits so long for the commit of marks
 const CAME_FROM = Symbol("log"); // of a message: the log, with its claim, by which it came
@@ -39,7 +39,7 @@ export class Subscription {
     const { signal } = options;
     const aborted = () => this.#end(signal.reason);
     if (signal?.aborted) aborted();
-    signal?.addEventListener("abort", aborted, { once: true, signal: this.#ending.signal });
+    onAbort(this.#ending.signal, onAbort(signal, aborted));
     // Resolves when this is a member; rejects with why it can't be.
     this.ready = this.#start();
     this.ready.catch((error) => this.#end(error));

@@ -20,19 +20,38 @@ export class Backoff {
   }
 }
 
+const waitingFor = new WeakMap(); // signal -> what is called when it is aborted
+
+// Has *act* called when *signal* is aborted from now on; returns what ends that.  Whoever waits for a
+// signal shares one listener, since Node warns of more than ten.
+export function onAbort(signal, act) {
+  if (!signal) return () => {};
+  let acts = waitingFor.get(signal);
+  if (!acts) {
+    acts = new Set();
+    waitingFor.set(signal, acts);
+    const all = () => {
+      for (const one of [...acts]) if (acts.delete(one)) one();
+    };
+    signal.addEventListener("abort", all, { once: true });
+  }
+  const own = () => act();
+  acts.add(own);
+  return () => acts.delete(own);
+}
+
 // Resolves after *ms*; rejects with the signal's reason as soon as it is aborted.
 export function sleep(ms, signal) {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
     const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", aborted);
+      forget();
       resolve();
     }, ms);
-    function aborted() {
+    const forget = onAbort(signal, () => {
       clearTimeout(timer);
       reject(signal.reason);
-    }
-    signal?.addEventListener("abort", aborted, { once: true });
+    });
   });
 }
 
@@ -42,8 +61,8 @@ export function unlessAborted(promise, signal) {
   return new Promise((resolve, reject) => {
     const aborted = () => reject(signal.reason);
     if (signal.aborted) aborted();
-    signal.addEventListener("abort", aborted, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", aborted));
+    const forget = onAbort(signal, aborted);
+    promise.then(resolve, reject).finally(forget);
   });
 }
 
@@ -74,16 +93,15 @@ export class Bell {
       const done = () => {
         this.#waiters.delete(done);
         clearTimeout(timer);
-        signal?.removeEventListener("abort", aborted);
+        forget();
         resolve();
       };
-      const aborted = () => {
+      const forget = onAbort(signal, () => {
         this.#waiters.delete(done);
         clearTimeout(timer);
         reject(signal.reason);
-      };
+      });
       if (ms !== undefined) timer = setTimeout(done, ms);
-      signal?.addEventListener("abort", aborted, { once: true });
       this.#waiters.add(done);
     });
   }
