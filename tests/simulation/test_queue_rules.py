@@ -305,6 +305,20 @@ def test_a_reset_has_settled_messages_dealt_again() -> None:
     assert queue.broken == []
 
 
+def test_a_reset_may_set_the_mark_again_as_long_as_its_end_is_not_heard_of() -> None:
+    queue = Judged(attempts=1)
+    queue.come(steps.S11Freeing, sid=SID, log=PARTITION, claim=1, reset_to=0)
+    queue.deal((0, 1))
+    queue.answer((0, 1))
+    for _ in range(2):
+        queue.deal((0, 1), to=BOB)
+    queue.come(steps.S11Freeing, sid=SID, log=PARTITION, claim=1, reset_to=None)
+    queue.deal((0, 1))
+    assert queue.broken == []
+    queue.deal((0, 1), to=BOB)
+    assert queue.broken == ["attempt-miscounted", "dealt-too-often"]
+
+
 def test_a_message_that_is_dealt_too_often_is_found() -> None:
     queue = Judged(attempts=1)
     queue.deal((0, 1))

@@ -83,6 +83,9 @@ class KnownQueue:
         """That of the newest reset; entries with older claims were appended before it."""
         self._reset_numbers: list[int] = []
         """How many numbers of dead letters were given before each reset."""
+        self.is_resetting = False
+        """Whether an operator is setting the mark, perhaps several times, each with the same
+        claim."""
         self.leader_count = 0
         """How many leaders began with it."""
         self.newest: dict[Offset, KnownDelivery] = {}
@@ -105,6 +108,8 @@ class KnownQueue:
         """Numbers of deliveries that were given back, and that no program saw."""
         self._perhaps_unseen: set[int] = set()
         """Those that may have timed out before."""
+        self._uncertain: set[int] = set()
+        """Those that the last reset may have made forgotten."""
         self._dealt_first: dict[Offset, int] = {}
         """By message: `leader_count` when it was dealt first."""
         self._delivery_count = 0
@@ -167,6 +172,13 @@ class KnownQueue:
         self.rejected.clear()
         self.perhaps_uncounted.clear()
 
+    def end_reset(self) -> None:
+        """The operator has set the mark for the last time.  It isn't known which deliveries came
+        before that."""
+        self.is_resetting = False
+        self._uncertain.update(one.number for one in self.newest.values())
+        self.dealt.clear()
+
     def is_settled(self, offset: Offset) -> bool:
         """Whether it is committed that the message is settled."""
         if self.entry is None:
@@ -209,6 +221,18 @@ class KnownQueue:
     def leaders_since(self, offset: Offset) -> int:
         """How many leaders began since the message was dealt first."""
         return self.leader_count - self._dealt_first.get(offset, self.leader_count)
+
+    def deliveries_allowed(self, offset: Offset, key: bytes | None, log: LogBytes) -> int | None:
+        """How often a message may be dealt; None: for ever.  Deliveries that counted nowhere are
+        allowed besides: before each change of leaders one, in the order of keys those that ended
+        since the delivery of an earlier message did, and those that no program may have seen."""
+        assert self.entry is not None
+        if self.entry.attempts is None:
+            return None
+        before = () if key is None else self.messages(Offset(0), offset, log)
+        ended = sum(self.dealt[one.offset] for one in before if one.key == key)
+        changes = self.leaders_since(offset)
+        return self.entry.attempts + changes + ended + self.perhaps_uncounted[offset]
 
     def newest_at(self, offset: Offset, attempt: int, to: Attachment) -> KnownDelivery | None:
         """The delivery, if it is the newest one of its message, and not acknowledged."""
@@ -267,7 +291,7 @@ class KnownQueue:
 
     def next_attempts(self, offset: Offset) -> tuple[int, ...]:
         """As which attempt the message may be dealt next; none: that is not known."""
-        if (one := self.newest.get(offset)) is None:
+        if (one := self.newest.get(offset)) is None or one.number in self._uncertain:
             return ()
         if one.number in self._perhaps_unseen:
             return one.attempt, one.attempt + 1
