@@ -106,8 +106,10 @@ def _partition_records(draw: st.DrawFn) -> PartitionRecord:
 def _topic_records(draw: st.DrawFn) -> TopicRecord:
     partitions = st.lists(st.integers(0, 9_999), min_size=1, max_size=_ENTRIES_MAX, unique=True)
     at_least = {"retention_ms": 1, "retention_bytes": 1, "segment_bytes": 4096}
+    at_least |= {"hold_ms": 1, "hold_bytes": 1}
     numbers = {name: st.none() | st.integers(least, 2**63 - 1) for name, least in at_least.items()}
     options = _any_instances(TopicOptions, min_insync=st.integers(1, 2**63 - 1), **numbers)
+    options = options.filter(lambda one: not one.fault())
     record = draw(_any_instances(TopicRecord, partitions=partitions, options=options))
     assert isinstance(record, TopicRecord)
     return record
