@@ -17,6 +17,7 @@ from octopi.clients.subscribing.dealt import DealtMessage
 from octopi.clients.subscribing.dealt_log import DealtLog, QueueReading
 from octopi.errors import (
     ChecksumError,
+    ClosedError,
     ConnectionLostError,
     HistoryForkedError,
     HistoryLostError,
@@ -176,7 +177,7 @@ async def stage(
         nursery.start_soon(log.run)
         await trio.testing.wait_all_tasks_blocked()
         yield Stage(log, cast("Link", log._link), owner)
-        log.close()
+        log.close(ClosedError("done"))
 
 
 async def test_a_member_attaches_with_credit_and_takes_messages_at_any_offsets(

@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import octopi
+from octopi.wire import messages as m
 from tests.clients.test_subscriptions import BROKERS, member_client, send
 from tests.kit.world import read_all, running_world
 
@@ -400,6 +401,32 @@ async def test_a_queue_is_described_and_its_dead_letters_outlive_it(
             assert sum(one.waiting_count for one in status.logs) == 1
         await client.admin.delete_subscription("orders", "billing")
         assert (await client.describe_topic(DEAD)).topic_id == letters.topic_id
+
+
+async def test_a_commit_whose_confirmation_a_deletion_overtakes_is_told(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client, world.client() as other:
+        await client.create_topic("orders")
+        await send(client, "orders", 0, 1)
+        async with trio.open_nursery() as nursery:
+            committing = trio.Event()
+
+            async def work() -> None:
+                async with client.subscription("orders", "billing", mode="shared") as queue:
+                    await take(queue, 1)
+                    world.net.fault(m.QueueSettled, "lose")
+                    committing.set()
+                    await queue.commit()
+
+            async def delete() -> None:
+                await committing.wait()
+                await trio.sleep(1)
+                await other.admin.delete_subscription("orders", "billing")
+
+            nursery.start_soon(delete)
+            with pytest.raises(octopi.UnknownSubscriptionError), trio.fail_after(60):
+                await work()
 
 
 async def test_a_member_of_a_deleted_queue_is_told(autojump_clock: MockClock) -> None:

@@ -161,10 +161,13 @@ class DealtLog:
             await self._news.park()
         await trio.lowlevel.checkpoint_if_cancelled()
 
-    def close(self) -> None:
-        """Send what was answered.  What is open goes back to the queue."""
+    def close(self, why: OctopiError) -> None:
+        """Send what was answered.  What is open goes back to the queue, and waiting for a commit
+        ends by *why*."""
         self._send(self._session.flush(self._clock.now()))
+        self._error = self._error or why
         self._scope.cancel()
+        self._tell()
 
     async def run(self) -> None:
         """Attach, again whenever that ends, until `close`."""

@@ -199,20 +199,20 @@ class QueueSubscription:
         """
         if self._error is None:
             await self.commit()
-        self._close_logs()
+        self._close_logs(_left())
         await self._membership.leave()
 
     def close(self) -> None:
         """Hand out nothing more."""
-        self._error = ClosedError("the subscription's block was left")
-        self._close_logs()
+        self._error = _left()
+        self._close_logs(self._error)
         self.news.tell()
 
     # --- within ------------------------------------------------------------------------
 
-    def _close_logs(self) -> None:
+    def _close_logs(self, why: OctopiError) -> None:
         for log in self._logs:
-            log.close()
+            log.close(why)
 
     async def _keep_membership(
         self, *, task_status: trio.TaskStatus[OctopiError | None] = trio.TASK_STATUS_IGNORED
@@ -220,7 +220,7 @@ class QueueSubscription:
         why = await self._membership.run(task_status=task_status)
         if why is not None:
             self._error = self._error or why
-            self._close_logs()
+            self._close_logs(self._error)
             self.news.tell()
 
     def _perform(self, effects: Iterable[GroupEffect]) -> None:
@@ -244,6 +244,10 @@ class QueueSubscription:
     def take_fork(self, fork: HistoryForkedError) -> None:
         """Messages that were settled are gone."""
         self.forks.append(fork)
+
+
+def _left() -> ClosedError:
+    return ClosedError("the subscription's block was left")
 
 
 class _DealtBatches:

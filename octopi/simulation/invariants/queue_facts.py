@@ -174,10 +174,10 @@ class KnownQueue:
 
     def end_reset(self) -> None:
         """The operator has set the mark for the last time.  It isn't known which deliveries came
-        before that."""
+        before that, so none of them counts for sure."""
         self.is_resetting = False
         self._uncertain.update(one.number for one in self.newest.values())
-        self.dealt.clear()
+        self.perhaps_uncounted = self.dealt.copy()
 
     def is_settled(self, offset: Offset) -> bool:
         """Whether it is committed that the message is settled."""
