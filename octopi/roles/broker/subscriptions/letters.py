@@ -36,6 +36,11 @@ def letter_producer(sid: SubscriptionId) -> ProducerId:
     return ProducerId(bytes.fromhex(sid) + _PRODUCER)
 
 
+def is_letter_producer(producer: bytes) -> bool:
+    """Whether *producer* is that of the dead letters of some subscription."""
+    return producer.endswith(_PRODUCER)
+
+
 def is_same_letter(made: bytes, records: bytes) -> bool:
     """Whether the first one of *records* is the dead letter that *made* is, perhaps by an earlier
     leader."""
