@@ -139,6 +139,7 @@ class _Shift:
             message.offset,
             message.attempt,
             message.key,
+            self._member.client_log.now,
         )
         self._notes.handed(taken)
         return taken

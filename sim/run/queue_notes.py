@@ -48,6 +48,8 @@ class TakenMessage:
     offset: int
     attempt: int
     key: bytes | None
+    at: float
+    """When."""
 
     @property
     def place(self) -> _Place:
@@ -79,6 +81,9 @@ class QueueNotes:
         self._restarts: Counter[PartitionId] = Counter()
         """How often messages that were settled may have come again: resets that began, and losses
         that members were told of."""
+        self._restarted_at: dict[PartitionId, float] = {}
+        """When one of these was over, or told, last: what members were handed before doesn't count
+        as settled, also if its confirmation comes later."""
         self._skipped: dict[PartitionId, int] = {}
         """What lies before was left out by a reset."""
         plan = client_log.plan
@@ -116,7 +121,9 @@ class QueueNotes:
         """A member knows that its acknowledgements of these are committed."""
         for one in some:
             self._note(CONFIRMED, one)
-            if one.log.partition not in self._resetting:
+            partition = one.log.partition
+            is_newer = one.at > self._restarted_at.get(partition, -1.0)
+            if partition not in self._resetting and is_newer:
                 now = self._client_log.now
                 self._confirmed[one.place].setdefault(one.offset, _Confirmed(now, one))
 
@@ -158,6 +165,7 @@ class QueueNotes:
         self._skipped[partition] = max(offset, self._skipped.get(partition, 0))
 
     def _forget_confirmed(self, partition: PartitionId) -> None:
+        self._restarted_at[partition] = self._client_log.now
         for place in self._confirmed:
             if place[1] == partition:
                 self._confirmed[place].clear()
