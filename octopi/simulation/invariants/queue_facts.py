@@ -223,11 +223,12 @@ class KnownQueue:
         return self.leader_count - self._dealt_first.get(offset, self.leader_count)
 
     def deliveries_allowed(self, offset: Offset, key: bytes | None, log: LogBytes) -> int | None:
-        """How often a message may be dealt; None: for ever.  Deliveries that counted nowhere are
-        allowed besides: before each change of leaders one, in the order of keys those that ended
-        since the delivery of an earlier message did, and those that no program may have seen."""
+        """How often a message may be dealt; None: for ever, or it isn't known, since retention may
+        have removed earlier messages of its key.  Deliveries that counted nowhere are allowed
+        besides: before each change of leaders one, in the order of keys those that ended since the
+        delivery of an earlier message did, and those that no program may have seen."""
         assert self.entry is not None
-        if self.entry.attempts is None:
+        if self.entry.attempts is None or (key is not None and log.start > 0):
             return None
         before = () if key is None else self.messages(Offset(0), offset, log)
         ended = sum(self.dealt[one.offset] for one in before if one.key == key)
