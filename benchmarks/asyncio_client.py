@@ -37,7 +37,7 @@ WRITTEN: Final = "written"
 VALUE: Final = bytes(100)
 _GROUP: Final = 1000
 _ACKNOWLEDGED_SHARE: Final = 100
-"""Of so many messages, one is sent where each waits for its receipt."""
+"""The workload that waits for each receipt sends one hundredth of the messages."""
 
 Program = Callable[[octopi.Client | octopi.aio.Client, Meter], Awaitable[None]]
 

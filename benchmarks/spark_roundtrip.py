@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--key-column", type=int, default=9, help="counted from 0")
     arguments = parser.parse_args()
     column = arguments.key_column
-    if arguments.data is None:  # ten thousand real rows are repeated, each after a number
+    if arguments.data is None:  # column 0 is a number, before the 10,000 repeated rows
         lines, column = flights(arguments.rows), 10
     else:
         data = arguments.data.read_bytes()
