@@ -5,8 +5,9 @@ BIN := .venv/bin
 BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
 # The cases of Autobahn, likewise.
 CONFORMANCE := $(if $(CI),.venv/.conformance)
-# The types of octopi.js are checked where there is npm, and in CI, which installs it.
-TYPESCRIPT := $(if $(CI)$(shell command -v npm),.tools/typescript)
+# The types of octopi.js, its bundle, and streams over HTTP are checked where there is npm, and in
+# CI, which installs it.
+NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/durable-streams)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -15,7 +16,7 @@ help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, prove that nothing is lost
 	$(BIN)/octopi-node demo
-test: .venv/.dev $(BROWSER) $(TYPESCRIPT) ## run all tests; those of Spark where there is Java 17
+test: .venv/.dev $(BROWSER) $(NPM_TOOLS) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest -n 2 --dist loadfile
 check: .venv/.spark $(CONFORMANCE) format-check lint types layers test plain covered fuzz-briefly search ## everything that has to hold before a change goes in
@@ -46,7 +47,7 @@ exhaust: .venv/.runtime ## simulated clusters: everybody fails at every step and
 	$(BIN)/octopi-node sim exhaust --table search/exhaust.txt --json search/exhaust.json
 search: exhaust ## that, plans that failed once, and some seeds; results in search/
 	$(BIN)/octopi-node sim seeds
-	$(BIN)/octopi-node sim run --tier message --seeds 600 --json search/message.json --pages search/pages
+	$(BIN)/octopi-node sim run --tier message --seeds 300 --json search/message.json --pages search/pages
 	$(BIN)/octopi-node sim run --tier websocket --seeds 150 --json search/websocket.json --pages search/pages
 chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers, ten with 5, ten with members of subscriptions; needs root, to mount small disks
 	$(BIN)/python -m tests.chaos --kinds all --brokers 3 --seconds 600
@@ -66,6 +67,9 @@ bench-quick: .bench/.ready ## the most telling of them: three minutes
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick
 bench-fanout: .bench/.ready ## 1,000 WebSocket subscribers, beside NATS: deliveries and memory
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks.fanout
+bundle: .tools/bundler ## octopi.min.js and the file beside it, of octopi.js: after each change of that
+	rm -f $(STATIC)/octopi*.min.js
+	$(BUNDLER) --config requirements/bundler/rollup.config.mjs --dir $(STATIC)
 venv: .venv/.dev ## the virtual environment with the development tools
 lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --output-file requirements/runtime.txt
@@ -104,12 +108,14 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@! command -v go >/dev/null || GOBIN="$$PWD/.bench/bin" go install github.com/nats-io/nats-server/v2@latest \
 	  || echo 'octopi: no newer nats-server could be built; that of the system is measured, if any' >&2
 	@touch $@
+STATIC = octopi/console/static
+BUNDLER = .tools/bundler/node_modules/.bin/rollup --silent
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.tools/typescript: requirements/typescript/package-lock.json
-	rm -rf $@ && mkdir -p $@ && cp requirements/typescript/*.json $@
+.tools/typescript .tools/bundler .tools/durable-streams: .tools/%: requirements/%/package-lock.json
+	rm -rf $@ && mkdir -p $@ && cp requirements/$*/*.js* $@
 	cd $@ && npm ci --silent --no-audit --no-fund --ignore-scripts
 
-.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout venv lock clean
+.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout bundle venv lock clean
 .DELETE_ON_ERROR:

@@ -23,6 +23,7 @@ The tree::
     |   +-- HistoryForkedError     records that were read are gone, others may be in their place
     |   +-- UnknownSubscriptionError, SubscriptionExistsError, SubscriptionBusyError
     |   +-- MemberFencedError      another member of the subscription has the log now
+    |   +-- ProducerFencedError    a later life of the named producer has begun
     +-- HistoryLostError           retention removed the records to be read next
     +-- TopicReplacedError         the topic of a position was deleted and created again
     +-- DeliveryError              a message got no receipt
@@ -60,6 +61,7 @@ class Status(IntEnum):
     TOPIC_EXISTS = 22
     UNKNOWN_PARTITION = 23
     INVALID_OPTION = 24
+    TOPIC_CLOSED = 26
 
     MALFORMED_RECORD = 30
     RECORD_CHECKSUM = 31
@@ -76,6 +78,7 @@ class Status(IntEnum):
     NO_BROKER = 42
     SHUTTING_DOWN = 43
     HISTORY_FORKED = 46
+    ANSWER_LOST = 49
 
     DISK_FULL = 50
     LOG_READ_ONLY = 51
@@ -119,6 +122,8 @@ class StatusMeaning:
     retryable: bool
     """Whether the same request can succeed later, unchanged, at this or another node."""
     fault: Blame
+    http: int
+    """The status code of an HTTP answer that reports it."""
     next: str
     """An instruction for the caller, with the command that helps if there is one."""
     before_append: bool = False
@@ -148,11 +153,12 @@ _ASK_AGAIN: Final = (
 
 STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.MALFORMED_MESSAGE: StatusMeaning(
-        False, Blame.CALLER, "fix how the client encodes this message", before_append=True
+        False, Blame.CALLER, 400, "fix how the client encodes this message", before_append=True
     ),
     Status.UNKNOWN_MESSAGE: StatusMeaning(
         False,
         Blame.CALLER,
+        400,
         "update the client or the node: one of them does not know this message "
         "(`octopi-node --version`)",
         before_append=True,
@@ -160,45 +166,53 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.UNSUPPORTED_VERSION: StatusMeaning(
         False,
         Blame.CALLER,
+        400,
         "use a client and a node of the same protocol version (`octopi-node --version`)",
         before_append=True,
     ),
     Status.WRONG_ENDPOINT: StatusMeaning(
         False,
         Blame.CALLER,
+        404,
         "send this message to the endpoint and role that take it",
         before_append=True,
     ),
     Status.MESSAGE_TOO_LARGE: StatusMeaning(
-        False, Blame.CALLER, "send smaller messages", before_append=True
+        False, Blame.CALLER, 413, "send smaller messages", before_append=True
     ),
     Status.TOO_MANY: StatusMeaning(
         True,
         Blame.CALLER,
+        429,
         "wait for answers to open requests, or close readings, before you open more",
         before_append=True,
     ),
-    Status.TOO_SLOW: StatusMeaning(True, Blame.CALLER, "connect again, and read answers in time"),
+    Status.TOO_SLOW: StatusMeaning(
+        True, Blame.CALLER, 408, "connect again, and read answers in time"
+    ),
     Status.UNKNOWN_TOPIC: StatusMeaning(
         False,
         Blame.CALLER,
+        404,
         "correct the name (`octopi-node topics list`), or run `octopi-node topics create NAME`",
         before_append=True,
         look_up=True,
         after_disk_failure=True,
     ),
     Status.INVALID_TOPIC: StatusMeaning(
-        False, Blame.CALLER, "choose another topic name", before_append=True
+        False, Blame.CALLER, 400, "choose another topic name", before_append=True
     ),
     Status.TOPIC_EXISTS: StatusMeaning(
         False,
         Blame.CALLER,
+        409,
         "use the existing topic, or choose another name",
         after_disk_failure=True,
     ),
     Status.UNKNOWN_PARTITION: StatusMeaning(
         False,
         Blame.CALLER,
+        404,
         "choose one of the partitions that `octopi-node topics describe NAME` prints",
         before_append=True,
         look_up=True,
@@ -207,69 +221,95 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.INVALID_OPTION: StatusMeaning(
         False,
         Blame.CALLER,
+        400,
         "correct the option that the message names",
         before_append=True,
         outdated=True,
     ),
+    Status.TOPIC_CLOSED: StatusMeaning(
+        False,
+        Blame.CALLER,
+        409,
+        "write to another topic: this one was closed for good",
+        before_append=True,
+    ),
     Status.MALFORMED_RECORD: StatusMeaning(
-        False, Blame.CALLER, "fix the client's record encoder", before_append=True
+        False, Blame.CALLER, 400, "fix the client's record encoder", before_append=True
     ),
     Status.RECORD_CHECKSUM: StatusMeaning(
         True,
         Blame.NEITHER,
+        400,
         "send the records again: their bytes changed on the way",
         before_append=True,
     ),
     Status.OFFSET_INSIDE_RECORD: StatusMeaning(
-        False, Blame.CALLER, "use offsets that came with a message or a receipt"
+        False, Blame.CALLER, 400, "use offsets that came with a message or a receipt"
     ),
     Status.OFFSET_OUT_OF_RANGE: StatusMeaning(
-        False, Blame.CALLER, "start from earliest or latest, or from an offset between them"
+        False, Blame.CALLER, 410, "start from earliest or latest, or from an offset between them"
     ),
     Status.SEQUENCE_GAP: StatusMeaning(
         False,
         Blame.CALLER,
+        409,
         "send the missing records first, or start a new producer epoch",
         before_append=True,
     ),
     Status.PRODUCER_FENCED: StatusMeaning(
         False,
         Blame.CALLER,
-        "stop this producer: a newer epoch of it is writing",
+        403,
+        "stop this program, if another one runs under the same producer name; or open the name "
+        "again, which stops the other one",
         before_append=True,
     ),
     Status.UNKNOWN_PRODUCER: StatusMeaning(
-        False, Blame.NEITHER, "start a new producer epoch at sequence 0", before_append=True
+        False, Blame.NEITHER, 409, "start a new producer epoch at sequence 0", before_append=True
     ),
     Status.RECEIPT_FORGOTTEN: StatusMeaning(
         False,
         Blame.NEITHER,
+        409,
         "do not send the records again: they are stored, only their offsets are no longer known",
     ),
     Status.UNCOMMITTED: StatusMeaning(
-        True, Blame.NEITHER, "send the records again: they were appended, and may be kept or lost"
+        True,
+        Blame.NEITHER,
+        503,
+        "send the records again: they were appended, and may be kept or lost",
     ),
-    Status.NOT_LEADER: StatusMeaning(True, Blame.NEITHER, _ASK_AGAIN, before_append=True),
+    Status.NOT_LEADER: StatusMeaning(True, Blame.NEITHER, 503, _ASK_AGAIN, before_append=True),
     Status.NOT_READY: StatusMeaning(
-        True, Blame.NEITHER, "send the request again in a moment", before_append=True
+        True, Blame.NEITHER, 503, "send the request again in a moment", before_append=True
     ),
     Status.NO_BROKER: StatusMeaning(
         True,
         Blame.NEITHER,
+        503,
         "start a broker (`octopi-node serve --role broker`), or wait for one; `octopi-node "
         "status` lists them",
         before_append=True,
     ),
-    Status.SHUTTING_DOWN: StatusMeaning(True, Blame.NEITHER, _ASK_AGAIN, before_append=True),
+    Status.SHUTTING_DOWN: StatusMeaning(True, Blame.NEITHER, 503, _ASK_AGAIN, before_append=True),
     Status.HISTORY_FORKED: StatusMeaning(
         False,
         Blame.NEITHER,
+        410,
         "continue from the `offset` in the answer, up to which both histories agree, or "
         "from earliest or latest",
+    ),
+    Status.ANSWER_LOST: StatusMeaning(
+        True,
+        Blame.NEITHER,
+        503,
+        "look whether the request was carried out, then send it again if it was not: the node "
+        "passed it on, and the connection to the node that answers such requests ended",
     ),
     Status.DISK_FULL: StatusMeaning(
         True,
         Blame.NODE,
+        507,
         "free space on the broker's disk; `octopi-node status` shows how much each has",
         before_append=True,
         after_disk_failure=True,
@@ -277,49 +317,57 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.LOG_READ_ONLY: StatusMeaning(
         False,
         Blame.NODE,
+        500,
         "check the broker's disk, then restart the broker",
         after_disk_failure=True,
     ),
     Status.LOG_CORRUPT: StatusMeaning(
         False,
         Blame.NODE,
+        500,
         "run `octopi-node verify DIR` on the broker's data directory",
         after_disk_failure=True,
     ),
     Status.INTERNAL: StatusMeaning(
         False,
         Blame.NODE,
+        500,
         "read the node's log for the traceback, and report it",
         after_disk_failure=True,
     ),
     Status.DUPLICATE_BROKER: StatusMeaning(
         True,
         Blame.CALLER,
+        409,
         "stop the other broker with this id, or give this one a `--data-dir` of its own",
     ),
     Status.WRONG_CLUSTER: StatusMeaning(
         False,
         Blame.CALLER,
+        409,
         "start the broker with `--register URL` of its own cluster",
         of_identity=True,
     ),
     Status.BROKER_FENCED: StatusMeaning(
-        False, Blame.CALLER, "register again with a new incarnation", of_identity=True
+        False, Blame.CALLER, 409, "register again with a new incarnation", of_identity=True
     ),
     Status.REGISTER_SUPERSEDED: StatusMeaning(
         True,
         Blame.NODE,
+        409,
         "stop that register for good; if no other one runs, start one with an empty `--data-dir`",
     ),
     Status.BROKER_IN_USE: StatusMeaning(
         False,
         Blame.CALLER,
+        409,
         "stop the broker, and move its replicas: `octopi-node partitions move P --from ID "
         "--to OTHER`",
     ),
     Status.UNAUTHENTICATED: StatusMeaning(
         False,
         Blame.CALLER,
+        401,
         "use a token signed with a key of this cluster (`octopi-node token create --key FILE`)",
         before_append=True,
         of_access=True,
@@ -327,6 +375,7 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.FORBIDDEN: StatusMeaning(
         False,
         Blame.CALLER,
+        403,
         "use a token that grants this; `octopi-node token show FILE` prints what yours grants",
         before_append=True,
         of_access=True,
@@ -334,6 +383,7 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.EXPIRED: StatusMeaning(
         False,
         Blame.CALLER,
+        401,
         "use a fresh token (`octopi-node token create`)",
         before_append=True,
         of_access=True,
@@ -341,41 +391,45 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.OVER_LIMIT: StatusMeaning(
         True,
         Blame.CALLER,
+        429,
         "use fewer connections, or raise the limit: `--token-connections` of the node",
         before_append=True,
     ),
     Status.QUOTA_EXCEEDED: StatusMeaning(
         False,
         Blame.CALLER,
+        429,
         "delete topics, let retention remove messages, or use a token with a larger quota",
         before_append=True,
     ),
     Status.NOT_A_MEMBER: StatusMeaning(
         False,
         Blame.CALLER,
+        403,
         "give register and brokers the same join secret: copy `join-secret` of the "
         "register's data directory, and start brokers with `--join-secret FILE`",
     ),
     Status.UNKNOWN_SUBSCRIPTION: StatusMeaning(
-        False, Blame.CALLER, "create it: `octopi-node subscriptions create NAME --topic TOPIC`"
+        False, Blame.CALLER, 404, "create it: `octopi-node subscriptions create NAME --topic TOPIC`"
     ),
     Status.SUBSCRIPTION_EXISTS: StatusMeaning(
         False,
         Blame.CALLER,
+        409,
         "use the options that it has, which the reason names, or another name",
     ),
     Status.SUBSCRIPTION_BUSY: StatusMeaning(
-        True, Blame.CALLER, "wait for the other member to leave, or join with `take_over`"
+        True, Blame.CALLER, 409, "wait for the other member to leave, or join with `take_over`"
     ),
     Status.MEMBER_FENCED: StatusMeaning(
-        False, Blame.NEITHER, "stop: another member has this log now, or its mark was reset"
+        False, Blame.NEITHER, 409, "stop: another member has this log now, or its mark was reset"
     ),
     Status.STALE_DELIVERY: StatusMeaning(
-        False, Blame.NEITHER, "nothing: the message was delivered again"
+        False, Blame.NEITHER, 409, "nothing: the message was delivered again"
     ),
-    Status.UNKNOWN_MEMBER: StatusMeaning(False, Blame.NEITHER, "join again as a new member"),
+    Status.UNKNOWN_MEMBER: StatusMeaning(False, Blame.NEITHER, 404, "join again as a new member"),
     Status.WRONG_MODE: StatusMeaning(
-        False, Blame.CALLER, "describe the subscription, and use it in its own mode"
+        False, Blame.CALLER, 409, "describe the subscription, and use it in its own mode"
     ),
 }
 """The status table: one row for each status, in the order of `Status`."""
@@ -384,21 +438,37 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
 class OctopiError(Exception):
     """The base class of every error that this library raises on purpose."""
 
+    _code: str = "internal"
+
+    @property
+    def code(self) -> str:
+        """The stable name of what happened, which every client in every language uses: the name
+        of the node's `Status` in small letters, or of what no node sends, such as ``closed``."""
+        return self._code
+
 
 class InvalidTopicError(OctopiError):
     """The caller gave a topic name that is not allowed; choose another."""
+
+    _code = "invalid_topic"
 
 
 class InvalidOptionError(OctopiError):
     """The caller gave an option a value that it can't have; the text names the option."""
 
+    _code = "invalid_option"
+
 
 class ClosedError(OctopiError):
     """The caller used a client, producer or consumer after closing it."""
 
+    _code = "closed"
+
 
 class RecordError(OctopiError):
     """Bytes that should be records are not valid records."""
+
+    _code = "record_damaged"
 
 
 class IncompleteRecordError(RecordError):
@@ -406,7 +476,12 @@ class IncompleteRecordError(RecordError):
 
 
 class MalformedRecordError(RecordError):
-    """The bytes have lengths or a layout that no encoder writes."""
+    """The bytes have lengths or a layout that no encoder writes; or a message that was to be sent
+    doesn't fit the format, and its *code* says so: ``message_too_large`` or ``invalid_option``."""
+
+    def __init__(self, message: str, code: str = RecordError._code) -> None:
+        super().__init__(message)
+        self._code = code
 
 
 class ChecksumError(RecordError):
@@ -422,6 +497,8 @@ class CorruptLogError(StorageError):
 
     Run `octopi-node verify` on the data directory.
     """
+
+    _code = "log_corrupt"
 
     def __init__(self, path: str, position_bytes: int, offset: int, why: str) -> None:
         super().__init__(
@@ -442,6 +519,8 @@ class AlteredTailError(CorruptLogError):
 class DiskFullError(StorageError):
     """The disk is full.  The write was undone, and can be repeated once there is free space."""
 
+    _code = "disk_full"
+
 
 class LogReadOnlyError(StorageError):
     """A write or an fsync failed, so it is unknown what the disk holds from there on.
@@ -449,9 +528,13 @@ class LogReadOnlyError(StorageError):
     The log accepts no more writes: check the disk, then restart the broker.
     """
 
+    _code = "log_read_only"
+
 
 class NeedsTimeError(OctopiError):
     """A read of a log needs an index that is being rebuilt; repeat the read in a moment."""
+
+    _code = "not_ready"
 
 
 class DirectoryInUseError(StorageError):
@@ -461,9 +544,13 @@ class DirectoryInUseError(StorageError):
 class ConnectionLostError(OctopiError):
     """A connection ended.  Requests without an answer may or may not have been processed."""
 
+    _code = "connection_lost"
+
 
 class UnreachableError(OctopiError):
     """No connection to a node could be made, so nothing was sent.  Is the node running?"""
+
+    _code = "unreachable"
 
     @property
     def is_refused(self) -> bool:
@@ -485,6 +572,8 @@ class ProtocolError(OctopiError):
 
     *status* is sent to the peer.  *request* is the number of its request, if that could be read.
     """
+
+    _code = "protocol"
 
     def __init__(
         self,
@@ -526,6 +615,11 @@ class RefusedError(OctopiError):
         """An offset (bytes) that belongs to this status; see `octopi.wire.common.Failure`."""
 
     @property
+    def code(self) -> str:
+        """The name of the status, in small letters."""
+        return self.status.name.lower()
+
+    @property
     def meaning(self) -> StatusMeaning:
         """The row of the status table for this refusal."""
         return STATUS_MEANINGS[self.status]
@@ -536,7 +630,7 @@ class RefusedError(OctopiError):
         return self.meaning.retryable
 
     def __str__(self) -> str:
-        return f"{self.args[0]} [{self.status.name.lower()}]"
+        return f"{self.args[0]} [{self.code}]"
 
 
 class UnknownTopicError(RefusedError):
@@ -641,6 +735,13 @@ class SubscriptionBusyError(RefusedError):
     default_status = Status.SUBSCRIPTION_BUSY
 
 
+class ProducerFencedError(RefusedError):
+    """A later life of this named producer has begun, so this one is over: nothing of it is stored
+    any more.  Go on only by opening the name again, which ends the other life in turn."""
+
+    default_status = Status.PRODUCER_FENCED
+
+
 class MemberFencedError(RefusedError):
     """Another member has the log now, or its mark was reset: marks of this member are ignored."""
 
@@ -652,6 +753,8 @@ class HistoryLostError(OctopiError):
 
     Start again at `available_from`, or consume with ``on_gap="skip"``.
     """
+
+    _code = "history_lost"
 
     def __init__(self, topic: str, partition: int, wanted: int, available_from: int) -> None:
         super().__init__(
@@ -670,6 +773,8 @@ class HistoryLostError(OctopiError):
 class TopicReplacedError(OctopiError):
     """The topic was deleted and created again, so a position in the old one is meaningless."""
 
+    _code = "topic_replaced"
+
 
 class DeliveryError(OctopiError):
     """A message got no receipt; the subclass says whether it is stored."""
@@ -678,12 +783,23 @@ class DeliveryError(OctopiError):
 class NotDeliveredError(DeliveryError):
     """The message is certainly not stored; sending it again can't duplicate it."""
 
+    @property
+    def code(self) -> str:
+        """That of the refusal which ended it, if sending the message again can't help; else
+        ``not_delivered``."""
+        cause = self.__cause__
+        if isinstance(cause, OctopiError) and not getattr(cause, "retryable", True):
+            return cause.code
+        return "not_delivered"
+
 
 class OutcomeUnknownError(DeliveryError):
     """The message may or may not be stored: no answer came before the delivery time-out.
 
     Sending it again may store it twice.
     """
+
+    _code = "outcome_unknown"
 
 
 _BY_STATUS: Final[dict[Status, type[RefusedError]]] = {
@@ -701,6 +817,7 @@ _BY_STATUS: Final[dict[Status, type[RefusedError]]] = {
         SubscriptionExistsError,
         SubscriptionBusyError,
         MemberFencedError,
+        ProducerFencedError,
     )
 }
 

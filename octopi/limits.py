@@ -33,6 +33,9 @@ AGENT_BYTES_MAX: Final = 200
 CONNECTION_NAME_BYTES_MAX: Final = 200
 """What a program calls its connections.  It is shown for each of its readings."""
 
+CONTENT_TYPE_BYTES_MAX: Final = 200
+"""A content type of a stream; the longest registered ones have less than half of that."""
+
 ID_CHARACTERS: Final = 16
 """The id of a cluster or a topic: 64 bits in hexadecimal."""
 
@@ -63,6 +66,9 @@ reach this."""
 TOLD_MAX: Final = COUNTED_MAX // 2
 """The greatest such number from a peer, or claim from a member, with which a node begins, since it
 has to count up from there."""
+
+WALL_MS_MAX: Final = 253_402_300_799_999
+"""The last moment of the year 9999, in milliseconds since 1970: the last that Python can show."""
 
 OFFSET_MAX: Final = 1 << 60
 """The end of a log that a peer may report: an exbibyte.  Bytes are added to it afterwards."""
@@ -205,6 +211,45 @@ slot no longer than this."""
 HTTP_IDLE_S: Final = 60.0
 """An HTTP connection is closed after this long without a request: longer than the pauses of
 dashboards and scrapers."""
+
+HTTP_BODY_S: Final = 60.0
+"""The body of an HTTP request arrives within this time, or the request is refused.  The longest
+body needs a rate of 70 kB/s for that."""
+
+HTTP_BODY_BYTES_MAX: Final = 4 * MIB
+"""What one HTTP request writes to a stream; it is one batch, stored as a whole or not at all."""
+
+HTTP_JSON_BYTES_MAX: Final = 1 * MIB
+"""The same for JSON, which is parsed in one go: about 10 ms."""
+
+HTTP_FORK_BYTES_MAX: Final = 8 * MIB
+"""What a fork of a stream may inherit: it is copied as one batch, as a whole or not at all."""
+
+HTTP_PAGE_BYTES: Final = 512 * KIB
+"""What one HTTP answer has of a stream, unless its first record is larger."""
+
+SSE_PAGE_BYTES: Final = 16 * KIB
+"""What one server-sent event has of a stream, unless its first record is larger; a reader that
+takes nothing holds twice that."""
+
+LONG_POLL_S: Final = 15.0
+"""How long a request waits for new content of a stream; proxies often wait for 30 s or 60 s."""
+
+SSE_LIFE_S: Final = 60.0
+"""How long server-sent events go on before the reader has to ask anew, as the protocol advises.
+A token counts for so long after it has expired."""
+
+STREAM_COMMIT_S: Final = 20.0
+"""How long a write to a stream may wait for its commit."""
+
+ROOM_S: Final = 5.0
+"""How long an answer waits for memory.  Then its reader is told to ask again."""
+
+FORWARD_S: Final = 5.0
+"""How long a node tries to find the node that serves a request for a stream."""
+
+HOPS_MAX: Final = 2
+"""How often a request for a stream is forwarded: to the register, and from there to the leader."""
 
 SEND_TIMEOUT_S: Final = 20.0
 """A connection is closed if its peer reads nothing for this long."""
@@ -641,6 +686,44 @@ RECONNECT_TIMEOUT_S: Final = 60.0
 DRAIN_TIMEOUT_S: Final = 60.0
 """How long a client tries to drain a broker, which hands over each of its partitions."""
 
+# --- what brokers pass on to the register --------------------------------------------
+
+ASK_BYTES_MAX: Final = 64 * KIB
+"""The size of a client's request that a broker passes on.  The longest, a topic on a thousand named
+partitions, takes a sixth of it."""
+
+ASKS_IN_FLIGHT_MAX: Final = 40
+"""Requests that a broker has passed on and that are not answered yet.  Further ones wait for their
+turn; the orders of `ASKED_ORDERS_MAX` are counted by themselves."""
+
+ASKS_PER_CLIENT_MAX: Final = 8
+"""How many of them may be of one connection: further ones of the same client wait, so that other
+clients' requests are passed on meanwhile."""
+
+ASKED_ORDERS_MAX: Final = 16
+"""Orders of operators that last, such as moves of replicas, which a broker has passed on and that
+are not carried out yet; one more is refused.  The register bounds those of one broker, too."""
+
+ASK_TIMEOUT_S: Final = REQUEST_TIMEOUT_S
+"""How long a broker waits until a request that it passes on is answered, unless it is one that
+lasts longer."""
+
+ASK_CONNECT_S: Final = 1.0
+"""How long a request waits for the broker's connection to the register.  Then the client is told,
+and may ask another node; the connection is opened all the same."""
+
+AUTHORIZED_VERBS_MAX: Final = 16
+"""The number of verbs that a client's token grants, in a request that is passed on."""
+
+ENTRANCE_SILENCE_S: Final = 1.0
+"""How long a client that knows several nodes waits for one of them to say where a topic is, before
+it asks the next one; twice as long after each round.  A register that hangs is noticed as late by
+the brokers."""
+
+ENTRANCES_LEARNED_MAX: Final = 16
+"""The number of brokers that a client remembers from answers, to ask them when the nodes that it
+was given are away."""
+
 REDIRECTS_IN_A_ROW_MAX: Final = 2
 """Redirects that a client follows before it asks the register again: one for the change that it
 missed, and one for a change that happens meanwhile."""
@@ -669,3 +752,6 @@ assert GATHER_S > MEMBERSHIP_HEARTBEAT_TIMEOUT_S + BACKOFF_S_MAX / 2
 assert FETCH_WAIT_S_MAX > REQUEST_TIMEOUT_S
 assert QUESTION_INTERVAL_S < LEADER_SILENCE_S < MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 assert READER_SILENCE_S + LEADER_SILENCE_S > MEMBERSHIP_HEARTBEAT_TIMEOUT_S
+assert ASKS_PER_CLIENT_MAX < ASKS_IN_FLIGHT_MAX
+assert ASKS_IN_FLIGHT_MAX + ASKED_ORDERS_MAX < REQUESTS_IN_FLIGHT_MAX
+assert ASK_CONNECT_S <= MEMBERSHIP_HEARTBEAT_TIMEOUT_S <= ENTRANCE_SILENCE_S

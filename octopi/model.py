@@ -33,6 +33,7 @@ from octopi.limits import (
     ATTEMPTS_MAX,
     BROKER_ID_MAX,
     BROKERS_MAX,
+    CONTENT_TYPE_BYTES_MAX,
     COUNTED_MAX,
     DELAY_MS_MAX,
     ID_CHARACTERS,
@@ -45,7 +46,9 @@ from octopi.limits import (
     SEAL_BYTES_MAX,
     SESSION_TIMEOUT_MS_MAX,
     SESSION_TIMEOUT_MS_MIN,
+    TEXT_BYTES_MAX,
     TOPIC_NAME_BYTES_MAX,
+    WALL_MS_MAX,
 )
 
 TopicText = Annotated[str, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(topic_name_fault)]
@@ -63,6 +66,8 @@ EpochOrNone = Annotated[Epoch, Within(0, COUNTED_MAX)]
 IncarnationNumber = Annotated[Incarnation, Within(1, COUNTED_MAX)]
 CountedOrNone = Annotated[int, Within(0, COUNTED_MAX)]
 """0: there was none yet."""
+WallTime = Annotated[int, Within(0, WALL_MS_MAX)]
+"""Milliseconds since 1970-01-01 UTC."""
 Place = Annotated[int, Within(0, OFFSET_MAX)]
 """An offset in a log."""
 
@@ -113,6 +118,42 @@ class TopicOptions:
 
 @judged
 @attrs.frozen
+class StreamDefinition:
+    """What a topic is as a stream over HTTP, beside its records.  None: a stream of bytes that
+    never expires."""
+
+    content_type: Annotated[str, AtMost(CONTENT_TYPE_BYTES_MAX)] = ""
+    """The media type of its content; empty: ``application/octet-stream``."""
+    ttl_s: Annotated[CountedOrNone | None, MayBeMissing()] = None
+    """The stream expires when it was neither read nor written for so long (s)."""
+    expires_at_ms: Annotated[WallTime | None, MayBeMissing()] = None
+    """The stream expires at this time (ms since 1970-01-01 UTC)."""
+    forked_from: Annotated[str, AtMost(TEXT_BYTES_MAX), MayBeMissing()] = ""
+    """The stream whose content this one began with, the place in that, and the streams that that
+    one began with (`octopi.streams.forks`); empty: it began without content."""
+
+    @property
+    def ancestors(self) -> list[str]:
+        """The streams whose content this one began with, the nearest first."""
+        words = self.forked_from.split()
+        return words[:1] + words[3:]
+
+    @property
+    def can_expire(self) -> bool:
+        """Whether it expires at some time."""
+        return self.ttl_s is not None or self.expires_at_ms is not None
+
+    def fault(self) -> str:
+        """Why no stream can be defined so; empty if one can."""
+        if self.ttl_s is not None and self.expires_at_ms is not None:
+            return "a stream has ttl_s or expires_at_ms, not both"
+        if not (self.content_type.isascii() and self.content_type.isprintable()):
+            return "content_type has to be printable ASCII"
+        return ""
+
+
+@judged
+@attrs.frozen
 class TopicRecord:
     """The register's decision about a topic."""
 
@@ -128,6 +169,8 @@ class TopicRecord:
     """The newest topics of the same name that had been deleted when this topic was created, while
     some broker still held them.  They prove to a register that lost its disk that this topic is the
     newer one."""
+    stream: Annotated[StreamDefinition | None, MayBeMissing()] = None
+    """What the topic is as a stream over HTTP; None: nobody said."""
 
     def fault(self) -> str:
         """Why no register can decide this; empty if one can."""

@@ -66,6 +66,9 @@ class SystemClock:
         return trio.move_on_after(seconds)
 
 
+monotonic = time.monotonic
+"""The clock on which blocking programs are told moments."""
+
 stopwatch = time.perf_counter
 """`octopi.environment.Stopwatch`.  It also counts the time in which the system runs other
 processes, since the tasks of this process wait then, too.  To read the processor time of a thread
@@ -119,6 +122,10 @@ class SystemStream(NonBlockingStream):
 
     def cut(self) -> None:
         self._socket.close()
+
+    def duplicate(self) -> int:
+        """Another file descriptor of the connection, which stays open when this one is closed."""
+        return os.dup(self._socket.fileno())
 
     async def wait_readable(self) -> None:
         await trio.lowlevel.wait_readable(self._socket)

@@ -24,7 +24,7 @@ that the record has none, and is never recognised as a repetition of another.
 ==================  =====  ============================================================
 request_id          bytes
 ==================  =====  ============================================================
-producer_id         16     random, one for each producer
+producer_id         16     random, one for each producer, or made from its name
 producer_epoch      4      counts the restarts of that producer id
 reserved            4      zero; other values are refused
 sequence            8      counts its records in one log, per producer epoch, from 0
@@ -208,6 +208,14 @@ def request_id_v1(host: str, port: int, sequence: int) -> bytes:
     return hashlib.sha256(f"{host}:{port}:{sequence}".encode()).digest()
 
 
+def producer_id_of(kind: str, name: str) -> ProducerId:
+    """The producer id of a producer with a *name*: the first 16 bytes of the SHA-256 digest of the
+    text ``octopi KIND NAME``.  The *kind* is ``producer`` for named producers of clients; others
+    that make ids from names have kinds of their own."""
+    digest = hashlib.sha256(f"octopi {kind} {name}".encode()).digest()
+    return ProducerId(digest[:PRODUCER_ID_BYTES])
+
+
 def request_id_v2(producer_id: ProducerId, epoch: ProducerEpoch, sequence: Sequence) -> bytes:
     """The request id of version 2 (32 bytes).
 
@@ -266,7 +274,7 @@ class BatchBuilder:
         size = record_size_bytes(value, key, block)
         _check_size(size)
         if not 0 <= timestamp_ms <= _UINT64_MAX:
-            raise MalformedRecordError(f"a time stamp of {timestamp_ms} ms doesn't fit 64 bits")
+            raise _time_stamp_fault(timestamp_ms)
         position = self.size_bytes
         self._messages.append((value, key, block, timestamp_ms))
         self.size_bytes = position + size
@@ -291,7 +299,7 @@ class BatchBuilder:
         """
         block = encode_headers(headers) if headers else b""
         if not 0 <= timestamp_ms <= _UINT64_MAX:
-            raise MalformedRecordError(f"a time stamp of {timestamp_ms} ms doesn't fit 64 bits")
+            raise _time_stamp_fault(timestamp_ms)
         append, fixed = self._messages.append, STRUCTURED_BYTES_MIN + len(block)
         count, size_bytes = len(self._messages), self.size_bytes
         for value in islice(values, begin, min(len(values), begin + max(0, count_max - count))):
@@ -569,8 +577,15 @@ _CHECKSUM_TEXT: Final = "the checksum doesn't match: the bytes changed"
 def _check_size(size_bytes: int) -> None:
     if size_bytes > RECORD_BYTES_MAX:
         raise MalformedRecordError(
-            f"a record has at most {RECORD_BYTES_MAX} bytes, this one would have {size_bytes}"
+            f"a record has at most {RECORD_BYTES_MAX} bytes, this one would have {size_bytes}",
+            code="message_too_large",
         )
+
+
+def _time_stamp_fault(timestamp_ms: int) -> MalformedRecordError:
+    return MalformedRecordError(
+        f"a time stamp of {timestamp_ms} ms doesn't fit 64 bits", code="invalid_option"
+    )
 
 
 def _check_layout(length: int, reserved: int, key_length: int, headers_length: int) -> None:

@@ -22,6 +22,8 @@ from octopi.limits import HEADER_COUNT_MAX, HEADER_NAME_BYTES_MAX
 
 NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
+_UNFIT: Final = "invalid_option"
+
 _HEADER_NAME: Final = struct.Struct(">H")
 _HEADER_VALUE: Final = struct.Struct(">I")
 
@@ -34,17 +36,21 @@ def encode_headers(headers: Mapping[str, bytes]) -> bytes:
     """
     if len(headers) > HEADER_COUNT_MAX:
         raise MalformedRecordError(
-            f"a message has at most {HEADER_COUNT_MAX} headers, this one has {len(headers)}"
+            f"a message has at most {HEADER_COUNT_MAX} headers, this one has {len(headers)}",
+            code=_UNFIT,
         )
     parts: list[bytes] = []
     for name, value in headers.items():
         try:
             raw = name.encode()
         except UnicodeEncodeError:
-            raise MalformedRecordError(f"header name {name[:40]!r} is not UTF-8") from None
+            raise MalformedRecordError(
+                f"header name {name[:40]!r} is not UTF-8", code=_UNFIT
+            ) from None
         if len(raw) > HEADER_NAME_BYTES_MAX:
             raise MalformedRecordError(
-                f"a header's name has at most {HEADER_NAME_BYTES_MAX} bytes: {name[:40]!r}..."
+                f"a header's name has at most {HEADER_NAME_BYTES_MAX} bytes: {name[:40]!r}...",
+                code=_UNFIT,
             )
         parts += (_HEADER_NAME.pack(len(raw)), raw, _HEADER_VALUE.pack(len(value)), value)
     return b"".join(parts)

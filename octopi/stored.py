@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from octopi.model import PartitionRecord, RegisterGeneration, TopicOptions, TopicRecord
+from octopi.model import (
+    PartitionRecord,
+    RegisterGeneration,
+    StreamDefinition,
+    TopicOptions,
+    TopicRecord,
+)
 
 
 def options_fields(options: TopicOptions) -> dict[str, Any]:
@@ -28,13 +34,26 @@ def options_fields(options: TopicOptions) -> dict[str, Any]:
 
 def topic_fields(record: TopicRecord) -> dict[str, Any]:
     """What is stored of *record*."""
-    return {
+    fields: dict[str, Any] = {
         "topic": record.topic,
         "topic_id": record.topic_id,
         "partitions": list(record.partitions),
         "options": options_fields(record.options),
         "seal": record.seal,
         "replaces": list(record.replaces),
+    }
+    if record.stream is not None:
+        fields["stream"] = stream_fields(record.stream)
+    return fields
+
+
+def stream_fields(stream: StreamDefinition) -> dict[str, Any]:
+    """What is stored of *stream*."""
+    return {
+        "content_type": stream.content_type,
+        "ttl_s": stream.ttl_s,
+        "expires_at_ms": stream.expires_at_ms,
+        "forked_from": stream.forked_from,
     }
 
 

@@ -29,6 +29,7 @@ from octopi.wire.messages import (
     MayBeMissing,
     MayBeNegative,
     PartitionRecord,
+    StreamDefinition,
     SubscriptionDefinition,
     SubscriptionMode,
     SubscriptionStart,
@@ -67,6 +68,9 @@ def instances(cls: type) -> st.SearchStrategy[object]:
         return _partition_records()
     if cls is TopicRecord:
         return _topic_records()
+    if cls is StreamDefinition:
+        types = st.from_regex(r"[ -~]{0,30}", fullmatch=True)
+        return _any_instances(cls, content_type=types).filter(lambda one: not one.fault())
     if cls is SubscriptionDefinition:
         words = {"mode": SubscriptionMode, "start": SubscriptionStart, "state": SubscriptionState}
         return _any_instances(

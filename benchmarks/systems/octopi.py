@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +13,8 @@ from typing import Any, Final
 import trio
 
 import octopi
+import octopi.aio
+import octopi.blocking
 from benchmarks.client import Gate, age_s, spread, stamped
 from benchmarks.processes import READY_TIMEOUT_S, running
 from benchmarks.subscribers import Greeting, drain
@@ -105,6 +108,10 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
         "producers": _producers,
     }
     parameters.pop("replicas", None)  # each broker has a replica anyway
+    if role == "request_blocking":
+        return _request_blocking(access, **parameters)
+    if role == "request_asyncio":
+        return asyncio.run(_request_asyncio(access, **parameters))
     return trio.run(partial(roles[role], access, **parameters))
 
 
@@ -159,6 +166,36 @@ async def _request(
     value = bytes(size)
     latencies = []
     async with octopi.connect(address) as client, client.producer() as producer:
+        await producer.send(topic, value)
+        access.wait()
+        for _ in range(count):
+            began = time.perf_counter()
+            await producer.send(topic, value)
+            latencies.append(time.perf_counter() - began)
+    return spread(latencies)
+
+
+def _request_blocking(
+    access: Gate, address: str, topic: str, size: int, count: int
+) -> dict[str, float]:
+    value = bytes(size)
+    latencies = []
+    with octopi.blocking.connect(address) as client, client.producer() as producer:
+        producer.send(topic, value)
+        access.wait()
+        for _ in range(count):
+            began = time.perf_counter()
+            producer.send(topic, value)
+            latencies.append(time.perf_counter() - began)
+    return spread(latencies)
+
+
+async def _request_asyncio(
+    access: Gate, address: str, topic: str, size: int, count: int
+) -> dict[str, float]:
+    value = bytes(size)
+    latencies = []
+    async with octopi.aio.connect(address) as client, client.producer() as producer:
         await producer.send(topic, value)
         access.wait()
         for _ in range(count):

@@ -13,14 +13,14 @@ from typing import Final
 
 import attrs
 
-from octopi.errors import RefusedError
-from octopi.security.authenticator import Authenticator
+from octopi.errors import STATUS_MEANINGS, RefusedError
+from octopi.security.authenticator import AuthenticatedPeer, Authenticator
 from octopi.security.grants import EVERYTHING, Grants
 from octopi.security.origins import may_come_from, names_us
 from octopi.transport.http_requests import HttpRequest
-from octopi.wire.endpoints import FOLLOW, MEMBERSHIP
+from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER
 
-_OF_BROKERS: Final = frozenset({MEMBERSHIP.path, FOLLOW.path})
+_OF_BROKERS: Final = frozenset({MEMBERSHIP.path, FOLLOW.path, PEER.path})
 
 _BEARER: Final = "bearer "
 
@@ -95,22 +95,46 @@ class HttpAccessPolicy:
         """The sender of *request*, by its ``Authorization: Bearer`` header, with its grants."""
         if self.authenticator is None:
             return Holder(EVERYTHING)
-        value = request.headers.get("authorization", "")
-        token = value[len(_BEARER) :].strip() if value.lower().startswith(_BEARER) else None
         try:
-            identity = self.authenticator.identify(token)
+            identity = self.authenticator.identify(_token_of(request))
         except RefusedError as error:
             return Denial(401, error.status.name.lower(), str(error.args[0]))
         wait_s = self.authenticator.wait_s(identity.subject)
         if wait_s > 0:
-            why = f"the token is over its byte rate: send the request again in {wait_s:.0f} s"
-            return Denial(429, "over_limit", why, retry_after_s=math.ceil(wait_s))
+            return _over_rate(wait_s)
         return Holder(identity.grants, identity.subject)
+
+    def enter(self, request: HttpRequest) -> AuthenticatedPeer | Denial | None:
+        """The sender of *request*, a request of a stream, which counts as a connection of its token
+        until `AuthenticatedPeer.leave`.  None: the node requires no tokens."""
+        if self.authenticator is None:
+            return None
+        try:
+            entry = self.authenticator.enter(_token_of(request), CLIENT)
+        except RefusedError as error:
+            status = STATUS_MEANINGS[error.status].http
+            wait = 1 if status in {429, 503} else None
+            return Denial(status, error.status.name.lower(), str(error.args[0]), wait)
+        wait_s = self.authenticator.wait_s(entry.identity.subject)
+        if wait_s > 0:
+            entry.leave()
+            return _over_rate(wait_s)
+        return entry
 
     def answered(self, holder: Holder, size_bytes: int) -> None:
         """Count *size_bytes* of an answer against the byte rate of *holder*."""
         if self.authenticator is not None:
             self.authenticator.spend(holder.subject, size_bytes)
+
+
+def _token_of(request: HttpRequest) -> str | None:
+    value = request.headers.get("authorization", "")
+    return value[len(_BEARER) :].strip() if value.lower().startswith(_BEARER) else None
+
+
+def _over_rate(wait_s: float) -> Denial:
+    why = f"the token is over its byte rate: send the request again in {wait_s:.0f} s"
+    return Denial(429, "over_limit", why, retry_after_s=math.ceil(wait_s))
 
 
 def _why_refused(origin: str) -> str:

@@ -191,6 +191,7 @@ class _Broker(Collector):
         self._logs = view.node.replicas.store
         self._manager = view.node.replicas
         self._readers = view.node.readers
+        self._streams = view.node.streams.readers
         self._logs_max = logs_max
 
     def collect(self) -> Iterator[Metric]:
@@ -328,7 +329,12 @@ class _Broker(Collector):
             sent.add_metric(labels, one.sent_lag_bytes)
             if one.lag_bytes is not None:
                 each.add_metric(labels, one.lag_bytes)
-        yield from (count, most, each, sent)
+        waiting = GaugeMetricFamily(
+            "octopi_stream_readers", "Readers over HTTP that wait for content.", labels=["mode"]
+        )
+        waiting.add_metric(["long-poll"], self._streams.long_poll)
+        waiting.add_metric(["sse"], self._streams.sse)
+        yield from (count, most, each, sent, waiting)
 
 
 class _Register(Collector):

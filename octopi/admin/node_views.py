@@ -11,6 +11,8 @@ from octopi.identifiers import PartitionId
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.register.node import RegisterNode
+from octopi.roles.register.streams import RegisterStreams
+from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
 
 
@@ -35,6 +37,10 @@ class NodeView(Protocol):
     def traffic(self) -> ServerStatistics:
         """The statistics of the node's connections."""
 
+    @property
+    def streams(self) -> StreamService:
+        """Answers the requests for streams."""
+
     def facts(self) -> NodeFacts:
         """The node's identity."""
 
@@ -50,6 +56,7 @@ class RegisterNodeView:
 
     def __init__(self, node: RegisterNode) -> None:
         self.node = node
+        self.streams: StreamService = RegisterStreams(node.environment, node)
 
     @property
     def traffic(self) -> ServerStatistics:
@@ -78,6 +85,7 @@ class BrokerNodeView:
 
     def __init__(self, node: BrokerNode) -> None:
         self.node = node
+        self.streams: StreamService = node.streams
 
     @property
     def traffic(self) -> ServerStatistics:

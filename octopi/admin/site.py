@@ -16,7 +16,7 @@ from octopi.admin.cluster_pages import (
     topics_page,
 )
 from octopi.admin.cluster_watch import ClusterWatch
-from octopi.admin.http_access import Denial, HttpAccessPolicy
+from octopi.admin.http_access import Denial, Holder, HttpAccessPolicy
 from octopi.admin.node_views import NodeView
 from octopi.admin.page_writer import Json
 from octopi.admin.subscription_pages import subscription_page, subscriptions_page
@@ -29,8 +29,11 @@ from octopi.errors import (
 )
 from octopi.limits import PAGES_AT_A_TIME_MAX
 from octopi.printable import without_directory
+from octopi.roles.streams.exchange import OpenStream, StreamCaller
+from octopi.roles.streams.forwarding import is_forwarded
+from octopi.security.authenticator import AuthenticatedPeer
 from octopi.security.grants import Grants, Verb
-from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
+from octopi.transport.http_requests import HttpAnswer, HttpRequest, Send, plain
 from octopi.transport.memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
@@ -60,6 +63,8 @@ class Site:
         """None while the node starts."""
         self.watch: ClusterWatch | None = None
         """Likewise."""
+        self.open_stream: OpenStream | None = None
+        """Opens a stream to another node, to which a request is forwarded."""
         self._metrics: Metrics | None = None
         self._pages_count = 0
         """The number of pages about the cluster that are being made or sent."""
@@ -82,6 +87,8 @@ class Site:
                 return plain(302, "the console is at /console/", ("location", CONSOLE))
         if request.path.startswith(CONSOLE):
             return self._console_file(request)
+        if request.is_of_stream:
+            return await self._streamed(request)
         if request.path == "/metrics" or request.path.startswith(API):
             return await self._guarded(request)
         return plain(404, "there is nothing here; see /console/, /api/v1/status, /metrics")
@@ -93,6 +100,38 @@ class Site:
         if self._access.why_not_from_there(request, self._members) is None:
             answer = _readable(request, answer)
         return attrs.evolve(answer, headers=(*answer.headers, ("vary", "origin")))
+
+    async def _streamed(self, request: HttpRequest) -> HttpAnswer:
+        """Answer a request of a stream, if its token is valid and its page may come here."""
+        denial = self._access.why_not_from_there(request, self._members)
+        if request.method == "OPTIONS":
+            answer = HttpAnswer(204, b"", "", _PREFLIGHT)
+            return _shared(request, answer) if denial is None else answer
+        if denial is not None:
+            return _denied(denial)
+        if self.node is None or self.open_stream is None:
+            return _shared(request, _denied(Denial(503, "not_ready", "the node starts", 1)))
+        entry = self._access.enter(request)
+        if isinstance(entry, Denial):
+            return _shared(request, _denied(entry))
+        caller = StreamCaller(request.asker.peer, self.open_stream, entry)
+
+        def done() -> None:
+            caller.leave()
+
+        try:
+            answer = await self.node.streams.answer(request, caller)
+        except BaseException:
+            caller.leave()
+            raise
+        if entry is not None:
+            answer = _counted(answer, entry, self._access)
+        answer = attrs.evolve(answer, done=done)
+        if is_forwarded(request):
+            return answer  # the node that the page has asked says what it may see
+        if "origin" in request.headers:
+            answer = attrs.evolve(answer, headers=(*answer.headers, _EXPOSED))
+        return _shared(request, answer)
 
     def _why_not_ready(self) -> str:
         if self.node is None:
@@ -200,6 +239,42 @@ class Site:
             "connections": 0 if self.node is None else len(self.node.traffic.connections),
             "memory": {} if self.node is None else _memory(self.node.traffic.memory),
         }
+
+
+_PREFLIGHT: Final = (
+    ("access-control-allow-methods", "GET, HEAD, POST, PUT, DELETE, OPTIONS"),
+    (
+        "access-control-allow-headers",
+        "authorization, content-type, if-none-match, producer-epoch, producer-id, producer-seq, "
+        "stream-closed, stream-expires-at, stream-fork-offset, stream-fork-sub-offset, "
+        "stream-forked-from, stream-seq, stream-ttl",
+    ),
+    ("access-control-max-age", "600"),
+)
+_EXPOSED: Final = (
+    "access-control-expose-headers",
+    "etag, location, producer-epoch, producer-expected-seq, producer-received-seq, producer-seq, "
+    "retry-after, stream-closed, stream-cursor, stream-expires-at, stream-next-offset, "
+    "stream-sse-data-encoding, stream-ttl, stream-up-to-date",
+)
+
+
+def _counted(answer: HttpAnswer, entry: AuthenticatedPeer, access: HttpAccessPolicy) -> HttpAnswer:
+    """*answer*, whose bytes are counted against the byte rate of *entry*."""
+    holder = Holder(entry.identity.grants, entry.identity.subject)
+    access.answered(holder, len(answer.body))
+    stream = answer.stream
+    if stream is None:
+        return answer
+
+    async def send_counted(send: Send) -> None:
+        async def counting(part: bytes) -> None:
+            access.answered(holder, len(part))
+            await send(part)
+
+        await stream(counting)
+
+    return attrs.evolve(answer, stream=send_counted)
 
 
 def _memory(memory: MemoryBudget) -> Json:

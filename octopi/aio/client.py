@@ -208,7 +208,7 @@ def connect(
     environment: Environment | None = None,
     secrets: SecretSource | None = None,
 ) -> AbstractAsyncContextManager[AsyncioClient]:
-    """A client of the cluster whose registers are at *servers*, for a block of an asyncio task::
+    """A client of the cluster with nodes at *servers*, for a block of an asyncio task::
 
         async with octopi.aio.connect("ws://127.0.0.1:7000") as client:
             ...

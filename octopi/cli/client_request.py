@@ -24,7 +24,7 @@ def connected(settings: ClientSettings) -> AbstractAsyncContextManager[octopi.Cl
     token = TokenFile(settings.token_file) if settings.token_file else None
     secrets = secret_of_operator(settings.join_secret) if settings.join_secret else None
     return octopi.connect(
-        settings.server,
+        [one.strip() for one in settings.server.split(",")],
         name=settings.name,
         token=token,
         secrets=secrets,

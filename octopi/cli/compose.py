@@ -130,6 +130,7 @@ async def place_for_node(
             )
             url: str = await nursery.start(listen_beside)
             _log.info("metrics", url=f"{url.replace('ws://', 'http://')}/metrics")
+        site.open_stream = net.open_stream
         here = Environment(clock, net, SystemDisk(), SystemRandomness(), stopwatch=stopwatch)
         keep_freed_memory()
         nursery.start_soon(collect_garbage)

@@ -52,7 +52,7 @@ def _setting(default: object, variable: str, meaning: str, least: float | None =
 class ClientSettings:
     """``[client]``: settings of commands that connect to a cluster."""
 
-    server: str = _setting(DEFAULT_SERVER, "OCTOPI_SERVER", "address of the register")
+    server: str = _setting(DEFAULT_SERVER, "OCTOPI_SERVER", "addresses of nodes")
     timeout_s: float = _setting(
         5.0, "OCTOPI_TIMEOUT_S", "seconds to wait for an answer", least=0.001
     )

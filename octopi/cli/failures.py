@@ -62,7 +62,7 @@ class CommandError(OctopiError):
 
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)
-        self.code = code
+        self.exit_code = code
 
 
 class InterruptedByUserError(CommandError):
@@ -130,7 +130,7 @@ def _explain(error: BaseException) -> Explanation:
         case KeyboardInterrupt():
             return Explanation("interrupted", ExitCode.INTERRUPTED)
         case CommandError():
-            return Explanation(str(error), error.code)
+            return Explanation(str(error), error.exit_code)
         case HistoryForkedError(read_until=int()):
             return Explanation(
                 f"{error}; the cluster lost acknowledged messages, and what you have read is "

@@ -107,7 +107,7 @@ def common_options(function: _F) -> _F:
 
 def client_options(function: _F) -> _F:
     """Add the options of every command that connects to a cluster."""
-    server = click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
+    server = click.option("--server", metavar="URL[,URL]", help=help_text(ClientSettings, "server"))
     timeout = click.option(
         "--timeout",
         "timeout_s",

@@ -53,7 +53,7 @@ def spark_options(function: _F) -> _F:
 
 def cluster_options(function: _F) -> _F:
     """Add the options of every job that connects to a cluster."""
-    server = click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
+    server = click.option("--server", metavar="URL[,URL]", help=help_text(ClientSettings, "server"))
     return server(access_options(function))
 
 

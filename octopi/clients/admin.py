@@ -60,9 +60,7 @@ class Admin:
 
     async def describe_cluster(self) -> ClusterInfo:
         """The brokers and partitions of the cluster."""
-        found = await self._router.ask_register(
-            "describe the cluster", DescribeCluster, ClusterDescription
-        )
+        found = await _describe(self._router)
         return ClusterInfo(
             found.cluster,
             found.topic_count,

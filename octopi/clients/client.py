@@ -20,7 +20,8 @@ from octopi.clients.consuming.start_position import OffsetSpec, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
 from octopi.clients.options import check_connection_name, not_negative, within
-from octopi.clients.producing.producer import Producer, ProducerOptions
+from octopi.clients.producing.producer import Producer
+from octopi.clients.producing.producer_options import ProducerOptions
 from octopi.clients.stored_records import StoredRecords
 from octopi.clients.subscribing.administration import Creation
 from octopi.clients.subscribing.mark_keeper import MarkKeeper, keep_marks
@@ -229,6 +230,8 @@ class Client(ConsumerMaker):
         buffer_bytes: int = PRODUCER_BUFFER_BYTES,
         delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
         create_topics: bool = True,
+        name: str | None = None,
+        topics: Sequence[str] = (),
     ) -> AsyncIterator[Producer]:
         """A producer, for the block.
 
@@ -242,8 +245,18 @@ class Client(ConsumerMaker):
         *delivery_timeout_s*: how long delivery of a message is tried.  *create_topics*: whether
         missing topics are created, with default options.
 
+        *name*: a producer with a name has one life at a time, over all clients of the cluster.
+        Opening the name begins a new life: no message of an earlier one is stored any more, not
+        even one that is still on its way, and the earlier one gets `ProducerFencedError`.  This
+        holds for each log of *topics* when the block begins, so what is read there from then on, up
+        to the end, is all that the earlier lives have stored; in other topics it holds from the
+        first message on.
+
         Raises:
           InvalidOptionError: if one of these is out of its range.
+          InvalidTopicError: if one of *topics* is no legal name.
+          UnknownTopicError: if one of them doesn't exist and the producer doesn't create topics.
+          RefusedError: FORBIDDEN, if the token doesn't allow to publish to one of them.
         """
         options = ProducerOptions(
             linger_s=linger_s,
@@ -252,10 +265,13 @@ class Client(ConsumerMaker):
             buffer_bytes=buffer_bytes,
             delivery_timeout_s=delivery_timeout_s,
             create_topics=create_topics,
+            name=name,
+            topics=tuple(topics),
         )
         async with background_tasks() as nursery:
             producer = Producer(self._cluster, nursery, options)
             try:
+                await producer.begin()
                 yield producer
                 await producer.flush()
             finally:
@@ -380,10 +396,13 @@ def connect(
     environment: Environment | None = None,
     secrets: SecretSource | None = None,
 ) -> AbstractAsyncContextManager[Client]:
-    """A client of the cluster whose registers are at *servers*, for a block::
+    """A client of the cluster with nodes at *servers*, for a block::
 
         async with octopi.connect("ws://127.0.0.1:7000") as client:
             ...
+
+    Any node will do, register or broker; of several, the first one that answers is asked.  When
+    none of them answers, brokers that the client has learnt of from answers are.
 
     Connections are made when they are needed, so entering the block doesn't wait.  An exception of
     the block is raised as it is, not wrapped in a group.

@@ -29,7 +29,7 @@ class ClusterHandle:
         servers: Sequence[str],
         request_timeout_s: float,
     ) -> ClusterHandle:
-        """The cluster whose registers are at *servers*.
+        """The cluster with nodes at *servers*: registers or brokers.
 
         *request_timeout_s*: the time-out for all attempts of one request together.
         """

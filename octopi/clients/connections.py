@@ -6,12 +6,15 @@ cancelled while a connection opens, the connection opens all the same, for the o
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import trio
 
 from octopi.clients.credentials import Credentials
 from octopi.environment import Environment
 from octopi.errors import ClosedError, OctopiError, ProtocolError, UnreachableError
+from octopi.limits import TOKEN_REFRESH_SHARE
 from octopi.retry import reworded
 from octopi.transport.addresses import is_secure
 from octopi.transport.connection import Connection
@@ -21,6 +24,7 @@ from octopi.transport.handshake import (
     open_node_connection,
 )
 from octopi.wire.endpoints import CLIENT
+from octopi.wire.messages import Welcome
 
 
 @attrs.define(eq=False)
@@ -58,14 +62,16 @@ class Connections:
         self._is_secure = False
         """Whether the client has used TLS with any node.  From then on it sends no token over a
         connection without TLS."""
+        self._cluster = self._cluster_at = ""
+        """The id of the cluster, and the address of the node that named it; empty: not known."""
         self._is_closed = False
 
     async def get(self, address: str) -> Connection:
         """The connection to the node at *address*; it is opened if there is none.
 
         Raises:
-          UnreachableError: if the connection can't be opened, or TLS was used before and *address*
-              is without.
+          UnreachableError: if the connection can't be opened, TLS was used before and *address* is
+              without, or the node belongs to another cluster than those before.
           RefusedError: if the node refuses the client.
           ProtocolError: if the server at *address* is no node.
           InvalidOptionError: if *address* is no address of a node.
@@ -83,6 +89,27 @@ class Connections:
         if opening.error is None:
             raise ClosedError("the client was closed")
         raise reworded(opening.error, str(opening.error.args[0]))
+
+    async def open_own(self, address: str) -> Connection:
+        """A connection to the node at *address* that is not shared.  The caller runs or detaches
+        it, or else closes it.
+
+        Raises:
+          What `get` raises.
+        """
+        if self._is_closed:
+            raise ClosedError("the client is closed")
+        return await self._open(address)
+
+    def renewal_due_s(self, connection: Connection) -> float:
+        """How long the token of *connection* is good, in seconds, before it should be replaced;
+        infinity: as long as the connection."""
+        welcome = connection.greeting
+        expires_ms = welcome.expires_ms if isinstance(welcome, Welcome) else None
+        if expires_ms is None or not self._credentials.is_renewable:
+            return math.inf
+        lasts_s = (expires_ms - self._environment.clock.wall_ms()) / 1000
+        return lasts_s * TOKEN_REFRESH_SHARE
 
     def discard(self, connection: Connection, reason: str) -> None:
         """Close a connection that doesn't work; its users learn that it ended."""
@@ -119,9 +146,27 @@ class Connections:
         token, secrets = await self._token_for(address), self._credentials.secrets
         here, agent, name = self._environment, self._agent, self._name
         if secrets is None:
-            return await open_connection(here, address, CLIENT, agent, token=token, name=name)
-        shown = NodeCredentials(secrets, lambda: token)
-        return await open_node_connection(here, address, CLIENT, agent, shown, name=name)
+            opened = await open_connection(here, address, CLIENT, agent, token=token, name=name)
+        else:
+            shown = NodeCredentials(secrets, lambda: token)
+            opened = await open_node_connection(here, address, CLIENT, agent, shown, name=name)
+        if why := self._foreign(address, opened):
+            await opened.close(1000, "another cluster")
+            raise UnreachableError(why)
+        return opened
+
+    def _foreign(self, address: str, opened: Connection) -> str:
+        """Why the node at *address* is none of this client's cluster; empty: it is one."""
+        greeting = opened.greeting
+        cluster = greeting.cluster if isinstance(greeting, Welcome) else ""
+        if self._cluster and cluster and cluster != self._cluster:
+            return (
+                f"{address} belongs to cluster {cluster}, and {self._cluster_at} to cluster "
+                f"{self._cluster}: name nodes of one cluster"
+            )
+        if cluster and not self._cluster:
+            self._cluster, self._cluster_at = cluster, address
+        return ""
 
     async def _token_for(self, address: str) -> str | None:
         self._is_secure = self._is_secure or is_secure(address)

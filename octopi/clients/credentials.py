@@ -34,6 +34,11 @@ class Credentials:
         self._token: Final = token
         self.secrets: Final = secrets
 
+    @property
+    def is_renewable(self) -> bool:
+        """Whether each call of `current` may return another token."""
+        return callable(self._token)
+
     async def current(self) -> str | None:
         """The token to connect with now."""
         token = self._token

@@ -106,7 +106,7 @@ class LeaderLookup:
                 asked_at = self._clock.now()
                 try:
                     info = await self._describe(topic, False)
-                except (ConnectionLostError, UnreachableError):
+                except (ConnectionLostError, UnreachableError, NotReadyError):
                     self._failed_at = self._clock.now()
                     raise
                 self._places.update((one.partition, (asked_at, one)) for one in info.partitions)

@@ -1,4 +1,5 @@
-"""How a client finds a log's leader: it asks the register, or brokers if the register is away.
+"""How a client finds a log's leader: it asks the register (itself, or through a broker), or brokers
+of the topic if the register can't be asked.
 
 Every broker knows the partition table.  A broker that does not lead answers ``not_leader`` with the
 address and epoch of the leader, as far as it knows them.  The client follows such redirects, but
@@ -14,7 +15,14 @@ from collections.abc import Callable
 import attrs
 
 from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
-from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status, UnreachableError
+from octopi.errors import (
+    ConnectionLostError,
+    NotReadyError,
+    OctopiError,
+    RefusedError,
+    Status,
+    UnreachableError,
+)
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import REDIRECTS_IN_A_ROW_MAX
 from octopi.wire.messages import TopicInfo
@@ -107,7 +115,8 @@ class LeaderRoute:
             return LeaderCandidate(address, self._epoch)
         try:
             info = await self._lookup.topic(self._topic, create=create, other_than=self._info)
-        except (UnreachableError, ConnectionLostError):
+        except (UnreachableError, ConnectionLostError, NotReadyError):
+            # The register is away, or a broker that passes questions on can't reach it.
             self.looked_up()
             if not self._brokers:
                 self._brokers.extend(self._lookup.brokers(self._topic, self._partition))

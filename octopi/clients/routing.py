@@ -1,17 +1,20 @@
 """Sends a client's requests to the node that can answer them, and retries until a time-out.
 
-The node is the register, a partition's leader or a given broker.  The router knows the addresses of
-registers and, from its `LeaderLookup`, where partitions are.  Its callers make the messages.
+The node is the register, a partition's leader or a given broker.  What the register answers, any
+node may be asked: a broker passes it on.  The router knows the addresses of such nodes
+(`octopi.clients.entrances`) and, from its `LeaderLookup`, where partitions are.  Its callers make
+the messages.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from octopi.clients.connections import Connections
+from octopi.clients.entrances import Entrances
 from octopi.clients.leader_check import LeaderCheck, judge_leader
 from octopi.clients.leader_lookup import LeaderLookup
 from octopi.clients.leader_route import LeaderRoute
@@ -21,14 +24,28 @@ from octopi.errors import (
     ConnectionLostError,
     NotReadyError,
     RefusedError,
+    Status,
     UnreachableError,
 )
 from octopi.identifiers import PartitionId, TopicName
-from octopi.limits import LEADER_SILENCE_S, READER_SILENCE_S
+from octopi.limits import HEARTBEAT_INTERVAL_S, LEADER_SILENCE_S, READER_SILENCE_S
 from octopi.retry import retry
-from octopi.wire.messages import DescribeTopic, FindOffset, FoundOffset, TopicDescription, TopicInfo
+from octopi.transport.connection import Connection
+from octopi.transport.pending_requests import Numbered
+from octopi.wire.messages import (
+    ClusterDescription,
+    DescribeTopic,
+    FindOffset,
+    FoundOffset,
+    TopicDescription,
+    TopicInfo,
+    Welcome,
+)
 
 _T = TypeVar("_T")
+
+_SILENCE_S: Final = 1.2 * HEARTBEAT_INTERVAL_S
+"""A node that is there sends something within this time."""
 
 
 class RequestRouter:
@@ -47,8 +64,7 @@ class RequestRouter:
         self.leader_check = LeaderCheck(self.lookup)
         self._environment = environment
         self._connections = connections
-        self._servers = deque(servers)
-        """Addresses of registers; the first one is asked."""
+        self._entrances = Entrances(servers)
 
     @property
     def attempt_timeout_s(self) -> float:
@@ -65,24 +81,82 @@ class RequestRouter:
     async def ask_register(
         self, what: str, question: Callable[[int], Any], expected: type[_T]
     ) -> _T:
-        """Ask the register; *question* makes the message with a request number."""
+        """Ask the register, or a broker that passes the question on; *question* makes the message
+        with a request number."""
         return await self.retry(what, lambda: self.ask_register_once(question, expected))
 
     async def ask_register_once(
-        self, question: Callable[[int], Any], expected: type[_T], timeout_s: float | None = None
+        self,
+        question: Callable[[int], Any],
+        expected: type[_T],
+        timeout_s: float | None = None,
+        *,
+        is_lookup: bool = False,
     ) -> _T:
-        """One attempt to ask the register.  If it can't be reached and several addresses are known,
-        the next attempt uses another one."""
-        server = self._servers[0]
+        """One attempt to ask the register, or a broker that passes the question on.  If that node
+        can't answer and others are known, the next attempt asks another one.
+
+        *is_lookup*: the answer changes nothing, so it can be asked for at another node before this
+        one has answered.
+
+        Raises:
+          ConnectionLostError: if the register may have carried out what it was asked.
+          OctopiError: if it has not, any other error.
+        """
+        entrances = self._entrances
+        server, patience_s = entrances.current, entrances.patience_s if is_lookup else None
+        limit_s = timeout_s or self.attempt_timeout_s
+        is_broker = False
         try:
-            connection = await self._connections.get(server)
-            return await connection.request(
-                question(connection.next_request()), expected, timeout_s or self.attempt_timeout_s
-            )
+            with self._environment.clock.timeout(patience_s or math.inf):
+                connection = await self._connections.get(server)
+                greeting = connection.greeting
+                is_broker = isinstance(greeting, Welcome) and greeting.role != "register"
+                message = question(connection.next_request())
+                if is_broker:
+                    answer = await self._pass_through(connection, message, expected, limit_s)
+                else:
+                    answer = await connection.request(message, expected, limit_s)
+                entrances.answered()
+                self._learn(answer)
+                return answer
         except (UnreachableError, ConnectionLostError):
-            if self._servers[0] == server:
-                self._servers.rotate(-1)
+            entrances.failed(server)
             raise
+        except RefusedError as error:
+            if is_broker and error.retryable:
+                entrances.failed(server)
+            if error.status == Status.ANSWER_LOST:
+                raise ConnectionLostError(str(error.args[0])) from error
+            raise
+        entrances.failed(server, was_silent=True)
+        raise ConnectionLostError(f"{server} gave no answer within {patience_s:g} s")
+
+    async def _pass_through(
+        self, connection: Connection, message: Numbered, expected: type[_T], timeout_s: float
+    ) -> _T:
+        """`Connection.request` of what the broker passes on.  If there is no answer in time, the
+        connection goes on unless the broker is silent: the register may be slow, and the program
+        may produce and consume over this connection.
+
+        Raises:
+          ConnectionLostError: also if there is no answer in time.
+        """
+        clock = self._environment.clock
+        with clock.timeout(timeout_s):
+            return await connection.request(message, expected, 2 * timeout_s)
+        text = f"{connection.peer} passed a request on, and gave no answer within {timeout_s:g} s"
+        if clock.now() - connection.last_received_at > _SILENCE_S:
+            self._connections.discard(connection, text)
+        raise ConnectionLostError(text)
+
+    def _learn(self, answer: object) -> None:
+        """Remember where brokers are."""
+        if isinstance(answer, TopicDescription):
+            for place in answer.topic.partitions:
+                self._entrances.learn(place.readers)
+        elif isinstance(answer, ClusterDescription):
+            self._entrances.learn(one.address for one in answer.brokers if one.live)
 
     async def ask_broker(
         self, what: str, address: str, question: Callable[[int], Any], expected: type[_T]
@@ -163,6 +237,8 @@ class RequestRouter:
     async def describe_once(self, name: str, create: bool) -> TopicInfo:
         """One attempt to have a topic described."""
         answer = await self.ask_register_once(
-            lambda request: DescribeTopic(request, name, create), TopicDescription
+            lambda request: DescribeTopic(request, name, create),
+            TopicDescription,
+            is_lookup=not create,
         )
         return answer.topic

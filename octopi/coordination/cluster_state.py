@@ -64,6 +64,8 @@ class ClusterState:
         self._announced: dict[PartitionId, Epoch] = {}
         self._topics: dict[str, TopicRecord] = {}
         self._names: list[str] = []
+        self._fork_counts: Counter[str] = Counter()
+        """Topic -> how many topics are forks of it, or forks of these."""
         self._owners: dict[str, str] = {}
         """Topic -> the subject that created it, where that is known."""
         self._owned: Counter[str] = Counter()
@@ -106,6 +108,10 @@ class ClusterState:
     def topic(self, name: str) -> TopicRecord | None:
         """The topic of that name."""
         return self._topics.get(name)
+
+    def has_forks(self, name: str) -> bool:
+        """Whether there is a fork of the topic of that name, or of one that was deleted."""
+        return self._fork_counts[name] > 0
 
     def topic_of_id(self, topic_id: str) -> TopicRecord | None:
         """The topic of that id."""
@@ -161,13 +167,16 @@ class ClusterState:
                     self._disown(topic.topic)
                 if topic_name_fault(topic.topic) or id_fault(topic.topic_id):
                     self.unfit_topics.add(topic.topic_id)
+                if former is not None:
+                    self._fork_counts.subtract(_ancestors(former))
+                self._fork_counts.update(_ancestors(topic))
                 self._topics[topic.topic] = topic
                 if owner:
                     self._owners[topic.topic] = owner
                     self._owned[owner] += 1
             case TopicDeleted():
                 self.unfit_topics.discard(entry.topic_id)
-                del self._topics[entry.topic]
+                self._fork_counts.subtract(_ancestors(self._topics.pop(entry.topic)))
                 self._disown(entry.topic)
                 del self._names[bisect_left(self._names, entry.topic)]
                 if entry.brokers:
@@ -253,3 +262,7 @@ class ClusterState:
         for record in self._topics.values():
             assert record.partitions
             assert all(partition in self.partitions for partition in record.partitions)
+
+
+def _ancestors(topic: TopicRecord) -> list[str]:
+    return topic.stream.ancestors if topic.stream is not None else []

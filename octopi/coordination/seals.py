@@ -72,15 +72,15 @@ class Seals:
         return self._seal("partition", *attrs.astuple(plain))
 
     def _topic(self, record: TopicRecord) -> str:
-        plain = attrs.evolve(record, seal="")
-        return self._seal("topic", *attrs.astuple(plain))
+        *plain, stream = attrs.astuple(attrs.evolve(record, seal=""))
+        return self._seal("topic", *plain, *([] if stream is None else [stream]))
 
     def _life(self, life: RegisterGeneration) -> str:
         return self._seal("life", life.generation, life.nonce)
 
     def _seal(self, *words: object) -> str:
-        """The code of *words*, which are integers, texts, and lists of them: their notation in
-        Python is different for different words."""
+        """The code of *words*, which are integers, texts, and lists and tuples of them: their
+        notation in Python is different for different words."""
         if not self._key:
             return ""
         return blake2b(

@@ -27,7 +27,7 @@ from octopi.errors import (
 from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId, topic_name
 from octopi.limits import PARTITIONS_PER_TOPIC_MAX, REPLACED_TOPICS_MAX, TOPIC_COUNT_MAX
 from octopi.security.quotas import NOBODY, Creator, exceeded
-from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
+from octopi.wire.messages import PartitionRecord, StreamDefinition, TopicOptions, TopicRecord
 
 
 class TopicDecisions:
@@ -68,9 +68,11 @@ class TopicDecisions:
         beside: str = "",
         options: TopicOptions,
         creator: Creator = NOBODY,
+        stream: StreamDefinition | None = None,
     ) -> TopicCreationDecision:
         """Create a topic on partitions whose leaders are live, placing partitions that no broker
         has yet.  *beside*: a topic whose partitions the new one gets, in the same order.
+        *stream*: what it is as a stream over HTTP.
 
         Raises:
           InvalidTopicError: if *name* is not a legal name.
@@ -81,6 +83,8 @@ class TopicDecisions:
         """
         checked = topic_name(name)
         _check_options(options)
+        if stream is not None and (fault := stream.fault()):
+            raise RefusedError(fault, Status.INVALID_OPTION)
         if beside:
             partitions = self._partitions_of(beside, partition_count, partitions)
         if self._state.topic(checked) is not None:
@@ -119,7 +123,7 @@ class TopicDecisions:
         entries: list[Entry] = [PartitionDecided(record) for record in self._place(chosen)]
         deleted = [one for one, removal in self._state.removals.items() if removal.topic == checked]
         replaced = deleted[-REPLACED_TOPICS_MAX:]
-        topic = TopicRecord(checked, topic_id, chosen, options, replaces=replaced)
+        topic = TopicRecord(checked, topic_id, chosen, options, replaces=replaced, stream=stream)
         entries.append(TopicCreated(topic, creator.subject))
         return TopicCreationDecision(topic, entries)
 

@@ -29,6 +29,11 @@ A snapshot is whole if its end names the begin that lies before it, and both are
 leader of that epoch keeps its whole log, so nothing between them was cut.  A leader that is deposed
 in the middle leaves a begin without an end, which does no harm.
 
+Fences of producers (`octopi.replication.producer_fences`) lie in the log ``~subscriptions``, too.
+Such an entry has a key of the kind ``f``, a producer id that is made from the key, the epoch that
+begins as its producer epoch, and no value.  All that it says, replicas note as its sequence: it is
+no live entry, and snapshots don't repeat it.
+
 This module computes, and has no clock and no file.
 """
 
@@ -49,6 +54,7 @@ from octopi.identifiers import (
     ProducerEpoch,
     ProducerId,
     Sequence as SequenceNumber,
+    TopicId,
     TopicName,
 )
 from octopi.limits import (
@@ -61,6 +67,7 @@ from octopi.limits import (
 from octopi.model import TopicOptions, TopicRecord
 from octopi.record import PRODUCER_ID_BYTES, BatchBuilder, decode
 from octopi.replication.log_leader import LogLeader
+from octopi.replication.producer_fences import check_fence, fence_id, fence_key, is_fence_key
 
 KINDS: Final[Mapping[str, frozenset[str]]] = {SUBSCRIPTIONS_LOG: frozenset("smak")}
 """The kinds of keys that each internal log has, beside those of snapshots."""
@@ -114,6 +121,8 @@ class EncodedEntry:
     key: bytes
     value: bytes
     """Empty: the key is removed."""
+    fences: ProducerEpoch | None = None
+    """The epoch that begins, if this is a fence.  It is appended by itself."""
 
 
 def encode(name: str, key: str, value: Value | None) -> EncodedEntry:
@@ -153,6 +162,12 @@ def _encode_value(value: Value | None) -> bytes:
     return data
 
 
+def fence_entry(topic_id: TopicId, producer: ProducerId, epoch: ProducerEpoch) -> EncodedEntry:
+    """The entry from which on records of *producer* with lower epochs than *epoch* are refused in
+    the log of a topic."""
+    return EncodedEntry(fence_key(topic_id, producer), b"", epoch)
+
+
 def encode_records(
     name: str,
     entries: Iterable[EncodedEntry],
@@ -171,9 +186,15 @@ def next_records(
     name: str, leader: LogLeader, entries: Iterable[EncodedEntry], timestamp_ms: int
 ) -> bytes:
     """The records of *entries* as *leader*, of the internal log *name*, appends them next."""
+    given = list(entries)
+    if given[0].fences is not None:
+        [fence] = given
+        batch = BatchBuilder()
+        batch.add(b"", fence.key, timestamp_ms=timestamp_ms)
+        return batch.encode(fence_id(fence.key), given[0].fences, SequenceNumber(0))
     epoch = ProducerEpoch(int(leader.epoch))
     sequence = leader.log.sequences.next_in_epoch(producer_of(name), epoch)
-    return encode_records(name, entries, leader.epoch, sequence, timestamp_ms)
+    return encode_records(name, given, leader.epoch, sequence, timestamp_ms)
 
 
 # --- reading -----------------------------------------------------------------------------
@@ -203,7 +224,8 @@ class StoredEntry:
 def decode_records(
     name: str, partition: PartitionId, records: bytes, base: Offset
 ) -> list[StoredEntry]:
-    """The entries in *records*: whole records of the internal log *name*, from *base* on.
+    """The entries in *records*: whole records of the internal log *name*, from *base* on, without
+    fences.
 
     Raises:
       DamagedEntryError: at an entry that isn't as this module writes it.
@@ -218,6 +240,9 @@ def decode_records(
         data = message.key or b""
         key = data.decode(errors="backslashreplace")
         try:
+            if is_fence_key(data):
+                check_fence(data, message.value, message.request_id)
+                continue
             # A version 1 record has no key, so it ends here as well.
             if not message.request_id.startswith(producer) or message.headers:
                 raise ValueError("it was written by another producer, or in another form")

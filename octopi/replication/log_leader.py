@@ -28,6 +28,7 @@ from octopi.replication.effects import (
     StoreEpochs,
 )
 from octopi.replication.log_state import LogState
+from octopi.replication.producer_fences import ProducerFences
 from octopi.replication.producer_sequences import Duplicate, Refused, Repeated
 
 
@@ -51,7 +52,7 @@ class LogLeader:
     # fmt: off
     __slots__ = (
         "_acknowledged", "_durable", "_in_sync_count", "_others", "_replicated",
-        "_settled_together_below", "_waiting", "epoch", "log", "started_at",
+        "_settled_together_below", "_waiting", "epoch", "fences", "log", "started_at",
     )
     # fmt: on
 
@@ -68,6 +69,8 @@ class LogLeader:
         self._durable = log.flush_before_ack
         self._acknowledged: dict[BrokerId, Offset] = {}
         self._waiting: list[_Waiting] = []
+        self.fences: ProducerFences | None = None
+        """The fences of producers in this log; None: none are kept."""
         self._settled_together_below = log.end
         """The ends of batches before this offset are not known: a repetition of one of them is
         acknowledged when everything before this offset is committed."""
@@ -93,6 +96,11 @@ class LogLeader:
                     ),
                 )
             ]
+        fence = self.fences.epoch(run.producer_id) if self.fences is not None else None
+        if fence is not None and run.producer_epoch < fence:
+            reason = f"a later life of the producer has begun, with epoch {fence} behind "
+            reason += f"{run.producer_epoch}"
+            return [Reply(answer, Refusal(Status.PRODUCER_FENCED, reason))]
         verdict = self.log.sequences.check(run)
         if isinstance(verdict, Refused):
             return [Reply(answer, Refusal(verdict.status, verdict.reason))]
@@ -112,6 +120,9 @@ class LogLeader:
         return self._append(records, scan, answer)
 
     def _append(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
+        if self.log.sequences.is_closed:
+            reason = "the topic was closed: it takes no more messages"
+            return [Reply(answer, Refusal(Status.TOPIC_CLOSED, reason))]
         append = Append(records, scan, answer)
         # If a restart lost the epoch of records, they would count as those of an older one.
         begins = self.log.epochs.begin(self.epoch, self.log.end)

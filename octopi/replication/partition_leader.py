@@ -14,12 +14,21 @@ from __future__ import annotations
 import attrs
 
 from octopi.errors import ProtocolError
-from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, TopicId, is_internal
+from octopi.identifiers import (
+    SUBSCRIPTIONS_LOG,
+    BrokerId,
+    Epoch,
+    Incarnation,
+    Offset,
+    TopicId,
+    is_internal,
+)
 from octopi.replication.effects import Effect, OnLog, PartitionEffect, ToBroker
 from octopi.replication.epoch_history import divergence
 from octopi.replication.log_leader import LogLeader
 from octopi.replication.log_state import LogState
 from octopi.replication.prior_state import history_of
+from octopi.replication.producer_fences import ProducerFences
 from octopi.wire.messages import (
     Acknowledge,
     AlterInSync,
@@ -96,12 +105,21 @@ class PartitionLeader:
         """Begin to lead a log."""
         leader = LogLeader(self.epoch, log, replicated=len(self.replicas) > 1)
         self.logs[topic_id] = leader
+        self._note_fences()
         effects = on_log(topic_id, self._require(leader))
         for session in self.sessions.values():
             asked = session.early.pop(topic_id, None)
             if asked is not None and session.open:
                 effects += self.follow(asked)
         return effects
+
+    def _note_fences(self) -> None:
+        """Have each log of a topic refuse the producers that are fenced in the internal log."""
+        internal = self.logs.get(TopicId(SUBSCRIPTIONS_LOG))
+        if internal is not None:
+            for topic_id, leader in self.logs.items():
+                if leader.fences is None and not is_internal(topic_id):
+                    leader.fences = ProducerFences(topic_id, internal.log)
 
     def remove_log(self, topic_id: TopicId) -> None:
         """The topic is gone."""

@@ -15,10 +15,10 @@ these records is recognised, but a gap is not.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import lt
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -26,6 +26,9 @@ from octopi.errors import Status
 from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import PRODUCERS_PER_LOG_MAX, RECENT_BATCHES_COUNT, REQUEST_IDS_PER_LOG_MAX
 from octopi.record import Request, Run, Scan
+
+CLOSER: Final = ProducerId(b"octopi: closed\0\0")
+"""The producer of the batch that closes a log for good: nothing is appended behind that."""
 
 
 @attrs.frozen
@@ -183,6 +186,11 @@ class ProducerSequences:
             for request_id in list(islice(self._requests, max(0, too_many))):
                 del self._requests[request_id]
 
+    def last_epoch(self, producer: ProducerId) -> ProducerEpoch | None:
+        """The newest epoch of *producer*; None: it isn't known."""
+        known = self._producers.get(producer)
+        return known.epoch if known else None
+
     def next_sequence(self, producer: ProducerId) -> Sequence:
         """The sequence that *producer* has to send next; 0 if it isn't known."""
         known = self._producers.get(producer)
@@ -193,6 +201,20 @@ class ProducerSequences:
         that is known."""
         known = self._producers.get(producer)
         return Sequence(known.next_sequence if known and known.epoch == epoch else 0)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the log was closed: it takes no more records."""
+        return CLOSER in self._producers
+
+    def newest_batch(self, producer: ProducerId) -> tuple[ProducerEpoch, Offset] | None:
+        """The epoch of *producer*, and where its newest batch lies; None if it isn't known."""
+        known = self._producers.get(producer)
+        return (known.epoch, known.batches[-1][1]) if known and known.batches else None
+
+    def newest_first(self) -> Iterator[ProducerId]:
+        """The producers, the one that wrote last first."""
+        return reversed(self._producers)
 
     def before(self, offset: Offset) -> ProducerSequences:
         """The table of the log's records before *offset*, as far as it is still known."""

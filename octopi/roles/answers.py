@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import trio
 
 from octopi.errors import ConnectionLostError, OctopiError
 from octopi.limits import LIST_MEMORY_BYTES
-from octopi.transport.connection import Connection
 from octopi.transport.failures import failure_of
+from octopi.transport.outbox import Outbox
 
 
-def refuse(connection: Connection, request: int, error: OctopiError) -> None:
+class AnswerTarget(Protocol):
+    """Where answers go: the connection of who asked, or the way through another node to it."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """The outbox of the connection over which the answers are sent."""
+
+    def post(self, message: object) -> None:
+        """Send *message*, which answers a request.
+
+        Raises:
+          ConnectionLostError: if the connection has ended.
+        """
+
+
+def refuse(connection: AnswerTarget, request: int, error: OctopiError) -> None:
     """Answer *request* with the status that *error* stands for, if anyone still listens.
 
     Raises:
@@ -27,7 +43,7 @@ def refuse(connection: Connection, request: int, error: OctopiError) -> None:
 
 
 def answer_with_room(
-    connection: Connection, tasks: trio.Nursery, answer: Callable[[], None]
+    connection: AnswerTarget, tasks: trio.Nursery, answer: Callable[[], None]
 ) -> None:
     """Call *answer*, which posts a list, as soon as there is room for one: now, or in *tasks*."""
     if connection.outbox.room_now(LIST_MEMORY_BYTES, LIST_MEMORY_BYTES):
@@ -36,7 +52,7 @@ def answer_with_room(
         tasks.start_soon(_answer_later, connection, answer)
 
 
-async def tell_with_room(connection: Connection, tell: Callable[[], Awaitable[None]]) -> None:
+async def tell_with_room(connection: AnswerTarget, tell: Callable[[], Awaitable[None]]) -> None:
     """Await *tell*, which makes a list in slices and posts it, as soon as there is room for one;
     the next one of *connection* begins when it is done."""
     with contextlib.suppress(ConnectionLostError):
@@ -44,7 +60,7 @@ async def tell_with_room(connection: Connection, tell: Callable[[], Awaitable[No
             await tell()
 
 
-async def _answer_later(connection: Connection, answer: Callable[[], None]) -> None:
+async def _answer_later(connection: AnswerTarget, answer: Callable[[], None]) -> None:
     with contextlib.suppress(ConnectionLostError):
         async with connection.outbox.room(LIST_MEMORY_BYTES, LIST_MEMORY_BYTES):
             answer()

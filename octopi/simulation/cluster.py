@@ -170,7 +170,11 @@ class SimulatedCluster:
     @property
     def address(self) -> str:
         """The address that clients connect to."""
-        return f"ws://{REGISTER}:{_PORT}"
+        return self.address_of(REGISTER)
+
+    def address_of(self, name: str) -> str:
+        """The address of the node with this name."""
+        return f"ws://{name}:{_PORT}"
 
     def add_broker(self) -> Node:
         """Add a broker, which `boot` starts."""

@@ -1,22 +1,22 @@
 """A client for synchronous code: one thread with a Trio loop in each process.
 
 Spark calls this package synchronously, in processes that it forks and uses again for the next
-micro-batch.  The thread, and with it the connections, lasts as long as the process; a forked child
-finds that the thread isn't its own, and makes another one.  Such processes are killed without
-notice, so nothing here relies on an orderly end.
+micro-batch.  The thread (`octopi.blocking.trio_thread`), and with it the connections, lasts as long
+as the process; a forked child finds that the thread isn't its own, and makes another one.  Such
+processes are killed without notice, so nothing here relies on an orderly end.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import threading
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from typing import Final, Literal, TypeAlias, TypeVar, TypeVarTuple
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias, TypeVar, TypeVarTuple
 
 import trio
 
+from octopi.blocking.trio_thread import TrioThread
 from octopi.clients.client import Client, connect
 from octopi.clients.stored_records import RecordReader
 from octopi.clients.subscribing.mark_keeper import MarkKeeper
@@ -66,19 +66,18 @@ class ClientThread:
             tls_ca=connection.tls_ca or None,
             request_timeout_s=connection.request_timeout_s,
         )
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=trio.run, args=(self._run,), daemon=True)
+        self._thread = TrioThread("octopi.spark")
         self._thread.start()
-        self._started.wait()
+        self._client: Client = self._thread.call(partial(self._open, self._live))
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs, so that `call` works."""
-        return self._thread.is_alive()
+        """Whether the thread runs in this process, so that `call` works."""
+        return self._thread.is_usable
 
     def call(self, function: Callable[[*_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
         """Run *function* in the thread's loop and wait for its result."""
-        return trio.from_thread.run(function, *args, trio_token=self._token)
+        return self._thread.call(partial(function, *args))
 
     @property
     def client(self) -> Client:
@@ -90,11 +89,7 @@ class ClientThread:
     ) -> OpenReader:
         """Begin to read a log.  The caller closes the reader."""
 
-        async def begin() -> OpenReader:
-            opened: OpenReader = await self._nursery.start(read)
-            return opened
-
-        async def read(task_status: trio.TaskStatus[OpenReader]) -> None:
+        async def read(*, task_status: trio.TaskStatus[OpenReader]) -> None:
             records = self._client.stored_records
             async with records.read(
                 log.topic,
@@ -109,12 +104,11 @@ class ClientThread:
                 task_status.started(OpenReader(self, reader, done))
                 await done.wait()
 
-        return self.call(begin)
+        return self._thread.call(partial(self._open, read))  # type: ignore[no-any-return]
 
     def close(self, done: trio.Event) -> None:
         """End a task that was opened."""
-        with suppress(trio.RunFinishedError):
-            trio.from_thread.run_sync(done.set, trio_token=self._token)
+        self._thread.post(done.set)
 
     def open_keeper(self, topic: TopicName, name: str, member: str, start: Start) -> OpenKeeper:
         """Become the member that keeps the marks of a subscription.  The caller closes the keeper.
@@ -123,39 +117,33 @@ class ClientThread:
           OctopiError: what `octopi.clients.client.Client.mark_keeper` raises.
         """
 
-        async def begin() -> OpenKeeper:
-            opened: OpenKeeper = await self._nursery.start(keep)
-            return opened
-
-        async def keep(task_status: trio.TaskStatus[OpenKeeper]) -> None:
+        async def keep(*, task_status: trio.TaskStatus[OpenKeeper]) -> None:
             keeping = self._client.mark_keeper(topic, name, member=member, start=start)
             async with keeping as keeper:
                 done = trio.Event()
                 task_status.started(OpenKeeper(self, keeper, done))
                 await done.wait()
 
-        return self.call(begin)
+        return self._thread.call(partial(self._open, keep))  # type: ignore[no-any-return]
 
     def open_appender(self, topic: TopicName, partition: PartitionId) -> AppendQueue:
         """Begin to append to a log.  The caller calls `AppendQueue.finish`."""
 
-        async def begin() -> AppendQueue:
+        def begin() -> AppendQueue:
             queue = AppendQueue(self, topic, partition)
-            self._nursery.start_soon(queue.run)
+            self._thread.nursery.start_soon(queue.run)
             return queue
 
-        return self.call(begin)
+        return self._thread.ask(begin)
 
-    async def _run(self) -> None:
-        async with (
-            self._entering as client,
-            trio.open_nursery() as nursery,
-        ):
-            self._client = client
-            self._nursery = nursery
-            self._token = trio.lowlevel.current_trio_token()
-            self._started.set()
+    async def _live(self, *, task_status: trio.TaskStatus[Client]) -> None:
+        async with self._entering as client:
+            task_status.started(client)
             await trio.sleep_forever()
+
+    async def _open(self, keep: Callable[..., Awaitable[None]]) -> Any:
+        """Run *keep* in a task of its own; return what it opened."""
+        return await self._thread.nursery.start(keep)
 
 
 class OpenReader:

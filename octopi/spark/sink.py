@@ -17,7 +17,6 @@ a task wrote before it failed stay in the log, and its repetition adds the rest.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -38,12 +37,11 @@ from octopi.errors import InvalidOptionError, MalformedRecordError
 from octopi.identifiers import (
     PartitionId,
     ProducerEpoch,
-    ProducerId,
     TopicName,
     topic_name,
 )
 from octopi.limits import MIB, RECORD_BYTES_MAX
-from octopi.record import PRODUCER_ID_BYTES, encode_headers
+from octopi.record import encode_headers, producer_id_of
 from octopi.spark.client_thread import AppendQueue, client_thread
 from octopi.spark.encoding import EncodedRows, encode, record_sizes
 from octopi.spark.options import WriteOptions
@@ -144,13 +142,12 @@ class TaskWriter:
         self._options = options
         self._lingers = lingers
         self._thread = client_thread(options.connection)
-        digest = hashlib.sha256(producer.encode()).digest()
-        self._producer_id = ProducerId(digest[:PRODUCER_ID_BYTES])
+        self._producer_id = producer_id_of("spark", producer)
         self._epoch = ProducerEpoch(epoch)
         self._producer = producer
         self._topics: dict[str, TopicInfo] = {}
         self._logs: dict[tuple[str, int], _LogWriter] = {}
-        self._first_place = int.from_bytes(digest[-4:], "big") + epoch
+        self._first_place = int.from_bytes(self._producer_id[-4:], "big") + epoch
         """Chooses the log for rows without a key: one log in each batch, another in the next."""
         self._now_ms = time.time_ns() // 1_000_000
         self._rows = 0

@@ -36,6 +36,18 @@ async def make_durable_directory(disk: Disk, path: str, lasting: set[str] | None
         lasting.update(naming)
 
 
+async def sync_names(disk: Disk, path: str) -> None:
+    """Make the names of files in the directory *path* durable.
+
+    Raises:
+      StorageError: if the disk fails.
+    """
+    try:
+        await disk.sync_directory(path)
+    except OSError as error:
+        raise StorageError(f"{path} can't be synced: {error.strerror}") from error
+
+
 def lock_directory(disk: Disk, path: str) -> DirectoryLock:
     """Lock the directory *path*, so that no other process uses it.
 

@@ -68,6 +68,9 @@ class Noted:
     end: Offset = _BEGINNING
     """Records before it were at least in the page cache when the process ended, and the machine
     has not lost its power since."""
+    highwater: Offset | None = None
+    """Records from there on are not known to be committed.  They are checked even if they were
+    flushed, since this replica may come to commit them alone.  None: not known."""
 
 
 NOTHING: Final = Noted()
@@ -115,8 +118,9 @@ def recover(
 ) -> Slices[Recovered]:
     """Open the log in *directory*, in slices; a log that doesn't exist is empty.
 
-    *on_records* is called with every sound record behind *recovery_point*, in order, a chunk at a
-    time: with the chunk's offset and its scan, of which only the valid prefix counts.
+    Records behind *recovery_point* are checked, and those behind the noted highwater mark.
+    *on_records* is called with the sound ones, in order, a chunk at a time: with the chunk's offset
+    and its scan, of which only the valid prefix counts.
 
     Raises:
       AlteredTailError: if *cut_altered* is false, and the tail has lost records that had been
@@ -138,7 +142,8 @@ def recover(
         if damage is not None and not lacks_beginning:
             segments = [one for one in segments if one.base < damage.offset]
             damage = yield from _sound_end(segments, damage)
-        failure = yield from tail.check(segments, recovery_point)
+        begin = recovery_point if noted.highwater is None else min(recovery_point, noted.highwater)
+        failure = yield from tail.check(segments, begin)
     except BaseException:
         for one in segments:
             one.close()
@@ -236,11 +241,9 @@ class _UnverifiedTail:
         self.saved_as: list[str] = []
         self.damage: CorruptLogError | None = None
 
-    def check(
-        self, segments: list[Segment], recovery_point: Offset
-    ) -> Slices[LogReadOnlyError | None]:
-        """Check the records of *segments* behind *recovery_point*, and remove segments that are cut
-        from the list.  Return the failure of the disk while it was cut, if there was one.
+    def check(self, segments: list[Segment], begin: Offset) -> Slices[LogReadOnlyError | None]:
+        """Check the records of *segments* from *begin* on, and remove segments that are cut from
+        the list.  Return the failure of the disk while it was cut, if there was one.
 
         Raises:
           AlteredTailError: if the tail must not be cut.
@@ -249,12 +252,12 @@ class _UnverifiedTail:
         for number, segment in enumerate(segments):
             following = segments[number + 1 :]
             joined = not following or following[0].base == segment.end
-            if segment.end <= recovery_point and following and joined:
+            if segment.end <= begin and following and joined:
                 continue
             file_bytes = segment.size_bytes
-            start = min(max(0, recovery_point - segment.base), file_bytes)
+            start = min(max(0, begin - segment.base), file_bytes)
             if not (yield from self._is_boundary(segment, start)):
-                start = 0  # the recovery point is wrong: check the whole segment, don't cut there
+                start = 0  # the offset is wrong: check the whole segment, don't cut there
             fault = yield from segment.recover(start, partial(self._note, segment))
             if fault is not None:
                 self.why = f"{segment.path} at byte {segment.size_bytes}: {fault}"

@@ -104,10 +104,11 @@ class SegmentedLog:
     ) -> Slices[tuple[SegmentedLog, RecoveryReport]]:
         """Open the log in *directory*, which need not exist yet, and recover it, in slices.
 
-        *recovery_point*: an offset that `flush` has returned; records below it are not read again.
+        *recovery_point*: an offset that `flush` has returned; records below it are not read again,
+        unless they are behind the noted highwater mark.
         *noted*: facts about the log from another file; if they don't hold, the log is damaged.
-        *on_records*: called with the records behind the recovery point, a chunk at a time: with
-        the chunk's offset and its scan, of which only the valid prefix counts.
+        *on_records*: called with the records that are read, a chunk at a time: with the chunk's
+        offset and its scan, of which only the valid prefix counts.
 
         A log whose files are damaged opens, too: see `fault`.
 

@@ -35,6 +35,7 @@ from octopi.subscriptions.effects import (
     Session,
     TellAttached,
     TellDetached,
+    TellDone,
     TellMarks,
     TellRefused,
     TellSettled,
@@ -420,7 +421,10 @@ class LogQueue(LogMark):
     def reset(
         self, session: Session, claim: Claim, offset: Offset, log: LogView, now: float
     ) -> list[Effect]:
-        """See `LogMark.reset`; what was behind the old mark is forgotten."""
+        """See `LogMark.reset`; what was behind the old mark is forgotten.  To do it again does
+        nothing: its members go on as soon as the mark is set."""
+        if claim == self.entry.claim:
+            return self._when_committed(now, TellDone(session))
         before = self.entry
         effects = super().reset(session, claim, offset, log, now)
         return effects if self.entry is before else effects + self._go_on(now)

@@ -140,3 +140,11 @@ class C13Ended(ClientStep):
 class C14Forked(ClientStep):
     offset: int | None
     end: int | None
+
+
+@step("C15 named producer has begun an epoch")
+class C15Began(ClientStep):
+    producer: bytes
+    producer_epoch: int
+    end: int
+    """What is stored of earlier epochs lies before this offset."""

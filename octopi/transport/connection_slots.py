@@ -85,10 +85,14 @@ class ConnectionSlots:
 
     def settle(self, place: ConnectionSlot, *, is_client: bool) -> bool:
         """See `ConnectionSlot.settle`."""
+        if place in self._clients:  # it has sent requests over HTTP before
+            if is_client:
+                return True
+            del self._clients[place]
         is_full = len(self._clients) + len(self._members) >= self.settled_max
         if is_client and is_full:
             return False
-        del self._strangers[place]
+        self._strangers.pop(place, None)
         if is_client:
             self._clients[place] = None
             return True

@@ -19,6 +19,7 @@ import trio
 from octopi.environment import Clock, Intake, Randomness, Turn
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
 from octopi.limits import CLOSE_TIMEOUT_S, KIB, MESSAGE_BYTES_MAX, PING_FRAMES
+from octopi.operating_system import SystemStream
 from octopi.transport.connection_slots import ConnectionSlot
 from octopi.transport.frame_reader import (
     CLOSE,
@@ -304,6 +305,21 @@ class FramedLink(FrameSender):
         self._received_all.set()
 
     # --- the end -----------------------------------------------------------------------
+
+    def detach(self) -> int | None:
+        """End this link, and return the file descriptor of its TCP connection, on which frames
+        follow in both directions.  None: it isn't TCP alone, or something was received or sent in
+        part; then the link stays as it is.  Call it while no task uses the link."""
+        stream = self._stream
+        if not isinstance(stream, SystemStream) or self._is_over or self._end is not None:
+            return None
+        if self._unsent or self._due or self._reader.kept_bytes:
+            return None
+        detached = stream.duplicate()
+        self._is_closing = True
+        self._end_receiving(ConnectionLostError(f"the connection to {self._peer} was detached"))
+        self.closed.set()  # its owner closes the stream
+        return detached
 
     async def aclose(self, code: int = NORMAL, reason: str = "") -> None:
         if self._is_closing:

@@ -213,10 +213,12 @@ async def accept_connection(
     turn: ConnectionTurn | None = None,
     budget: MemoryBudget | None = None,
     secrets: SecretSource | None = None,
+    cluster: str = "",
 ) -> Connection:
     """Read the hello of a peer that connected to *endpoint*, and welcome it.  If *endpoint* is for
     nodes alone, or the hello asks for it, prove with *secrets* that this node belongs to the
     cluster, and have the peer prove the same; without *secrets* all peers are refused there.
+    *cluster*: the id of this node's cluster, which the welcome names.
 
     The connection works once `Connection.run` does.  After a failure the peer was told why, and
     the link is closed.
@@ -256,7 +258,7 @@ async def accept_connection(
                 expires_ms = entry.identity.expires_ms if entry is not None else None
                 if opening is not None:
                     opening.end()
-                await link.send(encode(_welcome(endpoint, role, agent, expires_ms)))
+                await link.send(encode(_welcome(endpoint, role, agent, expires_ms, cluster)))
                 hello = heard
             except (ProtocolError, RefusedError) as error:
                 problem = error
@@ -361,7 +363,9 @@ async def _be_shown(
     return answer.token
 
 
-def _welcome(endpoint: Endpoint, role: str, agent: str, expires_ms: int | None) -> Welcome:
+def _welcome(
+    endpoint: Endpoint, role: str, agent: str, expires_ms: int | None, cluster: str
+) -> Welcome:
     return Welcome(
         version=PROTOCOL_VERSION,
         role=role,
@@ -370,4 +374,5 @@ def _welcome(endpoint: Endpoint, role: str, agent: str, expires_ms: int | None) 
         heartbeat_timeout_ms=round(endpoint.heartbeat_timeout_s * 1000),
         message_bytes_max=MESSAGE_BYTES_MAX,
         expires_ms=expires_ms,
+        cluster=cluster,
     )

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+import attrs
 import h11
 import trio
 
 from octopi.environment import Clock
+from octopi.errors import OctopiError
 from octopi.limits import CLOSE_TIMEOUT_S, HANDSHAKE_TIMEOUT_S, HTTP_IDLE_S, SEND_TIMEOUT_S
 from octopi.logger import get_logger
+from octopi.transport.http_bodies import ReceivedBody
 from octopi.transport.http_requests import (
     HEAD_BYTES_MAX,
     Asker,
@@ -31,11 +34,18 @@ _log = get_logger(__name__)
 
 _RECEIVE_BYTES: Final = 4096
 
+_REST_BYTES_MAX: Final = 256 * 1024
+"""The most that is received of a body that nobody wants."""
+
 _ALWAYS: Final = (
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
     ("cross-origin-resource-policy", "same-origin"),
 )
+
+
+class TooSlowError(Exception):
+    """The peer doesn't take the answer in time."""
 
 
 class HttpSite(Protocol):
@@ -96,6 +106,11 @@ class HttpFront:
                         self._stream.unread(head, bytes(self._received))
                         return request
                     answer = refused
+                elif request.is_of_stream:
+                    if not await self._exchange(protocol, request):
+                        return None
+                    idle_s = HTTP_IDLE_S
+                    continue
                 else:
                     answer = await self._answer(request)
             except HttpRefusal as refusal:
@@ -108,6 +123,67 @@ class HttpFront:
             if not goes_on:
                 return None
             idle_s = HTTP_IDLE_S
+
+    async def _exchange(self, protocol: h11.Connection, request: HttpRequest) -> bool:
+        """Answer a request of a stream.  Return whether the peer may send another request."""
+        body = ReceivedBody(protocol, self._stream, self._received, self._clock, request)
+        answer = await self._answer(attrs.evolve(request, body=body))
+        try:
+            if not await self._send_parts(protocol, answer, request.method):
+                return False
+            # A short rest of the body is dropped, so that the connection can go on.
+            rest_bytes = 0
+            while not body.is_over and rest_bytes < _REST_BYTES_MAX:
+                rest_bytes += len(await body.receive())
+            if body.is_over and protocol.our_state is h11.DONE:
+                return True
+        except HttpRefusal:
+            pass  # the answer is sent; only what follows it can't be understood
+        finally:
+            if answer.done is not None:
+                answer.done()
+            if answer.close is not None:
+                await answer.close()
+        with self._clock.timeout(CLOSE_TIMEOUT_S):
+            await self._stream.finish()
+        return False
+
+    async def _send_parts(self, protocol: h11.Connection, answer: HttpAnswer, method: str) -> bool:
+        """Send *answer*, in parts if it comes so; return whether the peer has taken all of it."""
+        given = {name for name, _ in answer.headers}
+        headers = [pair for pair in _ALWAYS if pair[0] not in given]
+        headers += [("content-type", answer.content_type)] if answer.content_type else []
+        headers += answer.headers
+        has_body = answer.status not in {204, 304}
+        if answer.stream is None and has_body and "content-length" not in given:
+            headers.append(("content-length", str(len(answer.body))))
+
+        async def send(event: h11.Event) -> None:
+            data = protocol.send(event)
+            with self._clock.timeout(SEND_TIMEOUT_S):
+                if data:
+                    await self._stream.send_all(data)
+                return
+            raise TooSlowError
+
+        async def send_part(part: bytes) -> None:
+            await send(h11.Data(data=part))
+
+        try:
+            await send(h11.Response(status_code=answer.status, headers=headers))
+            if has_body and method != "HEAD":
+                if answer.stream is not None:
+                    await answer.stream(send_part)
+                elif answer.body:
+                    await send_part(answer.body)
+            await send(h11.EndOfMessage())
+        except (TooSlowError, OctopiError, h11.LocalProtocolError) as error:
+            # The peer sees that the answer is incomplete, as its connection ends.
+            _log.sparing(self._clock).info(
+                "answer_cut", peer=self._asker.peer, why=str(error) or "the peer is too slow"
+            )
+            return False
+        return True
 
     async def _head(self, idle_s: float) -> bytes | None:
         """The next head, or None.  The head has to begin within *idle_s* seconds, and to end within
@@ -140,6 +216,10 @@ class HttpFront:
     async def _answer(self, request: HttpRequest) -> HttpAnswer:
         try:
             return await self._site.answer(request)
+        except HttpRefusal as refusal:
+            return refusal.answer
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise  # while its body was received
         except Exception:
             # A bug of this node; it ends this request only.
             _log.sparing(self._clock).exception("request_failed", peer=self._asker.peer)

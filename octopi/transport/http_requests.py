@@ -1,15 +1,16 @@
 """HTTP requests and answers, and how the head of a request is parsed.
 
-A request consists of its head: a request with a body is refused.  So there is no length that two
-readers could understand differently, and what follows a head is the next request or, behind an
-upgrade, WebSocket.  h11 has the grammar; the checks of this module are stricter.  Knows no socket.
+Only a request below `STREAMS` may have a body (`octopi.transport.http_bodies`).  Any other request
+consists of its head, and one with a body is refused: so there is no length that two readers could
+understand differently, and what follows a head is the next request or, behind an upgrade,
+WebSocket.  h11 has the grammar; the checks of this module are stricter.  Knows no socket.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
 import attrs
@@ -20,10 +21,50 @@ HEAD_BYTES_MAX: Final = 16 * 1024
 
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
 _BARE_LINE_FEED: Final = re.compile(rb"(?<!\r)\n")
-_ONCE: Final = frozenset({"host", "origin", "authorization", "upgrade", "content-length"})
+_ONCE: Final = frozenset(
+    {
+        "authorization", "content-length", "content-type", "host", "origin", "producer-epoch",
+        "producer-id", "producer-seq", "stream-closed", "stream-expires-at", "stream-forked-from",
+        "stream-seq", "stream-ttl", "transfer-encoding", "upgrade",
+    }
+)  # fmt: skip
 """Headers that must not come twice."""
 
 TEXT: Final = "text/plain; charset=utf-8"
+
+STREAMS: Final = "/v1/streams/"
+"""Below this path are topics as streams; requests there may have bodies."""
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
+"""What may be asked of a stream."""
+
+Send = Callable[[bytes], Awaitable[None]]
+"""Sends a part of an answer's body, and waits while the reader is slow."""
+
+
+class RequestBody(Protocol):
+    """The body of a request."""
+
+    @property
+    def announced_bytes(self) -> int | None:
+        """Its length, as its head says; None: that is not known before its end."""
+
+    async def receive(self) -> bytes:
+        """The next part; empty at the end.
+
+        Raises:
+          HttpRefusal: if the peer is too slow, or breaks the rules.
+        """
+
+
+class NoBody:
+    """The body of a request without one."""
+
+    announced_bytes: int | None = 0
+
+    async def receive(self) -> bytes:
+        """There is nothing."""
+        return b""
 
 
 @attrs.frozen
@@ -36,14 +77,17 @@ class Asker:
     """Whether it connected over TLS."""
     is_verified: bool = False
     """Whether it has shown a certificate that this node trusts."""
+    settle: Callable[[], bool] = attrs.field(default=lambda: True, eq=False, repr=False)
+    """Makes it a client, whose connection isn't closed for a newer one.  False: the node has no
+    slot for another client."""
 
 
 @attrs.frozen
 class HttpRequest:
-    """A request without a body."""
+    """A request."""
 
     method: str
-    """``GET`` or ``HEAD``."""
+    """``GET`` or ``HEAD``, and below `STREAMS` also others."""
     path: str
     """As it was sent, not percent-decoded, without the query."""
     query: Mapping[str, str]
@@ -51,6 +95,14 @@ class HttpRequest:
     headers: Mapping[str, str]
     """By their names in lower case; if a name comes twice, all values, joined by commas."""
     asker: Asker
+    raw_query: str = ""
+    """The query as it was sent."""
+    body: RequestBody = attrs.field(factory=NoBody, eq=False, repr=False)
+
+    @property
+    def is_of_stream(self) -> bool:
+        """Whether it is about a stream."""
+        return self.path.startswith(STREAMS)
 
     @property
     def is_upgrade(self) -> bool:
@@ -71,6 +123,10 @@ class HttpAnswer:
     """Headers beside content-length and content-type."""
     done: Callable[[], None] | None = None
     """Called when the answer was sent, or could not be sent."""
+    stream: Callable[[Send], Awaitable[None]] | None = None
+    """Sends the body in parts, instead of `body`; only for requests of streams."""
+    close: Callable[[], Awaitable[None]] | None = None
+    """Like `done`, but may wait; only for requests of streams."""
 
 
 class HttpRefusal(Exception):
@@ -121,18 +177,36 @@ def read_head(connection: h11.Connection, head: bytes, asker: Asker) -> HttpRequ
         if name in headers and name in _ONCE:
             raise HttpRefusal(400, f"{name} comes twice")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-        raise HttpRefusal(400, "a request here has no body")
-    method = event.method.decode("ascii")
-    if method not in {"GET", "HEAD"}:
-        raise HttpRefusal(405, "only GET and HEAD are answered here")
     path, _, query = event.target.decode("latin-1").partition("?")
-    if not path.startswith("/"):
-        raise HttpRefusal(400, "ask for a path")
-    request = HttpRequest(method, path, dict(parse_qsl(query)), headers, asker)
+    method = event.method.decode("ascii")
+    if path.startswith(STREAMS):
+        _check_body(headers)
+        if method not in _METHODS:
+            raise HttpRefusal(405, f"{method[:20]} is no method of a stream")
+    else:
+        if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+            raise HttpRefusal(400, "a request here has no body")
+        if method not in {"GET", "HEAD"}:
+            raise HttpRefusal(405, "only GET and HEAD are answered here")
+        if not path.startswith("/"):
+            raise HttpRefusal(400, "ask for a path")
+    request = HttpRequest(method, path, dict(parse_qsl(query)), headers, asker, query)
     if request.is_upgrade:
         _check_upgrade(headers)
     return request
+
+
+def _check_body(headers: Mapping[str, str]) -> None:
+    """Check that the length of a body can be understood in one way only.
+
+    Raises:
+      HttpRefusal: if it can't.
+    """
+    encoding = headers.get("transfer-encoding")
+    if encoding is not None and (encoding.lower() != "chunked" or "content-length" in headers):
+        raise HttpRefusal(400, "a body has Content-Length, or Transfer-Encoding: chunked alone")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise HttpRefusal(415, "send the body without Content-Encoding")
 
 
 def _check_upgrade(headers: Mapping[str, str]) -> None:

@@ -2,7 +2,8 @@
 
 Every connection has an account for its messages (encoded ones that wait to be sent, and received
 ones that are incomplete) and one for its waiting tasks (readings, fetches, members of durable
-subscriptions).  `octopi.transport.memory_pool` has the rule by which accounts share the memory.
+subscriptions, requests that are passed on).  `octopi.transport.memory_pool` has the rule by which
+accounts share the memory.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ FETCHES: Final = "fetches"
 """Fetches that wait for records."""
 MEMBERS: Final = "members"
 """Members of durable subscriptions."""
+ASKS: Final = "asks"
+"""Requests that a broker passes on to the register."""
 
 
 @attrs.frozen
@@ -36,7 +39,7 @@ class Usage:
     """How many bytes of one kind are held of a pool."""
 
     kind: str
-    """`OUTBOX`, `UNFINISHED`, `READINGS`, `FETCHES` or `MEMBERS`."""
+    """`OUTBOX`, `UNFINISHED`, `READINGS`, `FETCHES`, `MEMBERS` or `ASKS`."""
     held_bytes: int
 
 
@@ -92,6 +95,7 @@ class MemoryBudget:
             (self.tasks, READINGS, READINGS),
             (self.tasks, FETCHES, FETCHES),
             (self.tasks, MEMBERS, MEMBERS),
+            (self.tasks, ASKS, ASKS),
             (self.to_peers, OUTBOX, "peer_outbox"),
             (self.from_peers, UNFINISHED, "peer_unfinished"),
         ):

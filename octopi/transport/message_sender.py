@@ -6,6 +6,7 @@ on the link.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -76,6 +77,13 @@ class MessageSender:
     def end_reason(self) -> str | None:
         """Why the connection ended; None while it hasn't."""
         return None if self._end is None else str(self._end)
+
+    def detach(self) -> int | None:
+        """Give away the TCP connection: return its file descriptor, on which WebSocket frames
+        follow in both directions.  None: that isn't possible, such as with TLS.  Call it instead of
+        `Connection.run`; this object is of no further use but for `close`."""
+        detach: Callable[[], int | None] = getattr(self._link, "detach", lambda: None)
+        return detach()
 
     def try_send_encoded(self, data: bytes, now: float) -> bool:
         """Send an encoded message that answers no request, if it need not wait; *now* is the

@@ -51,6 +51,7 @@ async def serve(
     traffic: ServerStatistics | None = None,
     authenticator: Authenticator | None = None,
     secrets: SecretSource | None = None,
+    cluster: Callable[[], str] = lambda: "",
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve *sessions* at *address* until *stop* is set; ``started`` gives the url.  Statistics are
@@ -84,6 +85,7 @@ async def serve(
                 turn=(clients if endpoint is CLIENT else nodes).turn(),
                 budget=traffic.memory,
                 secrets=secrets,
+                cluster=cluster(),
             )
         except (ConnectionLostError, ProtocolError, RefusedError) as error:
             if not isinstance(error, ConnectionLostError):

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
+import attrs
 import trio
 import trio_websocket
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection
@@ -110,12 +111,7 @@ class WebSocketNet:
         """See `octopi.environment.Net.connect`; takes at most `CONNECT_TIMEOUT_S`."""
         host, port = server_address(url)
         with self._clock.timeout(CONNECT_TIMEOUT_S):
-            try:
-                stream = await self._streams.connect(host, port)
-            except OSError as error:
-                raise UnreachableError(f"no node answers at {url}: {explained(error)}") from error
-            if is_secure(url):
-                stream = await self._secured(stream, host, url)
+            stream = await self.open_stream(url)
             watched = WatchedStream(stream, holds_behind_head=not self._plain)
             hold = partial(self._hold_client, watched, host, port, path)
             link: Link = await self._nursery.start(hold)
@@ -144,6 +140,21 @@ class WebSocketNet:
             listening.listeners,
             handler_nursery=handler_nursery,
         )
+
+    async def open_stream(self, url: str) -> trio.abc.HalfCloseableStream:
+        """A stream to the node at *url*, for HTTP; over TLS if *url* says so.
+
+        Raises:
+          UnreachableError: if that isn't possible within `CONNECT_TIMEOUT_S`.
+        """
+        host, port = server_address(url)
+        with self._clock.timeout(CONNECT_TIMEOUT_S):
+            try:
+                stream = await self._streams.connect(host, port)
+            except OSError as error:
+                raise UnreachableError(f"no node answers at {url}: {explained(error)}") from error
+            return await self._secured(stream, host, url) if is_secure(url) else stream
+        raise UnreachableError(f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s")
 
     async def _secured(
         self, stream: trio.abc.HalfCloseableStream, host: str, url: str
@@ -247,7 +258,8 @@ class WebSocketNet:
     ) -> None:
         turn = self._strangers.turn()
         paced = PacedStream(stream, turn)
-        watched = await measured(turn, self._wants_websocket(paced, peer))
+        asker = Asker(peer, settle=partial(place.settle, is_client=True))
+        watched = await measured(turn, self._wants_websocket(paced, asker))
         if watched is None:
             return
         async with trio.open_nursery() as nursery:
@@ -263,21 +275,20 @@ class WebSocketNet:
             nursery.cancel_scope.cancel()
 
     async def _wants_websocket(
-        self, stream: trio.abc.HalfCloseableStream, peer: str
+        self, stream: trio.abc.HalfCloseableStream, asker: Asker
     ) -> WatchedStream | None:
         """Answer the peer's HTTP requests until it asks for the upgrade.  Return the stream, on
         which the request for the upgrade is received next; None: the connection has ended."""
-        asker = Asker(peer)
         if self._tls is not None and self._tls.server is not None:
             secured = None
             try:
                 with self._clock.timeout(HANDSHAKE_TIMEOUT_S):
                     secured = await secure_server(stream, self._tls.server)
             except UnreachableError as error:
-                _log.sparing(self._clock).info("tls_failed", peer=peer, error=str(error))
+                _log.sparing(self._clock).info("tls_failed", peer=asker.peer, error=str(error))
             if secured is None:
                 return None
-            asker = Asker(peer, is_secure=True, is_verified=secured.is_verified)
+            asker = attrs.evolve(asker, is_secure=True, is_verified=secured.is_verified)
             stream = secured
         watched = WatchedStream(stream, bytes_max=0)
         request = await HttpFront(watched, self._clock, self._site, asker).serve()

@@ -8,12 +8,18 @@ import attrs
 
 from octopi.field_bounds import AtMost, MayBeMissing
 from octopi.identifiers import BrokerId, Epoch, PartitionId
+from octopi.limits import ASK_TIMEOUT_S, DRAIN_TIMEOUT_S, MOVE_TIMEOUT_S
 from octopi.model import Verb
 from octopi.wire.common import Brokers, Text
 from octopi.wire.declarations import CLIENT_TO_DECIDER, TO_CLIENT, answer, on_the_cluster, request
 
 
-@request("drain_broker", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
+@request(
+    "drain_broker",
+    CLIENT_TO_DECIDER,
+    needs=on_the_cluster(Verb.ADMIN),
+    asked_s=DRAIN_TIMEOUT_S,
+)
 @attrs.frozen
 class DrainBroker:
     """Have other in-sync replicas lead the partitions that *broker* leads, and give it no
@@ -23,7 +29,12 @@ class DrainBroker:
     broker: BrokerId
 
 
-@request("add_partitions", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
+@request(
+    "add_partitions",
+    CLIENT_TO_DECIDER,
+    needs=on_the_cluster(Verb.ADMIN),
+    asked_s=ASK_TIMEOUT_S,
+)
 @attrs.frozen
 class AddPartitions:
     """Add *count* partitions, for topics that are created from now on.  Answer: `Done`."""
@@ -32,7 +43,12 @@ class AddPartitions:
     count: int
 
 
-@request("move_replica", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
+@request(
+    "move_replica",
+    CLIENT_TO_DECIDER,
+    needs=on_the_cluster(Verb.ADMIN),
+    asked_s=MOVE_TIMEOUT_S,
+)
 @attrs.frozen
 class MoveReplica:
     """Have the broker *joining* hold a replica instead of the broker *leaving*.  Answer: `Done`,
@@ -78,7 +94,12 @@ class LostRange:
     """The greatest end that the log is known to have had."""
 
 
-@request("recover_partition", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
+@request(
+    "recover_partition",
+    CLIENT_TO_DECIDER,
+    needs=on_the_cluster(Verb.ADMIN),
+    asked_s=ASK_TIMEOUT_S,
+)
 @attrs.frozen
 class RecoverPartition:
     """Report what the replicas of a partition without a leader hold.  With `accept_loss`, have the
@@ -123,7 +144,12 @@ class PartitionRecovery:
     """The number of all such topics."""
 
 
-@request("remove_broker", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
+@request(
+    "remove_broker",
+    CLIENT_TO_DECIDER,
+    needs=on_the_cluster(Verb.ADMIN),
+    asked_s=ASK_TIMEOUT_S,
+)
 @attrs.frozen
 class RemoveBroker:
     """Remove *broker*, which is away for good and holds no replica, from the cluster.  Its id is

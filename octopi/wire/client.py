@@ -12,8 +12,8 @@ import attrs
 
 from octopi.field_bounds import AtMost, MayBeMissing, MayBeNegative
 from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
-from octopi.limits import EVENTS_KEPT_COUNT, LIST_COUNT_MAX, UNSERVED_TOPICS_MAX
-from octopi.model import TopicOptions, Verb
+from octopi.limits import ASK_TIMEOUT_S, EVENTS_KEPT_COUNT, LIST_COUNT_MAX, UNSERVED_TOPICS_MAX
+from octopi.model import StreamDefinition, TopicOptions, Verb
 from octopi.wire.common import (
     Agent,
     Anchor,
@@ -130,7 +130,7 @@ class ClusterEvent:
     """A description of the event, for people."""
 
 
-@request("describe_topic", CLIENT_TO_DECIDER, needs=ANYTHING_ON_ITS_TOPIC)
+@request("describe_topic", CLIENT_TO_DECIDER, needs=ANYTHING_ON_ITS_TOPIC, asked_s=ASK_TIMEOUT_S)
 @attrs.frozen
 class DescribeTopic:
     """Ask where a topic is.  Answer: `TopicDescription`."""
@@ -150,7 +150,7 @@ class TopicDescription:
     topic: TopicInfo
 
 
-@request("create_topic", CLIENT_TO_DECIDER, needs=on_its_topic(Verb.CREATE))
+@request("create_topic", CLIENT_TO_DECIDER, needs=on_its_topic(Verb.CREATE), asked_s=ASK_TIMEOUT_S)
 @attrs.frozen
 class CreateTopic:
     """Create a topic.  Answer: `TopicDescription`."""
@@ -165,9 +165,11 @@ class CreateTopic:
     beside: Annotated[Text, MayBeMissing()] = ""
     """A topic whose partitions the new topic gets, all of them and in the same order; then
     `partition_count` is 0 or their number, and `partitions` is None."""
+    stream: Annotated[StreamDefinition | None, MayBeMissing()] = None
+    """What the topic is as a stream over HTTP; None: nothing in particular."""
 
 
-@request("delete_topic", CLIENT_TO_DECIDER, needs=on_its_topic(Verb.ADMIN))
+@request("delete_topic", CLIENT_TO_DECIDER, needs=on_its_topic(Verb.ADMIN), asked_s=ASK_TIMEOUT_S)
 @attrs.frozen
 class DeleteTopic:
     """Delete a topic, and its records on all brokers.  Answer: `Done`."""
@@ -176,7 +178,9 @@ class DeleteTopic:
     topic: Text
 
 
-@request("delete_topic_by_id", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
+@request(
+    "delete_topic_by_id", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN), asked_s=ASK_TIMEOUT_S
+)
 @attrs.frozen
 class DeleteTopicById:
     """Delete the topic that has this id.  Its name need not be legal, and it may be a topic that
@@ -186,7 +190,7 @@ class DeleteTopicById:
     topic_id: Text
 
 
-@request("list_topics", CLIENT_TO_DECIDER, needs=ANY_TOKEN)
+@request("list_topics", CLIENT_TO_DECIDER, needs=ANY_TOKEN, asked_s=ASK_TIMEOUT_S)
 @attrs.frozen
 class ListTopics:
     """Ask for topics in the order of their names.  Answer: `TopicList`."""
@@ -208,7 +212,7 @@ class TopicList:
     """Whether there are topics behind the last one."""
 
 
-@request("describe_cluster", CLIENT_TO_DECIDER, needs=ANY_TOKEN)
+@request("describe_cluster", CLIENT_TO_DECIDER, needs=ANY_TOKEN, asked_s=ASK_TIMEOUT_S)
 @attrs.frozen
 class DescribeCluster:
     """Ask for brokers and partitions.  Answer: `ClusterDescription`."""
@@ -244,7 +248,7 @@ class ClusterDescription:
     """Topics that brokers hold but the register doesn't serve, as far as the token may see them."""
 
 
-@request("describe_events", CLIENT_TO_DECIDER, needs=ANY_TOKEN)
+@request("describe_events", CLIENT_TO_DECIDER, needs=ANY_TOKEN, asked_s=ASK_TIMEOUT_S)
 @attrs.frozen
 class DescribeEvents:
     """Ask what the register decided and saw lately.  Answer: `EventList`."""

@@ -75,7 +75,7 @@ def encode(message: object) -> bytes:
     Raises:
       ValueError: if a field is out of its bounds, so no peer would accept the message.
     """
-    structure = _STRUCTURES[type(message)]
+    structure = _ENCODINGS[type(message)]
     parts: list[bytes] = []
     try:
         structure.encode(message, parts)
@@ -157,6 +157,22 @@ class EncodedList(EncodedEntries):
             raise ValueError(str(problem)) from None
         self.parts.append(b"".join(parts))
         self.extend(entries)
+
+
+@attrs.frozen
+class EncodedAnswer:
+    """An answer that another node has encoded already; it is sent as it is."""
+
+    request: int
+    """The number of the request that it answers, which is in *data*, too."""
+    data: bytes
+
+
+class _Verbatim:
+    """The encoding of `EncodedAnswer`."""
+
+    def encode(self, value: EncodedAnswer, parts: list[bytes]) -> None:
+        parts.append(value.data)
 
 
 _Field = tuple[str, bytes, FieldKind[Any]]
@@ -386,5 +402,6 @@ _TYPE_NAME: Final = TextField(1000)
 _TYPE_KEY: Final = _key("type")
 _REQUEST_KEY: Final = _key("request")
 _STRUCTURES: Final = {cls: _Structure(cls, is_part=False) for cls in TYPE_NAMES}
+_ENCODINGS: Final[dict[type, Any]] = {**_STRUCTURES, EncodedAnswer: _Verbatim()}
 _PARTS: Final[dict[type, FieldKind[Any]]] = {}
 """The kinds that `fault_in` has made so far, by class."""

@@ -198,6 +198,8 @@ class Welcome:
     expires_ms: int | None = None
     """When the connection ends, unless a fresh token comes before: in ms since 1970-01-01 UTC;
     None: never."""
+    cluster: Annotated[Text, MayBeMissing()] = ""
+    """The id of the cluster that the node belongs to; empty: none yet."""
 
 
 @connection("heartbeat")

@@ -31,6 +31,8 @@ class Plane(Enum):
     """Between a broker and the decider."""
     FOLLOW = "follow"
     """Between the follower and the leader of a partition."""
+    PEER = "peer"
+    """Between a node and another one that it asks on behalf of a client."""
 
 
 class Recipient(Enum):
@@ -43,7 +45,7 @@ class Recipient(Enum):
     LEADER = "leader"
     """A broker that holds logs of partitions, as their leader or as another replica."""
     PEER = "peer"
-    """The broker that connected, as a member of the cluster or as a follower."""
+    """The broker that connected: as a member of the cluster, as a follower, or to ask."""
 
 
 @attrs.frozen
@@ -67,6 +69,8 @@ MEMBER_TO_DECIDER: Final = MessageRoute(Plane.MEMBERSHIP, Recipient.DECIDER)
 DECIDER_TO_MEMBER: Final = MessageRoute(Plane.MEMBERSHIP, Recipient.PEER)
 FOLLOWER_TO_LEADER: Final = MessageRoute(Plane.FOLLOW, Recipient.LEADER)
 LEADER_TO_FOLLOWER: Final = MessageRoute(Plane.FOLLOW, Recipient.PEER)
+PEER_TO_DECIDER: Final = MessageRoute(Plane.PEER, Recipient.DECIDER)
+DECIDER_TO_PEER: Final = MessageRoute(Plane.PEER, Recipient.PEER)
 
 
 @attrs.frozen
@@ -128,6 +132,9 @@ class Declaration:
     routes: frozenset[MessageRoute]
     needs: Permission | None
     """The permission that it needs; None: it has no route on which permissions are checked."""
+    asked_s: float | None = None
+    """How long (s) a broker that passes it on to the decider waits for the answer; None: brokers
+    don't pass it on."""
 
 
 DECLARATIONS: Final[dict[type, Declaration]] = {}
@@ -141,10 +148,14 @@ TYPE_NAMES: Final[dict[type, str]] = {}
 
 
 def request(
-    name: str, *routes: MessageRoute, needs: Permission | None = None
+    name: str,
+    *routes: MessageRoute,
+    needs: Permission | None = None,
+    asked_s: float | None = None,
 ) -> Callable[[_C], _C]:
-    """Declare a message that asks for an answer; its field ``request`` has its number."""
-    return _declare(name, MessageKind.REQUEST, routes, needs)
+    """Declare a message that asks for an answer; its field ``request`` has its number.  One that
+    only the decider answers also says how long a broker waits that passes it on (*asked_s*)."""
+    return _declare(name, MessageKind.REQUEST, routes, needs, asked_s)
 
 
 def answer(name: str, *routes: MessageRoute, needs: Permission | None = None) -> Callable[[_C], _C]:
@@ -163,7 +174,11 @@ def connection(name: str) -> Callable[[_C], _C]:
 
 
 def _declare(
-    name: str, kind: MessageKind, routes: tuple[MessageRoute, ...], needs: Permission | None
+    name: str,
+    kind: MessageKind,
+    routes: tuple[MessageRoute, ...],
+    needs: Permission | None,
+    asked_s: float | None = None,
 ) -> Callable[[_C], _C]:
     def declare(cls: _C) -> _C:
         fields = attrs.fields_dict(cls)
@@ -180,7 +195,11 @@ def _declare(
             raise TypeError(f"{cls.__name__} is a request without a field 'request'")
         if needs is not None and needs.on_its_topic and "topic" not in fields:
             raise TypeError(f"{cls.__name__} needs a permission on its topic, and names none")
-        DECLARATIONS[cls] = Declaration(name, kind, frozenset(routes), needs)
+        is_only_decided = CLIENT_TO_DECIDER in routes and CLIENT_TO_LEADER not in routes
+        if is_only_decided != (asked_s is not None):
+            wants = "does not say how long" if is_only_decided else "needs not say how long"
+            raise TypeError(f"{cls.__name__} {wants} a broker waits that passes it on (asked_s)")
+        DECLARATIONS[cls] = Declaration(name, kind, frozenset(routes), needs, asked_s)
         MESSAGES[name] = cls
         TYPE_NAMES[cls] = name
         return cls
@@ -196,3 +215,8 @@ def of_kind(kind: MessageKind) -> frozenset[type]:
 def sent_on(route: MessageRoute) -> frozenset[type]:
     """The message classes that may be sent on *route*."""
     return frozenset(cls for cls, one in DECLARATIONS.items() if route in one.routes)
+
+
+def passed_on() -> frozenset[type]:
+    """The requests of clients that a broker passes on to the decider."""
+    return frozenset(cls for cls, one in DECLARATIONS.items() if one.asked_s is not None)

@@ -29,7 +29,8 @@ class Endpoint:
     to_decider: frozenset[type]
     """Messages that the connecting side may send to a register."""
     to_leader: frozenset[type]
-    """Messages that the connecting side may send to a broker."""
+    """Messages that the connecting side may send to a broker: those that it answers itself, and
+    those that it passes on."""
     back: frozenset[type]
     """Messages that the node may send back."""
     heartbeat_interval_s: float
@@ -54,6 +55,9 @@ NOTICES: Final = m.of_kind(m.MessageKind.NOTICE)
 """Messages about something that exists already, such as a reading.  All messages that are neither
 here nor in `REQUESTS` are answers, or belong to the connection itself."""
 
+PASSED_ON: Final = m.passed_on()
+"""Requests of clients that a broker passes on to the register, each in one `Ask`."""
+
 
 def _endpoint(
     plane: m.Plane, path: str, interval_s: float, timeout_s: float, is_for_nodes: bool
@@ -64,7 +68,7 @@ def _endpoint(
     return Endpoint(
         path,
         to_decider=sent(m.Recipient.DECIDER),
-        to_leader=sent(m.Recipient.LEADER),
+        to_leader=sent(m.Recipient.LEADER) | (PASSED_ON if plane is m.Plane.CLIENT else set()),
         back=sent(m.Recipient.CLIENT, m.Recipient.PEER),
         heartbeat_interval_s=interval_s,
         heartbeat_timeout_s=timeout_s,
@@ -94,3 +98,13 @@ FOLLOW: Final = _endpoint(
     is_for_nodes=True,
 )
 """A follower at its leader: one connection for each partition that it follows there."""
+
+PEER: Final = _endpoint(
+    m.Plane.PEER,
+    "/v1/peer",
+    MEMBERSHIP_HEARTBEAT_INTERVAL_S,
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    is_for_nodes=True,
+)
+"""A broker at its register, to ask what clients of the broker asked it: one connection, which the
+broker opens when it first has something to ask."""

@@ -189,6 +189,15 @@ class BrokerStatus:
     """The replicas whose state has changed since the last report."""
 
 
+@notice("stream_expired", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
+@attrs.frozen
+class StreamExpired:
+    """Leader to register: a topic has expired, as its `StreamDefinition` says: delete it.  Repeated
+    until the topic is gone.  No answer."""
+
+    topic_id: Id
+
+
 @notice("alter_in_sync", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class AlterInSync:

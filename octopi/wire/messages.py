@@ -14,11 +14,13 @@ The classes are in these modules:
 
 - `octopi.wire.common`: messages of any connection, and parts that several planes share;
 - `octopi.wire.client`: topics, records and readings;
+- `octopi.wire.producers`: the epochs of named producers;
 - `octopi.wire.subscriptions`: durable subscriptions;
 - `octopi.wire.queues`: the messages of queues, and their answers;
 - `octopi.wire.admin`: an operator's changes of a cluster;
 - `octopi.wire.membership`: between the brokers and the register;
-- `octopi.wire.replication`: between followers and leaders.
+- `octopi.wire.replication`: between followers and leaders;
+- `octopi.wire.peer`: between a node and another one that it asks on behalf of a client.
 
 Structures that messages contain and nodes store are in `octopi.model`.
 """
@@ -30,6 +32,8 @@ from octopi.wire.client import *
 from octopi.wire.common import *
 from octopi.wire.declarations import *
 from octopi.wire.membership import *
+from octopi.wire.peer import *
+from octopi.wire.producers import *
 from octopi.wire.queues import *
 from octopi.wire.replication import *
 from octopi.wire.subscriptions import *

@@ -16,7 +16,7 @@ import attrs
 from sim.generate.members import group_chores, members
 from sim.generate.scenario import Scenario
 from sim.generate.scenarios import SCENARIOS
-from sim.generate.swarm import KILLS_EACH
+from sim.generate.swarm import KILLS_EACH, NAMED_PRODUCERS
 from sim.run.plan import Plan, Tier, WorkloadOptions
 
 T = TypeVar("T")
@@ -87,4 +87,5 @@ class _ScenarioDrawing:
             consumer_pause_s=self._pick("consumer_pause", (0.0, 0.0, 0.02)),
             chores=group_chores(self._randomness) if group else (),
             **group,
+            named_producers=self._pick("named_producers", NAMED_PRODUCERS),
         )

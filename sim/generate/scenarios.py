@@ -41,6 +41,7 @@ from sim.generate.scenarios_of_disks import (
     starts_with_a_full_disk,
     torn_writes,
 )
+from sim.generate.scenarios_of_entrances import ENTRANCE_SCENARIOS
 from sim.generate.scenarios_of_last_copies import LAST_COPIES_SCENARIOS
 from sim.generate.scenarios_of_leaders import (
     all_alone,
@@ -169,5 +170,6 @@ on."""
 SCENARIOS: Final = (
     *_ALWAYS_DRAWN,
     *chain.from_iterable(of_kind for kind, of_kind in SCENARIOS_OF_KIND.items() if is_drawn(kind)),
+    *ENTRANCE_SCENARIOS,
 )
 """All scenarios that are drawn."""

@@ -58,6 +58,8 @@ from sim.run.plan import Chore, Order, Plan, Tier, WorkloadOptions
 T = TypeVar("T")
 
 FAULTS_COUNT_MAX: Final = 8
+NAMED_PRODUCERS: Final = (0, 0, 0, 1, 4)
+"""How many producers have a name; each plan has one of these numbers."""
 KILLS_EACH: Final = 0.125
 """The share of plans in which each broker is killed once more in the end, which takes long."""
 
@@ -177,7 +179,9 @@ class _Swarm:
             starts_late=self._pick("starts_late", (False, False, True)),
             chores=tuple(chores),
             batch_bytes=self._pick("batch_bytes", (CLIENT_BATCH_BYTES, 1, 1_000)),
+            entrances=self._pick("entrances", ("register", "register", "brokers", "any")),
             **group,
+            named_producers=self._pick("named_producers", NAMED_PRODUCERS),
         )
 
     # --- faults --------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from sim.mutants import (
     cluster_start,
     departures,
     durable_state,
+    entrances,
     forks,
     orders,
     queues,
@@ -37,6 +38,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *durable_state.MUTANTS,
         *subscriptions.MUTANTS,
         *queues.MUTANTS,
+        *entrances.MUTANTS,
     )
 }
 """All mutants by name, in the order in which they are listed."""

@@ -38,6 +38,26 @@ MUTANTS: Final = (
         HISTORY,
     ),
     Mutant(
+        "fences-not-checked",
+        "octopi.replication.log_leader",
+        """
+-        if fence is not None and run.producer_epoch < fence:
++        if fence is not None and run.producer_epoch < 0:
+""",
+        "a leader takes late records of a named producer's former life",
+        "former-life-stored",
+    ),
+    Mutant(
+        "lives-share-an-epoch",
+        "octopi.roles.broker.services.producers",
+        """
+-            if (epoch := (last or 0) + 1) > _UINT32_MAX:
++            if (epoch := last or 1) > _UINT32_MAX:
+""",
+        "a life of a named producer gets the epoch of the one before",
+        "former-life-stored",
+    ),
+    Mutant(
         "only-the-register-is-asked",
         _ROUTES,
         """

@@ -98,4 +98,17 @@ MUTANTS: Final = (
         "records in the page cache are noted as flushed, so a power failure looks like damage",
         "incomplete-leader",
     ),
+    Mutant(
+        "what-is-found-counts-as-durable",
+        _OPENING,
+        """
+-        if noted is None or noted.checkpoint != log.stored_checkpoint:
+-            await make_durable_directory(self._disk, directory, self._lasting)
+-            await sync_names(self._disk, directory)
+         if noted is None:
+""",
+        "a new log, or a checkpoint, that a killed process left in the page cache is noted as if "
+        "it were on the device",
+        "complaint",
+    ),
 )

@@ -203,4 +203,15 @@ MUTANTS: Final = (
         "a queue that lost more than its dead-letter topic writes no dead letter any more",
         LIVENESS,
     ),
+    Mutant(
+        "resets-done-again",
+        "octopi.subscriptions.log_queue",
+        """
+-        if claim == self.entry.claim:
+-            return self._when_committed(now, TellDone(session))
+         before = self.entry
+""",
+        "a reset that is asked for again takes back what members have settled since the first time",
+        "attempt-miscounted",
+    ),
 )

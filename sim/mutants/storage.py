@@ -243,4 +243,25 @@ MUTANTS: Final = (
         "of its log",
         "removed-too-early",
     ),
+    Mutant(
+        "flushes-count-behind-cuts",
+        _BROKER_LOG,
+        """
+-            self.flush_listener.flushed(self.topic_id, lambda: self._files.flushed_end)
++            self.flush_listener.flushed(self.topic_id, lambda: end)
+""",
+        "a flush that ended before its log was cut counts for records that were appended since",
+        "promised-unheld",
+    ),
+    Mutant(
+        "flushed-records-not-checked",
+        _RECOVERY,
+        """
+-        begin = recovery_point if noted.highwater is None else min(recovery_point, noted.highwater)
++        begin = recovery_point
+""",
+        "a replica doesn't check records before its checkpoint that may not be committed, and "
+        "commits what became of them",
+        "invalid-committed",
+    ),
 )

@@ -141,4 +141,14 @@ MUTANTS: Final = (
         "a subscription can't be used any more after a partition with a mark began again empty",
         LIVENESS,
     ),
+    Mutant(
+        "creations-stay-unfinished",
+        "octopi.clients.subscribing.membership",
+        """
+-                        await self._finish_creation(error)
+                         await self._link.before_again(error)
+""",
+        "a subscription whose creation all replicas know only in part can't be used any more",
+        LIVENESS,
+    ),
 )

@@ -56,6 +56,7 @@ class ClientLog:
         """Records before it were removed by retention from some replica, or given up by an
         operator's order, so they need not exist any more."""
         self._recoveries = Recoveries(cluster)
+        self._client_count = 0
         if plan.loses_all or plan.loses_last:
             cluster.world.observe(self._see_recovery, Recoveries.kinds)
         if plan.retention_bytes is not None or plan.retention_ms is not None:
@@ -154,6 +155,9 @@ class ClientLog:
         unknowable = {Status.SEQUENCE_GAP}
         if self.plan.loses_all or self.plan.loses_last:
             unknowable.add(Status.UNKNOWN_PRODUCER)  # all that the log had of it may be lost
+        if self.plan.workload.named_producers:
+            # Its epoch was over, and the answer with the next one was lost.
+            unknowable.add(Status.PRODUCER_FENCED)
         if any(self.removed_end.values()):
             unknowable.add(Status.RECEIPT_FORGOTTEN)
         is_unknowable = isinstance(cause, RefusedError) and cause.status in unknowable
@@ -161,5 +165,16 @@ class ClientLog:
             self.complaints.append(f"{who} gave up early, at {self.now:.6f} s: {error!r}")
 
     def connected(self, environment: Environment) -> AbstractAsyncContextManager[Client]:
-        """A client of the cluster, for a block."""
-        return connect(self.cluster.address, environment=environment)
+        """A client of the cluster, for a block, that was told the nodes that the plan says."""
+        return connect(self._servers(), environment=environment)
+
+    def _servers(self) -> list[str]:
+        cluster, entrances = self.cluster, self.plan.workload.entrances
+        if entrances == "register":
+            return [cluster.address]
+        self._client_count += 1
+        # A broker that is cut off for good answers nobody.
+        names = [one.name for one in cluster.brokers if one.name != self.plan.cut_off]
+        brokers = [cluster.address_of(name) for name in names]
+        cluster.world.random("entrances", self._client_count).shuffle(brokers)
+        return brokers if entrances == "brokers" else [brokers[0], cluster.address]

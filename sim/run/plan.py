@@ -55,7 +55,8 @@ _LINE_OF_WORDS: Final = (
     "append sync send rename truncate replace_file sync_directory open pread .log broker-1 "
     "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move "
     "cut flip missing older log index checkpoint directory ends replica table identity journal "
-    "membership follow renew tail ask poll end exclusive failover reset delete shared key_shared"
+    "membership follow renew tail ask poll end exclusive failover reset delete shared key_shared "
+    "brokers"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that are frequent in plans.  Add new ones at the end, since tokens hold positions."""
@@ -64,6 +65,7 @@ Tier = Literal["message", "websocket"]
 Order = Literal["random", "fifo"]
 Chore = Literal["topic", "drain", "grow", "move", "renew", "ask", "poll", "end", "reset", "delete"]
 MemberMode = Literal["exclusive", "failover", "shared", "key_shared"]
+Entrances = Literal["register", "brokers", "any"]
 
 
 class PlanError(OctopiError):
@@ -124,6 +126,11 @@ class WorkloadOptions:
     queue_ack_timeout_s: float = 1.0
     queue_prefetch: int = 5
     """How many unanswered messages of each log a member of a queue has, at most; some have 1."""
+    entrances: Entrances = "register"
+    """Which nodes clients are told: the ``register``; ``brokers``: all of them; ``any``: a broker,
+    and the register behind it.  Each client is told brokers in an order of its own."""
+    named_producers: int = 0
+    """How many of the producers have a name, which each start of them opens again."""
 
 
 @attrs.frozen

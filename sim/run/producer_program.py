@@ -14,7 +14,12 @@ from octopi.clients.client import Client
 from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.receipts import PendingReceipt
 from octopi.environment import Clock, Environment
-from octopi.errors import DeliveryError, NotDeliveredError, OctopiError
+from octopi.errors import (
+    DeliveryError,
+    NotDeliveredError,
+    OctopiError,
+    ProducerFencedError,
+)
 from octopi.limits import FETCH_WAIT_S_MAX
 from octopi.record import NO_HEADERS
 from octopi.retry import may_pass
@@ -75,21 +80,37 @@ class ProducerProgram:
                 self._life += 1
                 randomness = client_log.cluster.world.random("producer", self._number, self._life)
                 on_its_way: list[_Sent] = []
+                begun_in: list[str] = []
+                if self._is_named and randomness.random() < 0.7:
+                    begun_in = client_log.topics
                 try:
                     async with client.producer(
                         linger_s=randomness.choice(_LINGERS_S),
                         batch_bytes=workload.batch_bytes,
                         delivery_timeout_s=workload.delivery_timeout_s,
+                        name=self.host if self._is_named else None,
+                        topics=begun_in,
                     ) as producer:
                         await self._send_some(environment, producer, randomness, on_its_way)
                         if self.sent_count == workload.records:
                             self.is_done = True
                             await self._have_last_word(environment.clock, client, producer)
-                except (_LeftError, DeliveryError):
+                        elif begun_in and randomness.random() < 0.5:
+                            await self._send_late(environment.clock, client, producer, on_its_way)
+                except (_LeftError, DeliveryError, ProducerFencedError):
                     pass  # the outcome of each message is noted
+                except OctopiError as error:
+                    if not self._is_named or not may_pass(error):
+                        raise
+                    # The name could not be opened in time.
+                    await environment.clock.sleep_until(environment.clock.now() + _AGAIN_S)
                 for sent in on_its_way:
                     await self._note_outcome(sent)
         self.is_done = self.is_heard = True
+
+    @property
+    def _is_named(self) -> bool:
+        return self._number <= self._client_log.plan.workload.named_producers
 
     async def _send_some(
         self,
@@ -119,12 +140,26 @@ class ProducerProgram:
             if workload.pause_s:
                 await clock.sleep_until(clock.now() + randomness.expovariate(1 / workload.pause_s))
 
+    async def _send_late(
+        self, clock: Clock, client: Client, former: Producer, on_its_way: list[_Sent]
+    ) -> None:
+        """Begin another life, and then have the *former* one send a message."""
+        client_log = self._client_log
+        randomness = client_log.cluster.world.random("late", self._number, self._life)
+        due_at = clock.now() + client_log.plan.workload.delivery_timeout_s
+        async with client.producer(name=self.host, topics=client_log.topics):
+            await self._submit(former, due_at, randomness, on_its_way)
+            await self._note_outcome(on_its_way[-1])
+            del on_its_way[-1]
+
     async def _have_last_word(self, clock: Clock, client: Client, producer: Producer) -> None:
         """After healing, have one message acknowledged in each log."""
         await self._client_log.all_well.wait()
         for log in self._client_log.logs:
             # A connection may still turn out to be dead, later than some producers wait.
-            while await self._say(producer, log) is not None:
+            while (error := await self._say(producer, log)) is not None:
+                if isinstance(error, ProducerFencedError):
+                    raise error
                 await clock.sleep_until(clock.now() + _AGAIN_S)
             if self._client_log.plan.workload.polls:
                 await self._speak_beside_polls(clock, client, producer, log)
@@ -193,9 +228,12 @@ class ProducerProgram:
                 log.topic, value, partition=partition, key=key, headers=headers
             )
         except OctopiError as error:
-            if not isinstance(error, NotDeliveredError) and not may_pass(error):
+            is_over = self._is_named and isinstance(error, ProducerFencedError)
+            if not isinstance(error, NotDeliveredError) and not may_pass(error) and not is_over:
                 client_log.complain(name, error)
             client_log.note(Failed(client_log.now, value, str(error)))
+            if is_over:
+                raise
         else:
             on_its_way.append(_Sent(value, pending, due_at))
 

@@ -122,12 +122,13 @@ class Workload:
             client_log.note(FinalLog(client_log.now, log, tuple(messages)))
 
     def unread(self, ends: dict[LogName, int]) -> str:
-        """The consumers that are not at the *ends* of their logs, as text; empty: none."""
+        """The consumers that are not at the *ends* of their logs, as text; empty: none.  One behind
+        an end has yet to notice that what it read was lost."""
         return ", ".join(
             f"{one.name} is at {one.ends.get(log, 0)} of {end} in {log}"
             for one in self.consumers
             for log, end in ends.items()
-            if log.topic == one.topic and one.ends.get(log, 0) < end
+            if log.topic == one.topic and one.ends.get(log, 0) != end
         )
 
     def unprocessed(self, ends: dict[LogName, int]) -> str:

@@ -76,6 +76,7 @@ _BY_WORD: Final = {
     "register": ("register",),
     "register's": ("register",),
     "producer": ("producer",),
+    "named": ("producer",),
     "consumer": ("consumer",),
     "program": ("consumer",),
     "topic": ("register",),

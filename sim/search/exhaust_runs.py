@@ -47,6 +47,8 @@ SCENARIOS: Final[dict[str, Plan]] = {
     "produce": _plan(load={"reopen_count": 4}),
     # The same with records that are flushed before they are acknowledged.
     "flush": _plan(flush_before_ack=True),
+    # A producer with a name is closed, and another life of it continues.
+    "named": _plan(load={"reopen_count": 4, "named_producers": 1}),
     # The leader dies with records that no other broker has, and comes back.
     "failover": _plan(InjectedFault(AtStep("P2b", "leader", 4), Kill(0.1)), load={"pause_s": 0.05}),
     # There is one replica, and its broker dies within an append.

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from octopi.admin.metrics import Metrics
 from octopi.admin.node_views import NodeFacts
 from octopi.printable import has_controls
+from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
 
 EVIL = 'evil\x1b[2J\n\x9b31m"\\\u202e\u2028'
@@ -16,6 +17,10 @@ class _Node:
     """A node whose name is a stranger's."""
 
     traffic = ServerStatistics()
+
+    @property
+    def streams(self) -> StreamService:
+        raise NotImplementedError
 
     def facts(self) -> NodeFacts:
         return NodeFacts("register", EVIL, "c", None, None, [])

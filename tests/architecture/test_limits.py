@@ -47,8 +47,11 @@ BOUNDS_NOBODY_ELSE = {
     },
     "how long a node or client waits for something before it goes on without it": {
         "ACCEPTANCES_WAIT_S",
+        "ASK_CONNECT_S",
+        "ASK_TIMEOUT_S",
         "DELIVERY_TIMEOUT_S",
         "DRAIN_TIMEOUT_S",
+        "ENTRANCE_SILENCE_S",
         "FINISH_S",
         "GATHER_S",
         "HAND_OVER_ALL_S",

@@ -14,6 +14,8 @@ RECIPIENTS = {
     m.DECIDER_TO_MEMBER: "broker",
     m.FOLLOWER_TO_LEADER: "leader",
     m.LEADER_TO_FOLLOWER: "follower",
+    m.PEER_TO_DECIDER: "register",
+    m.DECIDER_TO_PEER: "broker",
 }
 
 

@@ -19,7 +19,10 @@ DOTTED = re.compile(r"`+((?:octopi|sim|tests|benchmarks)(?:\.\w+)+)(?:\(\))?`+")
 FILE = re.compile(r"`+((?:octopi|sim|tests|benchmarks|docs)/[\w/.-]+)`+")
 LOCAL = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.\w+)*)`(?!`)")
 """A name in single backquotes: in docstrings that is code of this project."""
-NO_NAMES = {"octopi.js", "octopi.mjs", "octopi.toml", "octopi.d.ts", "octopi.v1.cbor"}
+NO_NAMES = {
+    *("octopi.js", "octopi.min.js", "octopi.mjs", "octopi.toml", "octopi.d.ts"),
+    "octopi.v1.cbor",
+}
 """Files, and the subprotocol."""
 NO_ATTRIBUTES = {"Trigger.AvailableNow"}
 """Of a library in another language."""

@@ -20,6 +20,7 @@ NUMBERS = {
     "TOPIC_EXISTS": 22,
     "UNKNOWN_PARTITION": 23,
     "INVALID_OPTION": 24,
+    "TOPIC_CLOSED": 26,
     "MALFORMED_RECORD": 30,
     "RECORD_CHECKSUM": 31,
     "OFFSET_INSIDE_RECORD": 33,
@@ -34,6 +35,7 @@ NUMBERS = {
     "NO_BROKER": 42,
     "SHUTTING_DOWN": 43,
     "HISTORY_FORKED": 46,
+    "ANSWER_LOST": 49,
     "DISK_FULL": 50,
     "LOG_READ_ONLY": 51,
     "LOG_CORRUPT": 52,
@@ -95,7 +97,7 @@ def test_the_table_has_rows_for_statuses_only_and_in_their_order() -> None:
 
 def test_the_protocol_document_has_the_same_table() -> None:
     document = (Path(__file__).parents[2] / "docs/protocol.md").read_text()
-    row = r"^\| (\d+) \| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \| (\w+) \| (.+) \|$"
+    row = r"^\| (\d+) \| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \| (\w+) \| (\d+) \| (.+) \|$"
     rows = re.findall(row, document, re.MULTILINE)
     assert rows == [
         (
@@ -105,6 +107,7 @@ def test_the_protocol_document_has_the_same_table() -> None:
             meaning.fault.value,
             "yes" if meaning.before_append else "no",
             "yes" if meaning.look_up else "no",
+            str(meaning.http),
             meaning.next,
         )
         for status, meaning in STATUS_MEANINGS.items()

@@ -9,7 +9,7 @@ const say = (...facts) => process.stdout.write(`${JSON.stringify(facts)}\n`);
 
 const octopi = await Octopi.connect(url);
 octopi.addEventListener("fenced", ({ detail }) => say("fenced", detail.claim));
-const numbers = octopi.subscription("numbers", { name: "sum", sessionTimeout: 1_000 });
+const numbers = await octopi.subscription("numbers", { name: "sum", sessionTimeout: 1_000 });
 const { value: first } = await numbers.next();
 say("got", first.text());
 // Frozen here; afterwards a line comes.

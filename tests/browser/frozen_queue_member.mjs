@@ -8,7 +8,7 @@ const { Octopi } = await import(`${modules}/octopi.js`);
 const say = (...facts) => process.stdout.write(`${JSON.stringify(facts)}\n`);
 
 const octopi = await Octopi.connect(url);
-const numbers = octopi.subscription("numbers", { name: "sum", mode: "shared", ackTimeout: 1_000 });
+const numbers = await octopi.subscription("numbers", { name: "sum", mode: "shared", ackTimeout: 1_000 });
 const { value: first } = await numbers.next();
 say("got", first.text());
 // Frozen here; afterwards a line comes.

@@ -15,8 +15,8 @@ for (let number = 0; number < 200; number++) {
   const topic = `topic-${number}`;
   const { signal } = stop;
   ended(octopi.subscribe(topic, { signal }).next());
-  ended(octopi.subscription(topic, { name: "log", signal }).next());
-  ended(octopi.subscription(topic, { name: "queue", mode: "shared", signal }).next());
+  ended(octopi.subscription(topic, { name: "log", signal }).then((one) => one.next()));
+  ended(octopi.subscription(topic, { name: "queue", mode: "shared", signal }).then((one) => one.next()));
   ended(octopi.publish(topic, "hello", { signal }));
 }
 await new Promise((resolve) => setTimeout(resolve, 50)); // warnings come in a later turn

@@ -15,17 +15,25 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
+_launched: list[Browser] = []
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Chromium, without a window."""
+    """Chromium, without a window; the one that runs already, as a thread has only one."""
+    if _launched:
+        yield _launched[-1]
+        return
     path = chromium()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=path, args=["--disable-gpu"])
+        _launched.append(launched)
         try:
             yield launched
         finally:
+            _launched.remove(launched)
             launched.close()
 
 
@@ -47,14 +55,18 @@ def serve_console(page: Page) -> None:
     page.route("**/console/**", serve)
 
 
-def open_client_page(page: Page, node: str) -> None:
-    """A page of the node at *node* in which ``Octopi`` is there; scripts of this folder are
-    served to it below ``/test/``."""
+def open_client_page(
+    page: Page, node: str, scripts: Path = HERE, client: str = "octopi.js"
+) -> None:
+    """A page of the node at *node* in which ``Octopi`` of the file *client* is there; the *scripts*
+    of a folder are served to it below ``/test/``."""
 
     def serve(route: Route) -> None:
-        script = HERE / route.request.url.rpartition("/")[2]
+        script = scripts / route.request.url.rpartition("/")[2]
         route.fulfill(path=script, content_type="text/javascript")
 
     page.route("**/test/*.mjs", serve)
     page.goto(f"{http_url(node)}/console/octopi.d.ts")
-    page.evaluate("async () => { Object.assign(window, await import('/console/octopi.js')); }")
+    page.evaluate(
+        "async (client) => { Object.assign(window, await import(`/console/${client}`)); }", client
+    )

@@ -268,5 +268,6 @@ def test_a_simulated_run_is_replayed_in_the_same_view(tmp_path: Path, page: Page
         page.wait_for_function("() => !document.querySelector('.chip.leader')")
         page.click("button:has-text('Back to the cluster')")
         page.wait_for_selector("#tail")
-        page.set_input_files("input[type=file]", Path(__file__).with_name("conformance.json"))
+        no_run = Path(__file__).parents[1] / "conformance/scenarios/sending.json"
+        page.set_input_files("input[type=file]", no_run)
         page.wait_for_selector(".problem:has-text('is no page of a run')")

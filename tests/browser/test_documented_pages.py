@@ -23,7 +23,7 @@ SCRIPTS = [
 
 
 def test_the_readme_has_a_short_script_and_the_documents_have_others() -> None:
-    assert len(SCRIPTS) == 5
+    assert len(SCRIPTS) == 6
     assert len(SCRIPTS[0].splitlines()) <= 15
 
 
@@ -45,6 +45,7 @@ def test_the_documented_scripts_run(tmp_path: Path, page: Page) -> None:
         "goes on with raincoat",
     ]
     assert "shown 2" in said
+    assert "priced at 0" in said
     assert sorted(line for line in said if line.startswith("read ")) == [
         "read scan 1 at attempt 1",
         "read scan 2 at attempt 2",

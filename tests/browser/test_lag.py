@@ -97,7 +97,7 @@ def test_a_member_of_a_subscription_has_processed_what_it_has_marked(
             """async () => {
                 window.octopi = await Octopi.connect(undefined, { name: "member" });
                 const options = { name: "billing", mark: "manual" };
-                const member = octopi.subscription("numbers", options);
+                const member = await octopi.subscription("numbers", options);
                 window.got = [];
                 for (let taken = 0; taken < 10; taken++) got.push((await member.next()).value);
                 member.mark(got[4]);

@@ -31,7 +31,7 @@ CONSUME = """([count, options]) => {
     window.done = (async () => {
         window.octopi = await Octopi.connect();
         octopi.addEventListener("fenced", ({ detail }) => losses.push(detail));
-        window.numbers = octopi.subscription("numbers", { name: "sum", ...options });
+        window.numbers = await octopi.subscription("numbers", { name: "sum", ...options });
         await numbers.ready;
         window.isMember = true;
         for await (const message of numbers) {
@@ -78,7 +78,8 @@ WORK_OFF = """(options) => {
     window.again = [];
     window.done = (async () => {
         window.octopi = await Octopi.connect();
-        const numbers = octopi.subscription("numbers", { name: "sum", prefetch: 20, ...options });
+        const all = { name: "sum", prefetch: 20, ...options };
+        const numbers = await octopi.subscription("numbers", all);
         let answered = [];
         for await (const message of numbers) {
             const number = Number(message.text());
@@ -263,7 +264,7 @@ def test_a_frozen_tab_is_fenced_and_says_so(tmp_path: Path, page: Page) -> None:
                 window.losses = [];
                 octopi.addEventListener("fenced", ({ detail }) => losses.push(detail.claim));
                 const options = { name: "sum", sessionTimeout: 1_000 };
-                window.numbers = octopi.subscription("numbers", options);
+                window.numbers = await octopi.subscription("numbers", options);
                 window.first = (await numbers.next()).value.text();
             }"""
         )

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 STATIC = Path(__file__).parents[2] / "octopi/console/static"
+CLIENTS = ["octopi.js", "octopi.min.js"]
+"""The files that pages import; both are the same client."""
 
 
 def _missing(what: str) -> None:

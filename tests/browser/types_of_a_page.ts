@@ -1,4 +1,4 @@
-import { Octopi, OctopiError, type From, type Message, type Reading, type DealtMessage } from "./octopi.js";
+import { Octopi, OctopiError, type From, type Message, type Reading, type DealtMessage, type Producer } from "./octopi.js";
 
 const octopi: Octopi = await Octopi.connect(["ws://127.0.0.1:7000"], { token: async () => "t", name: "types" });
 octopi.addEventListener("state", ({ detail }) => console.log(detail.state, detail.error?.code, detail.delay));
@@ -6,6 +6,8 @@ octopi.addEventListener("gap", (event) => console.log(event.detail.availableFrom
 octopi.addEventListener("anything", (event: Event) => console.log(event.type));
 const { partition, offset, duplicate }: { partition: number; offset: number; duplicate: boolean } = await octopi.publish(
   "orders", new Uint8Array([1]), { key: "customer", headers: { unit: "celsius", raw: new ArrayBuffer(1) } });
+const pricing: Producer = await octopi.producer("pricing", { topics: ["prices"] });
+console.log(pricing.name, (await pricing.publish("prices", "1", { key: "umbrella" })).offset);
 const from: From = { last: 10 };
 const reading: Reading = octopi.subscribe("orders", { from });
 for await (const message of reading) {
@@ -14,9 +16,9 @@ for await (const message of reading) {
   console.log(text, body.celsius, reading.position, partition, offset, duplicate);
 }
 for await (const batch of reading.batches()) batch.map((one: Message) => one.value.length);
-const billing = octopi.subscription("orders", { name: "billing", mode: "failover" });
+const billing = await octopi.subscription("orders", { name: "billing", mode: "failover" });
 for await (const message of billing) billing.mark(message);
-const queue = octopi.subscription("orders", { name: "work", mode: "shared", attempts: null });
+const queue = await octopi.subscription("orders", { name: "work", mode: "shared", attempts: null });
 for await (const dealt of queue) {
   const one: DealtMessage = dealt;
   one.reject(new Error("torn"));

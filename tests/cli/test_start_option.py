@@ -39,7 +39,7 @@ def test_a_time_without_zone_is_local() -> None:
 def test_a_damaged_position_is_refused() -> None:
     with pytest.raises(CommandError, match="is no position") as caught:
         parse_start("v1:orders")
-    assert caught.value.code == ExitCode.USAGE
+    assert caught.value.exit_code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,22 @@ import trio
 
 from tests.kit.cluster import running_cluster
 
-DOCUMENTS = [
-    Path(__file__).parents[2] / "docs" / name for name in ("clients.md", "subscriptions.md")
-]
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "docs/clients.md", ROOT / "docs/subscriptions.md"]
+OF_SPARK = "from octopi.spark"
 PROGRAMS = {
     f"{document.stem} {number}": program
-    for document in DOCUMENTS
+    for document in [ROOT / "README.md", *DOCUMENTS]
     for number, program in enumerate(
         re.findall(r"^```python\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL), 1
     )
+    if not program.startswith(OF_SPARK)
 }
 
 
 OF_TRIO = "trio.run(main)\n"
 OF_ASYNCIO = "asyncio.run(main())\n"
+OF_BLOCKING = "import octopi.blocking\n"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -43,7 +45,7 @@ async def test_each_documented_program_runs(
             exec(compile(source.removesuffix(OF_TRIO), name, "exec"), names)
             await names["main"]()  # type: ignore[operator]
         else:
-            assert program.endswith(OF_ASYNCIO)
+            assert program.endswith(OF_ASYNCIO) or OF_BLOCKING in program
             whole = compile(source, name, "exec")
             await trio.to_thread.run_sync(exec, whole, names)
     assert capsys.readouterr().out

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from octopi.clients.producing.batches import Batch, Stored
-from octopi.clients.producing.effects import AskLeader, FindLeader, Send, Settled
+from octopi.clients.producing.effects import AskLeader, BeginEpoch, FindLeader, Send, Settled
 from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
 from octopi.errors import (
     ConnectionLostError,
@@ -20,7 +20,14 @@ from octopi.errors import (
     UnreachableError,
     refused,
 )
-from octopi.identifiers import Epoch, Offset, PartitionId, ProducerId, TopicName
+from octopi.identifiers import (
+    Epoch,
+    Offset,
+    PartitionId,
+    ProducerEpoch,
+    ProducerId,
+    TopicName,
+)
 from octopi.limits import LEADER_SILENCE_S, MIB, QUESTION_INTERVAL_S, RECORDS_PER_PRODUCE_MAX
 from octopi.record import NO_HEADERS, decode
 
@@ -37,8 +44,8 @@ STORED = Stored(Offset(0), Epoch(1), False)
 class Log:
     """A session that is connected, and what it wants done."""
 
-    def __init__(self) -> None:
-        self.session = ProducerSession("t/0", ProducerId(bytes(16)), OPTIONS)
+    def __init__(self, *, is_named: bool = False) -> None:
+        self.session = ProducerSession("t/0", ProducerId(bytes(16)), OPTIONS, is_named=is_named)
         self.session.connected()
         self.now = 0.0
 
@@ -403,3 +410,50 @@ def test_a_batch_has_no_more_messages_than_a_broker_takes_at_a_time() -> None:
     one_by_one = ProducerSession("t/0", ProducerId(bytes(16)), options)
     batches = [one_by_one.add(value, None, NO_HEADERS, 0, 0.0) for value in values]
     assert [len(one) for one in dict.fromkeys(batches)] == [RECORDS_PER_PRODUCE_MAX, 5]
+
+
+# --- named producers -------------------------------------------------------------------------
+
+
+def test_a_named_producer_sends_nothing_before_the_leader_has_begun_its_epoch() -> None:
+    log = Log(is_named=True)
+    assert log.session.needs_first_epoch
+    log.session.add(b"a", None, NO_HEADERS, 0, log.now)
+    assert log.advance(1.0) == [BeginEpoch(None)]
+    assert log.advance(1.0) == [], "it asks once"
+    assert log.session.wake_at() > log.now, "it waits for the answer, and for nothing else"
+    log.session.began(ProducerEpoch(7))
+    assert log.sent() == [(b"a", 7, 0)]
+    assert not log.session.needs_first_epoch
+
+
+def test_an_epoch_that_did_not_begin_is_asked_for_again() -> None:
+    log = Log(is_named=True)
+    log.add(b"a")
+    assert log.advance() == [BeginEpoch(None)]
+    log.session.not_begun(UnreachableError("away"))
+    assert log.advance() == [BeginEpoch(None)]
+
+
+def test_a_named_producer_has_the_leader_begin_the_epoch_behind_a_batch_that_failed() -> None:
+    log = Log(is_named=True)
+    log.session.began(ProducerEpoch(3))
+    a, _ = log.add(b"a", b"b")
+    assert log.sent() == [(b"a", 3, 0), (b"b", 3, 1)]
+    log.refuse(a, Status.MALFORMED_RECORD)
+    assert [one for one in log.advance() if isinstance(one, BeginEpoch)] == [
+        BeginEpoch(ProducerEpoch(3))
+    ]
+    log.session.began(ProducerEpoch(4))
+    assert log.sent() == [(b"b", 4, 0)]
+
+
+def test_a_batch_that_waits_for_an_epoch_for_too_long_is_not_delivered() -> None:
+    log = Log(is_named=True)
+    (a,) = log.add(b"a")
+    log.advance()
+    log.advance(OPTIONS.delivery_timeout_s)
+    assert isinstance(a.outcome, NotDeliveredError)
+    log.session.began(ProducerEpoch(1))
+    log.add(b"b")
+    assert log.sent() == [(b"b", 1, 0)]

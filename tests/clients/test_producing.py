@@ -533,17 +533,15 @@ async def test_a_producer_that_was_fenced_says_so(autojump_clock: MockClock) -> 
         assert isinstance(message, m.Produced)
         return m.Failure(message.request, octopi.Status.PRODUCER_FENCED, "another life writes")
 
-    async with (
-        running_world() as world,
-        world.client() as client,
-        client.producer() as producer,
-    ):
-        await producer.send("orders", b"0")
-        world.net.fault(m.Produced, "change", change=fence)
-        with pytest.raises(octopi.NotDeliveredError, match="another life writes"):
-            await producer.send("orders", b"1")
-        with pytest.raises(octopi.RefusedError, match="another life writes") as caught:
-            await producer.send("orders", b"2")
+    async with running_world() as world, world.client() as client:
+        with pytest.raises(octopi.ProducerFencedError) as caught:  # noqa: PT012
+            async with client.producer() as producer:
+                await producer.send("orders", b"0")
+                world.net.fault(m.Produced, "change", change=fence)
+                with pytest.raises(octopi.NotDeliveredError, match="another life writes"):
+                    await producer.send("orders", b"1")
+                with pytest.raises(octopi.ProducerFencedError, match="another life writes"):
+                    await producer.send("orders", b"2")
         assert caught.value.status is octopi.Status.PRODUCER_FENCED
 
 

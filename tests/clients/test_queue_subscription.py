@@ -35,6 +35,7 @@ from tests.kit.world import VirtualClock
 
 LOGS = [PartitionId(0), PartitionId(1)]
 TOPIC, SID = TopicName("orders"), SubscriptionId("0" * 16)
+NAME = SubscriptionName("billing")
 
 
 class Group:
@@ -95,7 +96,7 @@ async def played(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cast]:
     )
     definition = octopi.SubscriptionDefinition(
         SID,
-        SubscriptionName("billing"),
+        NAME,
         TOPIC,
         TopicId("1" * 16),
         LOGS,
@@ -107,7 +108,7 @@ async def played(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cast]:
         TimestampMs(0),
     )
     reading = QueueReading(TOPIC, SID, 30.0, 10, 1_000_000, None)
-    membership = MembershipOptions(TOPIC, LOGS[0], SID, False, 10.0)
+    membership = MembershipOptions(TOPIC, LOGS[0], SID, NAME, False, 10.0)
     async with trio.open_nursery() as nursery:
         queue = QueueSubscription(cluster, nursery, definition, reading, membership, None)
         try:

@@ -557,8 +557,11 @@ async def stop_and_start(cluster: LocalCluster, flow: Traffic) -> None:
 
 
 async def use_a_subscription(cluster: LocalCluster, environment: Environment) -> None:
-    """A member joins, marks and leaves; then the subscription is reset and deleted."""
+    """A named producer begins; a member joins, marks and leaves; then the subscription is reset and
+    deleted."""
     async with octopi.connect(cluster.url, environment=environment) as client:
+        async with client.producer(name="pricing", topics=["orders"]):
+            pass
         async with client.subscription("orders", "billing") as orders:
             await anext(orders)
             await orders.commit()

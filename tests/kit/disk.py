@@ -7,6 +7,7 @@ next one, let calls fail that are named by their errno, hold syncs, and look at 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
@@ -113,6 +114,18 @@ class MemoryDisk:
     def heal(self) -> None:
         """Have no call fail any more."""
         self.faults.clear()
+
+    def leave_names_unsynced(self, path: str) -> None:
+        """Have the names in the directory *path* not be made durable until the process ends: a
+        `replace_file` there renames the new file, and fails."""
+        sync_directory = self._view.sync_directory
+
+        async def fail_there(synced: str) -> None:
+            if synced == path:
+                raise os_error(errno.EIO, path)
+            await sync_directory(synced)
+
+        self._view.sync_directory = fail_there  # type: ignore[method-assign, assignment]
 
     @contextmanager
     def syncs_held(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ is left to chance but what the seed says.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -104,11 +104,15 @@ class World:
 
     @asynccontextmanager
     async def client(
-        self, *, name: str = "", request_timeout_s: float = REQUEST_TIMEOUT_S
+        self,
+        servers: str | Sequence[str] = REGISTER,
+        *,
+        name: str = "",
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> AsyncIterator[octopi.Client]:
         """A client of its own."""
         async with octopi.connect(
-            REGISTER,
+            servers,
             name=name,
             request_timeout_s=request_timeout_s,
             environment=self.environment(),

@@ -1,5 +1,7 @@
 """What the encoders take, and what they refuse instead of writing something else."""
 
+import hashlib
+
 import pytest
 
 from octopi.errors import MalformedRecordError
@@ -14,6 +16,7 @@ from octopi.record import (
     decode,
     encode_headers,
     encode_opaque,
+    producer_id_of,
     record_size_bytes,
     request_id_v2,
     scan,
@@ -224,3 +227,8 @@ def test_a_batch_takes_no_more_messages_than_it_may_have() -> None:
     builder.add(b"first")
     assert builder.add_many(values, 0, size_bytes_max=10_000, count_max=4) == 3
     assert builder.add_many(values, 3, size_bytes_max=10_000, count_max=4) == 0
+
+
+def test_the_id_of_a_producer_with_a_name_is_a_digest_of_its_kind_and_name() -> None:
+    digest = hashlib.sha256(b"octopi producer pricing").digest()
+    assert producer_id_of("producer", "pricing") == digest[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -260,10 +261,10 @@ class Replica:
     """Whoever decides about a log; a flush has it say whether all of that is done."""
 
     is_settled: bool = False
-    flushed_end: int = 0
+    durable_end: Callable[[], int] = int
 
-    def flushed(self, topic_id: TopicId, end: Offset) -> None:
-        self.flushed_end = end
+    def flushed(self, topic_id: TopicId, durable_end: Callable[[], Offset]) -> None:
+        self.durable_end = durable_end
 
     def flush_failed(self, error: StorageError) -> None:
         raise error
@@ -282,6 +283,26 @@ async def test_a_flush_before_a_cut_stores_no_checkpoint_of_the_state_after_it(
         replica.is_settled = is_settled
         append(log, count)
         with trio.fail_after(5):
-            while replica.flushed_end < log.end:
+            while replica.durable_end() < log.end:
                 await trio.testing.wait_all_tasks_blocked()
         assert ("orders/checkpoint" in disk.files()) == is_settled
+
+
+async def test_a_flush_that_is_counted_after_a_cut_counts_no_record_appended_since(
+    nursery: trio.Nursery,
+) -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    flusher = Flusher(SystemClock())
+    log = await open_log(disk, FlushOptions(interval_s=60.0), flusher)
+    log.flush_listener = replica = Replica(is_settled=True)
+    nursery.start_soon(flusher.run)
+    append(log, 0)
+    cut_at = append(log, 1)
+    log.want_flush()
+    with trio.fail_after(5):
+        while replica.durable_end() < log.end:
+            await trio.testing.wait_all_tasks_blocked()
+    await log.truncate(cut_at)
+    append(log, 1)
+    assert replica.durable_end() == cut_at < log.end

@@ -96,6 +96,25 @@ async def test_a_log_is_durable_even_if_the_process_died_while_it_made_the_direc
         tasks.cancel_scope.cancel()
 
 
+async def test_a_log_is_durable_even_if_the_process_died_while_it_stored_the_first_checkpoint(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await started_on(disk, tasks)
+        await logs.install_partitions([PLACED], [])
+        disk.leave_names_unsynced(DIRECTORY)
+        assert await logs.install_topics([TOPIC])
+        assert "checkpoint" in disk.list_directory(DIRECTORY), "it is there, but not durable"
+        tasks.cancel_scope.cancel()
+    caplog.clear()
+    for keep_page_cache in (True, False):
+        disk.crash(keep_page_cache=keep_page_cache)
+        async with trio.open_nursery() as tasks:
+            assert opened(await started_on(disk, tasks), caplog) == BOTH
+            tasks.cancel_scope.cancel()
+
+
 async def test_a_log_is_listed_durably_even_if_that_failed_at_first() -> None:
     disk = MemoryDisk()
     async with trio.open_nursery() as tasks:

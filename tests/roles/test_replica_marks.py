@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import trio
 import trio.testing
 
-from octopi.identifiers import Offset, SubscriptionId, SubscriptionName, TopicId
+from octopi.identifiers import (
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    SubscriptionId,
+    SubscriptionName,
+    TopicId,
+)
 from octopi.operating_system import SystemClock
+from octopi.replication.internal_log import fence_entry
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.replica_marks import ReplicaMarks
 from octopi.subscriptions.entries import MarkEntry, mark_key, to_map
@@ -81,6 +90,22 @@ async def test_a_replica_reads_the_entries_before_a_snapshot_only_once() -> None
         anew = marks_of(here)
         await anew.refresh(PARTITION)
         assert anew.slowest(clicks(here)) == ZERO
+
+
+async def test_fences_of_producers_among_the_marks_are_passed_over() -> None:
+    async with broker(MemoryDisk()) as here:
+        await here.lead()
+        await here.manager.install_topics([CACHED])
+        marks = marks_of(here)
+        await here.set(key(1), value(70))
+        fence = fence_entry(TopicId(CACHED.topic_id), ProducerId(bytes(16)), ProducerEpoch(1))
+        here.internal.append_fence(PARTITION, lambda: fence, lambda answer: None)
+        with trio.fail_after(5):
+            await marks.refresh(PARTITION)
+        assert marks.slowest(clicks(here)) == SlowestMark(Offset(70), "billing")
+        await here.set(key(1), value(80))
+        await marks.refresh(PARTITION)
+        assert marks.slowest(clicks(here)) == SlowestMark(Offset(80), "billing")
 
 
 async def test_a_replica_that_may_lack_committed_entries_knows_no_marks() -> None:

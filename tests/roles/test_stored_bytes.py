@@ -11,19 +11,32 @@ import pytest
 import trio
 
 from octopi.coordination import journal_entries as e
-from octopi.model import PartitionRecord, RegisterGeneration, TopicOptions, TopicRecord
+from octopi.model import (
+    PartitionRecord,
+    RegisterGeneration,
+    StreamDefinition,
+    TopicOptions,
+    TopicRecord,
+)
 from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.identity import BrokerIdentity, store_identity, stored_identity
 from octopi.roles.broker.replica_state import forget_intact, stored_state
 from octopi.roles.register import journal
 from octopi.storage import checkpoint
-from octopi.stored import options_fields, partition_fields, register_fields, topic_fields
+from octopi.stored import (
+    options_fields,
+    partition_fields,
+    register_fields,
+    stream_fields,
+    topic_fields,
+)
 from octopi.wire.messages import BrokerInfo
 
 TOPIC = TopicRecord(
     "orders", "1" * 16, [0, 2], TopicOptions(1, None, 4096, True, 2, 60, None), "seal", ["2" * 16]
 )
+STREAM = attrs.evolve(TOPIC, stream=StreamDefinition("text/plain", 60, None, "source - 0"))
 PARTITION = PartitionRecord(2, 3, 1, 4, 5, [4, 6], [4], [6], 2, "seal")
 REGISTER = RegisterGeneration(7, "nonce", "seal")
 
@@ -196,7 +209,8 @@ def test_the_bytes_of_the_partition_table_of_a_broker_stay_the_same() -> None:
 @pytest.mark.parametrize(
     ("stored", "kept"),
     [
-        (topic_fields(TOPIC), TOPIC),
+        (topic_fields(STREAM), STREAM),
+        (stream_fields(StreamDefinition()), StreamDefinition()),
         (options_fields(TOPIC.options), TOPIC.options),
         (partition_fields(PARTITION), PARTITION),
         (register_fields(REGISTER), REGISTER),
@@ -206,6 +220,18 @@ def test_each_field_of_the_model_is_stored(stored: dict[str, Any], kept: Any) ->
     """A field that is not stored on purpose is left out here, and says why in its class."""
     assert stored == attrs.asdict(kept)
     assert list(stored) == [field.name for field in attrs.fields(type(kept))]
+
+
+def test_a_topic_that_is_a_stream_is_stored_with_what_it_is() -> None:
+    stream = {
+        "content_type": "text/plain",
+        "ttl_s": 60,
+        "expires_at_ms": None,
+        "forked_from": "source - 0",
+    }
+    assert cbor2.dumps(topic_fields(STREAM)) == cbor2.dumps(TOPIC_FIELDS | {"stream": stream})
+    entry = e.TopicCreated(STREAM, "me")
+    assert journal._decode(journal._encode(entry)) == entry
 
 
 def test_the_bytes_of_the_topic_in_a_log_checkpoint_stay_the_same() -> None:

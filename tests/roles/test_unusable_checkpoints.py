@@ -124,6 +124,22 @@ async def test_a_checkpoint_stored_and_not_noted_is_not_taken_for_an_older_one()
     assert not is_intact(disk), "it was noted when it was opened"
 
 
+async def test_a_checkpoint_that_was_read_and_lost_with_the_power_is_not_missed() -> None:
+    disk = MemoryDisk()
+    log, _ = await two_epochs(disk)
+    disk.leave_names_unsynced(DIRECTORY)
+    with pytest.raises(StorageError):
+        await begin_epoch(log, 8)
+    disk.crash(keep_page_cache=True)
+    found = await opened(disk)
+    assert found.state.epochs.latest == 8
+    assert found._notes is not None
+    await found._notes.sync()
+    disk.crash(keep_page_cache=False)
+    await opened(disk, lost_power=True)
+    assert is_intact(disk)
+
+
 async def test_a_number_that_a_failed_checkpoint_may_have_is_not_used_again() -> None:
     disk = MemoryDisk()
     log, _ = await two_epochs(disk)

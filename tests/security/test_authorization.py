@@ -9,7 +9,7 @@ from octopi.identifiers import PartitionId, SubscriptionId
 from octopi.security.authorization import denied, denied_at
 from octopi.security.grants import Grants, Verb, grants
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, Endpoint
+from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, Endpoint
 
 OPTIONS = m.TopicOptions()
 TOPIC = "orders"
@@ -19,6 +19,7 @@ NEEDED: dict[type, Verb | None] = {
     m.CreateTopic: Verb.CREATE,
     m.DeleteTopic: Verb.ADMIN,
     m.Produce: Verb.PUBLISH,
+    m.DescribeProducer: Verb.PUBLISH,
     m.FindOffset: Verb.SUBSCRIBE,
     m.Fetch: Verb.SUBSCRIBE,
     m.Subscribe: Verb.SUBSCRIBE,
@@ -38,6 +39,8 @@ NEEDED: dict[type, Verb | None] = {
     m.Done: Verb.REPLICATE,
     m.Goodbye: Verb.REPLICATE,
     m.BrokerStatus: Verb.REPLICATE,
+    m.Ask: Verb.REPLICATE,
+    m.StreamExpired: Verb.REPLICATE,
     m.Follow: Verb.REPLICATE,
     m.Acknowledge: Verb.REPLICATE,
     m.CreateSubscription: Verb.CONSUME,
@@ -81,7 +84,7 @@ NEEDED_AS_WELL: dict[type, Verb] = {
 }
 
 MAY_BE_SENT = frozenset().union(
-    *(one.to_decider | one.to_leader for one in (CLIENT, MEMBERSHIP, FOLLOW))
+    *(one.to_decider | one.to_leader for one in (CLIENT, MEMBERSHIP, FOLLOW, PEER))
 )
 
 

@@ -28,7 +28,7 @@ from octopi.transport.handshake import (
 )
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
-from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, Endpoint
+from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, PEER, Endpoint
 from tests.kit.cluster import Cluster, describe, eventually, running_cluster
 from tests.kit.join_secrets import SECRETS, secrets_of
 from tests.kit.links import MemoryLink, MemoryNet, link_pair
@@ -37,7 +37,9 @@ from tests.transport.serving import environment_of
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
 WELCOME = m.Welcome(1, "register", "an impostor", 250, 1000, MESSAGE_BYTES_MAX)
 
-each_endpoint = pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW], ids=lambda one: one.path)
+each_endpoint = pytest.mark.parametrize(
+    "endpoint", [MEMBERSHIP, FOLLOW, PEER], ids=lambda one: one.path
+)
 
 
 # --- who is let in -----------------------------------------------------------------------
@@ -49,7 +51,8 @@ async def test_a_local_program_without_the_join_secret_opens_no_endpoint_of_node
 ) -> None:
     async with running_cluster(tmp_path) as cluster:
         leader = (await describe(cluster, "orders")).partitions[0].leader_address
-        for url, endpoint in ((cluster.register.url, MEMBERSHIP), (leader, FOLLOW)):
+        register = cluster.register.url
+        for url, endpoint in ((register, MEMBERSHIP), (leader, FOLLOW), (register, PEER)):
             with trio.fail_after(10), pytest.raises(RefusedError) as refused:
                 await open_connection(cluster.environment, url, endpoint, "stranger", token=token)
             assert refused.value.status.name == "NOT_A_MEMBER"

@@ -22,7 +22,7 @@ from octopi.environment import Environment, Link
 from octopi.errors import OctopiError
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
-from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, Endpoint
+from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, PEER, Endpoint
 from tests.kit.join_secrets import prove
 from tests.security.forging import Forge, Known, encoded, known, one_by_one
 from tests.security.peers import joined, look, peer
@@ -30,7 +30,7 @@ from tests.security.peers import joined, look, peer
 SERVERS = ["register", "broker-1", "broker-2", "broker-3"]
 COUNT = 20
 BATCH = 250
-LISTS = {MEMBERSHIP: MEMBERSHIP.to_decider, FOLLOW: FOLLOW.to_leader}
+LISTS = {one: one.to_decider | one.to_leader for one in (MEMBERSHIP, FOLLOW, PEER)}
 OPTIONS = m.TopicOptions()
 FAULTS = ("session_failed", "message_handler_failed", "answer_handler_failed")
 
@@ -139,7 +139,7 @@ def url_of(endpoint: Endpoint, cluster: m.ClusterDescription, topic: m.TopicInfo
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW], ids=lambda one: one.path[4:])
+@pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW, PEER], ids=lambda one: one.path[4:])
 def test_random_messages_end_no_process_and_lose_no_message(
     endpoint: Endpoint, seed: int, complaints: Callable[[], list[str]]
 ) -> None:

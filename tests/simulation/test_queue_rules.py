@@ -283,6 +283,16 @@ def test_an_answer_that_is_told_to_be_stale_does_not_count() -> None:
     assert queue.broken == ["queue-passed-over"]
 
 
+def test_an_answer_is_told_to_be_stale_after_its_message_was_dealt_again() -> None:
+    queue = Judged()
+    queue.deal((0, 1))
+    queue.store(attempts=[0, 1])
+    queue.answer((0, 1), confirm=1)
+    queue.deal((0, 2))
+    queue.tell(1, 0)
+    assert not queue.broken
+
+
 def test_a_settled_message_that_is_dealt_again_is_found() -> None:
     queue = Judged()
     queue.deal((0, 1))

@@ -10,7 +10,7 @@ import pytest
 
 from octopi.errors import DirectoryInUseError, DiskFullError, StorageError
 from octopi.operating_system import SystemDisk
-from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.storage.directories import lock_directory, make_durable_directory, sync_names
 from tests.kit.disk import MemoryDisk
 
 
@@ -91,3 +91,15 @@ async def test_an_existing_directory_is_synced_unless_it_is_known_to_be_durable(
     with pytest.raises(StorageError):
         await make_durable_directory(disk, "/a/b/d/e", lasting)
     assert "/a/b/d" not in lasting
+
+
+async def test_names_that_were_synced_survive_a_power_failure() -> None:
+    disk = MemoryDisk()
+    await make_durable_directory(disk, "/a")
+    disk.open("/a/file", create=True)
+    disk.fail(errno.EIO, "sync_directory")
+    with pytest.raises(StorageError, match="/a can't be synced"):
+        await sync_names(disk, "/a")
+    await sync_names(disk, "/a")
+    disk.crash(keep_page_cache=False)
+    assert disk.list_directory("/a") == ["file"]

@@ -44,7 +44,13 @@ def stored(*batches: bytes) -> MemoryDisk:
 
 
 def reopened(
-    disk: MemoryDisk, durable_end: int, *, start: int = 0, recovery_point: int = 0, end: int = 0
+    disk: MemoryDisk,
+    durable_end: int,
+    *,
+    start: int = 0,
+    recovery_point: int = 0,
+    end: int = 0,
+    highwater: int | None = None,
 ) -> SegmentedLog:
     log, _ = at_once(
         SegmentedLog.open(
@@ -53,7 +59,12 @@ def reopened(
             SMALL,
             recovery_point=Offset(recovery_point),
             now_ms=NOW_MS,
-            noted=Noted(Offset(start), Offset(durable_end), Offset(end)),
+            noted=Noted(
+                Offset(start),
+                Offset(durable_end),
+                Offset(end),
+                None if highwater is None else Offset(highwater),
+            ),
             cut_altered=False,
         )
     )
@@ -80,6 +91,19 @@ def test_a_flipped_bit_below_the_noted_end_is_damage_and_nothing_is_cut() -> Non
     assert read_all(log) == BATCHES[0]
     assert files_of(disk.files(), ".log") == files_of(before, ".log")
     assert not files_of(disk.files(), ".cut")
+
+
+@pytest.mark.parametrize("highwater", [None, SIZE, 2 * SIZE])
+def test_a_flipped_bit_behind_the_highwater_mark_is_noticed_though_it_was_flushed(
+    highwater: int | None,
+) -> None:
+    disk = stored(*BATCHES)
+    disk.flip(path(SIZE), 8 * 100)
+    log = reopened(disk, 4 * SIZE, recovery_point=4 * SIZE, highwater=highwater)
+    if highwater == SIZE:
+        damaged_at(log, SIZE)
+    else:
+        assert (log.damage, log.end) == (None, 4 * SIZE), "readers notice it"
 
 
 @pytest.mark.parametrize("durable_end", [0, SIZE])

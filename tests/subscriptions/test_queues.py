@@ -351,6 +351,21 @@ def test_a_reset_forgets_what_is_open_and_fences_its_members() -> None:
     assert leader.marked(leader.sid).mark == 0
 
 
+def test_a_reset_that_is_asked_for_again_takes_nothing_from_those_that_went_on() -> None:
+    leader = QueueLeader(10)
+    leader.perform(
+        leader.machine.set_mark(leader.session(), leader.sid, Claim(1), Offset(0), leader.now)
+    )
+    session = leader.take(3)
+    leader.settle(session, (0, 1), confirm=True)
+    again = leader.session()
+    leader.perform(leader.machine.set_mark(again, leader.sid, Claim(1), Offset(0), leader.now))
+    assert leader.is_done(again)
+    leader.settle(session, (1, 1), confirm=True)
+    assert leader.dealt(leader.take(2)) == [(3, 1), (4, 1)]
+    assert leader.marked(leader.sid).mark == 20
+
+
 def test_a_deleted_queue_ends_its_members_with_messages_open() -> None:
     leader = QueueLeader(10)
     session = leader.take(5)

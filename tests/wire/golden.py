@@ -26,7 +26,7 @@ from octopi.identifiers import (
     optional_log_id_fault,
     topic_name_fault,
 )
-from octopi.model import PartitionRecord, SubscriptionDefinition
+from octopi.model import PartitionRecord, StreamDefinition, SubscriptionDefinition
 from octopi.printable import controls_fault
 from octopi.wire.codec import encode
 from octopi.wire.messages import MESSAGES, Grammar, TopicOptions, Within
@@ -55,6 +55,7 @@ _FIXED: dict[type, dict[str, Any]] = {
         "recovered_epoch": 3,
     },
     TopicOptions: {"segment_bytes": 4096},
+    StreamDefinition: {"content_type": "text/plain", "expires_at_ms": None},
     SubscriptionDefinition: {"mode": "failover", "start": "latest", "state": "ready"},
 }
 """Fields that have to fit each other."""

@@ -15,7 +15,7 @@ from hypothesis import assume, example, given, strategies as st
 from octopi.errors import ProtocolError, Status
 from octopi.limits import BATCH_BYTES_MAX, MIB, PARTITIONS_PER_TOPIC_MAX, TEXT_BYTES_MAX
 from octopi.wire import messages as m
-from octopi.wire.codec import EncodedList, decode, encode
+from octopi.wire.codec import EncodedAnswer, EncodedList, decode, encode
 from tests import strategies
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
@@ -441,3 +441,8 @@ def test_a_list_of_entries_encoded_earlier_has_the_same_bytes() -> None:
     assert before == brokers
     with pytest.raises(ValueError, match="broker"):
         before.add([attrs.evolve(brokers[0], broker=-1)])
+
+
+def test_an_answer_that_is_encoded_already_is_sent_as_it_is() -> None:
+    data = encode(m.Done(7))
+    assert encode(EncodedAnswer(7, data)) == data

@@ -53,6 +53,7 @@ def nothing_is_declared_by_a_class_that_was_refused() -> None:
         (answer("x", TO_CLIENT, needs=ANY_TOKEN), Numbered, "needs none"),
         (request("x", needs=ANY_TOKEN), Numbered, "does not say where it is sent"),
         (notice("x"), Unnumbered, "does not say where it is sent"),
+        (request("x", CLIENT_TO_DECIDER, needs=ANY_TOKEN), Numbered, "does not say how long"),
         (
             request("x", CLIENT_TO_DECIDER, needs=ANY_TOKEN),
             Unnumbered,

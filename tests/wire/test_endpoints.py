@@ -6,12 +6,21 @@ import attrs
 import pytest
 
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT, EVERYWHERE, FOLLOW, MEMBERSHIP, NOTICES, REQUESTS
+from octopi.wire.endpoints import (
+    CLIENT,
+    EVERYWHERE,
+    FOLLOW,
+    MEMBERSHIP,
+    NOTICES,
+    PASSED_ON,
+    PEER,
+    REQUESTS,
+)
 
 SOMEWHERE = EVERYWHERE.union(
     *(
         allowed
-        for endpoint in (CLIENT, MEMBERSHIP, FOLLOW)
+        for endpoint in (CLIENT, MEMBERSHIP, FOLLOW, PEER)
         for allowed in (endpoint.to_decider, endpoint.to_leader, endpoint.back)
     )
 )
@@ -31,5 +40,22 @@ def test_a_request_has_a_number_and_an_answer(cls: type) -> None:
 
 
 def test_a_register_takes_messages_to_the_decider_and_a_broker_those_to_a_leader() -> None:
-    assert m.CreateTopic in CLIENT.accepted_by("register") - CLIENT.accepted_by("broker")
+    assert m.Ask in PEER.accepted_by("register") - PEER.accepted_by("broker")
     assert m.Produce in CLIENT.accepted_by("broker") - CLIENT.accepted_by("register")
+
+
+def test_a_broker_takes_from_clients_whatever_a_register_takes() -> None:
+    assert CLIENT.accepted_by("register") <= CLIENT.accepted_by("broker")
+    assert CLIENT.accepted_by("register") - {m.Authenticate} == PASSED_ON
+
+
+def test_what_is_passed_on_is_not_passed_on_again() -> None:
+    assert not PASSED_ON & (PEER.to_decider | PEER.to_leader)
+    assert PEER.to_leader == frozenset()
+
+
+def test_each_answer_to_a_request_that_is_passed_on_is_one_message() -> None:
+    for cls in PASSED_ON:
+        answered = (cls.__doc__ or "").partition("Answer: ")[2]
+        assert answered.startswith("`"), cls
+        assert "then" not in answered.partition(".")[0], cls

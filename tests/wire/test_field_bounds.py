@@ -26,6 +26,8 @@ EXAMPLES = {
     "ADDRESS_BYTES_MAX": "join.address",
     "AGENT_BYTES_MAX": "hello.agent",
     "ANCHOR_BYTES_MAX": "fetch.anchor",
+    "ASK_BYTES_MAX": "ask.message",
+    "AUTHORIZED_VERBS_MAX": "ask.grants",
     "BATCH_BYTES_MAX": "produce.records",
     "BROKERS_MAX": "alter_in_sync.in_sync",
     "CONNECTION_NAME_BYTES_MAX": "hello.name",

@@ -26,6 +26,7 @@ from octopi.errors import (
     ConnectionLostError,
     HistoryForkedError,
     HistoryLostError,
+    NotReadyError,
     OctopiError,
     OffsetOutOfRangeError,
     ProtocolError,
@@ -176,7 +177,7 @@ class LogSubscriber:
         session = self.session
         try:
             info = await self._look_up()
-        except (UnreachableError, ConnectionLostError):
+        except (UnreachableError, ConnectionLostError, NotReadyError):
             self._route.looked_up()
             known = self._lookup.brokers(session.topic, session.partition)
             if not known:

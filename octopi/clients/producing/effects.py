@@ -47,10 +47,18 @@ class AskLeader:
 
 
 @attrs.frozen
+class BeginEpoch:
+    """Have the leader begin a new epoch of the named producer in this log, then call `began`."""
+
+    after: ProducerEpoch | None
+    """The epoch of this life that ends with it; None: this life has none in this log yet."""
+
+
+@attrs.frozen
 class Fenced:
-    """Another process writes with the id of this producer: the producer is closed."""
+    """Another life of this producer has begun: the producer is closed."""
 
     why: RefusedError
 
 
-Effect = Send | Settled | FindLeader | AskLeader | Fenced
+Effect = Send | Settled | FindLeader | AskLeader | BeginEpoch | Fenced

@@ -20,17 +20,39 @@ from octopi.clients.leader_check import LeaderVerdict, judge_leader
 from octopi.clients.leader_route import LeaderRoute
 from octopi.clients.news import News
 from octopi.clients.producing.batches import Batch, Stored
-from octopi.clients.producing.effects import AskLeader, Fenced, FindLeader, Send, Settled
+from octopi.clients.producing.effects import (
+    AskLeader,
+    BeginEpoch,
+    Fenced,
+    FindLeader,
+    Send,
+    Settled,
+)
 from octopi.clients.producing.producer_session import ProducerSession
 from octopi.clients.producing.sender_tracer import SenderTracer
 from octopi.clients.suspicion import RequestSuspicion
-from octopi.errors import ConnectionLostError, OctopiError, RefusedError
-from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
+from octopi.errors import (
+    ConnectionLostError,
+    OctopiError,
+    ProducerFencedError,
+    ProtocolError,
+    RefusedError,
+)
+from octopi.identifiers import Epoch, Offset, PartitionId, ProducerEpoch, TopicName
 from octopi.retry import Backoff, may_pass
 from octopi.timers import TimerQueue
+from octopi.tracing import client as steps
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
-from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, TopicInfo
+from octopi.wire.messages import (
+    DescribeProducer,
+    Failure,
+    PartitionInfo,
+    Produce,
+    Produced,
+    ProducerDescription,
+    TopicInfo,
+)
 
 
 @attrs.frozen(eq=False)
@@ -174,6 +196,8 @@ class LogSender:
                     self._leave_leader(effect)
                 case AskLeader():
                     self._ask_about_leader()
+                case BeginEpoch(after):
+                    self._shared.nursery.start_soon(self._begin_epoch, after)
                 case Fenced(why):
                     self._shared.on_fenced(why)
         if (audit := self._environment.audit) is not None:
@@ -220,6 +244,53 @@ class LogSender:
         else:
             self._cluster.connections.discard(connection, "wrong type of answer to a produce")
         self.pump()
+
+    # --- epochs of a named producer ------------------------------------------------------
+
+    async def begin_first_epoch(self) -> None:
+        """Have the leader begin this life of a named producer, unless it has begun already.
+
+        Raises:
+          OctopiError: if no leader answers in time, or the log can't be written.
+        """
+        if self.session.needs_first_epoch:
+            epoch = await self._epoch_after(None)
+            if self.session.needs_first_epoch:
+                self.session.began(epoch)
+
+    async def _begin_epoch(self, after: ProducerEpoch | None) -> None:
+        """Have the leader begin an epoch, and tell the session."""
+        try:
+            epoch = await self._epoch_after(after)
+        except ProducerFencedError as error:
+            self.session.fail(error)
+            self._shared.on_fenced(error)
+        except OctopiError as error:
+            if may_pass(error):
+                self.session.not_begun(error)
+            else:
+                self.session.fail(error)
+        else:
+            self.session.began(epoch)
+        self.pump()
+
+    async def _epoch_after(self, after: ProducerEpoch | None) -> ProducerEpoch:
+        producer_id = self.session.producer_id
+        found = await self._cluster.router.ask_leader(
+            f"begin an epoch of the producer in {self.topic}/{self.partition}",
+            self.topic,
+            self.partition,
+            lambda request: DescribeProducer(
+                request, self.topic, self.partition, producer_id, True, after
+            ),
+            ProducerDescription,
+        )
+        if found.epoch is None:
+            raise ProtocolError("the leader did not say which epoch it has begun")
+        epoch = ProducerEpoch(found.epoch)
+        if (trace := self._environment.trace) is not None:
+            trace(steps.C15Began(self.topic, self.partition, producer_id, epoch, found.end))
+        return epoch
 
     # --- the leader --------------------------------------------------------------------
 

@@ -10,18 +10,16 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import attrs
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
-from octopi.clients.leader_lookup import partition_of
-from octopi.clients.options import within
-from octopi.clients.producing.batches import Batch
 from octopi.clients.producing.effects import Settled
+from octopi.clients.producing.lent_sessions import LentSessions
 from octopi.clients.producing.log_sender import LogSender, SharedBySenders
-from octopi.clients.producing.partitioner import StickyPartitioner, place_for_key
+from octopi.clients.producing.producer_options import ProducerOptions
 from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
+from octopi.clients.producing.topic_route import TopicRoute
 from octopi.clients.producing.unreported_failures import UnreportedFailures
 from octopi.errors import (
     ClosedError,
@@ -29,68 +27,16 @@ from octopi.errors import (
     InvalidOptionError,
     NotDeliveredError,
     OctopiError,
+    ProducerFencedError,
     RefusedError,
 )
 from octopi.identifiers import PartitionId, ProducerId, topic_name
-from octopi.limits import BATCH_BYTES_MAX, RECENT_BATCHES_COUNT, RECORD_BYTES_MAX
-from octopi.record import NO_HEADERS, check_values
+from octopi.record import NO_HEADERS, PRODUCER_ID_BYTES, check_values, producer_id_of
 from octopi.retry import may_pass, retry
 from octopi.timers import TimerQueue
 from octopi.wire.messages import TopicInfo
 
-_PRODUCER_ID_BYTES: Final = 16
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@attrs.frozen
-class ProducerOptions:
-    """How a producer batches, how much it holds and how long it tries (`Client.producer`)."""
-
-    linger_s: float
-    batch_bytes: int
-    batches_in_flight: int
-    buffer_bytes: int
-    delivery_timeout_s: float
-    create_topics: bool
-
-    def __attrs_post_init__(self) -> None:
-        within("linger_s", self.linger_s, 0, 3600)
-        within("batch_bytes", self.batch_bytes, 1, BATCH_BYTES_MAX - RECORD_BYTES_MAX)
-        within("batches_in_flight", self.batches_in_flight, 1, RECENT_BATCHES_COUNT)
-        within("buffer_bytes", self.buffer_bytes, self.batch_bytes, 2**40)
-        within("delivery_timeout_s", self.delivery_timeout_s, 0.001, 86_400)
-
-
-class _TopicRoute:
-    """The senders for one topic, and the choice between them."""
-
-    __slots__ = ("info", "partitioner", "places", "senders", "sticky_batch")
-
-    def __init__(self, info: TopicInfo, senders: list[LogSender], first: int) -> None:
-        self.info = info
-        self.senders = senders
-        self.places: dict[int, int] = {
-            one.partition: place for place, one in enumerate(info.partitions)
-        }
-        self.partitioner = StickyPartitioner(len(senders), first)
-        self.sticky_batch: Batch | None = None
-        """The batch that got the last message without a key."""
-
-    def sender_for(self, key: bytes | None, partition: int | None) -> LogSender:
-        """The sender for the next message.
-
-        Raises:
-          RefusedError: UNKNOWN_PARTITION, if the topic is not on *partition*.
-        """
-        if partition is not None:
-            if partition not in self.places:
-                partition_of(self.info, partition)  # raises, and names the topic's partitions
-            return self.senders[self.places[partition]]
-        if key is not None:
-            return self.senders[place_for_key(key, len(self.senders))]
-        if self.sticky_batch is not None and self.sticky_batch.sealed:
-            self.partitioner.move_on()
-        return self.senders[self.partitioner.place]
 
 
 class Producer:
@@ -106,7 +52,8 @@ class Producer:
         environment = cluster.environment
         self._cluster = cluster
         self._environment = environment
-        self._wall_ms = environment.clock.wall_ms
+        self.wall_ms = environment.clock.wall_ms
+        """The time for messages without a time stamp."""
         self._options = options
         self._session_options = SessionOptions(
             linger_s=options.linger_s,
@@ -115,9 +62,13 @@ class Producer:
             delivery_timeout_s=options.delivery_timeout_s,
             request_timeout_s=cluster.request_timeout_s,
         )
-        self._producer_id = ProducerId(environment.randomness.token_bytes(_PRODUCER_ID_BYTES))
+        self._producer_id = (
+            ProducerId(environment.randomness.token_bytes(PRODUCER_ID_BYTES))
+            if options.name is None
+            else producer_id_of("producer", options.name)
+        )
         self._senders: dict[tuple[str, int], LogSender] = {}
-        self._routes: dict[str, _TopicRoute] = {}
+        self._routes: dict[str, TopicRoute] = {}
         self._buffered_bytes = 0
         self.acknowledged_count = 0
         """The number of messages that are known to be committed."""
@@ -131,9 +82,22 @@ class Producer:
             create_topics=options.create_topics,
             on_settled=self._settled,
             on_topic_described=self._topic_described,
-            on_fenced=self._fail,
+            on_fenced=self._fenced,
             saw_failure=self._unreported.saw,
         )
+        self.lent = LentSessions(cluster, self._shared, self._session_options, self._took)
+        """Sessions that others drive, until they give them away."""
+
+    async def begin(self) -> None:
+        """End the earlier life of a named producer in the topics that its options name.
+
+        Raises:
+          OctopiError: as for `Client.producer`.
+        """
+        for topic in self._options.topics:
+            await self.prepare(topic)
+            for sender in self._routes[topic].senders:
+                await sender.begin_first_epoch()
 
     # --- sending -----------------------------------------------------------------------
 
@@ -192,6 +156,7 @@ class Producer:
           NotDeliveredError: if there was no room, or no answer of the register, within the delivery
               time-out.
           ClosedError: if the producer was closed.
+          ProducerFencedError: if a later life of the producer has begun.
         """
         if topic not in self._routes or self._is_full or self._yield_is_due:
             await self.prepare(topic)
@@ -228,7 +193,7 @@ class Producer:
     ) -> Iterator[None]:
         """`submit_many`, in steps: before the next one, `prepare`."""
         if set(map(type, values)) - {bytes}:
-            values = [_as_bytes("value", value) for value in values]
+            values = [as_bytes("value", value) for value in values]
         check_values(values, headers or NO_HEADERS)
         taken = 0
         while taken < len(values):
@@ -253,7 +218,7 @@ class Producer:
           Also the errors of `submit`.
         """
         if topic not in self._routes or self._is_full:
-            self._check_open()
+            self.check_open()
             raise trio.WouldBlock
         return self._take(topic, value, key, headers, timestamp, partition)
 
@@ -264,6 +229,7 @@ class Producer:
         Raises:
           NotDeliveredError, OutcomeUnknownError: if messages failed whose receipts the program
               didn't await; the text says how many.  Each failure is reported once.
+          ProducerFencedError: if a later life of the producer has begun.
         """
         await trio.lowlevel.checkpoint()
         for sender in self._senders.values():
@@ -272,7 +238,10 @@ class Producer:
         for sender in list(self._senders.values()):
             for batch in sender.session.unsettled:
                 await sender.wait_settled(batch)
+        await self.lent.settled()
         self._unreported.report()
+        if isinstance(self._closed_by, ProducerFencedError):
+            self.check_open()
 
     # --- taking a message --------------------------------------------------------------
 
@@ -288,13 +257,13 @@ class Producer:
     ) -> PendingReceipt:
         """Take a message, without waiting, so it is taken as a whole or not at all."""
         if self._closed_by is not None:
-            self._check_open()
+            self.check_open()
         route = self._routes[topic]
         if type(value) is not bytes:
-            value = _as_bytes("value", value)
+            value = as_bytes("value", value)
         if key is not None and type(key) is not bytes:
-            key = _as_bytes("key", key)
-        timestamp_ms = self._wall_ms() if timestamp is None else _milliseconds(timestamp)
+            key = as_bytes("key", key)
+        timestamp_ms = self.wall_ms() if timestamp is None else milliseconds(timestamp)
         sender = route.sender_for(key, partition)
         batch = sender.take(value, key, headers or NO_HEADERS, timestamp_ms, urgent=urgent)
         if partition is None and key is None:
@@ -315,9 +284,9 @@ class Producer:
     ) -> int:
         """Take the messages from ``values[begin]`` on, as many as one batch holds, without waiting;
         return how many."""
-        self._check_open()
+        self.check_open()
         route = self._routes[topic]
-        timestamp_ms = self._wall_ms() if timestamp is None else _milliseconds(timestamp)
+        timestamp_ms = self.wall_ms() if timestamp is None else milliseconds(timestamp)
         sender = route.sender_for(None, partition)
         batch, count, size_bytes = sender.take_many(
             values, begin, headers or NO_HEADERS, timestamp_ms
@@ -344,20 +313,20 @@ class Producer:
         """
         self._yield_is_due = False
         await trio.lowlevel.checkpoint()
-        self._check_open()
+        self.check_open()
         while topic not in self._routes or self._is_full:
             if topic not in self._routes:
                 await self._find_route(topic)
             else:
                 await self._wait_for_room(topic)
-            self._check_open()
+            self.check_open()
 
     async def _wait_for_room(self, topic: str) -> None:
         timeout_s = self._options.delivery_timeout_s
         with self._environment.clock.timeout(timeout_s) as slow:
             while self._is_full:
                 await self._room.park()
-                self._check_open()
+                self.check_open()
         if slow.cancelled_caught:
             raise NotDeliveredError(
                 f"{topic}: the producer's buffer of {self._options.buffer_bytes} bytes was full "
@@ -378,11 +347,10 @@ class Producer:
             if may_pass(error):
                 raise NotDeliveredError(str(error)) from error
             raise
-        self._check_open()
+        self.check_open()
         if topic not in self._routes:
             senders = [self._sender(info, one.partition) for one in info.partitions]
-            first = int(self._environment.randomness.random() * len(senders))
-            self._routes[topic] = _TopicRoute(info, senders, first)
+            self._routes[topic] = TopicRoute(info, senders, self.first_place(info))
 
     def _sender(self, info: TopicInfo, partition: int) -> LogSender:
         name = topic_name(info.topic)
@@ -394,16 +362,43 @@ class Producer:
             self._shared,
             name,
             PartitionId(partition),
-            ProducerSession(f"{name}/{partition}", self._producer_id, self._session_options),
+            ProducerSession(
+                f"{name}/{partition}",
+                self._producer_id,
+                self._session_options,
+                is_named=self._options.name is not None,
+            ),
         )
         self._senders[name, partition] = sender
         return sender
+
+    def first_place(self, info: TopicInfo) -> int:
+        """With which of its partitions to begin."""
+        return int(self._environment.randomness.random() * len(info.partitions))
+
+    def description(self, topic: str) -> TopicInfo | None:
+        """The topic as messages are routed now; None: it is not known (any more)."""
+        route = self._routes.get(topic)
+        return None if route is None else route.info
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it has a name, so that all of its messages are of one producer id."""
+        return self._options.name is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every message has its outcome, and more are taken."""
+        return not self._buffered_bytes and self._closed_by is None
 
     @property
     def _is_full(self) -> bool:
         return self._buffered_bytes >= self._options.buffer_bytes
 
     # --- what senders report -----------------------------------------------------------
+
+    def _took(self, size_bytes: int) -> None:
+        self._buffered_bytes += size_bytes
 
     def _settled(self, effect: Settled) -> None:
         self._buffered_bytes -= effect.size_bytes
@@ -425,15 +420,28 @@ class Producer:
 
     # --- the end -----------------------------------------------------------------------
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Check that messages are taken.
+
+        Raises:
+          ClosedError, RefusedError: why they are not.
+        """
         if self._closed_by is None:
             return
-        if isinstance(self._closed_by, RefusedError):
-            raise RefusedError(str(self._closed_by.args[0]), self._closed_by.status)
+        if isinstance(self._closed_by, ProducerFencedError):
+            raise ProducerFencedError(str(self._closed_by.args[0]))
         raise ClosedError(str(self._closed_by))
 
-    def _fail(self, why: RefusedError) -> None:
-        self._closed_by = self._closed_by or why
+    def _fenced(self, why: RefusedError) -> None:
+        if self._closed_by is None:
+            name = self._options.name
+            who = "a producer with this one's id" if name is None else f"the producer {name!r}"
+            self._closed_by = ProducerFencedError(
+                f"{who} was opened again, by another program or by another start of this one, and "
+                f"that ended this one ({why.args[0]}); have only one program use the name, or open "
+                "it again here, which ends the other one"
+            )
+            self._closed_by.__cause__ = why
         self._room.unpark_all()
 
     def close(self) -> None:
@@ -445,16 +453,27 @@ class Producer:
             self._closed_by = ClosedError("the producer was closed")
         for sender in self._senders.values():
             sender.close(self._closed_by)
+        self.lent.close(self._closed_by)
         self._room.unpark_all()
 
 
-def _as_bytes(name: str, value: object) -> bytes:
+def as_bytes(name: str, value: object) -> bytes:
+    """*value* as immutable bytes.
+
+    Raises:
+      TypeError: if it is no bytes; the text calls it *name*.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise TypeError(f"{name} must be bytes, not {type(value).__name__}")
 
 
-def _milliseconds(timestamp: datetime) -> int:
+def milliseconds(timestamp: datetime) -> int:
+    """*timestamp* in milliseconds since 1970-01-01 UTC.
+
+    Raises:
+      InvalidOptionError: if it has no time zone.
+    """
     if timestamp.tzinfo is None:
         raise InvalidOptionError(f"the timestamp {timestamp} has no time zone")
     return (timestamp - _UNIX_ZERO) // timedelta(milliseconds=1)

@@ -31,6 +31,10 @@ waiting.
 batch behind it may still be delivered, because the broker appends that one only after the records
 with the sequences before it.  When only such batches are left they are dropped, and the next batch
 begins a new epoch, which fences every copy of them.
+
+**Named producers.**  Another life of the producer may choose epochs, too, so a named producer never
+chooses one: `BeginEpoch` has the leader begin each epoch, the first one as well.  Batches wait
+until `began` tells its number.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ import attrs
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import (
     AskLeader,
+    BeginEpoch,
     Effect,
     Fenced,
     FindLeader,
@@ -84,16 +89,23 @@ class ProducerSession:
     batch is open; a batch is settled once.
     """
 
-    def __init__(self, log: str, producer_id: ProducerId, options: SessionOptions) -> None:
+    def __init__(
+        self, log: str, producer_id: ProducerId, options: SessionOptions, *, is_named: bool = False
+    ) -> None:
         self._log = log
+        self._is_named = is_named
         self.producer_id = producer_id
         self._options = options
         self._maybe_full_bytes = min(
             options.batch_bytes, RECORDS_PER_PRODUCE_MAX * STRUCTURED_BYTES_MIN
         )
         self._epoch = 0
+        self._has_epoch = not is_named
+        """Whether this life has begun an epoch."""
+        self._is_beginning = False
+        """Whether the driver performs `BeginEpoch`."""
         self._next_sequence = 0
-        self._epoch_over = False
+        self._epoch_over = is_named
         """Whether the next batch that gets sequences begins a new epoch; it gets them once no batch
         is unanswered."""
         self._unanswered: deque[Batch] = deque()
@@ -198,6 +210,25 @@ class ProducerSession:
     def hurry(self, batch: Batch) -> None:
         """A task awaits a receipt of *batch*: it doesn't linger while no batch is unanswered."""
         batch.urgent = True
+
+    # --- epochs of a named producer ------------------------------------------------------
+
+    @property
+    def needs_first_epoch(self) -> bool:
+        """Whether the producer is named and has no epoch in this log yet."""
+        return not self._has_epoch
+
+    def began(self, epoch: ProducerEpoch) -> None:
+        """The leader has begun *epoch*, for this life."""
+        assert self._epoch_over, "a new epoch begins when the last one is over"
+        self._epoch, self._has_epoch = epoch, True
+        self._next_sequence = 0
+        self._epoch_over = self._is_beginning = False
+
+    def not_begun(self, why: OctopiError) -> None:
+        """The leader didn't begin an epoch, and may do so if it is asked again."""
+        self._last_error = why
+        self._is_beginning = False
 
     # --- what the connection does ------------------------------------------------------
 
@@ -328,7 +359,7 @@ class ProducerSession:
     def _has_room(self) -> bool:
         """Whether a waiting batch may be given sequences now."""
         if self._epoch_over:
-            return not self._unanswered
+            return not self._unanswered and not self._is_beginning
         return len(self._unanswered) < self._options.batches_in_flight
 
     def _send_due(self, now: float) -> None:
@@ -342,14 +373,24 @@ class ProducerSession:
                 break
             if batch is self._open:
                 self.seal()
-            if self._epoch_over:
-                self._epoch += 1
-                self._next_sequence = 0
-                self._epoch_over = False
+            if self._epoch_over and not self._begin_epoch():
+                break
             batch.first_sequence = Sequence(self._next_sequence)
             self._next_sequence += len(batch)
             self._unanswered.append(self._waiting.popleft())
             self._send(batch, now)
+
+    def _begin_epoch(self) -> bool:
+        """Begin the next epoch; return whether it has begun."""
+        if not self._is_named:
+            self._epoch += 1
+            self._next_sequence = 0
+            self._epoch_over = False
+        elif not self._is_beginning:
+            self._is_beginning = True
+            after = ProducerEpoch(self._epoch) if self._has_epoch else None
+            self._effects.append(BeginEpoch(after))
+        return not self._epoch_over
 
     def _send(self, batch: Batch, now: float) -> None:
         assert batch.first_sequence is not None, "only a batch with sequences is sent"

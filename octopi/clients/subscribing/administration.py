@@ -33,6 +33,7 @@ from octopi.identifiers import (
     MemberId,
     Offset,
     PartitionId,
+    SubscriptionId,
     TopicName,
     topic_name,
 )
@@ -184,14 +185,26 @@ class SubscriptionAdministration:
         )
         definition = found.definition
         if definition.state == SubscriptionState.CREATING:
-            await self._open(definition, info)
+            await self._open(definition, info, definition.start)
         return definition
 
-    async def _open(self, definition: SubscriptionDefinition, info: TopicInfo) -> None:
-        """Fix where the subscription begins in each log, make the topic for dead letters, and say
-        so to the coordinator."""
+    async def finish_creation(self, topic: TopicName, name: str, sid: SubscriptionId) -> None:
+        """Create a subscription to its end again, if that is needed: all replicas that knew the end
+        of its creation may have lost that.  A log that lost its mark as well begins at its start.
+
+        Raises:
+          OctopiError: if that failed; it can be repeated.
+        """
+        info = await self._router.describe_topic(topic)
+        found = (await self.description(topic, name)).definition
+        if (found.sid, found.state) == (sid, SubscriptionState.CREATING):
+            await self._open(found, info, SubscriptionStart.EARLIEST)
+
+    async def _open(self, definition: SubscriptionDefinition, info: TopicInfo, start: str) -> None:
+        """Fix that the subscription begins at *start* in each log without its mark, make the topic
+        for dead letters, and say so to the coordinator."""
         for partition in definition.partitions:
-            await self._open_mark(definition, partition, definition.start)
+            await self._open_mark(definition, partition, start)
         if is_queue(definition.mode):
             await self._have_dead_letters(definition, info)
         topic, first = TopicName(definition.topic), definition.partitions[0]

@@ -72,6 +72,7 @@ class MarkKeeper:
                 TopicName(definition.topic),
                 definition.partitions[0],
                 definition.sid,
+                definition.name,
                 take_over=False,
                 session_timeout_s=definition.options.session_timeout_ms / 1000,
             ),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 import attrs
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
+from octopi.clients.subscribing.administration import SubscriptionAdministration
 from octopi.clients.subscribing.group_session import (
     GroupEffect,
     GroupSession,
@@ -18,8 +20,14 @@ from octopi.clients.subscribing.group_session import (
     join_remedy,
 )
 from octopi.clients.subscribing.leader_session import LeaderSession
-from octopi.errors import MemberFencedError, OctopiError, ProtocolError, SubscriptionBusyError
-from octopi.identifiers import PartitionId, SubscriptionId, TopicName
+from octopi.errors import (
+    MemberFencedError,
+    NotReadyError,
+    OctopiError,
+    ProtocolError,
+    SubscriptionBusyError,
+)
+from octopi.identifiers import PartitionId, SubscriptionId, SubscriptionName, TopicName
 from octopi.retry import reworded
 from octopi.wire.messages import Assignment, Holding, JoinGroup, LeaveGroup, LogClaim
 
@@ -35,6 +43,7 @@ class MembershipOptions:
     coordinator: PartitionId
     """The topic's first partition, whose leader is the coordinator."""
     sid: SubscriptionId
+    name: SubscriptionName
     take_over: bool
     session_timeout_s: float
 
@@ -58,6 +67,7 @@ class Membership:
         self._options = options
         self._clock = cluster.environment.clock
         self._join_timeout_s = cluster.request_timeout_s
+        self._administration = SubscriptionAdministration(cluster.router)
         self._link = LeaderSession(cluster, options.topic, options.coordinator)
         self._perform_logs = perform
         self._why_replaced = why_replaced
@@ -105,6 +115,7 @@ class Membership:
                     if why is None and self._has_joined and self._why_replaced is not None:
                         why = await self._why_replaced()
                     if why is None and not self._is_leaving:
+                        await self._finish_creation(error)
                         await self._link.before_again(error)
                         continue
                     self._left.set()
@@ -152,6 +163,14 @@ class Membership:
         if remedy is JoinRemedy.STOP:
             return error
         return reworded(error, f"given up to join after {waited_s:.1f} s; last: {error.args[0]}")
+
+    async def _finish_creation(self, error: OctopiError) -> None:
+        """After *error*: if the coordinator has lost that the subscription, of which this was a
+        member, was created to the end, do that again."""
+        options = self._options
+        if self._has_joined and isinstance(error, NotReadyError):
+            with suppress(OctopiError):  # the next attempt to join is refused, too
+                await self._administration.finish_creation(options.topic, options.name, options.sid)
 
     async def _give_signs(self) -> None:
         interval_s = self._options.session_timeout_s / _SIGNS

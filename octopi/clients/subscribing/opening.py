@@ -170,6 +170,7 @@ def _membership(definition: SubscriptionDefinition, *, take_over: bool) -> Membe
         TopicName(definition.topic),
         definition.partitions[0],
         definition.sid,
+        definition.name,
         take_over,
         definition.options.session_timeout_ms / 1000,
     )

@@ -93,7 +93,8 @@ class SubscribedLog:
         """Up to there the log was read before it began again; None: the leader's mark is known."""
         self._void: HistoryForkedError | None = None
         """Why what was marked, or is in hand, is not confirmed, until a newer message is."""
-        self._error: OctopiError | None = None
+        self.error: OctopiError | None = None
+        """Why nothing more can be read, or marked."""
         self._is_over = False
         self._woken = trio.Event()
         self.news = News()
@@ -176,8 +177,8 @@ class SubscribedLog:
         message = self.next_message()
         if message is not None:
             return message
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         if self.ending.is_set() or self._is_over:
             return None
         raise trio.WouldBlock
@@ -231,17 +232,12 @@ class SubscribedLog:
         """Whether a message was handed out that may come again."""
         return self.has_in_hand or not self._marks.is_settled
 
-    @property
-    def error(self) -> OctopiError | None:
-        """Why nothing more can be read, or marked."""
-        return self._error
-
     def next_at_hand(self) -> Message | None:
         """`settle`, then `next_message`, if it came together with the one before."""
         now = self._clock.now()  # once for both: most messages take this way
         if self._in_hand is not None:
             self._settle(self._in_hand, now)
-        if not self._may_hand_out(now):
+        if not self.may_hand_out(now):
             return None
         message = next(self._messages, None)
         if message is not None:
@@ -251,13 +247,13 @@ class SubscribedLog:
     def next_message(self) -> Message | None:
         """The next message, if one may be handed out now."""
         while (message := self.next_at_hand()) is None:
-            if not self._may_hand_out(self._clock.now()) or not self._open_chunk():
+            if not self.may_hand_out(self._clock.now()) or not self._open_chunk():
                 return None
         return message
 
     def next_batch(self) -> list[Message]:
         """The messages that are next to be handed out, of those that came together."""
-        if not self._may_hand_out(self._clock.now()):
+        if not self.may_hand_out(self._clock.now()):
             return []
         batch = list(self._messages)
         while not batch and self._open_chunk():
@@ -265,6 +261,14 @@ class SubscribedLog:
         if batch:
             self._in_hand = batch[-1].next_offset
         return batch
+
+    def passed(self, message: Message, rest: list[Message]) -> None:
+        """Of the list in hand, what comes before *message* is done; *rest* comes again."""
+        if (in_hand := self._in_hand) is not None and self._handed <= message.offset < in_hand:
+            self._settle(message.offset, self._clock.now())
+            self._in_hand = message.next_offset if rest else in_hand
+            if rest and not self._is_over:
+                self._messages = iter(rest)
 
     async def confirmed(self) -> None:
         """Wait until the mark is committed; see `commit`."""
@@ -280,8 +284,8 @@ class SubscribedLog:
                     "messages since the last confirmed mark come again"
                 )
             self._check_void()
-            if self._error is not None:
-                raise self._error
+            if self.error is not None:
+                raise self.error
             await self.news.wait()
         await trio.lowlevel.checkpoint_if_cancelled()
 
@@ -328,10 +332,10 @@ class SubscribedLog:
 
     # --- records -----------------------------------------------------------------------
 
-    def _may_hand_out(self, now: float) -> bool:
-        if self._is_over or self.ending.is_set():
-            return False
-        return self._marks.may_hand_out(now)
+    def may_hand_out(self, now: float) -> bool:
+        """Whether a message may be handed out at *now*.  In any thread."""
+        is_ours = not (self._is_over or self.ending.is_set())
+        return is_ours and self._marks.may_hand_out(now)
 
     def _open_chunk(self) -> bool:
         """Begin with the next records that arrived; false if there are none."""
@@ -339,7 +343,7 @@ class SubscribedLog:
             self._marks.is_wanted = False
             return False
         self._messages, damage = self._records.open_chunk()
-        self._error, self._void = self._error or damage, None
+        self.error, self._void = self.error or damage, None
         return True
 
     def take_records(self) -> None:
@@ -372,8 +376,8 @@ class SubscribedLog:
         return max(self._marks.marked, self._handed, self._in_hand or self._handed)
 
     def _fail(self, why: OctopiError) -> None:
-        if self._error is None:
-            self._error = why
+        if self.error is None:
+            self.error = why
             self._records.is_over = True
             self._tell()
 

@@ -68,6 +68,8 @@ class Subscription:
         static_member: MemberId | None,
     ) -> None:
         self._cluster = cluster
+        self.clock = cluster.environment.clock
+        """The client's clock."""
         self._nursery = nursery
         self._definition = definition
         self._reading = reading
@@ -188,6 +190,17 @@ class Subscription:
           Also the errors of iterating.
         """
         return self._take(SubscribedLog.next_batch)
+
+    def may_go_on(self, now: float) -> bool:
+        """Whether the program may begin with the next message of the list in hand.  In any
+        thread."""
+        return self._in_hand is not None and self._in_hand.may_hand_out(now)
+
+    def passed(self, message: Message, rest: list[Message]) -> None:
+        """Of the list that `next_batch` returned last, the program has *message* in hand, and what
+        comes before is done.  *rest*: what is behind it is handed out again."""
+        if self._in_hand is not None:
+            self._in_hand.passed(message, rest)
 
     async def logs(self) -> AsyncIterator[SubscribedLog]:
         """The logs that this member gets, as it gets them; each is worked off on its own, in its

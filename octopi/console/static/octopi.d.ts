@@ -223,7 +223,7 @@ export declare class Reading implements AsyncIterableIterator<Message> {
 }
 
 /** A member of a durable subscription. */
-export declare class Subscription implements AsyncIterableIterator<Message> {
+export interface Subscription extends AsyncIterableIterator<Message> {
   readonly topic: string;
   readonly name: string;
   /** Resolves when it is a member; rejects with why it can't be. */
@@ -251,7 +251,7 @@ export declare class Subscription implements AsyncIterableIterator<Message> {
 }
 
 /** A message of a queue, dealt to this member.  The first answer counts, and none of them waits. */
-export declare class DealtMessage extends Message {
+export interface DealtMessage extends Message {
   /** How often it was dealt, this time included: 1 the first time. */
   readonly attempt: number;
   /** When the ack timeout ends: ms since 1970, by this machine's clock. */
@@ -269,7 +269,7 @@ export declare class DealtMessage extends Message {
 }
 
 /** Messages of one log.  What was answered by itself stays so. */
-export declare class DealtBatch extends Array<DealtMessage> {
+export interface DealtBatch extends Array<DealtMessage> {
   /** All are processed. */
   acknowledge(): void;
   /** Deal all of them again, at once or after so many ms (up to 12 hours). */
@@ -277,7 +277,7 @@ export declare class DealtBatch extends Array<DealtMessage> {
 }
 
 /** A member of a durable subscription in the mode "shared" or "key_shared".  Several loops may iterate. */
-export declare class QueueSubscription implements AsyncIterableIterator<DealtMessage> {
+export interface QueueSubscription extends AsyncIterableIterator<DealtMessage> {
   readonly topic: string;
   readonly name: string;
   /** Resolves when it is a member; rejects with why it can't be. */
@@ -302,6 +302,18 @@ export declare class QueueSubscription implements AsyncIterableIterator<DealtMes
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+export interface ProducerOptions {
+  /** Where the earlier life ends before the producer is there; elsewhere with the first message. */
+  topics?: string[];
+}
+
+/** A producer with a name, which one program has at a time. */
+export declare class Producer {
+  readonly name: string;
+  /** As `Octopi.publish`; fails with `producer_fenced` when the name was opened again elsewhere. */
+  publish(topic: string, value: string | Bytes, options?: PublishOptions): Promise<Receipt>;
+}
+
 export declare class OctopiError extends Error {
   /** A stable name; docs/browser.md has the table. */
   readonly code: string;
@@ -322,9 +334,12 @@ export declare class Octopi extends EventTarget {
   static connect(urls?: string | string[], options?: ConnectOptions): Promise<Octopi>;
   readonly state: State;
   subscribe(topic: string, options?: SubscribeOptions): Reading;
-  subscription(topic: string, options: QueueOptions): QueueSubscription;
-  subscription(topic: string, options: SubscriptionOptions): Subscription;
+  /** Resolves when the code for subscriptions is loaded, at the first call; `ready` tells of joining. */
+  subscription(topic: string, options: QueueOptions): Promise<QueueSubscription>;
+  subscription(topic: string, options: SubscriptionOptions): Promise<Subscription>;
   publish(topic: string, value: string | Bytes, options?: PublishOptions): Promise<Receipt>;
+  /** A producer with a name; opening it ends the one that was opened under this name before. */
+  producer(name: string, options?: ProducerOptions): Promise<Producer>;
   topics(): Promise<TopicInfo[]>;
   describeCluster(): Promise<ClusterInfo>;
   describeLogs(address: string, topic?: string): Promise<LogInfo[]>;

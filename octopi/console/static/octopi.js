@@ -9,17 +9,13 @@
 // docs/browser.md explains it, octopi.d.ts has the types.
 
 import { Cluster } from "./client/cluster.js";
-import { DealtBatch, DealtMessage } from "./client/dealt.js";
 import { OctopiError } from "./client/errors.js";
-import { LogPublisher } from "./client/publisher.js";
-import { QueueSubscription } from "./client/queue_subscription.js";
-import { crc32, Message, prepare } from "./client/record.js";
+import { Producer } from "./client/producer.js";
+import { Message } from "./client/record.js";
 import { Reading } from "./client/reading.js";
-import { Subscription } from "./client/subscription.js";
-import { isQueue, subscriptionOptions } from "./client/subscription_options.js";
-import { onAbort, unlessAborted } from "./client/waiting.js";
+import { onAbort } from "./client/waiting.js";
 
-export { DealtBatch, DealtMessage, Message, OctopiError, QueueSubscription, Reading, Subscription };
+export { Message, OctopiError, Producer, Reading };
 
 const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
@@ -35,8 +31,7 @@ export class Octopi extends EventTarget {
   #ending = new AbortController();
   #state = "connecting";
   #troubled = new Set(); // who looks for a broker right now
-  #publishers = new Map(); // topic -> { info, byPartition, sticky }
-  #producerId = crypto.getRandomValues(new Uint8Array(16));
+  #producer;
   #readings = new Set();
   #subscriptions = new Set();
   #closing = null;
@@ -60,6 +55,7 @@ export class Octopi extends EventTarget {
     const servers = (Array.isArray(urls) ? urls : [urls]).map(serverUrl);
     this.#cluster = new Cluster(servers, { token, name: connectionName(name), minDelay, maxDelay, WebSocket });
     this.#window = window;
+    this.#producer = this.#newProducer(null);
     onAbort(this.#ending.signal, onAbort(signal, () => this.close()));
   }
 
@@ -124,12 +120,12 @@ export class Octopi extends EventTarget {
 
   // A member of the durable subscription *name* of a topic: `for await` gives its messages from where
   // its members stopped, or in the modes of queues those that are dealt to it.  docs/browser.md has
-  // the options.
-  subscription(topic, options = {}) {
+  // the options.  Resolves when the code for it is loaded, at the first call; `ready` tells of joining.
+  async subscription(topic, options = {}) {
     this.#checkOpen();
-    const wanted = subscriptionOptions(options, this.#window);
-    const Member = isQueue(wanted.mode) ? QueueSubscription : Subscription;
-    const subscription = new Member(this.#cluster, topic, wanted, {
+    const { openSubscription } = await subscriptionsModule();
+    this.#checkOpen();
+    const subscription = openSubscription(this.#cluster, topic, options, this.#window, {
       onGap: (gap) => this.dispatchEvent(new CustomEvent("gap", { detail: gap })),
       onFork: (fork) => this.dispatchEvent(new CustomEvent("fork", { detail: fork })),
       onFenced: (loss) => this.dispatchEvent(new CustomEvent("fenced", { detail: loss })),
@@ -141,47 +137,19 @@ export class Octopi extends EventTarget {
   }
 
   // Stores a message, once, and resolves with its receipt when it is committed.
-  async publish(topic, value, { key, headers, partition, signal, timestamp = Date.now() } = {}) {
+  async publish(topic, value, options) {
+    return this.#producer.publish(topic, value, options);
+  }
+
+  // A producer with a name: opening it ends the one that was opened under this name before, in the logs
+  // of *topics* at once, in others with the first message.
+  async producer(name, { topics = [] } = {}) {
     this.#checkOpen();
-    signal?.throwIfAborted();
-    const record = prepare(value, key, headers, timestamp);
-    const places = await this.#places(topic, signal);
-    const publisher = this.#publisher(topic, places, partition ?? this.#partitionFor(places, record));
-    return publisher.publish(record, signal);
+    return this.#newProducer(String(name)).begin(topics);
   }
 
-  async #places(topic, signal) {
-    let places = this.#publishers.get(topic);
-    if (!places) {
-      const info = this.#cluster.retry(() => this.#cluster.topic(topic, { create: true }), this.#ending.signal);
-      places = { info, partitions: null, byPartition: new Map(), sticky: Math.floor(Math.random() * 2 ** 16) };
-      info.catch(() => this.#publishers.delete(topic));
-      this.#publishers.set(topic, places);
-    }
-    places.partitions ??= (await unlessAborted(places.info, signal)).partitions.map((one) => one.partition);
-    return places;
-  }
-
-  // With a key the one that every client in every language computes; without, the same until a
-  // batch is full.
-  #partitionFor({ partitions, sticky }, { key }) {
-    return partitions[(key ? crc32(key) : sticky) % partitions.length];
-  }
-
-  #publisher(topic, places, partition) {
-    if (!places.partitions.includes(partition)) {
-      throw new OctopiError("unknown_partition", `topic ${topic} has no partition ${partition}; it has ${places.partitions.join(", ")}`);
-    }
-    let publisher = places.byPartition.get(partition);
-    if (!publisher) {
-      publisher = new LogPublisher(this.#cluster, topic, partition, this.#producerId, {
-        onTrouble: (who, error, delay) => this.#trouble(who, error, delay),
-        onBatchFull: () => places.sticky++,
-        signal: this.#ending.signal,
-      });
-      places.byPartition.set(partition, publisher);
-    }
-    return publisher;
+  #newProducer(name) {
+    return new Producer(this.#cluster, { name, signal: this.#ending.signal, onTrouble: (who, error, delay) => this.#trouble(who, error, delay) });
   }
 
   // --- its own state ----------------------------------------------------------------------
@@ -200,7 +168,7 @@ export class Octopi extends EventTarget {
   }
 
   #checkOpen() {
-    if (this.#ending.signal.aborted) throw new OctopiError("closed", "the client was closed");
+    if (this.#closing) throw new OctopiError("closed", "the client was closed");
   }
 
   // Ends readings, subscriptions and connections; what was published and has no receipt may be stored.
@@ -220,6 +188,15 @@ export class Octopi extends EventTarget {
 
   [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
     return this.close();
+  }
+}
+
+// Most pages have no durable subscription, and its code is as large as all the rest.
+async function subscriptionsModule() {
+  try {
+    return await import("./client/subscriptions.js");
+  } catch (error) {
+    throw new OctopiError("unreachable", `the code for subscriptions was not loaded: ${error.message}; if the node has a new version, load the page again`);
   }
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from octopi.errors import StorageError
-from octopi.identifiers import BrokerId, Incarnation, PartitionId
+from octopi.identifiers import BrokerId, Incarnation, PartitionId, TopicId
 from octopi.wire import messages as m
 from octopi.wire.messages import PartitionRecord, TopicRecord
 
@@ -36,6 +36,9 @@ class ControllerLink(Protocol):
 
     def report(self, status: m.BrokerStatus) -> None:
         """Report which troubles this broker has, and which are over."""
+
+    def expired(self, topic_id: TopicId) -> None:
+        """Report that a topic that this broker leads has expired, so that it gets deleted."""
 
 
 class Decisions(Protocol):

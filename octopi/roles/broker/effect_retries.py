@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from octopi.identifiers import TopicId
 from octopi.replication.effects import (
     OnLog,
     PartitionEffect,
@@ -58,6 +59,10 @@ class EffectRetries:
             return False
         self._left_out = False
         return True
+
+    def change(self, topic_id: TopicId) -> bool:
+        """Whether any of them changes the log."""
+        return any(isinstance(key, tuple) and key[0] == topic_id for key in self.effects)
 
     def in_order(self, state: ReplicaState) -> list[PartitionEffect]:
         """The effects to do again, first to last.  *state* is the state that the replica has to

@@ -31,8 +31,9 @@ class FlushListener(Protocol):
         """Whether the files match the log's state: no decided change of the files is still to be
         done."""
 
-    def flushed(self, topic_id: TopicId, end: Offset) -> None:
-        """The log has become durable below *end*."""
+    def flushed(self, topic_id: TopicId, durable_end: Callable[[], Offset]) -> None:
+        """The log was flushed.  *durable_end* tells up to where it is durable, and is to be asked
+        when that counts: until then the log may be cut and appended to."""
 
     def flush_failed(self, error: StorageError) -> None:
         """The disk failed in a flush."""

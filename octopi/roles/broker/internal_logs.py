@@ -30,9 +30,11 @@ from octopi.replication.internal_log import (
     begin_entry,
     encode,
     end_entry,
+    next_records,
     outdated_end,
     snapshot_due_at,
 )
+from octopi.replication.log_leader import LogLeader
 from octopi.replication.partition_leader import PartitionLeader
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.replica_driver import ReplicaDriver
@@ -96,6 +98,24 @@ class InternalLogs:
         encoded = [encode(self._name, key, value) for key, value in entries]
         self._append(partition, lambda: encoded, done)
 
+    def append_fence(
+        self, partition: PartitionId, fence: Callable[[], EncodedEntry], done: Answer
+    ) -> None:
+        """Append the entry that *fence* returns, in the log of *partition*.  *fence* is called when
+        all earlier appends are in the logs of the partition; if it raises an `OctopiError`, *done*
+        gets a `Refusal`.  *done*: as for `append`."""
+        self._append(partition, lambda: [fence()], done)
+
+    async def committed(self, partition: PartitionId, log: LocalLog, end: Offset) -> None:
+        """Wait until the present leader of *partition* has committed *log*, one of its logs, up to
+        *end*.
+
+        Raises:
+          NotLeaderError: if this broker doesn't lead the partition, or leads it no longer.
+        """
+        replica, _ = self._led(partition)
+        await self._committed(replica, log, replica.machine.leader, end)
+
     def _append(
         self, partition: PartitionId, entries: Callable[[], list[EncodedEntry]], done: Answer
     ) -> None:
@@ -104,7 +124,13 @@ class InternalLogs:
         if replica is None or log is None:
             done(Refusal(Status.NOT_LEADER, NOT_LED))
         else:
-            replica.append_internal(log, entries, done)
+
+            def make(leader: LogLeader) -> bytes:
+                given = entries()
+                now_ms = self._environment.clock.wall_ms()
+                return next_records(self._topic_id, leader, given, now_ms) if given else b""
+
+            replica.append_made(log, make, done)
             if log.end >= self._due_at.get(partition, log.start + SNAPSHOT_BYTES_MIN):
                 self._wanted[partition] = None
                 self._is_wanted.set()

@@ -31,6 +31,7 @@ from octopi.roles.broker.readable_log import ReadableLog
 from octopi.roles.broker.replica_ends import ReplicaEnds, expected
 from octopi.storage import checkpoint
 from octopi.storage.brief_lock import BriefLock
+from octopi.storage.ends_file import NotedCheckpoint
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import in_turns
@@ -321,7 +322,7 @@ class LocalLog(ReadableLog):
                 self.flush_listener.flush_failed(error)
             return
         if self.flush_listener is not None:
-            self.flush_listener.flushed(self.topic_id, end)
+            self.flush_listener.flushed(self.topic_id, lambda: self._files.flushed_end)
 
     async def flush(self) -> Offset:
         """Wait until all appended records are durable; return the offset where they end.
@@ -358,6 +359,11 @@ class LocalLog(ReadableLog):
             highwater=highwater,
         )
 
+    @property
+    def stored_checkpoint(self) -> NotedCheckpoint:
+        """What is noted of the newest checkpoint."""
+        return self._checkpoint.stored
+
     def note_checkpoint(self) -> None:
         """Note which checkpoint is stored; neither waits nor fails."""
         if self._notes is not None:
@@ -383,8 +389,7 @@ class LocalLog(ReadableLog):
 
     async def _note_all(self) -> None:
         if self._files.damage is not None:
-            # With a recovery point before the damage, the next opening would cut the rest as a torn
-            # tail.
+            # Recovery from before the damage would cut the rest as a torn tail.
             await self._note(self._checkpoint.recovery_point, is_damaged=True)
             return
         if self._files.fault is not None:

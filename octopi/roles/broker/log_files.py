@@ -187,8 +187,8 @@ async def open_files(
     cut_altered: bool,
 ) -> SegmentedLog:
     """Open a log's files.  *sequences* has the sequences up to the recovery point, and those of the
-    records behind it are added.  A restart that was not finished is finished first.  Other tasks
-    run meanwhile.
+    records that are read are added.  A restart that was not finished is finished first.  Other
+    tasks run meanwhile.
 
     Raises:
       AlteredTailError, StorageError: see `octopi.storage.segmented_log.SegmentedLog.open`.
@@ -201,7 +201,7 @@ async def open_files(
 
     def rebuild(base: Offset, scan: record.Scan) -> None:
         if base < recovery_point:
-            sequences.forget(base)  # no record starts at the recovery point: scan all
+            sequences.forget(base)  # it has those of this chunk: records before it are read, too
         sequences.note(scan, base)
 
     opening = SegmentedLog.open(

@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.identifiers import BrokerId
+from octopi.identifiers import BrokerId, TopicId
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
     MEMORY_BUDGET_BYTES,
@@ -26,17 +26,21 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.internal_logs import InternalLogs
+from octopi.roles.broker.peer_connection import PeerConnection
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.register_link import RegisterLink
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.retaining import Retaining
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.describe import DescribeService
+from octopi.roles.broker.services.forwarding import ForwardingService
 from octopi.roles.broker.services.produce import ProduceService
+from octopi.roles.broker.services.producers import ProducersService
 from octopi.roles.broker.services.read import ReadService
 from octopi.roles.broker.services.session import BrokerSession
 from octopi.roles.broker.services.subscribe import SubscribeService
 from octopi.roles.broker.services.subscriptions import SubscriptionService
+from octopi.roles.broker.streams.service import BrokerStreams
 from octopi.roles.broker.subscriptions.broker_subscriptions import (
     BrokerSubscriptions,
     leaderships,
@@ -103,6 +107,9 @@ class BrokerNode:
     traffic: ServerStatistics
     internal_logs: InternalLogs
     subscriptions: BrokerSubscriptions
+    peer: PeerConnection
+    """Asks the register what clients ask this broker."""
+    streams: BrokerStreams
     link: RegisterLink | None = None
     """The link to the register; None until it exists."""
 
@@ -111,7 +118,10 @@ def client_services(node: BrokerNode) -> Sequence[Callable[[ClientContext], Serv
     """The factories of the services of a client connection of *node*; called once per node.
     Services that need more of the broker than the `ClientContext` has get it here."""
     subscriptions = partial(SubscriptionService, node.subscriptions)
-    return ProduceService, ReadService, SubscribeService, DescribeService, subscriptions
+    forwarding = partial(ForwardingService, node.peer)
+    producers = partial(ProducersService, node.internal_logs)
+    own = (ProduceService, ReadService, SubscribeService, DescribeService)
+    return *own, producers, subscriptions, forwarding
 
 
 async def run_broker(
@@ -167,9 +177,30 @@ async def run_broker(
             )
             nursery.start_soon(subscriptions.run)
             replicas.preparation.parts.append(subscriptions.prepare)
+            peer = PeerConnection(
+                environment, options.registers, options.agent, options.credentials
+            )
+            nursery.start_soon(peer.run)
             traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
+
+            def expired(topic_id: TopicId) -> None:
+                if node.link is not None:
+                    node.link.expired(topic_id)
+
+            streams = BrokerStreams(
+                environment, replicas, traffic.memory, options.registers, expired
+            )
+            nursery.start_soon(streams.expiry.run)
             node = BrokerNode(
-                environment, options, replicas, readers, traffic, internal_logs, subscriptions
+                environment,
+                options,
+                replicas,
+                readers,
+                traffic,
+                internal_logs,
+                subscriptions,
+                peer,
+                streams,
             )
             show(node)
             await _serve(node, identity, stop, task_status)
@@ -212,6 +243,7 @@ async def _serve(
                 traffic=node.traffic,
                 authenticator=options.authenticator,
                 secrets=options.secrets,
+                cluster=lambda: (identity if node.link is None else node.link.identity).cluster,
                 task_status=task_status,
             )
             served.set()

@@ -51,7 +51,7 @@ from octopi.roles.broker.replica_state import forget_intact, state_fields, store
 from octopi.roles.broker.retired_replicas import RetiredReplicas
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
-from octopi.storage.directories import make_durable_directory
+from octopi.storage.directories import make_durable_directory, sync_names
 from octopi.storage.ends_file import EndsFile, NotedLog, load_ends
 from octopi.storage.file_names import DAMAGED_SUFFIX
 from octopi.storage.flush_policy import FlushOptions
@@ -309,10 +309,11 @@ class Opening:
             _log.error("a log lost records", directory=directory, why=error.why)
             await self._forget_intact(partition_id)
             log = await self._make(directory, topic, partition_id, ends)
-        if ends.noted(log.topic_id) is None:
-            # The creation of the log was not finished, or the program that made it kept no file of
-            # ends.
-            await ends.add(topic)
+        try:
+            await self._make_lasting(log, topic, directory, ends)
+        except StorageError:
+            await log.discard()
+            raise
         if self._lost_power:
             # Otherwise the next start, if it isn't after a power failure, takes what is missing for
             # damage.
@@ -320,6 +321,25 @@ class Opening:
         log.note_ends()
         log.note_checkpoint()
         self.logs[topic.topic, partition_id] = log
+
+    async def _make_lasting(
+        self, log: LocalLog, topic: TopicRecord, directory: str, ends: ReplicaEnds
+    ) -> None:
+        """Make durable what was found of a log and is going to be noted: its directory and its
+        checkpoint.  A process that was killed may have left them in the page cache alone, and what
+        is noted and lost with the power later would be damage.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        noted = ends.noted(log.topic_id)
+        if noted is None or noted.checkpoint != log.stored_checkpoint:
+            await make_durable_directory(self._disk, directory, self._lasting)
+            await sync_names(self._disk, directory)
+        if noted is None:
+            # The creation of the log was not finished, or the program that made it kept no file of
+            # ends.
+            await ends.add(topic)
 
     async def _renew_checkpoint(
         self, directory: str, partition_id: PartitionId, ends: ReplicaEnds, why: str

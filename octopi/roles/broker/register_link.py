@@ -26,7 +26,7 @@ from octopi.errors import (
     Status,
     UnreachableError,
 )
-from octopi.identifiers import BrokerId, Incarnation
+from octopi.identifiers import BrokerId, Incarnation, TopicId
 from octopi.limits import (
     BACKOFF_S_FIRST,
     GATHER_S,
@@ -123,6 +123,10 @@ class RegisterLink(ControllerLink):
     def report(self, status: m.BrokerStatus) -> None:
         if (connection := self._open_connection) is not None:
             connection.post(status)
+
+    def expired(self, topic_id: TopicId) -> None:
+        if (connection := self._open_connection) is not None:
+            connection.post(m.StreamExpired(topic_id))
 
     @property
     def _open_connection(self) -> Connection | None:

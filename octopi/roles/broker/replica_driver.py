@@ -55,7 +55,7 @@ from octopi.replication.effects import (
     ToRegister,
     Truncate,
 )
-from octopi.replication.internal_log import EncodedEntry, next_records
+from octopi.replication.log_leader import LogLeader
 from octopi.replication.partition_replica import PartitionReplica, Role
 from octopi.roles.broker.duplicate_lookup import answer_repetition
 from octopi.roles.broker.effect_retries import EffectRetries
@@ -67,10 +67,7 @@ from octopi.roles.broker.replica_state import state_fields, stored_state
 from octopi.roles.broker.replica_tracer import ReplicaTracer
 from octopi.roles.broker.resignation import Resignation
 from octopi.storage import checkpoint
-from octopi.wire.messages import (
-    AlterInSync,
-    Replicate,
-)
+from octopi.wire.messages import AlterInSync, Replicate
 
 _log = get_logger(__name__)
 
@@ -167,29 +164,29 @@ class ReplicaDriver:
 
         self.submit(receive)
 
-    def append_internal(
-        self, log: LocalLog, entries: Callable[[], list[EncodedEntry]], answer: Answer
+    def append_made(
+        self, log: LocalLog, make: Callable[[LogLeader], bytes | Offset], answer: Answer
     ) -> None:
-        """Append to an internal log the entries that *entries* returns.  It is called when all
-        earlier appends are in the log.  *answer* is called once, now or later.
+        """Append the records that *make* returns.  It is called when all earlier appends are in the
+        log.  *answer* is called once, now or later.
 
-        If *entries* returns nothing, the answer is the log's end.  If it raises a `StorageError`,
-        the answer is a refusal.
+        If *make* returns an offset, the answer comes when the batch there is committed; if it
+        returns no records, at once, with the log's end.  An `OctopiError` of it is a refusal.
         """
 
         def receive() -> list[PartitionEffect]:
             try:
                 leader = self.machine.log_leader(log.topic_id)
-                given = entries()
+                records = make(leader)
             except OctopiError as error:
                 return [OnLog(log.topic_id, Reply(answer, refusal_of(error)))]
-            if not given:
+            if isinstance(records, int):
+                again = leader.found_duplicate(records, answer)
+                return [OnLog(log.topic_id, effect) for effect in again]
+            if not records:
                 receipt = CommitReceipt(log.end, leader.epoch, False)
                 return [OnLog(log.topic_id, Reply(answer, receipt))]
-            now_ms = self._environment.clock.wall_ms()
-            records = next_records(log.topic_id, leader, given, now_ms)
-            found = scan(records)
-            observed = answer
+            found, observed = scan(records), answer
             if self._tracer is not None:
                 observed = self._tracer.observed(log, found, answer)
                 self._tracer.received(log, found)
@@ -234,9 +231,11 @@ class ReplicaDriver:
         for log in self.logs.values():
             log.note_ends()
 
-    def flushed(self, topic_id: TopicId, end: Offset) -> None:
-        """A log has become durable below *end*."""
-        self.submit(lambda: self.machine.flushed(topic_id, end))
+    def flushed(self, topic_id: TopicId, durable_end: Callable[[], Offset]) -> None:
+        """See `FlushListener`."""
+        is_to_change = self._retries.change  # then what is to be cut may be durable
+        flushed = self.machine.flushed
+        self.submit(lambda: [] if is_to_change(topic_id) else flushed(topic_id, durable_end()))
 
     def flush_failed(self, error: StorageError) -> None:
         """The disk failed during a flush."""
@@ -347,10 +346,9 @@ class ReplicaDriver:
                         await known.set_aside(refill=refill)
                         return self.machine.set_aside(topic_id)
                     case Truncate(end, keeps):
+                        given_up = "records that were given up are cut"
                         _log.warning(
-                            "records that were given up are cut"
-                            if keeps
-                            else "uncommitted records are cut",
+                            given_up if keeps else "uncommitted records are cut",
                             topic=known.topic.topic,
                             partition=self.partition,
                             log_end=end,
@@ -457,8 +455,7 @@ class ReplicaDriver:
     # --- role ------------------------------------------------------------------------
 
     def _note_role(self) -> None:
-        """Serve consumers only while this replica leads, or follows in agreement with the
-        leader."""
+        """Serve consumers only while this replica leads, or agrees with its leader."""
         machine = self.machine
         if (tracer := self._tracer) is not None:
             tracer.decided()

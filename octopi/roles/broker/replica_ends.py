@@ -131,7 +131,7 @@ def expected(log: NotedLog | None, *, lost_power: bool) -> Noted:
         return NOTHING
     # The highwater mark was in the page cache, which is lost only with the machine.
     kept = Offset(0) if lost_power else log.cached_end
-    return Noted(log.start, log.recovery_point, kept)
+    return Noted(log.start, log.recovery_point, kept, log.highwater)
 
 
 def ends_path(replica_path: str) -> str:

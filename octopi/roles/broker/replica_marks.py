@@ -14,7 +14,7 @@ import trio
 
 from octopi.environment import Clock
 from octopi.errors import OctopiError
-from octopi.identifiers import SUBSCRIPTIONS_LOG, Epoch, PartitionId, TopicId
+from octopi.identifiers import SUBSCRIPTIONS_LOG, Epoch, Offset, PartitionId, TopicId
 from octopi.limits import FETCH_BYTES_DEFAULT
 from octopi.logger import get_logger
 from octopi.replication.internal_log import decode_records
@@ -41,9 +41,12 @@ class _ReadMarks:
           OctopiError: if it can't be read; this object is of no use then.
         """
         log, marks = self.log, self.marks
-        records = log.read_uncommitted(marks.end, FETCH_BYTES_DEFAULT)
-        for entry in decode_records(SUBSCRIPTIONS_LOG, log.partition, records, marks.end):
+        begin = marks.end
+        records = log.read_uncommitted(begin, FETCH_BYTES_DEFAULT)
+        for entry in decode_records(SUBSCRIPTIONS_LOG, log.partition, records, begin):
             marks.read(entry.key, entry.value, entry.end)
+        # Fences of producers may lie behind the last entry.
+        marks.end = Offset(begin + len(records))
 
 
 class ReplicaMarks:

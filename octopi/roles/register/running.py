@@ -13,8 +13,9 @@ from octopi.roles.register.journal import Journal
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.own_secret import own_secret
+from octopi.roles.register.services.asked import AskService
 from octopi.roles.register.services.cluster import ClusterService
-from octopi.roles.register.services.context import RegisterContext
+from octopi.roles.register.services.context import RegisterContext, creator_of
 from octopi.roles.register.services.operating import OperatingService
 from octopi.roles.register.services.topics import TopicService
 from octopi.roles.register.sessions import MembershipSession
@@ -24,7 +25,7 @@ from octopi.tracing import steps
 from octopi.transport.connection import Connection
 from octopi.transport.server import serve
 from octopi.transport.services import ServiceSession
-from octopi.wire.endpoints import CLIENT, MEMBERSHIP
+from octopi.wire.endpoints import CLIENT, MEMBERSHIP, PEER
 
 _log = get_logger(__name__)
 
@@ -35,8 +36,14 @@ CLIENT_SERVICES: Final = (TopicService, OperatingService, ClusterService)
 def _client_session(
     node: RegisterNode, connection: Connection, tasks: trio.Nursery
 ) -> ServiceSession:
-    context = RegisterContext(node, connection, tasks)
+    context = RegisterContext(node, connection, tasks, lambda: creator_of(connection.entry))
     return ServiceSession("register", [make(context) for make in CLIENT_SERVICES])
+
+
+def _peer_session(
+    node: RegisterNode, connection: Connection, tasks: trio.Nursery
+) -> ServiceSession:
+    return ServiceSession("register", [AskService(node, connection, tasks, CLIENT_SERVICES)])
 
 
 async def _end(node: RegisterNode, asked: trio.Event, ending: trio.Event) -> None:
@@ -105,11 +112,13 @@ async def run_register(
                         MEMBERSHIP: lambda connection, tasks: MembershipSession(
                             node, connection, tasks
                         ),
+                        PEER: lambda connection, tasks: _peer_session(node, connection, tasks),
                     },
                     stop=ending,
                     traffic=node.traffic,
                     authenticator=options.authenticator,
                     secrets=secrets,
+                    cluster=lambda: node.controller.state.cluster,
                     task_status=task_status,
                 )
                 nursery.cancel_scope.cancel()

@@ -60,6 +60,11 @@ class MembershipSession:
             case m.BrokerStatus():
                 self._require_joined()
                 self._told(message)
+            case m.StreamExpired():
+                self._require_joined()
+                self._tasks.start_soon(
+                    self._node.topics.delete_expired, message.topic_id, self._member.broker
+                )
             case m.Resign():
                 self._require_own(message.leader, message.leader_incarnation)
                 self._tasks.start_soon(self._node.leader_requests.resign, message)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import trio
 
 from octopi.coordination.controller import Controller
 from octopi.coordination.decisions import TopicCreationDecision, TopicDeletionDecision
 from octopi.environment import Environment
-from octopi.errors import NotReadyError
+from octopi.errors import NotReadyError, OctopiError
 from octopi.identifiers import BrokerId, PartitionId, topic_name
 from octopi.limits import LIST_COUNT_MAX
 from octopi.logger import get_logger
@@ -16,7 +18,7 @@ from octopi.roles.register.gathering import Gathering
 from octopi.roles.register.members import Members
 from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.security.quotas import NOBODY, Creator
-from octopi.wire.messages import RemovedTopic, TopicOptions, TopicRecord
+from octopi.wire.messages import RemovedTopic, StreamDefinition, TopicOptions, TopicRecord
 
 _log = get_logger(__name__)
 
@@ -55,6 +57,7 @@ class Topics:
         beside: str = "",
         options: TopicOptions | None = None,
         creator: Creator = NOBODY,
+        stream: StreamDefinition | None = None,
     ) -> TopicRecord:
         """Create a topic and wait until it is installed.  It is installed even if this is
         cancelled.
@@ -72,6 +75,7 @@ class Topics:
             beside=beside,
             options=options or TopicOptions(),
             creator=creator,
+            stream=stream,
         )
         self._decisions.persist(creation)
         installing = self._installing[topic_id] = trio.Event()
@@ -153,6 +157,17 @@ class Topics:
         """
         self._gathering.require_over()
         await self._delete(self._controller.topics.delete_by_id(topic_id))
+
+    async def delete_expired(self, topic_id: str, broker: BrokerId) -> None:
+        """*broker* says that a topic has expired: delete it, if the topic can expire and the broker
+        leads it."""
+        record, state = self._controller.state.topic_of_id(topic_id), self._controller.state
+        if record is None or record.stream is None or not record.stream.can_expire:
+            return
+        if all(state.partitions[one].leader != broker for one in record.partitions):
+            return
+        with contextlib.suppress(OctopiError):  # the broker says it again
+            await self.delete_by_id(topic_id)
 
     async def _delete(self, deletion: TopicDeletionDecision) -> None:
         self._decisions.persist(deletion)

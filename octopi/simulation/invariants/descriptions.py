@@ -47,6 +47,9 @@ PROMISES: Final[Mapping[str, str]] = {
     "uncommitted-seen": "no client or replica is told that more records are committed than are",
     "receipt-wrong": "a receipt is only for committed records, and for the producer's own",
     "committed-twice": "each sequence of a producer is committed once, and there are no gaps",
+    "former-life-stored": (
+        "when a life of a named producer has begun, nothing more of earlier ones is stored"
+    ),
     "invalid-committed": "all committed bytes are whole, valid records",
     "removed-too-early": (
         "retention removes only records that the settings of a topic don't keep, and no replica "

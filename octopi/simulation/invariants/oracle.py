@@ -32,6 +32,8 @@ uncommitted-seen        a consumer or follower is told more than is committed
 receipt-wrong           (W10) a producer is told of records that aren't committed, or
                         that are others than its own; or its newest batches are forgotten
 committed-twice         (W11) one sequence of a producer is committed twice, or a gap
+former-life-stored      a record of a named producer is committed behind the beginning of a later
+                        life of it; or two lives are told one epoch
 invalid-committed       bytes are committed that are no records
 removed-too-early       retention removes what the settings of its topic keep, or what is not
                         committed, or what a subscription needs that it has to wait for; or a
@@ -64,6 +66,7 @@ from octopi.simulation.cluster import STOP, WIPE, SimulatedCluster
 from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.invariants.committed_log import CommittedLog, agreement
 from octopi.simulation.invariants.elections import ElectionRules
+from octopi.simulation.invariants.producer_lives import ProducerLives
 from octopi.simulation.invariants.recoveries import ORDERED
 from octopi.simulation.invariants.retention_rules import CommittedMarks, removed_wrongly
 from octopi.simulation.invariants.systems import SYSTEMS
@@ -84,6 +87,7 @@ class Oracle(ElectionRules):
     ) -> None:
         super().__init__(cluster, report)
         self._marks: dict[PartitionId, CommittedMarks] = {}
+        self._lives = ProducerLives()
         self._handlers = StepHandlers()
         on, on_word = self._handlers.on, self._handlers.on_word
         on_word(self._note_fault, FAULT)
@@ -126,6 +130,7 @@ class Oracle(ElectionRules):
         on(self._check_joiner, steps.E17Altering)
         on(self._check_altered, steps.E17Altered)
         on(self._check_delivery, steps.C10Delivering)
+        on(self._note_life, steps.C15Began)
         self._systems = [make(cluster, self._break) for make in SYSTEMS]
         for system in self._systems:
             self._handlers.add(system.handlers)
@@ -219,9 +224,22 @@ class Oracle(ElectionRules):
             log.compared.add(compared)
             self._compare(event, log, replica.start, min(log.end, highwater))
         if highwater > log.end:
+            start = log.end
             broken = log.extend(replica.read(log.end, highwater), event)
             if broken is not None:
                 self._break(*broken, event)
+            elif why := self._lives.stored(log, start, self._losses(log.partition)):
+                self._break("former-life-stored", f"in {log.name} {why}", event)
+
+    def _note_life(self, event: StepEvent[steps.C15Began]) -> None:
+        step = event.step
+        if why := self._lives.began(step, self._losses(step.partition)):
+            self._break("former-life-stored", f"in {step.topic}/{step.partition} {why}", event)
+
+    def _losses(self, partition: PartitionId) -> int:
+        """How often records of logs of *partition* were lost, or logs of it deleted."""
+        logs = [one for one in self._logs.values() if one.partition == partition]
+        return sum(one.cut_count for one in logs) + len(logs)
 
     def _check_receipt(self, event: StepEvent[steps.P7Acknowledging]) -> None:
         log, step = self._log(event), event.step

@@ -13,6 +13,8 @@ from typing import Final
 
 from octopi.environment import Sized
 from octopi.limits import (
+    ASKED_ORDERS_MAX,
+    ASKS_IN_FLIGHT_MAX,
     FETCH_BYTES_DEFAULT,
     FOLLOW_WINDOW_BYTES,
     MIB,
@@ -28,6 +30,8 @@ BOUNDS: Final[Mapping[str, int]] = {
     "readings": READINGS_MAX,
     "subscription sessions": SUBSCRIPTION_SESSIONS_MAX,
     "requests": REQUESTS_IN_FLIGHT_MAX,
+    "passed on": ASKS_IN_FLIGHT_MAX + ASKED_ORDERS_MAX,
+    "orders": ASKED_ORDERS_MAX,
     "outbox bytes": OUTBOX_BYTES_MAX + MIB,  # and one message, of which a run has no larger ones
     "bytes of a log on their way": FOLLOW_WINDOW_BYTES + FETCH_BYTES_DEFAULT,
 }

@@ -250,13 +250,13 @@ class KnownQueue:
 
     def withdraw(self, offset: Offset, to: Attachment) -> None:
         """An answer of a member to the delivery of a message didn't count."""
-        one = self.answered.get(offset)
-        if one is None or one.to != to or self.is_settled(offset):
+        if self.is_settled(offset):
             return
-        del self.answered[offset]
         for some in self.asked.get(to, ()):
-            if one in some.counting:
-                some.counting.remove(one)
+            some.counting[:] = [one for one in some.counting if one.offset != offset]
+        one = self.answered.get(offset)
+        if one is not None and one.to == to:
+            del self.answered[offset]
 
     def end_delivery(self, offset: Offset, log: LogBytes) -> None:
         """A delivery is given back, and with it those of later messages of its key."""

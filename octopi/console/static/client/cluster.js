@@ -129,10 +129,10 @@ export class Cluster {
   // --- topics -----------------------------------------------------------------------------
 
   // Where a topic is: what is known already, or with *otherThan* (which proved wrong) something
-  // that was asked for since.  One attempt.
-  topic(name, { create = false, otherThan = null } = {}) {
+  // that was asked for since; with *anew* what the register says now.  One attempt.
+  topic(name, { create = false, otherThan = null, anew = false } = {}) {
     const known = this.#topics.get(name);
-    if (known && (known.info === null || known.info !== otherThan)) return known.promise;
+    if (known && (known.info === null || (known.info !== otherThan && !anew))) return known.promise;
     const entry = { info: null, promise: null };
     entry.promise = this.askRegisterOnce({ type: "describe_topic", topic: name, create }, "topic_description").then(
       ({ topic }) => {

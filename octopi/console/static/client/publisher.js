@@ -3,7 +3,8 @@
 // One batch is on its way at a time.  Once it was sent its bytes never change, so a repetition
 // (after a lost connection, or to another leader) is recognised by the broker by producer id,
 // epoch and sequence, and stored once.  A batch that ends without a receipt ends the producer
-// epoch with it: the next one fences off every copy that may still be under way.
+// epoch with it: the next one fences off every copy that may still be under way.  A named producer
+// chooses no epoch: the leader begins each one, because another life may begin one, too.
 
 import { OctopiError } from "./errors.js";
 import { encodeRecords } from "./record.js";
@@ -30,11 +31,12 @@ export class LogPublisher {
   #queue = [];
   #queuedBytes = 0;
   #isRunning = false;
-  #epoch = 0;
+  #epoch = null; // of a named producer: null before the first one
+  #isEpochOver = true;
   #sequence = 0;
   #route;
 
-  constructor(cluster, topic, partition, producerId, { onTrouble, onBatchFull, signal }) {
+  constructor(cluster, topic, partition, producerId, { isNamed, onTrouble, onBatchFull, onFenced, onGone, signal }) {
     this.topic = topic;
     this.partition = partition;
     this.producerId = producerId;
@@ -42,6 +44,9 @@ export class LogPublisher {
     this.#route = new Route(cluster, topic, partition, { create: true });
     this.onTrouble = onTrouble;
     this.onBatchFull = onBatchFull;
+    this.onGone = onGone; // the topic has this partition no more: it was made again
+    this.isNamed = isNamed;
+    this.onFenced = onFenced;
     this.signal = signal;
   }
 
@@ -86,6 +91,8 @@ export class LogPublisher {
         }
       } catch (error) {
         this.#startOver();
+        if (error.code === "unknown_partition") this.onGone();
+        if (error.code === "producer_fenced" || error.cause?.code === "producer_fenced") this.onFenced(error);
         for (const { reject } of batch) reject(error);
       }
     }
@@ -105,8 +112,22 @@ export class LogPublisher {
   }
 
   #startOver() {
-    this.#epoch++;
+    this.#isEpochOver = true;
+  }
+
+  // Has an epoch begin, unless one has.
+  async begin() {
+    if (!this.#isEpochOver) return;
+    const { topic, partition, producerId: producer_id } = this;
+    if (this.isNamed) {
+      const message = { type: "describe_producer", producer_id, begins: true, after: this.#epoch };
+      const { epoch } = await this.#cluster.askLeader(topic, partition, message, "producer_description", this.signal);
+      this.#epoch = epoch;
+    } else {
+      this.#epoch = this.#epoch === null ? 0 : this.#epoch + 1;
+    }
     this.#sequence = 0;
+    this.#isEpochOver = false;
   }
 
   // What the broker answered when the batch was committed.
@@ -115,10 +136,12 @@ export class LogPublisher {
     const records = batch.map((one) => one.record);
     const backoff = this.#cluster.newBackoff();
     let isMaybeStored = false;
-    let bytes = encodeRecords(records, this.producerId, this.#epoch, this.#sequence);
+    let bytes = null;
     for (;;) {
       let error;
       try {
+        await this.begin();
+        bytes ??= encodeRecords(records, this.producerId, this.#epoch, this.#sequence);
         return await this.#send(bytes);
       } catch (caught) {
         error = caught;
@@ -128,7 +151,7 @@ export class LogPublisher {
       if (error.isAboutRecords && !BEFORE_APPEND.has(error.code)) isMaybeStored = true;
       if (error.isFromBroker && START_OVER.has(error.code) && this.#sequence !== 0 && !isMaybeStored) {
         this.#startOver();
-        bytes = encodeRecords(records, this.producerId, this.#epoch, this.#sequence);
+        bytes = null;
         continue;
       }
       const delay = backoff.nextMs();

@@ -160,7 +160,7 @@ export class Reading {
     const { signal } = this.#ending;
     const { from, partition, window, onGap, onFork } = this.#options;
     const cluster = this.#cluster;
-    const info = await cluster.retry(() => cluster.topic(this.#topic), signal);
+    const info = await cluster.retry(() => cluster.topic(this.#topic, { anew: true }), signal);
     const starts = await this.#starts(info, from, chosen(info, partition), signal);
     this.#topicId = info.topic_id;
     for (const [one, start] of starts) this.#offsets.set(one, start.offset);

@@ -12,6 +12,7 @@ const NO_KEY = 0xffffffff;
 const HEADER_COUNT_MAX = 1000;
 const HEADER_NAME_BYTES_MAX = 1000;
 const TWO_32 = 2 ** 32;
+const HALF_A_PAIR = /[\u{d800}-\u{dfff}]/u;
 
 const toUtf8 = new TextEncoder();
 const fromUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -123,7 +124,7 @@ export function prepare(value, key, headers, timestamp) {
     value: asBytes(value, "the value"),
     key: key === undefined || key === null ? null : asBytes(key, "the key"),
     headers: encodeHeaders(headers ?? {}),
-    timestamp,
+    timestamp: checkedTimestamp(timestamp),
   };
   prepared.size = STRUCTURED_BYTES_MIN + prepared.headers.length + (prepared.key?.length ?? 0) + prepared.value.length;
   if (prepared.size > RECORD_BYTES_MAX) {
@@ -156,6 +157,8 @@ export function encodeRecords(prepared, producerId, epoch, sequence) {
 }
 
 function encodeHeaders(headers) {
+  const torn = Object.keys(headers).find((name) => HALF_A_PAIR.test(name));
+  if (torn !== undefined) throw invalid(`a header's name has half of a surrogate pair: ${JSON.stringify(torn.slice(0, 40))}`);
   const entries = Object.entries(headers).map(([name, value]) => [asBytes(name, "a header's name"), asBytes(value, `header ${name}`)]);
   if (entries.length > HEADER_COUNT_MAX) throw invalid(`a message has at most ${HEADER_COUNT_MAX} headers, this one has ${entries.length}`);
   const block = new Uint8Array(entries.reduce((sum, [name, value]) => sum + 6 + name.length + value.length, 0));
@@ -170,6 +173,11 @@ function encodeHeaders(headers) {
     at += 6 + name.length + value.length;
   }
   return block;
+}
+
+function checkedTimestamp(timestamp) {
+  if (!Number.isSafeInteger(timestamp) || timestamp < 0) throw invalid(`timestamp is ${timestamp}; it must be a whole number of milliseconds since 1970`);
+  return timestamp;
 }
 
 // A string as UTF-8; bytes are copied, for the caller may change them before they are sent.

@@ -8,7 +8,7 @@ import { deadLetterTopic, isQueue, optionsOnWire } from "./subscription_options.
 // in each log.
 export async function haveSubscription(cluster, topic, wanted, signal) {
   const { name, mode, start, create } = wanted;
-  const info = await cluster.retry(() => cluster.topic(topic), signal);
+  const info = await cluster.retry(() => cluster.topic(topic, { anew: true }), signal);
   if (isQueue(mode)) deadLetterTopic(info.topic, name);
   const partitions = info.partitions.map((one) => one.partition);
   const ask = (partition, question, expected) => cluster.askLeader(info.topic, partition, question, expected, signal);

@@ -31,14 +31,14 @@ const DEFAULTS = {
 const oneOf = (...words) => (value) => (words.includes(value) ? "" : `it must be ${words.join(" or ")}`);
 const duration = (value) => (Number.isSafeInteger(value) && value >= 0 ? "" : "it must be a number of milliseconds");
 const count = (value) => (Number.isSafeInteger(value) && value >= 1 ? "" : "it must be a number of at least 1");
-const consumerName = (value) => {
+export const consumerNameFault = (value) => {
   const isName = typeof value === "string" && value.length <= NAME_LENGTH_MAX && /^[A-Za-z0-9._-]+$/.test(value) && value !== "." && value !== "..";
   return isName ? "" : `a name has 1 to ${NAME_LENGTH_MAX} letters, digits, '.', '_' and '-' (ASCII), and is neither '.' nor '..'`;
 };
 
 const FAULTS = {
-  name: consumerName,
-  member: (value) => (value === "" ? "" : consumerName(value)),
+  name: consumerNameFault,
+  member: (value) => (value === "" ? "" : consumerNameFault(value)),
   mode: oneOf("exclusive", "failover", "shared", "key_shared"),
   create: oneOf("create", "attach", "create_or_attach"),
   start: oneOf("earliest", "latest"),

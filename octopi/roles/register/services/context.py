@@ -1,25 +1,50 @@
-"""What the services of one client connection of a register share."""
+"""What the services of one client of a register share.  The client is connected to the register
+itself, or to a broker that passes its requests on."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import trio
 
 from octopi.errors import ConnectionLostError, OctopiError
-from octopi.roles.answers import refuse
+from octopi.roles.answers import AnswerTarget, refuse
 from octopi.roles.register.node import RegisterNode
-from octopi.transport.connection import Connection
+from octopi.security.authenticator import AuthenticatedPeer
+from octopi.security.grants import Grants
+from octopi.security.quotas import NOBODY, Creator
+from octopi.transport.turns import ConnectionTurn
+
+
+class RegisterClient(AnswerTarget, Protocol):
+    """A client of a register, as the services see it."""
+
+    @property
+    def grants(self) -> Grants:
+        """What the client may do."""
+
+    @property
+    def turn(self) -> ConnectionTurn | None:
+        """The turn of the connection over which the client's requests come."""
 
 
 class RegisterContext:
-    """One client connection of a register, as its services see it."""
+    """One client of a register, as its services see it."""
 
-    def __init__(self, node: RegisterNode, connection: Connection, tasks: trio.Nursery) -> None:
-        """*tasks*: the connection's nursery, in which the services start theirs."""
+    def __init__(
+        self,
+        node: RegisterNode,
+        connection: RegisterClient,
+        tasks: trio.Nursery,
+        creator: Callable[[], Creator],
+    ) -> None:
+        """*tasks*: the connection's nursery, in which the services start theirs.  *creator*: who
+        creates topics here, as the client's token says."""
         self.node = node
         self.connection = connection
         self.tasks = tasks
+        self.creator = creator
 
     def start(self, request: int, work: Callable[[], Awaitable[None]]) -> None:
         """Await *work*, which answers *request*, in a task; an OctopiError is the answer, too."""
@@ -32,3 +57,10 @@ class RegisterContext:
             pass
         except OctopiError as error:
             refuse(self.connection, request, error)
+
+
+def creator_of(entry: AuthenticatedPeer | None) -> Creator:
+    """Who creates topics over a connection with this *entry*."""
+    if entry is None:
+        return NOBODY
+    return Creator(entry.identity.subject, entry.identity.quota.topics)

@@ -10,7 +10,6 @@ from octopi.limits import LIST_MEMORY_BYTES
 from octopi.roles.register.services.context import RegisterContext
 from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
-from octopi.security.quotas import NOBODY, Creator
 from octopi.storage.time_slices import Slices, in_groups, in_turns
 from octopi.transport.services import Service
 from octopi.transport.turns import another
@@ -53,7 +52,7 @@ class TopicService(Service):
         creates = message.create and self._connection.grants.allows(Verb.CREATE, message.topic)
         try:
             record = await self._topics.find(
-                message.topic, creator=self._creator() if creates else None
+                message.topic, creator=self._context.creator() if creates else None
             )
         except UnknownTopicError:
             if message.create:
@@ -73,16 +72,10 @@ class TopicService(Service):
             partitions=message.partitions,
             beside=beside,
             options=message.options,
-            creator=self._creator(),
+            creator=self._context.creator(),
+            stream=message.stream,
         )
         self._tell_topic(message.request, record)
-
-    def _creator(self) -> Creator:
-        """Who creates topics here, as its token says."""
-        entry = self._connection.entry
-        if entry is None:
-            return NOBODY
-        return Creator(entry.identity.subject, entry.identity.quota.topics)
 
     async def _delete(self, message: m.DeleteTopic) -> None:
         await self._topics.delete(message.topic)

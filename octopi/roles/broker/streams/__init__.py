@@ -1,0 +1,1 @@
+"""Streams over HTTP at a broker, which serves those that it leads."""

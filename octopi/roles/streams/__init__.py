@@ -1,0 +1,1 @@
+"""Streams over HTTP: what brokers and registers share."""

@@ -1,0 +1,1 @@
+"""Topics as streams over HTTP: what the requests mean, without any I/O."""

@@ -1,0 +1,2 @@
+import { runConformanceTests } from "@durable-streams/server-conformance-tests"
+runConformanceTests({ baseUrl: process.env.STREAMS_URL })

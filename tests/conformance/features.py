@@ -1,0 +1,84 @@
+"""What a client may lack: which steps of a scenario need which feature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+QUEUE_MODES: Final = {"shared", "key_shared"}
+
+_OF_ARGUMENTS: Final = {
+    "send": {
+        "key": "keys",
+        "headers": "headers",
+        "timestamp": "time stamps",
+        "partition": "choice of the partition",
+    },
+    "read": {
+        "partition": "choice of the partition",
+        "on_gap": "skipping of gaps",
+        "stop_at_end": "a stop at the end",
+        "wait_s": "waiting for a topic",
+        "create": "waiting for a topic",
+        "give_up_s": "a time-out for brokers to come back",
+    },
+    "connect": {"timeout_s": "a time-out for requests", "token": "tokens"},
+}
+_OF_STEPS: Final = {
+    "create topic": "creation of topics with options",
+    "delete topic": "deletion of topics",
+    "describe topic": "description of topics",
+    "join": "durable subscriptions",
+}
+_OF_STARTS: Final = {
+    "time": "a start at a time",
+    "last": "a start at the last messages",
+    "position of": "positions that all clients share",
+    "offset of": "a start at an offset",
+}
+
+FEATURES: Final = sorted(
+    {
+        *(one for of in _OF_ARGUMENTS.values() for one in of.values()),
+        *_OF_STEPS.values(),
+        *_OF_STARTS.values(),
+        "an error of consumers whose client is closed",
+        "partitions",
+        "publishing and reading",
+        "queues",
+        "several topics and patterns",
+    }
+)
+"""All of them: the rows of the table in docs/clients.md."""
+
+
+def features_of(scenario: dict[str, Any]) -> set[str]:
+    """What a client needs for *scenario*."""
+    found = set(_found(scenario["steps"])) | set(scenario.get("needs", []))
+    topics = scenario.get("topics", {"log": scenario}).values()
+    if any((one or {}).get("partitions", 1) > 1 for one in topics):
+        found.add("partitions")
+    return found
+
+
+def _found(steps: Iterable[dict[str, Any]]) -> Iterable[str]:
+    for step in steps:
+        if step["do"] in {"connect", "send", "send numbered", "read", "consume"}:
+            yield "publishing and reading"
+        deed = "read" if step["do"] == "consume" else step["do"]
+        if deed in _OF_STEPS:
+            yield _OF_STEPS[deed]
+        for argument, feature in _OF_ARGUMENTS.get(deed, {}).items():
+            if argument in step:
+                yield feature
+        match step.get("from"):
+            case int():
+                yield "a start at an offset"
+            case dict(start):
+                yield from (_OF_STARTS[name] for name in start if name in _OF_STARTS)
+            case str(text) if text.startswith("v1:"):
+                yield "positions that all clients share"
+        if isinstance(step.get("topic"), list):
+            yield "several topics and patterns"
+        if step.get("with", {}).get("mode") in QUEUE_MODES:
+            yield "queues"

@@ -1,0 +1,133 @@
+"""Streams whose leader is killed, and streams with many and slow readers: real processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import trio
+
+from harness.processes import node_processes
+from octopi.limits import MIB
+from tests.streams.http_client import ask, connect, events, receive_until
+
+JSON = "application/json"
+TEXT = "text/plain"
+WRITES = 120
+RECORD_BYTES = 4 * 1024
+READERS = 1_000
+READER_BYTES_MAX = 120_000
+"""What a reader may add to the memory of a node."""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+async def test_nothing_is_lost_or_doubled_when_leaders_are_killed_under_a_retrying_writer(
+    tmp_path: Path,
+) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        brokers = [nodes.broker(register, f"broker-{one}") for one in (1, 2, 3)]
+        while (await ask(register.url, "PUT", "orders", content_type=JSON)).status not in {
+            200,
+            201,
+        }:
+            pass
+        reached = [trio.Event(), trio.Event()]
+
+        async def kill_leaders() -> None:
+            for number in range(2):
+                await reached[number].wait()
+                victim = brokers[number]
+                victim.kill9()
+                await trio.to_thread.run_sync(victim.start)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kill_leaders)
+            for sequence in range(WRITES):
+                with trio.fail_after(60):
+                    while True:
+                        try:
+                            sent = await ask(
+                                register.url,
+                                "POST",
+                                "orders",
+                                json.dumps([sequence, -sequence - 1]).encode(),
+                                content_type=JSON,
+                                producer_id="writer",
+                                producer_epoch="0",
+                                producer_seq=str(sequence),
+                            )
+                        except OSError:
+                            continue
+                        if sent.status in {200, 204}:
+                            break
+                        assert sent.status == 503, sent
+                if sequence in {WRITES // 3, 2 * WRITES // 3}:
+                    reached[3 * sequence // WRITES - 1].set()
+        found: list[int] = []
+        offset = "-1"
+        while True:
+            page = await ask(register.url, "GET", f"orders?offset={offset}")
+            if page.status == 503:
+                continue
+            assert page.status == 200, page
+            found += json.loads(page.body)
+            if "stream-up-to-date" in page.headers:
+                break
+            offset = page.next_offset
+        assert found == [one for number in range(WRITES) for one in (number, -number - 1)]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+async def test_a_thousand_readers_of_one_stream_take_bounded_memory(tmp_path: Path) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        broker = nodes.broker(register)
+        await ask(broker.url, "PUT", "news", content_type=TEXT)
+        before = broker.rss_bytes()
+        reached = 0
+
+        async def read(*, task_status: trio.TaskStatus[None]) -> None:
+            nonlocal reached
+            async with events(broker.url, "news?offset=now&live=sse") as stream:
+                await receive_until(stream, b'"upToDate":true')
+                task_status.started()
+                await receive_until(stream, b"data:hello")
+                reached += 1
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(READERS):
+                await nursery.start(read)
+            page = (await ask(broker.url, "HEAD", "news")).status
+            await ask(broker.url, "POST", "news", b"hello", content_type=TEXT)
+        assert (page, reached) == (200, READERS)
+        assert broker.rss_bytes_max() - before < READERS * READER_BYTES_MAX
+
+
+@pytest.mark.process
+@pytest.mark.slow
+async def test_readers_that_take_nothing_hold_little_and_others_go_on(tmp_path: Path) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        broker = nodes.broker(register)
+        await ask(broker.url, "PUT", "news", content_type=JSON)
+        values = json.dumps(["x" * RECORD_BYTES] * 240).encode()
+        for _ in range(12):
+            sent = await ask(broker.url, "POST", "news", values, content_type=JSON)
+            assert sent.status == 204
+        before = broker.rss_bytes()
+        head = b"GET /v1/streams/news?offset=-1&live=sse HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+        slow = []
+        for _ in range(200):
+            stream = await connect(broker.url)
+            await stream.send_all(head)
+            slow.append(stream)
+        page = await ask(broker.url, "GET", "news?offset=-1")
+        assert page.status == 200
+        assert set(json.loads(page.body)) == {"x" * RECORD_BYTES}
+        assert broker.rss_bytes_max() - before < 64 * MIB
+        for stream in slow:
+            await trio.aclose_forcefully(stream)
