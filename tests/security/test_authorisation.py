@@ -20,7 +20,7 @@ from octopi.security.authenticator import Authenticator, TokenLimits
 from octopi.security.grants import Verb
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, Endpoint
+from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, Endpoint
 from tests.kit.cluster import Cluster
 from tests.security.tokens import key_ring, token
 
@@ -44,16 +44,29 @@ def everything() -> str:
     return fresh(verbs=Verb)
 
 
+class LaterClock(SystemClock):
+    """A clock whose wall clock a test sets forward."""
+
+    ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.ahead_ms
+
+
 @asynccontextmanager
 async def guarded(
-    directory: Path, brokers: int = 1, limits: TokenLimits | None = None, **options: object
+    directory: Path,
+    brokers: int = 1,
+    limits: TokenLimits | None = None,
+    clock: SystemClock | None = None,
+    **options: object,
 ) -> AsyncIterator[Cluster]:
-    """A cluster whose nodes ask for tokens."""
+    """A cluster whose nodes ask for tokens, and read their dates by *clock*."""
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, directory)
 
         def authenticator() -> Authenticator:
-            return Authenticator(key_ring(), SystemClock(), limits)
+            return Authenticator(key_ring(), clock or SystemClock(), limits)
 
         await cluster.start_register(authenticator=authenticator())
         node_token = fresh(None, "node", replicate="*")
@@ -114,8 +127,12 @@ AT_BROKER: list[tuple[Verb | None, Callable[[int, int], Any], type]] = [
 ]
 
 
-async def test_each_verb_lets_its_holder_do_its_own_at_every_role(tmp_path: Path) -> None:
-    """Every verb alone, on this topic, on all topics, and on another one."""
+@pytest.mark.parametrize("entrance", ["register", "broker"])
+async def test_each_verb_lets_its_holder_do_its_own_at_every_role(
+    entrance: str, tmp_path: Path
+) -> None:
+    """Every verb alone, on this topic, on all topics, and on another one; what the register answers
+    is also asked at a broker, which passes it on."""
     async with guarded(tmp_path) as cluster:
         leader, partition = await ready(cluster, "orders")
         numbers = 0
@@ -124,7 +141,8 @@ async def test_each_verb_lets_its_holder_do_its_own_at_every_role(tmp_path: Path
                 granted = f"{pattern}/*" if verb is Verb.CONSUME else pattern
                 text = fresh(verbs=[verb], pattern=granted)
                 found: dict[str, Status | None] = {}
-                async with cluster.connection(cluster.register.url, token=text) as register:
+                url = cluster.register.url if entrance == "register" else leader
+                async with cluster.connection(url, token=text) as register:
                     for needed, question, answer in AT_REGISTER:
                         numbers += 1
                         message = question(numbers)
@@ -151,13 +169,13 @@ async def test_each_verb_lets_its_holder_do_its_own_at_every_role(tmp_path: Path
                         assert status in {None, Status.FORBIDDEN}
 
 
-@pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW], ids=lambda one: one.path)
+@pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW, PEER], ids=lambda one: one.path)
 async def test_a_token_without_the_replicate_grant_can_not_join_as_a_broker(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:
     async with guarded(tmp_path) as cluster:
         leader, _ = await ready(cluster, "orders")
-        url = cluster.register.url if endpoint is MEMBERSHIP else leader
+        url = leader if endpoint is FOLLOW else cluster.register.url
         others = set(Verb) - {Verb.REPLICATE}
         for text in (fresh(verbs=others), fresh(verbs=others, replicate="orders")):
             with pytest.raises(RefusedError) as caught:
@@ -172,19 +190,21 @@ async def test_lists_leave_out_topics_on_which_the_token_grants_nothing(tmp_path
     async with guarded(tmp_path) as cluster:
         for name in ("mine", "mine.too", "theirs"):
             leader, _ = await ready(cluster, name)
-        async with octopi.connect(cluster.register.url, token=fresh(publish="mine*")) as client:
-            assert [one.topic for one in await client.topics()] == ["mine", "mine.too"]
-            logs = await client.admin.describe_logs()
-            assert [one.log.topic for one in logs] == ["mine", "mine.too"]
+        for url in (cluster.register.url, leader):
+            async with octopi.connect(url, token=fresh(publish="mine*")) as client:
+                assert [one.topic for one in await client.topics()] == ["mine", "mine.too"]
+                logs = await client.admin.describe_logs()
+                assert [one.log.topic for one in logs] == ["mine", "mine.too"]
         async with cluster.connection(leader, token=everything()) as reader:
             log = (await ready(cluster, "theirs"))[1]
             await outcome(reader, m.Subscribe(1, "theirs", log, 0, 0), m.Subscribed)
             async with cluster.connection(leader, token=fresh(subscribe="mine")) as other:
                 question = m.DescribeReadings(1, "")
                 assert (await other.request(question, m.ReadingList, 5)).readings == []
-        async with cluster.connection(cluster.register.url, token=fresh(admin="mine")) as other:
-            events = (await other.request(m.DescribeEvents(1, 0), m.EventList, 5)).events
-            assert {one.topic for one in events} == {"", "mine"}
+        for url in (cluster.register.url, leader):
+            async with cluster.connection(url, token=fresh(admin="mine")) as other:
+                events = (await other.request(m.DescribeEvents(1, 0), m.EventList, 5)).events
+                assert {one.topic for one in events} == {"", "mine"}
 
 
 async def test_the_subscription_that_retention_waits_for_is_named_only_to_permitted_clients(
@@ -382,14 +402,15 @@ async def test_a_token_that_writes_too_much_is_slowed_down_and_not_cut_off(tmp_p
 
 async def test_a_redirected_client_is_refused_after_its_token_ended(tmp_path: Path) -> None:
     """The leader's address was learnt in time; the leader looks at the token again."""
-    async with guarded(tmp_path) as cluster:
+    clock = LaterClock()
+    async with guarded(tmp_path, clock=clock) as cluster:
         leader, _ = await ready(cluster, "orders")
-        short = fresh(1, publish="orders", subscribe="orders")
+        short = fresh(60, publish="orders", subscribe="orders")
         async with octopi.connect(cluster.register.url, token=short) as client:
             [place] = (await client.describe_topic("orders")).partitions
             assert place.leader_address == leader
-            await trio.sleep(2.1)  # tokens count whole seconds of the wall clock
-            with trio.fail_after(5):
+            clock.ahead_ms = 61_000
+            with trio.fail_after(20):
                 async with client.producer() as producer:
                     with pytest.raises(octopi.NotDeliveredError, match="expired"):
                         await producer.send("orders", b"too late")
