@@ -45,7 +45,8 @@ conformance: .venv/.dev .venv/.conformance ## the cases of Autobahn against a li
 	OCTOPI_REQUIRE_CONFORMANCE=1 $(BIN)/pytest tests/transport/test_autobahn.py
 exhaust: .venv/.runtime ## simulated clusters: everybody fails at every step and I/O in every way; the table in search/
 	$(BIN)/octopi-node sim exhaust --table search/exhaust.txt --json search/exhaust.json
-search: exhaust ## that, plans that failed once, and some seeds; results in search/
+search: .venv/.runtime ## the same, but everybody fails once at each of these places; plans that failed once, and some seeds; results in search/
+	$(BIN)/octopi-node sim exhaust --moments 1 --table search/exhaust.txt --json search/exhaust.json
 	$(BIN)/octopi-node sim seeds
 	$(BIN)/octopi-node sim run --tier message --seeds 300 --json search/message.json --pages search/pages
 	$(BIN)/octopi-node sim run --tier websocket --seeds 150 --json search/websocket.json --pages search/pages

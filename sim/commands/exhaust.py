@@ -22,8 +22,16 @@ from sim.commands.options import interrupted, jobs_option, json_file_option, wri
     metavar="FILE",
     help="Write the table to FILE, too.",
 )
+@click.option(
+    "--moments",
+    type=click.IntRange(1, 2),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="At how many moments each action of each cell is done: 1 takes half as long.",
+)
 @common_options
-def exhaust(jobs: int, json_file: Path | None, table_file: Path | None) -> int:
+def exhaust(jobs: int, json_file: Path | None, table_file: Path | None, moments: int) -> int:
     """Fail every node at every step and at every I/O, in each possible way.
 
     \b
@@ -43,7 +51,7 @@ def exhaust(jobs: int, json_file: Path | None, table_file: Path | None) -> int:
     from sim.search.parallel_runs import replay_line
     from sim.search.progress_bar import ProgressBar
 
-    search = Exhaustion(jobs)
+    search = Exhaustion(jobs, moments)
     try:
         with ProgressBar("cell", search.look_around()) as progress:
             for done in search.perform_all():

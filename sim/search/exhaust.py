@@ -1,9 +1,10 @@
 """The exhaustive search: fails every node at every step and at every I/O, in each possible way.
 
 First each scenario (`sim.search.exhaust_runs`) is run without further faults, to see which cells it
-reaches.  Then each action of each cell is done at two moments, if there are two: at the first one
-of the cheapest scenario, and at one in the middle of another scenario.  If an action can't be done,
-because it would destroy the last intact copy of committed records, other moments are tried.
+reaches.  Then each action of each cell is done at the first moment of the cheapest scenario, and,
+unless one moment was asked for, at one in the middle of another scenario, if there is one.  If an
+action can't be done, because it would destroy the last intact copy of committed records, other
+moments are tried.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from sim.search.exhaust_runs import SCENARIOS
 from sim.search.parallel_runs import SIMULATOR, TEXT_SHOWN, spread
 
 MOMENTS: Final = 2
-"""At how many moments each action of each cell is done."""
+"""At how many moments each action of each cell is done, unless asked otherwise."""
 TRIES_MAX: Final = 8
 """How many moments are tried, at most, for the second one.  For the first one all are tried."""
 
@@ -62,6 +63,7 @@ class Task(NamedTuple):
     cell: Cell
     action: str
     spots: tuple[Spot, ...]
+    moments: int = MOMENTS
 
 
 # --- one task --------------------------------------------------------------------------------
@@ -74,13 +76,13 @@ def plan_of(cell: Cell, action: str, spot: Spot) -> Plan:
 
 
 def perform(task: Task) -> CellResult:
-    """Do the action at `MOMENTS` moments, or at as many as possible."""
+    """Do the action at as many moments as wanted, or as possible."""
     began = process_time()
     executed, runs = 0, 0
     skipped: list[str] = []
     failures: list[FailedCell] = []
     for spot in task.spots:
-        if executed == MOMENTS or (executed and runs >= TRIES_MAX):
+        if executed == task.moments or (executed and runs >= TRIES_MAX):
             break
         runs += 1
         plan = plan_of(task.cell, task.action, spot)
@@ -121,13 +123,15 @@ def _run(plan: Plan) -> tuple[str, str, str]:
 # --- all tasks -------------------------------------------------------------------------------
 
 
-def tasks(reached: Sequence[Reach], chosen: Iterable[Cell]) -> Iterator[Task]:
+def tasks(
+    reached: Sequence[Reach], chosen: Iterable[Cell], moments: int = MOMENTS
+) -> Iterator[Task]:
     """The tasks for *chosen* cells, given which cells the scenarios reach."""
     by_cost = sorted(reached, key=lambda one: (one.event_count, one.scenario))
     for cell in chosen:
         spots = _ordered([one.spots[cell] for one in by_cost if cell in one.spots])
         for action in actions(cell) if spots else ():
-            yield Task(cell, action, spots)
+            yield Task(cell, action, spots, moments)
 
 
 def _ordered(by_scenario: list[tuple[Spot, ...]]) -> tuple[Spot, ...]:
@@ -152,7 +156,7 @@ def look(scenario: str) -> Reach:
 class Exhaustion:
     """An exhaustive search: the actions that were done, could not be done, and broke a rule."""
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, moments: int = MOMENTS) -> None:
         self.failures: list[FailedCell] = []
         self.runs = 0
         self.cpu_s = 0.0
@@ -160,6 +164,7 @@ class Exhaustion:
         self.done: dict[tuple[Cell, str], CellResult] = {}
         """The results, by cell and action."""
         self._jobs = jobs
+        self._moments = moments
         self._tasks: list[Task] = []
 
     def look_around(self) -> int:
@@ -170,7 +175,7 @@ class Exhaustion:
         """
         reached = list(spread(look, SCENARIOS, self._jobs))
         self.runs += len(reached)
-        self._tasks = list(tasks(reached, cells()))
+        self._tasks = list(tasks(reached, cells(), self._moments))
         return len(self._tasks)
 
     def perform_all(self) -> Iterator[CellResult]:

@@ -61,6 +61,12 @@ def test_an_action_is_done_at_two_moments_of_a_cell() -> None:
     assert (found.executed, found.runs, found.skipped, found.failures) == (2, 2, (), ())
 
 
+def test_an_action_is_done_at_one_moment_if_no_more_are_wanted() -> None:
+    spots = look("produce").spots[APPENDING]
+    found = perform(Task(APPENDING, "kill", spots, moments=1))
+    assert (found.executed, found.runs, found.skipped, found.failures) == (1, 1, (), ())
+
+
 @pytest.mark.parametrize("place", ["D6a", "D6b"])
 @pytest.mark.parametrize("action", ["kill", "lose power", "full disk"])
 def test_a_broker_that_takes_damage_out_of_its_log_is_failed_there(place: str, action: str) -> None:
