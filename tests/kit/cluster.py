@@ -20,6 +20,7 @@ from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
 from octopi.operating_system import (
     SystemClock,
     SystemDisk,
+    SystemFile,
     SystemRandomness,
     SystemStreams,
     wants_plain_websocket,
@@ -45,6 +46,24 @@ def system_environment(nursery: trio.Nursery, tls: Tls | None = None) -> Environ
     clock = SystemClock()
     net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket(), tls=tls)
     return Environment(clock, net, SystemDisk(), SystemRandomness())
+
+
+class NodeDisk(SystemDisk):
+    """The disk of one node.  What a killed node leaves open, the operating system would close."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._files: list[SystemFile] = []
+
+    def open(self, path: str, *, create: bool = False) -> SystemFile:
+        file = super().open(path, create=create)
+        self._files.append(file)
+        return file
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files:
+            file.close()
 
 
 class Died(BaseException):  # no error: nothing may handle it
@@ -111,9 +130,8 @@ class Cluster:
         **options: object,
     ) -> Node:
         """Start a broker, on *disk* if that is given, its steps observed by *trace*."""
-        environment = attrs.evolve(
-            self.environment, disk=disk or self.environment.disk, trace=trace
-        )
+        own = NodeDisk()
+        environment = attrs.evolve(self.environment, disk=disk or own, trace=trace)
         filled = BrokerOptions(
             listen=str(options.pop("listen", "127.0.0.1:0")),
             data_directory=str(self.directory / name),
@@ -121,7 +139,7 @@ class Cluster:
             secrets=options.pop("secrets", SECRETS),  # type: ignore[arg-type]
             **options,  # type: ignore[arg-type]
         )
-        return await self._start(partial(run_broker, environment, filled, show=show))
+        return await self._start(partial(run_broker, environment, filled, show=show), own)
 
     async def start_on_memory_disks(self, count: int) -> dict[int, MemoryDisk]:
         """Start brokers 1 to *count*, each on a disk in memory; returns the disks, by broker."""
@@ -130,7 +148,9 @@ class Cluster:
             await self.start_broker(f"broker-{number}", disk=disk)
         return disks
 
-    async def _start(self, run: Callable[..., Awaitable[None]]) -> Node:
+    async def _start(
+        self, run: Callable[..., Awaitable[None]], disk: NodeDisk | None = None
+    ) -> Node:
         node = Node("", trio.Event(), trio.CancelScope(), trio.Event())
 
         async def live(*, task_status: trio.TaskStatus[str]) -> None:
@@ -140,6 +160,8 @@ class Cluster:
             except* Died:
                 pass
             finally:
+                if disk is not None:
+                    disk.close()
                 node.ended.set()
 
         with trio.fail_after(20):
