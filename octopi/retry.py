@@ -61,9 +61,14 @@ def reworded(error: OctopiError, text: str) -> OctopiError:
 
 
 async def retry(
-    environment: Environment, timeout_s: float, what: str, attempt: Callable[[], Awaitable[_T]]
+    environment: Environment,
+    timeout_s: float,
+    what: str,
+    attempt: Callable[[], Awaitable[_T]],
+    passes: Callable[[OctopiError], bool] = may_pass,
 ) -> _T:
-    """Repeat *attempt* until it succeeds, and return its result.
+    """Repeat *attempt* until it succeeds, and return its result.  *passes*: whether an error can
+    pass.
 
     Raises:
       OctopiError: the error of *attempt*, if it can't pass; otherwise, after *timeout_s*, the last
@@ -77,7 +82,7 @@ async def retry(
             try:
                 return await attempt()
             except OctopiError as error:
-                if not may_pass(error):
+                if not passes(error):
                     raise
                 last = error
             await clock.sleep_until(clock.now() + backoff.next_s())

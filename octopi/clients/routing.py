@@ -23,13 +23,14 @@ from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
     NotReadyError,
+    OctopiError,
     RefusedError,
     Status,
     UnreachableError,
 )
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import HEARTBEAT_INTERVAL_S, LEADER_SILENCE_S, READER_SILENCE_S
-from octopi.retry import retry
+from octopi.retry import may_pass, retry
 from octopi.transport.connection import Connection
 from octopi.transport.pending_requests import Numbered
 from octopi.wire.messages import (
@@ -73,10 +74,14 @@ class RequestRouter:
         return self.timeout_s / 2
 
     async def retry(
-        self, what: str, attempt: Callable[[], Awaitable[_T]], timeout_s: float | None = None
+        self,
+        what: str,
+        attempt: Callable[[], Awaitable[_T]],
+        timeout_s: float | None = None,
+        passes: Callable[[OctopiError], bool] = may_pass,
     ) -> _T:
         """Call *attempt* until it succeeds, raises an error that won't pass, or time is up."""
-        return await retry(self._environment, timeout_s or self.timeout_s, what, attempt)
+        return await retry(self._environment, timeout_s or self.timeout_s, what, attempt, passes)
 
     async def ask_register(
         self, what: str, question: Callable[[int], Any], expected: type[_T]
@@ -179,8 +184,10 @@ class RequestRouter:
         question: Callable[[int], Any],
         expected: type[_T],
         wait_s: float = 0.0,
+        passes: Callable[[OctopiError], bool] = may_pass,
     ) -> _T:
-        """Ask the leader of a log, which may wait for *wait_s* before it answers."""
+        """Ask the leader of a log, which may wait for *wait_s* before it answers, again after
+        errors that can pass."""
         route = LeaderRoute(self.lookup, topic, partition)
 
         async def attempt() -> _T:
@@ -204,7 +211,7 @@ class RequestRouter:
                     raise NotReadyError(str(error.args[0])) from error
                 raise
 
-        return await self.retry(what, attempt, self.timeout_s + wait_s)
+        return await self.retry(what, attempt, self.timeout_s + wait_s, passes)
 
     async def find_offset(
         self, topic: TopicName, partition: PartitionId, at: str, value: int = 0

@@ -13,11 +13,24 @@ MUTANTS: Final = (
         "broken-link-never-given-up",
         _DEPARTURES,
         """
-                 await member.replaced.wait()
+                 await member.is_over.wait()
 -        self.gone(member)
 """,
         "a broker whose connection broke counts as live for ever",
         LIVENESS,
+    ),
+    Mutant(
+        "topics-made-without-their-leader",
+        "octopi.roles.register.topics",
+        """
+-            if not (member.is_closed or member.is_silent):
+-                break
+-            await member.is_over.wait()
++            break
+""",
+        "a topic counts as made before its leader, whose connection broke, has heard of it: the "
+        "leader stores new messages in a deleted topic of the same name",
+        "acknowledged-unheld",
     ),
     Mutant(
         "stopped-for-good",

@@ -283,6 +283,29 @@ def test_an_answer_that_is_told_to_be_stale_does_not_count() -> None:
     assert queue.broken == ["queue-passed-over"]
 
 
+def test_the_answer_to_a_newer_delivery_counts_though_one_to_an_older_is_told_to_be_stale() -> None:
+    queue = Judged()
+    queue.deal((0, 1))
+    queue.store(attempts=[0, 1])
+    queue.answer((0, 1), confirm=1)
+    queue.deal((0, 2))
+    queue.answer((0, 2))
+    queue.tell(1, 0)
+    queue.store(0)
+    assert not queue.broken
+
+
+def test_one_of_two_answers_that_came_together_is_told_to_be_stale() -> None:
+    queue = Judged()
+    queue.deal((0, 1))
+    queue.store(attempts=[0, 1])
+    queue.deal((0, 2))
+    queue.answer((0, 1), (0, 2))
+    queue.tell(0, 0, confirmed=False)
+    queue.store(0)
+    assert not queue.broken
+
+
 def test_an_answer_is_told_to_be_stale_after_its_message_was_dealt_again() -> None:
     queue = Judged()
     queue.deal((0, 1))

@@ -340,6 +340,19 @@ def test_a_leader_may_begin_with_what_it_appended_before_another_one_led(judged:
     assert judged.broken == []
 
 
+def test_a_leader_may_begin_with_what_it_appended_while_another_one_led(judged: Judged) -> None:
+    judged.mark(10, 1)
+    states = dict(judged.rules._partitions[PartitionId(0)].committed)
+    judged.epoch = 2
+    judged.load(states)  # it commits nothing
+    judged.epoch = 1
+    judged.come(steps.S12Removing, key=MARK)
+    judged.mark(20, 1, commit=False)
+    judged.epoch = 3
+    judged.load({**states, MARK: {"mark": 20, "claim": 1}})
+    assert judged.broken == []
+
+
 def test_entries_of_a_former_leader_are_gone_once_a_newer_leader_commits(judged: Judged) -> None:
     judged.mark(10, 1)
     states = dict(judged.rules._partitions[PartitionId(0)].committed)

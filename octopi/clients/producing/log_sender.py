@@ -17,6 +17,7 @@ import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.leader_check import LeaderVerdict, judge_leader
+from octopi.clients.leader_errors import may_pass_at_a_leader
 from octopi.clients.leader_route import LeaderRoute
 from octopi.clients.news import News
 from octopi.clients.producing.batches import Batch, Stored
@@ -266,7 +267,7 @@ class LogSender:
             self.session.fail(error)
             self._shared.on_fenced(error)
         except OctopiError as error:
-            if may_pass(error):
+            if may_pass_at_a_leader(error):
                 self.session.not_begun(error)
             else:
                 self.session.fail(error)
@@ -284,6 +285,7 @@ class LogSender:
                 request, self.topic, self.partition, producer_id, True, after
             ),
             ProducerDescription,
+            passes=may_pass_at_a_leader,
         )
         if found.epoch is None:
             raise ProtocolError("the leader did not say which epoch it has begun")

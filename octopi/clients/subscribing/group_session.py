@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from octopi.clients.subscribing.leader_errors import may_pass_at_a_leader
+from octopi.clients.leader_errors import may_pass_at_a_leader
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.identifiers import NO_CLAIM, Claim, MemberId, PartitionId
 

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
-from octopi.clients.subscribing.leader_errors import may_pass_at_a_leader
+from octopi.clients.leader_errors import may_pass_at_a_leader
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.identifiers import Offset
 from octopi.limits import SETTLE_COUNT_MAX

@@ -81,7 +81,7 @@ class Departures:
     async def _wait_for(self, member: Member) -> None:
         with self._environment.clock.timeout(LINK_GRACE_S):
             if not await self._is_gone(member):
-                await member.replaced.wait()
+                await member.is_over.wait()
         self.gone(member)
 
     async def _is_gone(self, member: Member) -> bool:
@@ -89,7 +89,7 @@ class Departures:
         the broker is back."""
         environment = self._environment
         address = self._controller.state.brokers[member.broker].address
-        while not member.replaced.is_set():
+        while not member.is_over.is_set():
             try:
                 connection = await open_connection(environment, address, CLIENT, self._agent)
             except UnreachableError as error:
@@ -113,6 +113,7 @@ class Departures:
         if self._members.get(broker) is member:
             self._tracer.lost(broker, incarnation)
             self._members.left(broker)
+            member.is_over.set()
             self._controller.left(broker, incarnation)
             self._events.left(broker)
             _log.warning("broker left", broker=broker, incarnation=incarnation)

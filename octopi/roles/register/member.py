@@ -66,8 +66,8 @@ class Member:
         self.incarnation = Incarnation(0)
         self.is_closed = False
         """Whether the connection has ended."""
-        self.replaced: Final = trio.Event()
-        """Set when the same incarnation of the broker has a newer connection."""
+        self.is_over: Final = trio.Event()
+        """Set when the broker has a newer connection, or is no longer a member."""
         self.is_silent = False
         """Whether an order got no answer, so the connection ends."""
         self._hosts: set[PartitionId] = set()
@@ -91,7 +91,7 @@ class Member:
 
     async def replace(self) -> None:
         """The broker has a newer connection: close this one."""
-        self.replaced.set()
+        self.is_over.set()
         await self._connection.close(1000, "the broker has a newer connection")
 
     def joined_as(self, broker: BrokerId, incarnation: Incarnation) -> None:

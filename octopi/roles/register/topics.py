@@ -96,16 +96,28 @@ class Topics:
             records = [self._controller.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
             followers = {one for record in records for one in record.replicas} - leaders
-            for hosts in (leaders, followers):  # a follower needs a leader that has the topic
-                async with trio.open_nursery() as nursery:
-                    for broker in sorted(hosts & self._members.keys()):
-                        nursery.start_soon(self._members[broker].install_topics, [topic])
+            async with trio.open_nursery() as nursery:
+                for broker in sorted(leaders):
+                    nursery.start_soon(self._install_at_leader, broker, topic)
+            async with trio.open_nursery() as nursery:  # a follower needs a leader that has it
+                for broker in sorted(followers & self._members.keys()):
+                    nursery.start_soon(self._members[broker].install_topics, [topic])
             self._tracer.installed(topic)
             _log.info("topic created", topic=topic.topic, partitions=topic.partitions)
         except NotReadyError:
             return  # the register's disk failed: the client that asked is told so
         finally:
             self._installing.pop(topic.topic_id).set()
+
+    async def _install_at_leader(self, broker: BrokerId, topic: TopicRecord) -> None:
+        """Have a leader hold a new topic.  If the leader's connection has just broken, wait until
+        it is back or no longer a member: it may hold a deleted topic of the same name, and would
+        store in that what clients send to the new one."""
+        while (member := self._members.get(broker)) is not None:
+            await member.install_topics([topic])
+            if not (member.is_closed or member.is_silent):
+                break
+            await member.is_over.wait()
 
     async def find(self, name: str, *, creator: Creator | None) -> TopicRecord:
         """The topic of that name, once it is installed.  If it is missing, *creator* creates it.

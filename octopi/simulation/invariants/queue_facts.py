@@ -248,15 +248,18 @@ class KnownQueue:
             return one.number
         return self._final.get(offset, 0)
 
-    def withdraw(self, offset: Offset, to: Attachment) -> None:
-        """An answer of a member to the delivery of a message didn't count."""
+    def withdraw(self, offset: Offset, asked: Collection[KnownAnswers]) -> None:
+        """An answer for the message at *offset* didn't count, of those that were *asked*.  It may
+        be the answer to an earlier delivery, where there was one: then that to the newest counts,
+        perhaps."""
         if self.is_settled(offset):
             return
-        for some in self.asked.get(to, ()):
-            some.counting[:] = [one for one in some.counting if one.offset != offset]
-        one = self.answered.get(offset)
-        if one is not None and one.to == to:
-            del self.answered[offset]
+        may_count = any(offset in answers.others for answers in asked)
+        for answers in asked:
+            for one in [one for one in answers.counting if one.offset == offset]:
+                answers.counting.remove(one)
+                if not may_count and self.answered.get(offset) is one:
+                    del self.answered[offset]
 
     def end_delivery(self, offset: Offset, log: LogBytes) -> None:
         """A delivery is given back, and with it those of later messages of its key."""

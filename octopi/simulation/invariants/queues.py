@@ -403,13 +403,14 @@ class QueueRules(SystemInvariants):
             return
         to = Attachment(event.host, event.life, step.session)
         asked = known.asked.get(to, [])
-        for offset in step.stale:
-            known.withdraw(offset, to)
-            self._unstored[step.sid, step.partition].discard(offset)
         numbers = [one.number for one in asked]
-        if not step.confirmed or step.acknowledge not in numbers:
+        is_known = step.acknowledge in numbers
+        count = numbers.index(step.acknowledge) + 1 if is_known else len(asked)
+        for offset in step.stale:
+            known.withdraw(offset, asked[:count])
+            self._unstored[step.sid, step.partition].discard(offset)
+        if not step.confirmed or not is_known:
             return
-        count = numbers.index(step.acknowledge) + 1
         stale = set(step.stale)
         lost = [one.offset for some in asked[:count] for one in some.counting]
         lost = [one for one in lost if not known.is_settled(one)]

@@ -75,7 +75,9 @@ class _KnownPartition:
     that."""
     stray: set[str] = attrs.field(factory=set)
     """Keys with newer values that the newest leader did not find: until it commits something, one
-    that has them may lead next."""
+    that has them may lead next.  A former leader may go on to append such values."""
+    has_committed: bool = False
+    """Whether the newest leader has committed something."""
     taken: dict[str, int] = attrs.field(factory=dict)
     """The newest mark that a member of each subscription sent."""
     left: dict[str, int] = attrs.field(factory=dict)
@@ -165,14 +167,17 @@ class SubscriptionRules(SystemInvariants):
         self._open(event.step.partition, event.step.epoch, event.step.key)
 
     def _open(self, partition: PartitionId, epoch: int, key: str) -> None:
-        if (known := self._known(partition, epoch)) is not None:
+        known = self._partitions[partition]
+        if epoch >= known.epoch:
             known.open[key] += 1
+        elif not known.has_committed:
+            known.stray.add(key)
 
     def _check_stored(self, event: StepEvent[StoredMarkStep]) -> None:
         step = event.step
+        self._open(step.partition, step.epoch, f"k/{step.sid}/{step.topic_id}")
         if self._known(step.partition, step.epoch) is None:
             return
-        self._open(step.partition, step.epoch, f"k/{step.sid}/{step.topic_id}")
         place = step.sid, step.partition
         known = self._stored.get(place)
         self._stored[place] = step.mark, step.claim
@@ -199,6 +204,7 @@ class SubscriptionRules(SystemInvariants):
         kind, sid, last = _parts(step.key)
         known.open[step.key] = max(0, known.open[step.key] - 1)
         known.stray.clear()
+        known.has_committed = True
         if step.value is None:
             known.committed.pop(step.key, None)
             if kind == "k":
@@ -270,6 +276,7 @@ class SubscriptionRules(SystemInvariants):
         known.committed = dict(step.states)
         known.stray |= {key for key, count in known.open.items() if count}
         known.open.clear()
+        known.has_committed = False
         known.taken.clear()
         known.left.clear()
         for key, value in step.states.items():
