@@ -14,6 +14,7 @@ from tests.conformance import (
     aio_driver,
     blocking_driver,
     cli_driver,
+    http_driver,
     javascript_driver,
     trio_driver,
 )
@@ -32,7 +33,7 @@ class Client:
     lacks: Mapping[str, str]
     """See `tests.conformance.driving.Driver`."""
     column: str
-    """Its column in docs/clients.md; empty: it is no library."""
+    """Its column in docs/clients.md; empty: it has none."""
 
 
 @contextmanager
@@ -54,5 +55,11 @@ CLIENTS: Final = {
     ),
     "page": Client(_in_a_page, javascript_driver.LACKS, "octopi.js"),
     "cli": Client(_program, cli_driver.LACKS, ""),
+    "http": Client(
+        lambda url, _: http_driver.http_driver(url, "long-poll"), http_driver.LACKS, "HTTP"
+    ),
+    "http-events": Client(
+        lambda url, _: http_driver.http_driver(url, "sse"), http_driver.LACKS, "HTTP"
+    ),
 }
 """By name.  Those with the same column lack the same."""

@@ -6,6 +6,7 @@ import { MEMBERS } from "./members.mjs";
 const PATIENCE_MS = 25_000; // for an answer that has to come
 const clients = new Map(); // name -> () => promise of Octopi; a client connects when it is used first
 const readings = new Map(); // name -> Reading
+const producers = new Map(); // name -> a producer with a name
 const sendings = new Map(); // name of a client -> { goesOn, receipts: a promise }
 
 const DEEDS = {
@@ -22,8 +23,11 @@ const DEEDS = {
     const found = (await (await clients.get(by)()).topics()).find((one) => one.topic === topic);
     return found.partitions.map((one) => one.partition);
   },
-  send: async ({ by, topic, value, key, headers, timestamp, partition }) => {
-    const octopi = await clients.get(by)();
+  produce: async ({ as, by, topic, name }) => {
+    producers.set(as, await (await clients.get(by)()).producer(name, { topics: [topic] }));
+  },
+  send: async ({ as, by, topic, value, key, headers, timestamp, partition }) => {
+    const octopi = producers.get(as) ?? (await clients.get(by)());
     const named = Object.fromEntries(Object.entries(headers ?? {}).map(([name, one]) => [name, given(one)]));
     return shownReceipt(await octopi.publish(topic, given(value), { key: key && given(key), headers: named, timestamp, partition }));
   },
@@ -57,7 +61,7 @@ const DEEDS = {
   position: ({ as }) => readings.get(as).position,
   reset: async () => {
     for (const client of clients.values()) await client().then((octopi) => octopi.close(), () => {});
-    for (const names of [clients, readings, sendings]) names.clear();
+    for (const names of [clients, producers, readings, sendings]) names.clear();
     await MEMBERS.closeMembers();
   },
   ...MEMBERS,

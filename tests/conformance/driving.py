@@ -21,7 +21,10 @@ COMMANDS: Final = {
     "create topic": "by the client `by`: `topic`, with `options` as the Python client names them",
     "delete topic": "by the client `by`: `topic`",
     "describe topic": "by the client `by`: `topic`; gives its partitions",
-    "send": "by the client `by`: a message, and waits for its receipt; gives `shown_receipt`",
+    "produce": "a producer named `name`, as `as`, of the client `by`, for `topic`: its former life "
+    "there has ended when it sends",
+    "send": "by the client `by`, or the producer `as`: a message, and waits for its receipt; gives "
+    "`shown_receipt`",
     "send numbered": "by the client `by`: begins to send the texts 0, 1, 2 ... to `topic`, one "
     "after the other, and doesn't wait for it",
     "sent": "has `by` end that, and waits until the last one is sent; gives the receipts",
@@ -29,8 +32,9 @@ COMMANDS: Final = {
     "and patterns) from `from`; optionally `partition`, `on_gap`, `stop_at_end`, `wait_s`, "
     "`create`, `give_up_s`",
     "next": "the next `count` messages of the consumer `as`, or as many as there are if it stops "
-    "at the end; gives a list of `shown_message`",
-    "position": "the position of the consumer `as`, as a text",
+    "at the end; gives a list of `shown_message`; `sizes` has the sizes of their values, if they "
+    "are known, for who reads bytes",
+    "position": "the position of the consumer `as`, as a text of the client's",
     "join": "a member named `as` of the subscription `name` of `topic`, with `token`, and with "
     "`options` as octopi.js names them",
     "take": "the next `count` messages of the member `as`; gives their texts",
@@ -54,6 +58,10 @@ COMMANDS: Final = {
 
 class Refused(Exception):  # no fault of the test
     """The client was told no; the text is the name of the status."""
+
+
+class Inexpressible(Exception):  # no fault of the test
+    """The client has no means to say what a command says."""
 
 
 class Driver(Protocol):

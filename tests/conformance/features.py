@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+SHARED_POSITIONS: Final = "positions that all clients share"
 QUEUE_MODES: Final = {"shared", "key_shared"}
 
 _OF_ARGUMENTS: Final = {
@@ -29,12 +30,17 @@ _OF_STEPS: Final = {
     "delete topic": "deletion of topics",
     "describe topic": "description of topics",
     "join": "durable subscriptions",
+    "produce": "named producers",
 }
 _OF_STARTS: Final = {
     "time": "a start at a time",
     "last": "a start at the last messages",
-    "position of": "positions that all clients share",
+    "position of": "a start at a position",
     "offset of": "a start at an offset",
+}
+_OF_REFUSALS: Final = {
+    "closed": "clients that are opened and closed",
+    "topic_replaced": "an error if a topic was made again",
 }
 
 FEATURES: Final = sorted(
@@ -42,10 +48,15 @@ FEATURES: Final = sorted(
         *(one for of in _OF_ARGUMENTS.values() for one in of.values()),
         *_OF_STEPS.values(),
         *_OF_STARTS.values(),
+        *_OF_REFUSALS.values(),
+        SHARED_POSITIONS,
+        "a refusal of names that topics can't have",
         "an error of consumers whose client is closed",
+        "empty values",
         "partitions",
         "publishing and reading",
         "queues",
+        "reading of all partitions at once",
         "several topics and patterns",
     }
 )
@@ -58,7 +69,13 @@ def features_of(scenario: dict[str, Any]) -> set[str]:
     topics = scenario.get("topics", {"log": scenario}).values()
     if any((one or {}).get("partitions", 1) > 1 for one in topics):
         found.add("partitions")
+        if any(map(_reads_all_partitions, scenario["steps"])):
+            found.add("reading of all partitions at once")
     return found
+
+
+def _reads_all_partitions(step: dict[str, Any]) -> bool:
+    return step["do"] in {"read", "consume"} and "partition" not in step and "refused" not in step
 
 
 def _found(steps: Iterable[dict[str, Any]]) -> Iterable[str]:
@@ -71,13 +88,21 @@ def _found(steps: Iterable[dict[str, Any]]) -> Iterable[str]:
         for argument, feature in _OF_ARGUMENTS.get(deed, {}).items():
             if argument in step:
                 yield feature
+        if deed == "send" and "" in (step.get("value"), *step.get("values", [])):
+            yield "empty values"
+        refused = step.get("refused", [])
+        for refusal in [refused] if isinstance(refused, str) else refused:
+            if refusal in _OF_REFUSALS:
+                yield _OF_REFUSALS[refusal]
         match step.get("from"):
             case int():
                 yield "a start at an offset"
             case dict(start):
+                if start.keys() & {"id", "ahead"} or step.get("by") == "another client":
+                    yield SHARED_POSITIONS
                 yield from (_OF_STARTS[name] for name in start if name in _OF_STARTS)
             case str(text) if text.startswith("v1:"):
-                yield "positions that all clients share"
+                yield SHARED_POSITIONS
         if isinstance(step.get("topic"), list):
             yield "several topics and patterns"
         if step.get("with", {}).get("mode") in QUEUE_MODES:

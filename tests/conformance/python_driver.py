@@ -95,6 +95,9 @@ class PythonDriver:
             case "consume":
                 client = self._clients[command["by"]]
                 self._tasks[name] = self._loop.start(partial(_run_consumer, client))
+            case "produce":
+                client = self._clients[command["by"]]
+                self._tasks[name] = self._loop.start(partial(_run_producer, client))
             case "join":
                 connect = partial(self._connect, self._url)
                 self._tasks[name] = self._loop.start(partial(run_member, connect))
@@ -186,6 +189,19 @@ async def _send(producer: Any, command: Command) -> object:  # noqa: ANN401
         partition=command.get("partition"),
     )
     return _shown_receipt(receipt)
+
+
+async def _run_producer(client: Any, take: Take) -> None:  # noqa: ANN401
+    job = await take()
+    name, topic = job.command["name"], job.command["topic"]
+    try:
+        async with client.producer(name=name, topics=[topic]) as producer:
+            job.answer(None)
+            while True:
+                job = await take()
+                await job.fulfil(_send(producer, job.command))
+    except octopi.ProducerFencedError:
+        assert job.outcome.done(), "it is opened, and told of each message"
 
 
 def _shown_receipt(receipt: octopi.Receipt) -> dict[str, object]:

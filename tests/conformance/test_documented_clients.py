@@ -1,4 +1,5 @@
-"""docs/clients.md says what each client lacks, as the drivers do; errors have the same codes."""
+"""docs/clients.md and docs/http.md say what each client lacks, as the drivers do; errors have the
+same codes."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from octopi.errors import NotDeliveredError, OctopiError, RefusedError, Status
 from tests.browser.tools import STATIC
 from tests.conformance.clients import CLIENTS
 from tests.conformance.features import FEATURES
+from tests.conformance.http_driver import LACKS
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs/clients.md"
+DOCUMENTS: Final = Path(__file__).parents[2] / "docs"
 
 
-def _section() -> str:
-    text = DOCUMENT.read_text()
-    return text.partition("\n## What each client can do\n")[2].partition("\n## ")[0]
+def _section(document: str = "clients.md", heading: str = "What each client can do") -> str:
+    text = (DOCUMENTS / document).read_text()
+    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def test_the_table_of_clients_is_what_their_drivers_declare() -> None:
@@ -43,10 +45,16 @@ def test_each_no_in_the_table_has_its_reason_below() -> None:
     declared = {
         f"- {client.column}, {feature}: {reason}."
         for client in CLIENTS.values()
-        if client.column
+        if client.column not in {"", "HTTP"}
         for feature, reason in client.lacks.items()
     }
     assert set(reasons) == declared
+
+
+def test_what_http_lacks_is_listed_in_its_document_with_the_reasons() -> None:
+    section = _section("http.md", "What HTTP does not have")
+    listed = [line for line in section.splitlines() if line.startswith("- ")]
+    assert listed == [f"- {feature}: {reason}." for feature, reason in sorted(LACKS.items())]
 
 
 def test_clients_of_one_column_lack_the_same() -> None:

@@ -9,23 +9,26 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 import pytest
-import trio
 
-from octopi.operating_system import SystemClock
-from octopi.security.authenticator import Authenticator
+from octopi.cli import nodes
+from octopi.cli.config import NodeSettings
+from octopi.roles.broker.node import BrokerOptions
+from tests.admin.nodes import serving_nodes
+from tests.admin.test_protected_nodes import with_tokens
 from tests.browser.clusters import in_a_thread
 from tests.conformance.clients import CLIENTS
+from tests.conformance.driving import Inexpressible
 from tests.conformance.features import FEATURES, features_of
+from tests.conformance.http_driver import http_driver
 from tests.conformance.judge import Judge, Scenario
 from tests.conformance.opened import Drivers
 from tests.conformance.operating import Operator
-from tests.kit.cluster import Cluster
-from tests.security.test_authorisation import fresh
-from tests.security.tokens import key_ring
 
 pytestmark = pytest.mark.process
 
@@ -50,26 +53,20 @@ RUNS: Final = [
 
 
 @asynccontextmanager
-async def _running(directory: Path) -> AsyncIterator[Cluster]:
-    """A cluster that asks for tokens, and removes at once what retention lets go."""
-    async with trio.open_nursery() as nursery:
-        cluster = Cluster(nursery, directory)
-        await cluster.start_register(authenticator=Authenticator(key_ring(), SystemClock(), None))
-        node_token = fresh(None, "node", replicate="*")
-        await cluster.start_broker(
-            authenticator=Authenticator(key_ring(), SystemClock(), None),
-            token=lambda: node_token,
-            retention_check_interval_s=0.05,
-        )
-        yield cluster
-        nursery.cancel_scope.cancel()
+async def _running(directory: Path) -> AsyncIterator[str]:
+    """The url of a cluster that asks for tokens, and removes at once what retention lets go."""
+    common = with_tokens(directory, NodeSettings())
+    options = partial(BrokerOptions, retention_check_interval_s=0.05)
+    with patch.object(nodes, "BrokerOptions", options):
+        async with serving_nodes(directory, common=common) as serving:
+            yield serving.register
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One cluster for all."""
-    with in_a_thread(_running(tmp_path_factory.mktemp("cluster"))) as cluster:
-        yield cluster.register.url
+    with in_a_thread(_running(tmp_path_factory.mktemp("cluster"))) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +85,19 @@ def test_every_client_sees_what_the_list_says(
         drivers.of(client), drivers.other_than(client), Operator(url), f"{client}-{number}-"
     )
     judge.run(SCENARIOS[number])
+
+
+@pytest.mark.parametrize(
+    "number",
+    [number for number, one in enumerate(SCENARIOS) if not _is_for("http", one)],
+    ids=lambda number: SCENARIOS[number]["says"],
+)
+def test_http_can_not_do_what_its_driver_declares(number: int, url: str, drivers: Drivers) -> None:
+    with (
+        http_driver(url, "long-poll", patience_s=0.5) as driver,
+        pytest.raises((Inexpressible, AssertionError)),
+    ):
+        Judge(driver, drivers.of("trio"), Operator(url), f"not-{number}-").run(SCENARIOS[number])
 
 
 def test_each_scenario_that_leaves_out_a_client_gives_a_reason() -> None:

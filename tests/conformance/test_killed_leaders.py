@@ -14,7 +14,6 @@ import octopi
 from harness.processes import NodeProcess, node_processes
 from tests.browser.test_reading import leader_of, start_cluster
 from tests.conformance.clients import CLIENTS
-from tests.conformance.features import features_of
 from tests.conformance.judge import Judge, Step
 from tests.conformance.opened import Drivers
 from tests.conformance.operating import Operator
@@ -24,9 +23,6 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 (SCENARIO,) = json.loads(
     (Path(__file__).parent / "scenarios_of_failures/killed_leader.json").read_text()
 )
-
-
-CAN = [name for name, one in CLIENTS.items() if not features_of(SCENARIO) & one.lacks.keys()]
 
 
 class _KillingOperator:
@@ -83,7 +79,7 @@ def drivers(
         yield opened
 
 
-@pytest.mark.parametrize("client", CAN)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_killed_leader_costs_no_client_a_message_and_no_repeat(
     client: str, drivers: Drivers, operator: _KillingOperator
 ) -> None:

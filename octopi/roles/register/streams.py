@@ -84,8 +84,8 @@ class RegisterStreams:
         given = content_types.essence(request.headers.get("content-type", ""))
         if given != content_types.FORM or self._node.controller.state.topic(topic) is not None:
             return
-        if caller.grants.allows(Verb.CREATE, topic):
-            await self._node.topics.find(topic, creator=caller.creator)
+        caller.require(Verb.CREATE, topic)
+        await self._node.topics.find(topic, creator=caller.creator)
 
     async def _forward(
         self,

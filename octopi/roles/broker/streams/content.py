@@ -14,7 +14,7 @@ from octopi.record import Message, decode
 from octopi.roles.broker.local_log import LocalLog
 from octopi.streams import sse
 from octopi.streams.offsets import offset_text
-from octopi.streams.problems import StreamProblem, invalid
+from octopi.streams.problems import StreamProblem
 
 _EVENTS_KEPT_MAX: Final = 16
 _EVENT_BYTES_MAX: Final = 256 * KIB
@@ -52,7 +52,9 @@ async def messages(log: LocalLog, begin: Offset, bytes_max: int) -> list[Message
                 await log.prove(at)
                 records = log.read(at, bytes_max - size_bytes)
         except OffsetInsideRecordError:
-            raise invalid("the offset is none of this stream") from None
+            raise StreamProblem(
+                "the offset is none of this stream", Status.OFFSET_INSIDE_RECORD
+            ) from None
         except OffsetOutOfRangeError:
             raise gone(log) from None
         if not records or (found and size_bytes + len(records) > bytes_max):

@@ -31,7 +31,7 @@ from octopi.streams import content_types, offsets, sse
 from octopi.streams.cursors import cursor
 from octopi.streams.definitions import content_type_of, expiry_headers
 from octopi.streams.json_mode import array_of
-from octopi.streams.problems import Headers, invalid
+from octopi.streams.problems import Headers, StreamProblem, invalid
 from octopi.streams.writing import CLOSED_TRUE
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, Send
 from octopi.transport.memory_budget import OUTBOX, READINGS, MemoryBudget
@@ -117,7 +117,9 @@ class StreamReader:
         place = offsets.place_of(given)
         self._manager.check_anchor(log, place.offset, place.anchor)
         if place.offset > log.highwater:
-            raise invalid("the offset is behind the end of the stream")
+            raise StreamProblem(
+                "the offset is behind the end of the stream", Status.OFFSET_OUT_OF_RANGE, http=400
+            )
         if place.offset < log.start:
             raise gone(log)
         return place.offset
