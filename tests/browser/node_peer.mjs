@@ -15,6 +15,7 @@ const { Membership } = await import(`${modules}/client/membership.js`);
 const { Route } = await import(`${modules}/client/route.js`);
 const { GroupSession, joinRemedy } = await import(`${modules}/client/group_session.js`);
 const { attachRemedy, MarkSession } = await import(`${modules}/client/mark_session.js`);
+const { SubscribedLog } = await import(`${modules}/client/subscribed_log.js`);
 const { DealtLog } = await import(`${modules}/client/dealt_log.js`);
 const { queueRemedy } = await import(`${modules}/client/queue_answers.js`);
 const { QueueSession } = await import(`${modules}/client/queue_session.js`);
@@ -149,6 +150,37 @@ const DEEDS = {
     const member = new Membership(cluster, options, { now: () => 0 }, { perform: () => {}, onTrouble: () => {} });
     const why = await member.run(new AbortController().signal).catch((error) => error.code);
     return { why, done };
+  },
+  // A member's log whose leader has lost the mark; it is told what the leader answers once it is
+  // restored, unless the subscription is *deleted*.
+  "lost mark": async ({ deleted }) => {
+    const told = [];
+    const cluster = new Cluster(["ws://register"], { minDelay: 0, maxDelay: 0, requestTimeout: 100 });
+    cluster.topic = async () => ({ topic_id: "t1", partitions: [{ partition: 3, epoch: 1, leader: 1, leader_address: "ws://broker", readers: [] }] });
+    let isRestored = false;
+    const ask = ({ type, request, offset }, hear) => {
+      told.push(offset === undefined ? type : [type, offset]);
+      if (type !== "attach") return;
+      const attached = { type: "attached", request, mark: 0, claim: 1, log_start: 0, lost_from: null, lost_to: null, anchor: "" };
+      setTimeout(() => hear(isRestored ? attached : { type: "failure", request, status: 80, reason: "no mark" }));
+    };
+    cluster.connection = async () => ({ nextRequest: () => 7, watch: () => () => {}, forget: () => {}, post: () => {}, ask });
+    const how = { topic: "orders", topicId: "t1", sid: "s1", window: 1_000, isAuto: true, skipGaps: false, sessionTimeoutMs: 10_000, releaseTimeoutMs: 0 };
+    const over = await new Promise((resolve) => {
+      const log = new SubscribedLog(cluster, how, "w1", 3, 1, { now: () => 0 }, {
+        restoreMark: async () => {
+          if (deleted) throw new OctopiError("unknown_subscription", "it was deleted");
+          isRestored = true;
+          told.push("restored");
+        },
+        onNews: () => log?.error && resolve(log),
+        onGap: () => {},
+        onFork: ({ offset, readUntil }) => told.push(["fork", offset, readUntil]) && setTimeout(() => resolve(log), 20),
+        onTrouble: () => {},
+      });
+    });
+    over.abandon();
+    return { told, error: over.error?.code ?? null };
   },
   // A register that may be away, and a client that looks for a leader.
   route: async (steps) => {

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -17,7 +17,11 @@ import octopi
 from harness.processes import NodeProcess, NodeProcesses, node_processes
 from octopi.clients.entrances import Entrances
 from octopi.errors import Status
-from tests.browser.tools import STATIC, NodePeer, node_command
+from tests.browser.pages import open_client_page
+from tests.browser.tools import CLIENTS, STATIC, NodePeer, node_command
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ADDRESSES = st.sampled_from(["ws://a:1", "ws://b:1", "ws://c:1", "ws://d:1"])
 STEPS = st.lists(
@@ -206,6 +210,31 @@ def test_a_program_that_is_given_a_broker_needs_no_way_to_the_register(tmp_path:
             assert asks("member 1") == ["before"]
             assert asks("topics") == ["orders", "orders.billing.dead"]
             assert asks("opened") == [host(broker)]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_page_of_a_broker_connects_to_that_broker_alone(
+    tmp_path: Path, page: Page, client: str
+) -> None:
+    opened: list[str] = []
+    page.on("websocket", lambda socket: opened.append(socket.url))
+    with node_processes(tmp_path) as nodes:
+        _, (broker,) = started(nodes, 1)
+        open_client_page(page, broker.url, client=client)
+        read = page.evaluate(
+            """async () => {
+                const octopi = await Octopi.connect();
+                await octopi.publish("orders", "a parasol");
+                await octopi.topics();
+                await octopi.describeCluster();
+                const { value } = await octopi.subscribe("orders", { from: "earliest" }).next();
+                await octopi.close();
+                return value.text();
+            }"""
+        )
+        assert read == "a parasol"
+        assert set(opened) == {f"{broker.url}/v1/client"}
 
 
 @pytest.mark.process

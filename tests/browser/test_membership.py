@@ -1,4 +1,4 @@
-"""A member of octopi.js finishes the creation of its subscription, if that was lost."""
+"""A member of octopi.js makes good what all replicas lost of its subscription."""
 
 from __future__ import annotations
 
@@ -63,3 +63,14 @@ def test_a_member_opens_no_marks_where_nothing_is_to_be_finished(
     node: NodePeer, found: dict[str, str]
 ) -> None:
     assert joined(node, [None], **found) == ["join_group", FINISHES[0], "join_group"]
+
+
+def test_a_lost_mark_is_restored_and_the_log_is_read_from_there(node: NodePeer) -> None:
+    seen = node.ask("lost mark", {"deleted": False})
+    assert seen["error"] is None
+    assert seen["told"] == ["attach", "restored", "attach", ["fork", 0, 0], ["subscribe", 0]]
+
+
+def test_the_mark_of_a_subscription_that_was_deleted_is_not_restored(node: NodePeer) -> None:
+    seen = node.ask("lost mark", {"deleted": True})
+    assert seen == {"told": ["attach"], "error": "unknown_subscription"}
