@@ -10,9 +10,12 @@ const { formatPosition, parsePosition } = await import(`${modules}/client/positi
 const { Trail } = await import(`${modules}/client/trail.js`);
 const { OctopiError } = await import(`${modules}/client/errors.js`);
 const { Cluster } = await import(`${modules}/client/cluster.js`);
+const { Entrances } = await import(`${modules}/client/entrances.js`);
+const { Membership } = await import(`${modules}/client/membership.js`);
 const { Route } = await import(`${modules}/client/route.js`);
 const { GroupSession, joinRemedy } = await import(`${modules}/client/group_session.js`);
 const { attachRemedy, MarkSession } = await import(`${modules}/client/mark_session.js`);
+const { SubscribedLog } = await import(`${modules}/client/subscribed_log.js`);
 const { DealtLog } = await import(`${modules}/client/dealt_log.js`);
 const { queueRemedy } = await import(`${modules}/client/queue_answers.js`);
 const { QueueSession } = await import(`${modules}/client/queue_session.js`);
@@ -86,12 +89,106 @@ const DEEDS = {
       return [trail.offset, trail.anchor];
     });
   },
+  entrances: ({ given, steps }) => {
+    const entrances = new Entrances(given);
+    return steps.map(([step, ...rest]) => {
+      entrances[step](...rest);
+      return [entrances.current, entrances.patienceMs === Infinity ? null : entrances.patienceMs];
+    });
+  },
+  // A client whose nodes are played: see `playedNodes`.
+  questions: async ({ nodes, given, requestTimeout = 30_000, ask }) => {
+    const asked = [];
+    const cluster = new Cluster(given, { name: "", minDelay: 1, maxDelay: 2, requestTimeout, WebSocket: playedNodes(nodes, asked) });
+    const results = [];
+    for (const { type, isLookup = false } of ask) {
+      try {
+        const { topics } = await cluster.retry(() => cluster.askRegisterOnce({ type }, "topic_list", isLookup));
+        results.push(topics);
+      } catch ({ code, message }) {
+        results.push({ code, message });
+      }
+    }
+    cluster.close(new OctopiError("closed", ""));
+    return { results, asked };
+  },
+  // Two that look for a topic at the same time, of which the second one has it created.
+  "topic twice": async () => {
+    const cluster = new Cluster(["ws://register"], {});
+    const asked = [];
+    cluster.askRegisterOnce = async ({ create }) => {
+      asked.push(create);
+      if (!create) throw new OctopiError("unknown_topic", "there is none");
+      return { topic: { partitions: [] } };
+    };
+    const [one, other] = await Promise.allSettled([cluster.topic("orders"), cluster.topic("orders", { create: true })]);
+    return [one.reason?.code, other.status, asked];
+  },
+  // A member whose coordinator answers each attempt to join with one of *answers*: null, an assignment
+  // and then not_ready, or the code of a refusal.  *found*: the definition that it describes.
+  membership: async ({ answers, found }) => {
+    const done = [];
+    const cluster = new Cluster(["ws://register"], { minDelay: 0, maxDelay: 0, requestTimeout: 100 });
+    const place = (partition) => ({ partition, epoch: 1, leader: 1, leader_address: "ws://broker", readers: [] });
+    cluster.askRegisterOnce = async ({ type, topic }) => {
+      if (type !== "describe_topic") done.push(`${type} ${topic}`);
+      return { topic: { topic, options: {}, partitions: [place(0), place(1)] } };
+    };
+    const request = async ({ type, partition, start }) => {
+      done.push([type, partition, start].filter((one) => one !== undefined).join(" "));
+      return { definition: found };
+    };
+    const ask = ({ request, type }, hear) => {
+      done.push(type);
+      const answer = answers.length ? answers.shift() : "forbidden";
+      if (answer === null) hear({ type: "assignment", request, member: "w1", add: [], release: [] });
+      const status = { not_ready: 41, forbidden: 71 }[answer ?? "not_ready"];
+      setTimeout(() => hear({ type: "failure", request, status, reason: "" }));
+    };
+    cluster.connection = async () => ({ nextRequest: () => 7, watch: () => () => {}, forget: () => {}, post: () => {}, ask, request });
+    const options = { topic: "orders", coordinator: 0, sid: "s1", name: "billing", member: "", takeOver: false, sessionTimeoutMs: 10_000, joinTimeoutMs: 10_000 };
+    const member = new Membership(cluster, options, { now: () => 0 }, { perform: () => {}, onTrouble: () => {} });
+    const why = await member.run(new AbortController().signal).catch((error) => error.code);
+    return { why, done };
+  },
+  // A member's log whose leader has lost the mark; it is told what the leader answers once it is
+  // restored, unless the subscription is *deleted*.
+  "lost mark": async ({ deleted }) => {
+    const told = [];
+    const cluster = new Cluster(["ws://register"], { minDelay: 0, maxDelay: 0, requestTimeout: 100 });
+    cluster.topic = async () => ({ topic_id: "t1", partitions: [{ partition: 3, epoch: 1, leader: 1, leader_address: "ws://broker", readers: [] }] });
+    let isRestored = false;
+    const ask = ({ type, request, offset }, hear) => {
+      told.push(offset === undefined ? type : [type, offset]);
+      if (type !== "attach") return;
+      const attached = { type: "attached", request, mark: 0, claim: 1, log_start: 0, lost_from: null, lost_to: null, anchor: "" };
+      setTimeout(() => hear(isRestored ? attached : { type: "failure", request, status: 80, reason: "no mark" }));
+    };
+    cluster.connection = async () => ({ nextRequest: () => 7, watch: () => () => {}, forget: () => {}, post: () => {}, ask });
+    const how = { topic: "orders", topicId: "t1", sid: "s1", window: 1_000, isAuto: true, skipGaps: false, sessionTimeoutMs: 10_000, releaseTimeoutMs: 0 };
+    const over = await new Promise((resolve) => {
+      const log = new SubscribedLog(cluster, how, "w1", 3, 1, { now: () => 0 }, {
+        restoreMark: async () => {
+          if (deleted) throw new OctopiError("unknown_subscription", "it was deleted");
+          isRestored = true;
+          told.push("restored");
+        },
+        onNews: () => log?.error && resolve(log),
+        onGap: () => {},
+        onFork: ({ offset, readUntil }) => told.push(["fork", offset, readUntil]) && setTimeout(() => resolve(log), 20),
+        onTrouble: () => {},
+      });
+    });
+    over.abandon();
+    return { told, error: over.error?.code ?? null };
+  },
   // A register that may be away, and a client that looks for a leader.
   route: async (steps) => {
     let register = null;
     const cluster = new Cluster(["ws://register"], {});
     cluster.askRegisterOnce = async () => {
       if (register === null) throw new OctopiError("unreachable", "no node answers");
+      if (register.length === 0) throw new OctopiError("not_ready", "a broker can't reach the register");
       const [leader, epoch, readers] = register;
       return { topic: { partitions: [{ partition: 0, epoch, leader: 1, leader_address: leader, readers }] } };
     };
@@ -99,6 +196,7 @@ const DEEDS = {
     const results = [];
     for (const [step, ...rest] of steps) {
       if (step === "register") register = rest.length ? rest : null;
+      if (step === "unready") register = [];
       if (step === "redirected") results.push(route.redirected(new OctopiError(rest[0], "", { address: rest[1], epoch: rest[2] })));
       if (step === "arrived") route.arrived();
       if (step === "find") results.push(await route.find().catch((error) => error.code));
@@ -174,7 +272,7 @@ const DEEDS = {
         await new Promise((resolve) => setTimeout(resolve, 1));
       }
     };
-    const cluster = new Cluster(["ws://register"], { minDelay: 1, maxDelay: 2 });
+    const cluster = new Cluster(["ws://register"], { minDelay: 1, maxDelay: 2, requestTimeout: 30_000 });
     cluster.topic = async () => ({ partitions: [{ partition: 3, epoch: 1, leader: 1, leader_address: "ws://broker", readers: [] }] });
     const connection = {
       nextRequest: () => 7,
@@ -254,6 +352,41 @@ const DEEDS = {
   statuses: () => statusTable(),
   codes: () => Object.fromEntries(CODES),
 };
+
+// A class as WebSocket, to nodes that are played: *nodes* has, by address, the role, and what it does
+// with one question after the other: "silent", a status with which it refuses, or null.  Then, and when
+// nothing is left, it answers with its address.  One that "hangs" does not even welcome us, and one
+// that is not there can not be reached.
+function playedNodes(nodes, asked) {
+  return class {
+    constructor(url) {
+      this.address = url.replace("/v1/client", "");
+      this.readyState = 1;
+      const node = nodes[this.address];
+      if (node?.hangs) return;
+      setTimeout(() => (node ? this.onopen() : this.onclose({ code: 1006, reason: "" })));
+    }
+
+    send(bytes) {
+      const { type, request } = decode(bytes);
+      const { role, cluster = "c1", does = [] } = nodes[this.address];
+      const answer = (message) => setTimeout(() => this.onmessage({ data: encode(message) }));
+      if (type === "hello") {
+        answer({ type: "welcome", version: 1, role, agent: "played", heartbeat_interval_ms: 5_000, heartbeat_timeout_ms: 20_000, message_bytes_max: 1_000_000, expires_ms: null, cluster });
+      } else if (request !== undefined) {
+        asked.push(this.address);
+        const deed = does.shift();
+        if (deed === "silent") return;
+        if (typeof deed === "number") answer({ type: "failure", request, status: deed, reason: "no" });
+        else answer({ type: "topic_list", request, topics: [this.address], more: false });
+      }
+    }
+
+    close() {
+      asked.push(`closed ${this.address}`);
+    }
+  };
+}
 
 for await (const line of createInterface({ input: process.stdin })) {
   const [deed, argument] = JSON.parse(line);

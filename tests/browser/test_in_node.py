@@ -44,3 +44,16 @@ def test_a_program_without_a_websocket_is_told_what_to_do_and_may_bring_one(tmp_
     assert seen["why"]["retryable"] is False
     assert "Node 22" in seen["why"]["message"]
     assert "option WebSocket" in seen["why"]["message"]
+
+
+@pytest.mark.process
+def test_a_reading_waits_for_its_topic_and_misses_nothing(tmp_path: Path) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        nodes.broker(register)
+        seen = run_in_node("waiting_reading.mjs", register.url)
+    assert seen["why"]["code"] == "unknown_topic"
+    assert seen["why"]["message"].startswith("waited 700 ms for topic orders; last: ")
+    assert 700 <= seen["ms"] < 3_000
+    assert seen["reason"] == "AbortError"
+    assert seen["read"] == ["first", "second", "a parasol"]

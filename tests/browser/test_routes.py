@@ -25,6 +25,7 @@ ADDRESSES = st.sampled_from(["a", "b", "c"])
 EPOCHS = st.integers(1, 4)
 REGISTER = st.one_of(
     st.just(["register"]),
+    st.just(["unready"]),
     st.tuples(ADDRESSES, EPOCHS, st.lists(ADDRESSES, max_size=3, unique=True)).map(
         lambda given: ["register", *given]
     ),
@@ -44,10 +45,13 @@ STEPS = st.lists(REGISTER.map(lambda one: [one]) | ROUNDS, max_size=20).map(
 async def run(steps: list[list[Any]]) -> list[object]:
     """What `LeaderRoute` of the Python client says."""
     known: list[Any] = []
+    is_unready = False
     results: list[object] = []
 
     async def describe(name: str, create: bool) -> m.TopicInfo:
         await trio.lowlevel.checkpoint()
+        if is_unready:
+            raise NotReadyError("a broker can't reach the register")
         if not known:
             raise UnreachableError("no node answers")
         leader, epoch, readers = known
@@ -61,7 +65,9 @@ async def run(steps: list[list[Any]]) -> list[object]:
     for step, *rest in steps:
         match step:
             case "register":
-                known[:] = rest
+                known[:], is_unready = rest, False
+            case "unready":
+                is_unready = True
             case "arrived":
                 route.arrived()
             case "redirected":

@@ -34,12 +34,16 @@ async def _next_leader(url: str, old: int) -> None:
                 await trio.sleep(0.1)
 
 
-def test_a_page_publishes_on_without_the_register(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", ["register", "broker"])
+def test_a_page_publishes_on_without_the_register(tmp_path: Path, given: str) -> None:
     with node_processes(tmp_path) as nodes:
         register, brokers = start_cluster(nodes)
         trio.run(_prepare, register.url)
+        old = trio.run(leader_of, register.url, "orders")
+        other = next(broker for number, broker in brokers.items() if number != old)
+        url = register.url if given == "register" else other.url
         script = Path(__file__).with_name("without_register.mjs")
-        command = [*node_command(), str(script), STATIC.as_uri(), register.url]
+        command = [*node_command(), str(script), STATIC.as_uri(), url]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as page:
@@ -55,7 +59,6 @@ def test_a_page_publishes_on_without_the_register(tmp_path: Path) -> None:
 
             try:
                 assert not ask("publish before")["duplicate"]
-                old = trio.run(leader_of, register.url, "orders")
                 brokers[old].kill9()
                 trio.run(_next_leader, register.url, old)
                 register.kill9()

@@ -1,6 +1,6 @@
 import { Octopi, OctopiError, type From, type Message, type Reading, type DealtMessage, type Producer } from "./octopi.js";
 
-const octopi: Octopi = await Octopi.connect(["ws://127.0.0.1:7000"], { token: async () => "t", name: "types" });
+const octopi: Octopi = await Octopi.connect(["ws://127.0.0.1:7000"], { token: async () => "t", name: "types", requestTimeout: 5_000 });
 octopi.addEventListener("state", ({ detail }) => console.log(detail.state, detail.error?.code, detail.delay));
 octopi.addEventListener("gap", (event) => console.log(event.detail.availableFrom), { once: true });
 octopi.addEventListener("anything", (event: Event) => console.log(event.type));
@@ -9,7 +9,7 @@ const { partition, offset, duplicate }: { partition: number; offset: number; dup
 const pricing: Producer = await octopi.producer("pricing", { topics: ["prices"] });
 console.log(pricing.name, (await pricing.publish("prices", "1", { key: "umbrella" })).offset);
 const from: From = { last: 10 };
-const reading: Reading = octopi.subscribe("orders", { from });
+const reading: Reading = octopi.subscribe("orders", { from, waitForTopic: 30_000, create: false });
 for await (const message of reading) {
   const text: string = message.text();
   const body: { celsius: number } = message.json<{ celsius: number }>();

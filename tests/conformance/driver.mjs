@@ -10,10 +10,11 @@ const producers = new Map(); // name -> a producer with a name
 const sendings = new Map(); // name of a client -> { goesOn, receipts: a promise }
 
 const DEEDS = {
-  connect: ({ as, token, server }, { Octopi, url }) => {
-    new Octopi(server ?? url, { token }); // refuses what is no address
+  connect: ({ as, token, server, timeout_s }, { Octopi, url }) => {
+    const options = { token, requestTimeout: timeout_s && timeout_s * 1_000 };
+    new Octopi(server ?? url, options); // refuses what is no address
     let octopi;
-    clients.set(as, () => (octopi ??= Octopi.connect(server ?? url, { token })));
+    clients.set(as, () => (octopi ??= Octopi.connect(server ?? url, options)));
   },
   close: async ({ as }) => {
     if (readings.has(as)) readings.get(as).unsubscribe();
@@ -42,9 +43,9 @@ const DEEDS = {
     sendings.get(by).goesOn = false;
     return sendings.get(by).receipts;
   },
-  consume: async ({ as, by, topic, from, partition, on_gap }) => {
+  consume: async ({ as, by, topic, from, partition, on_gap, wait_s, create }) => {
     const octopi = await clients.get(by)();
-    const options = { partition: partition ?? "all", from: start(from), onGap: on_gap === "skip" ? "skip" : "throw" };
+    const options = { partition: partition ?? "all", from: start(from), onGap: on_gap === "skip" ? "skip" : "throw", waitForTopic: wait_s && wait_s * 1_000, create };
     const reading = octopi.subscribe(topic, options);
     await reading.ready;
     readings.set(as, reading);

@@ -16,7 +16,8 @@ PATIENCE_S: Final = 30.0
 """For an answer that has to come."""
 
 COMMANDS: Final = {
-    "connect": "a client named `as`, with `token`, and optionally `server` and `timeout_s`",
+    "connect": "a client named `as`, with `token`, and optionally `server` (a node, or a list of "
+    "nodes) and `timeout_s`",
     "close": "closes the client or consumer `as`",
     "create topic": "by the client `by`: `topic`, with `options` as the Python client names them",
     "delete topic": "by the client `by`: `topic`",

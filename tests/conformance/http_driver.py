@@ -225,6 +225,8 @@ class _HttpDriver:
         return None
 
     def _connect(self, command: Command) -> None:
+        if isinstance(command.get("server"), list):
+            raise Inexpressible("several nodes")
         server = _Server(
             command.get("server", self._url),
             command["token"],

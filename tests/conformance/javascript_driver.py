@@ -20,8 +20,6 @@ HERE: Final = Path(__file__).parent
 
 LACKS: Final = {
     "a stop at the end": "a page shows what comes, so a reading goes on until it is ended",
-    "a time-out for requests": "questions are repeated for 30 seconds; an `AbortSignal` ends a "
-    "wait sooner",
     "a time-out for brokers to come back": "a reading looks for a broker for as long as it is open",
     "an error of consumers whose client is closed": "a loop over a reading ends without an error "
     "when the page closes the client",
@@ -29,7 +27,6 @@ LACKS: Final = {
     "the others are for programs and operators",
     "deletion of topics": "it is for programs and operators",
     "several topics and patterns": "a page reads one topic with each reading",
-    "waiting for a topic": "a reading of a topic that doesn't exist fails at once",
 }
 
 

@@ -129,7 +129,13 @@ class Judge:
         if isinstance(token, dict):
             token = fresh(verbs=[Verb(one) for one in token["verbs"]])
         self._connected.add(step["as"])
-        self._driver(step).do({**step, "token": token or everything()})
+        command = {**step, "token": token or everything()}
+        if isinstance(step.get("server"), list):
+            tell = {"do": "tell a broker"}
+            command["server"] = [
+                self._operator.do("", tell) if one == "a broker" else one for one in step["server"]
+            ]
+        self._driver(step).do(command)
 
     def _by_a_client(self, step: Step) -> Any:  # noqa: ANN401
         command = self._command(step)

@@ -61,6 +61,8 @@ async def _act(client: octopi.Client, topic: str, step: dict[str, Any]) -> objec
             await _publish(client, topic, step)
         case "lose the oldest":
             await _lose_the_oldest(client, topic)
+        case "tell a broker":
+            return (await client.admin.describe_cluster()).brokers[0].address
         case "tell the oldest":
             async with client.consumer(topic, start="earliest") as consumer:
                 return (await anext(consumer)).value.decode()

@@ -29,6 +29,8 @@ export interface ConnectOptions {
   /** Bounds of the random waits between attempts, in ms (100 and 10,000). */
   minDelay?: number;
   maxDelay?: number;
+  /** ms for all attempts of one request together, of connecting too (30,000). */
+  requestTimeout?: number;
   /** Bytes of records on their way or waiting, per partition (1 MiB). */
   window?: number;
   /** The class to connect with where none is global, as in Node 20: for example that of the package ws. */
@@ -51,6 +53,10 @@ export interface SubscribeOptions {
   /** What to do when records that were read are gone, and others may be in their place; a "fork"
    *  event tells of it either way.  "resume": go on with what is there now. */
   onFork?: "throw" | "resume";
+  /** ms to wait for a topic that doesn't exist (0); it is then read from its beginning. */
+  waitForTopic?: number;
+  /** Create a topic that doesn't exist, with default options, instead of waiting for it. */
+  create?: boolean;
 }
 
 export interface SubscriptionOptions {
@@ -331,6 +337,7 @@ export interface OctopiEvents {
 type ListenerArguments = Parameters<EventTarget["addEventListener"]>;
 
 export declare class Octopi extends EventTarget {
+  /** To the cluster of these nodes, registers or brokers; the first that answers is used. */
   static connect(urls?: string | string[], options?: ConnectOptions): Promise<Octopi>;
   readonly state: State;
   subscribe(topic: string, options?: SubscribeOptions): Reading;

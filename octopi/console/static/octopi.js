@@ -19,6 +19,8 @@ export { Message, OctopiError, Producer, Reading };
 
 const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
+const REQUEST_TIMEOUT_MS = 30_000;
+const MS_MAX = 2 ** 31 - 1; // that a timer can wait
 const WINDOW_BYTES = 1024 * 1024;
 const TOPICS_PER_PAGE = 1_000;
 const NAME_BYTES_MAX = 200;
@@ -36,8 +38,8 @@ export class Octopi extends EventTarget {
   #subscriptions = new Set();
   #closing = null;
 
-  // Connects to a cluster through its register, or a broker that tells where that is; several
-  // urls are tried in turn.  Without any: the node that this page came from.
+  // Connects to a cluster through any of its nodes; of several urls, the first that answers is used.
+  // Without any: the node that this page came from.
   static async connect(urls = globalThis.location?.origin, options = {}) {
     const octopi = new Octopi(urls, options);
     try {
@@ -50,10 +52,11 @@ export class Octopi extends EventTarget {
     return octopi;
   }
 
-  constructor(urls, { token, name = "", signal, minDelay = MIN_DELAY_MS, maxDelay = MAX_DELAY_MS, window = WINDOW_BYTES, WebSocket } = {}) {
+  constructor(urls, { token, name = "", signal, minDelay = MIN_DELAY_MS, maxDelay = MAX_DELAY_MS, requestTimeout = REQUEST_TIMEOUT_MS, window = WINDOW_BYTES, WebSocket } = {}) {
     super();
+    checkTime("requestTimeout", requestTimeout, 1);
     const servers = (Array.isArray(urls) ? urls : [urls]).map(serverUrl);
-    this.#cluster = new Cluster(servers, { token, name: connectionName(name), minDelay, maxDelay, WebSocket });
+    this.#cluster = new Cluster(servers, { token, name: connectionName(name), minDelay, maxDelay, requestTimeout, WebSocket });
     this.#window = window;
     this.#producer = this.#newProducer(null);
     onAbort(this.#ending.signal, onAbort(signal, () => this.close()));
@@ -103,12 +106,13 @@ export class Octopi extends EventTarget {
   // --- reading and writing ----------------------------------------------------------------
 
   // The messages of a topic, each once and in the order of its partition, for `for await`.
-  subscribe(topic, { partition = "all", from = "latest", signal, window = this.#window, onGap = "throw", onFork = "throw" } = {}) {
+  subscribe(topic, { partition = "all", from = "latest", signal, window = this.#window, onGap = "throw", onFork = "throw", waitForTopic = 0, create = false } = {}) {
     this.#checkOpen();
     if (!Number.isSafeInteger(window) || window < 1) throw new OctopiError("invalid_option", `window is ${window}; it must be a number of bytes`);
     if (onGap !== "throw" && onGap !== "skip") throw new OctopiError("invalid_option", `onGap is ${onGap}; it must be throw or skip`);
     if (onFork !== "throw" && onFork !== "resume") throw new OctopiError("invalid_option", `onFork is ${onFork}; it must be throw or resume`);
-    const reading = new Reading(this.#cluster, topic, { partition, from, signal, window, onGap, onFork }, {
+    checkTime("waitForTopic", waitForTopic, 0);
+    const reading = new Reading(this.#cluster, topic, { partition, from, signal, window, onGap, onFork, waitForTopic, create }, {
       onGap: (gap) => this.dispatchEvent(new CustomEvent("gap", { detail: gap })),
       onFork: (fork) => this.dispatchEvent(new CustomEvent("fork", { detail: fork })),
       onTrouble: (who, error, delay) => this.#trouble(who, error, delay),
@@ -198,6 +202,10 @@ async function subscriptionsModule() {
   } catch (error) {
     throw new OctopiError("unreachable", `the code for subscriptions was not loaded: ${error.message}; if the node has a new version, load the page again`);
   }
+}
+
+function checkTime(option, value, least) {
+  if (!(value >= least && value <= MS_MAX)) throw new OctopiError("invalid_option", `${option} is ${value}; it must be a number of milliseconds from ${least} to ${MS_MAX}`);
 }
 
 // A node's url as the protocol has it: scheme, host, port.  An http url means the same node.

@@ -1,12 +1,14 @@
 // The cluster as one page knows it: a connection for each node, and where topics are.
 
 import { openConnection } from "./connection.js";
+import { Entrances } from "./entrances.js";
 import { OctopiError } from "./errors.js";
 import { readers } from "./placement.js";
-import { Route } from "./route.js";
-import { Backoff, sleep, unlessAborted } from "./waiting.js";
+import { isUnanswered, Route } from "./route.js";
+import { Backoff, sleep, unlessAborted, within } from "./waiting.js";
 
-const QUESTION_TIMEOUT_MS = 30_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+const ATTEMPT_TIMEOUT_MS = 10_000;
 const KNOWN_FOR_MS = 500;
 const REFRESH_AT = 0.7; // of a token's remaining life
 const REFRESH_MS_MIN = 250;
@@ -15,11 +17,14 @@ export class Cluster {
   #connections = new Map(); // address -> promise of a connection
   #topics = new Map(); // name -> promise of what the register said
   #described = new Map(); // name -> what it said last, also if that proved wrong
+  #entrances;
+  #first = null; // the first node that named its cluster
   #closed = null;
 
-  // *servers*: registers, tried in turn.
-  constructor(servers, { token, name, minDelay, maxDelay, WebSocket }) {
-    this.servers = [...servers];
+  // *servers*: any nodes.  *requestTimeout*: for all attempts of one request together (ms).
+  constructor(servers, { token, name, minDelay, maxDelay, requestTimeout, WebSocket }) {
+    this.#entrances = new Entrances(servers);
+    this.requestTimeout = requestTimeout;
     this.token = token;
     this.name = name;
     this.minDelay = minDelay;
@@ -47,8 +52,15 @@ export class Cluster {
   async #open(address) {
     const token = await this.#currentToken();
     const canRenew = typeof this.token === "function";
-    const connection = await openConnection(address, token, { name: this.name, canRenew, WebSocket: this.WebSocket });
+    const timeoutMs = this.#atMost(CONNECT_TIMEOUT_MS);
+    const connection = await openConnection(address, token, { name: this.name, timeoutMs, canRenew, WebSocket: this.WebSocket });
     if (this.#closed) connection.close();
+    const { cluster } = connection.greeting;
+    if (cluster) this.#first ??= { address, cluster };
+    if (cluster && cluster !== this.#first.cluster) {
+      connection.close();
+      throw new OctopiError("unreachable", `${address} belongs to cluster ${cluster}, and ${this.#first.address} to cluster ${this.#first.cluster}: name nodes of one cluster`);
+    }
     if (canRenew) this.#keepFresh(connection);
     return connection;
   }
@@ -81,48 +93,69 @@ export class Cluster {
 
   // --- asking -----------------------------------------------------------------------------
 
-  // One attempt to reach a register; a broker tells where its registers are.
-  async reachOnce() {
-    const server = this.servers[0];
-    try {
-      const { greeting } = await this.connection(server);
-      if (greeting.role !== "register") this.servers = await registersOf(server);
-    } catch (error) {
-      if (this.servers[0] === server && error.retryable) this.servers.push(this.servers.shift());
-      throw error;
-    }
+  // One attempt to reach a node that may be asked.
+  reachOnce() {
+    return this.#atEntrance(true, async () => null);
   }
 
-  // One attempt to ask a register; after a failure the next attempt asks another one.
-  async askRegisterOnce(message, expected) {
-    const server = this.servers[0];
-    try {
-      return await (await this.connection(server)).request(message, expected);
-    } catch (error) {
-      if (this.servers[0] === server && ["unreachable", "connection_lost"].includes(error.code)) {
-        this.servers.push(this.servers.shift());
-      }
-      throw error;
-    }
+  // One attempt to ask the register, or a broker that passes the question on.  *isLookup*: the answer
+  // changes nothing, so it can be asked for at another node before this one has answered.
+  askRegisterOnce(message, expected, isLookup = false) {
+    return this.#atEntrance(isLookup, (connection, isPassedOn) => connection.request(message, expected, this.#atMost(ATTEMPT_TIMEOUT_MS), isPassedOn));
   }
 
   askRegister(message, expected, signal) {
     return this.retry(() => this.askRegisterOnce(message, expected), signal);
   }
 
+  // Does *act* with the connection to a node.  If it can't answer, the next attempt is at another one.
+  async #atEntrance(isLookup, act) {
+    const entrances = this.#entrances;
+    const server = entrances.current;
+    const patience = isLookup ? entrances.patienceMs : Infinity;
+    let isPassedOn = false;
+    const asking = async () => {
+      const connection = await this.connection(server);
+      isPassedOn = connection.greeting.role !== "register";
+      return act(connection, isPassedOn);
+    };
+    try {
+      const answer = await within(patience, asking(), server);
+      entrances.answered();
+      for (const { readers } of answer?.topic?.partitions ?? []) entrances.learn(readers);
+      entrances.learn((answer?.brokers ?? []).filter((one) => one.live).map((one) => one.address));
+      return answer;
+    } catch (error) {
+      if (isUnanswered(error) || (isPassedOn && error.retryable)) entrances.failed(server, error.isLate);
+      // The register may have done what the broker passed on.
+      throw error.code === "answer_lost" ? new OctopiError("connection_lost", error.message) : error;
+    }
+  }
+
+  // A time-out for one attempt, which leaves time for a second one, perhaps at another node.
+  #atMost(timeoutMs) {
+    return Math.min(timeoutMs, this.requestTimeout / 2);
+  }
+
   // Tries *attempt* until it succeeds, can't any more, or time is over.
   async retry(attempt, signal) {
+    const { requestTimeout } = this;
     const backoff = this.newBackoff();
-    const giveUpAt = Date.now() + QUESTION_TIMEOUT_MS;
+    const giveUpAt = Date.now() + requestTimeout;
+    let last;
     for (;;) {
       signal?.throwIfAborted();
       try {
-        return await unlessAborted(attempt(), signal);
+        return await unlessAborted(within(giveUpAt - Date.now(), attempt(), "the cluster"), signal);
       } catch (error) {
-        const delay = backoff.nextMs();
-        if (!error.retryable || this.#closed || Date.now() + delay > giveUpAt) throw error;
-        await sleep(delay, signal);
+        if (!error.retryable || this.#closed) throw error;
+        if (!last || !error.isLate) last = error;
       }
+      const delay = backoff.nextMs();
+      if (Date.now() + delay > giveUpAt) {
+        throw new OctopiError(last.code, `given up after ${requestTimeout} ms and ${backoff.attempts} failed attempts; last: ${last.message}`, { cause: last });
+      }
+      await sleep(delay, signal);
     }
   }
 
@@ -132,9 +165,10 @@ export class Cluster {
   // that was asked for since; with *anew* what the register says now.  One attempt.
   topic(name, { create = false, otherThan = null, anew = false } = {}) {
     const known = this.#topics.get(name);
-    if (known && (known.info === null || (known.info !== otherThan && !anew))) return known.promise;
-    const entry = { info: null, promise: null };
-    entry.promise = this.askRegisterOnce({ type: "describe_topic", topic: name, create }, "topic_description").then(
+    const isGood = known?.info ? known.info !== otherThan && !anew : known && (known.create || !create);
+    if (isGood) return known.promise;
+    const entry = { info: null, promise: null, create };
+    entry.promise = this.askRegisterOnce({ type: "describe_topic", topic: name, create }, "topic_description", !create).then(
       ({ topic }) => {
         this.#described.set(name, topic);
         return (entry.info = topic);
@@ -163,7 +197,7 @@ export class Cluster {
       for (;;) {
         const connection = await this.connection(await route.find());
         try {
-          return await connection.request({ topic, partition, ...message }, expected);
+          return await connection.request({ topic, partition, ...message }, expected, this.#atMost(ATTEMPT_TIMEOUT_MS));
         } catch (error) {
           if (route.redirected(error)) continue;
           // The broker may not know yet, or we not any more: the register does.
@@ -190,7 +224,7 @@ export class Cluster {
   async #placeNow(topic, partition) {
     const asked = this.#judging.get(topic);
     if (!asked || Date.now() - asked.at > KNOWN_FOR_MS) {
-      this.#judging.set(topic, { at: Date.now(), promise: this.askRegisterOnce({ type: "describe_topic", topic, create: false }, "topic_description") });
+      this.#judging.set(topic, { at: Date.now(), promise: this.askRegisterOnce({ type: "describe_topic", topic, create: false }, "topic_description", true) });
     }
     const { topic: info } = await this.#judging.get(topic).promise;
     return info.partitions.find((one) => one.partition === partition);
@@ -200,16 +234,5 @@ export class Cluster {
   close(error) {
     this.#closed = error;
     for (const opening of this.#connections.values()) opening.then((connection) => connection.close(), () => {});
-  }
-}
-
-async function registersOf(broker) {
-  try {
-    const answer = await fetch(`${broker.replace(/^ws/, "http")}/api/v1/status`);
-    const { registers } = await answer.json();
-    if (!registers.length) throw new Error("it knows none");
-    return registers;
-  } catch (error) {
-    throw new OctopiError("unreachable", `${broker} is a broker and did not tell where its register is: ${error.message}`);
   }
 }

@@ -11,15 +11,15 @@ const NO_WEBSOCKET =
 const SUBPROTOCOL = "octopi.v1.cbor";
 const PATH = "/v1/client";
 const AGENT = "octopi-js/0.1.0";
-const CONNECT_TIMEOUT_MS = 5_000;
 const VISIT_TIMEOUT_MS = 2_000;
 const REQUEST_TIMEOUT_MS = 10_000;
+const SILENT_AFTER = 1.2; // intervals of heartbeats
 const NORMAL_CLOSURE = 1000;
 const ABNORMAL_CLOSURE = 1006;
 const PAGE_REFUSED = new Set([403, 421]); // HTTP statuses: for its origin, for the node's name there
 
 // A connection to the node at *url* (ws:// or wss://, host and port).
-// *name*: what people see it called; *canRenew*: whether an expired token ends only this connection,
+// *name*: what people see it called; *timeoutMs*: for the node to welcome us; *canRenew*: whether an expired token ends only this connection,
 // for the next has a new one; *WebSocket*: the class to connect with, if not the global one.
 // Throws an OctopiError: unreachable, protocol, or why the node doesn't want us.
 export async function openConnection(url, token, options) {
@@ -51,13 +51,13 @@ async function visit(url) {
   }
 }
 
-async function openOnce(url, token, { name, canRenew, WebSocket = globalThis.WebSocket }) {
+async function openOnce(url, token, { name, timeoutMs, canRenew, WebSocket = globalThis.WebSocket }) {
   if (typeof WebSocket !== "function") throw new OctopiError("invalid_option", NO_WEBSOCKET);
   const socket = openSocket(url, WebSocket);
   const connection = new Connection(url, socket, canRenew);
   const timer = setTimeout(
-    () => connection.lose(new OctopiError("unreachable", `${url} did not welcome us within ${CONNECT_TIMEOUT_MS} ms`)),
-    CONNECT_TIMEOUT_MS,
+    () => connection.lose(new OctopiError("unreachable", `${url} did not welcome us within ${timeoutMs} ms`)),
+    timeoutMs,
   );
   try {
     await connection.welcomed(token, name);
@@ -161,13 +161,16 @@ class Connection {
     return () => this.#watchers.delete(heard);
   }
 
-  // The one answer to a question; refusals are thrown.
-  request(message, expected, timeoutMs = REQUEST_TIMEOUT_MS) {
+  // The one answer to a question; refusals are thrown.  *isPassedOn*: another node answers it, so if
+  // that is slow, the connection goes on unless this node is silent, too.
+  request(message, expected, timeoutMs = REQUEST_TIMEOUT_MS, isPassedOn = false) {
     const numbered = { type: message.type, request: this.nextRequest(), ...message };
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         // It may still be carried out, and nothing sent on this connection can tell.
-        this.lose(new OctopiError("connection_lost", `${this.url} gave no answer to ${message.type} within ${timeoutMs} ms`));
+        const error = new OctopiError("connection_lost", `${this.url} gave no answer to ${message.type} within ${timeoutMs} ms`);
+        if (isPassedOn && Date.now() - this.#heardAt < this.greeting.heartbeat_interval_ms * SILENT_AFTER) take(error);
+        else this.lose(error);
       }, timeoutMs);
       const take = (answer) => {
         clearTimeout(timer);

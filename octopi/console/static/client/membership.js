@@ -4,11 +4,13 @@
 import { OctopiError } from "./errors.js";
 import { GroupSession, joinRemedy } from "./group_session.js";
 import { LeaderSession } from "./leader_session.js";
+import { finishCreation } from "./subscription_creation.js";
 import { Bell } from "./waiting.js";
 
 const SIGNS = 3; // of life in a session timeout
 
 export class Membership {
+  #cluster;
   #options;
   #session;
   #clock;
@@ -21,10 +23,11 @@ export class Membership {
   #left = new Bell();
   #hasLeft = false;
 
-  // *options*: topic, coordinator (the topic's first partition), sid, member (a name or empty),
-  // takeOver, sessionTimeoutMs, joinTimeoutMs.  *hooks*: `perform` gets the effects that are about
-  // logs, `onTrouble` what is in the way of joining.
+  // *options*: topic, coordinator (the topic's first partition), sid, name (of the subscription),
+  // member (a name or empty), takeOver, sessionTimeoutMs, joinTimeoutMs.  *hooks*: `perform` gets the
+  // effects that are about logs, `onTrouble` what is in the way of joining.
   constructor(cluster, options, clock, hooks) {
+    this.#cluster = cluster;
     this.#options = options;
     this.#clock = clock;
     this.#hooks = hooks;
@@ -69,6 +72,11 @@ export class Membership {
           signal.throwIfAborted();
           const why = this.#whyNotAgain(error, beganAt);
           if (why) throw why;
+          if (this.#hasJoined && error.code === "not_ready") {
+            // The coordinator may have lost that the subscription was created to the end.  If this
+            // fails, the next attempt to join is refused, too.
+            await finishCreation(this.#cluster, this.#options, signal).catch(() => {});
+          }
           await this.#link.beforeAgain(error, signal, (delay) => this.#hooks.onTrouble(error, delay));
         }
       }

@@ -135,7 +135,7 @@ export class QueueSubscription {
     const { session_timeout_ms: sessionTimeoutMs, ack_timeout_ms: ackTimeoutMs } = definition.options;
     const { member, joinTimeout, prefetch } = this.#options;
     const { topic, sid, mode, partitions } = definition;
-    const wanted = { topic, coordinator: partitions[0], sid, member, takeOver: false, sessionTimeoutMs, joinTimeoutMs: joinTimeout };
+    const wanted = { topic, coordinator: partitions[0], sid, name: this.name, member, takeOver: false, sessionTimeoutMs, joinTimeoutMs: joinTimeout };
     this.#membership = new Membership(cluster, wanted, this.#clock, {
       perform: () => {}, // a queue's members are assigned no logs: each one attaches at all of them
       onTrouble: (error, delay) => this.#hooks.onTrouble(this, error, delay),

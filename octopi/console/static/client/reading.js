@@ -4,7 +4,9 @@ import { OctopiError } from "./errors.js";
 import { LogFollower } from "./follower.js";
 import { formatPosition, parsePosition } from "./position.js";
 import { readRecords } from "./record.js";
-import { Bell, onAbort } from "./waiting.js";
+import { Bell, onAbort, sleep, within } from "./waiting.js";
+
+const TOPIC_WAIT_INTERVAL_MS = 500; // between questions whether a topic is there
 
 // Made by `Octopi.subscribe`; iterate over it once.
 export class Reading {
@@ -160,8 +162,8 @@ export class Reading {
     const { signal } = this.#ending;
     const { from, partition, window, onGap, onFork } = this.#options;
     const cluster = this.#cluster;
-    const info = await cluster.retry(() => cluster.topic(this.#topic, { anew: true }), signal);
-    const starts = await this.#starts(info, from, chosen(info, partition), signal);
+    const { info, isNew } = await this.#findTopic(signal);
+    const starts = await this.#starts(info, isNew && (from === "latest" || from?.last) ? "earliest" : from, chosen(info, partition), signal);
     this.#topicId = info.topic_id;
     for (const [one, start] of starts) this.#offsets.set(one, start.offset);
     for (const [one, start] of starts) {
@@ -181,6 +183,34 @@ export class Reading {
         .run(signal)
         .catch((error) => this.#end(error))
         .finally(() => this.#hooks.onTrouble(follower, null));
+    }
+  }
+
+  // The topic, and whether it was missing at first: then it is created, or waited for.  What is not
+  // there yet is read from its beginning, so asking for it now and then misses nothing.
+  async #findTopic(signal) {
+    const { waitForTopic, create } = this.#options;
+    const giveUpAt = Date.now() + waitForTopic;
+    const ask = (create) => this.#cluster.retry(() => this.#cluster.topic(this.#topic, { anew: true, create }), signal);
+    let last;
+    try {
+      return { info: await ask(false), isNew: false };
+    } catch (error) {
+      if (error.code !== "unknown_topic" || !(create || waitForTopic)) throw error;
+      last = error;
+    }
+    if (create) return { info: await ask(true), isNew: true };
+    for (;;) {
+      const pause = TOPIC_WAIT_INTERVAL_MS * (0.5 + Math.random());
+      const left = giveUpAt - Date.now();
+      await sleep(Math.min(pause, left), signal);
+      if (pause >= left) throw new OctopiError("unknown_topic", `waited ${waitForTopic} ms for topic ${this.#topic}; last: ${last.message}`, { cause: last });
+      try {
+        return { info: await within(left - pause, ask(false), "the cluster"), isNew: true };
+      } catch (error) {
+        if (error.code !== "unknown_topic" && !error.retryable) throw error;
+        last = error;
+      }
     }
   }
 

@@ -1,4 +1,5 @@
-// The way to a log's leader: what the register says, and while it can't be asked, what brokers say.
+// The way to a log's leader: what the register says, itself or through a broker, and while it can't be
+// asked, what brokers of the topic say.
 //
 // Every broker knows the partition table.  One that does not lead answers `not_leader` with the
 // leader's address and epoch, as far as it heard.  Such redirects are followed, but never in
@@ -95,7 +96,13 @@ export class Route {
   }
 }
 
-// Whether a register could not be asked.
+// Whether the register could not be asked: it is away, or the broker that passes questions on can't
+// reach it.
 export function isAway(error) {
-  return ["unreachable", "connection_lost"].includes(error.code);
+  return isUnanswered(error) || error.code === "not_ready";
+}
+
+// Whether a node could not be asked, or its answer never came.
+export function isUnanswered({ code }) {
+  return code === "unreachable" || code === "connection_lost";
 }

@@ -205,6 +205,7 @@ export class Subscription {
       topic: definition.topic,
       coordinator: definition.partitions[0],
       sid: definition.sid,
+      name: this.name,
       member,
       takeOver,
       sessionTimeoutMs,

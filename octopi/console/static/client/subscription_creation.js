@@ -11,15 +11,33 @@ export async function haveSubscription(cluster, topic, wanted, signal) {
   const info = await cluster.retry(() => cluster.topic(topic, { anew: true }), signal);
   if (isQueue(mode)) deadLetterTopic(info.topic, name);
   const partitions = info.partitions.map((one) => one.partition);
-  const ask = (partition, question, expected) => cluster.askLeader(info.topic, partition, question, expected, signal);
   const question = { type: "create_subscription", topic_id: info.topic_id, partitions, name, mode, options: optionsOnWire(wanted), start, create };
-  const { definition } = await ask(partitions[0], question, "subscription_description");
-  if (definition.state === "creating") {
-    for (const partition of definition.partitions) await ask(partition, openMarks(definition, definition.start), "done");
-    if (isQueue(definition.mode)) await haveDeadLetters(cluster, definition, info.options, signal);
-    await ask(definition.partitions[0], { type: "finish_subscription", sid: definition.sid }, "done");
-  }
+  const { definition } = await cluster.askLeader(info.topic, partitions[0], question, "subscription_description", signal);
+  if (definition.state === "creating") await openAll(cluster, definition, definition.start, info.options, signal);
   return definition;
+}
+
+// Creates the subscription *name* to its end again, if it is still the one with *sid* and that is
+// needed: all replicas that knew the end of its creation may have lost that.  A log that lost its mark
+// as well begins at its start.
+export async function finishCreation(cluster, { topic, coordinator, name, sid }, signal) {
+  const { options } = await cluster.retry(() => cluster.topic(topic, { anew: true }), signal);
+  const definition = await describe(cluster, topic, coordinator, name, signal);
+  if (definition.sid === sid && definition.state === "creating") await openAll(cluster, definition, "earliest", options, signal);
+}
+
+// Has the subscription begin at *start* in each log without its mark, makes the topic for dead letters,
+// and says so to the coordinator.
+async function openAll(cluster, definition, start, options, signal) {
+  const { topic, sid, mode, partitions } = definition;
+  for (const partition of partitions) await cluster.askLeader(topic, partition, openMarks(definition, start), "done", signal);
+  if (isQueue(mode)) await haveDeadLetters(cluster, definition, options, signal);
+  await cluster.askLeader(topic, partitions[0], { type: "finish_subscription", sid }, "done", signal);
+}
+
+async function describe(cluster, topic, coordinator, name, signal) {
+  const found = await cluster.askLeader(topic, coordinator, { type: "describe_subscription", name }, "subscription_description", signal);
+  return found.definition;
 }
 
 function openMarks({ sid, topic_id, name, mode, options }, start) {
@@ -30,8 +48,8 @@ function openMarks({ sid, topic_id, name, mode, options }, start) {
 // with the records that it was about.
 export async function restoreMark(cluster, definition, partition, signal) {
   const { sid, topic, name, partitions } = definition;
-  const found = await cluster.askLeader(topic, partitions[0], { type: "describe_subscription", name }, "subscription_description", signal);
-  if (found.definition.sid !== sid || found.definition.state === "deleting") {
+  const found = await describe(cluster, topic, partitions[0], name, signal);
+  if (found.sid !== sid || found.state === "deleting") {
     throw new OctopiError("unknown_subscription", `${topic}: the subscription ${name} was deleted`);
   }
   await cluster.askLeader(topic, partition, openMarks(definition, "earliest"), "done", signal);
@@ -54,7 +72,7 @@ async function haveDeadLetters(cluster, { topic, name, partitions }, options, si
       return (await cluster.askRegisterOnce(question, "topic_description")).topic;
     } catch (error) {
       if (error.code !== "topic_exists") throw error;
-      return (await cluster.askRegisterOnce({ type: "describe_topic", topic: letters, create: false }, "topic_description")).topic;
+      return (await cluster.askRegisterOnce({ type: "describe_topic", topic: letters, create: false }, "topic_description", true)).topic;
     }
   }, signal);
   if (made.partitions.map((one) => one.partition).join() !== partitions.join()) {

@@ -1,5 +1,7 @@
 // Waits that end: by their time, by a signal, or by what they wait for.
 
+import { OctopiError } from "./errors.js";
+
 // Random waits below a bound that doubles, so that pages that lost the same node at the same
 // time come back spread out.  (M. Brooker, "Exponential Backoff And Jitter", 2015.)
 export class Backoff {
@@ -63,6 +65,17 @@ export function unlessAborted(promise, signal) {
     if (signal.aborted) aborted();
     const forget = onAbort(signal, aborted);
     promise.then(resolve, reject).finally(forget);
+  });
+}
+
+// What *promise* gives, unless *ms* (perhaps Infinity) pass first; the promise itself goes on.  *who*
+// gives no answer then.
+export function within(ms, promise, who) {
+  if (ms === Infinity) return promise;
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new OctopiError("connection_lost", `${who} gave no answer within ${ms} ms`, { isLate: true }));
+    const timer = setTimeout(late, ms);
+    promise.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }
 
