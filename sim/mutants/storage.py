@@ -264,4 +264,15 @@ MUTANTS: Final = (
         "commits what became of them",
         "invalid-committed",
     ),
+    Mutant(
+        "cuts-not-flushed",
+        "octopi.roles.broker.local_log",
+        """
+             self._files.truncate(end)
+             # A power failure must not bring these records back as those of an epoch noted later.
+-            await self._files.flush()
+""",
+        "a power failure undoes the cut of a log whose newer epochs are durable",
+        "committed-differs",
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from random import Random
 
 import attrs
 import pytest
@@ -13,7 +14,15 @@ import trio.testing
 from octopi import record
 from octopi.environment import Environment, Trace, TraceEvent
 from octopi.errors import DiskFullError, StorageError
-from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TopicId
+from octopi.identifiers import (
+    Epoch,
+    Offset,
+    PartitionId,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+    TopicId,
+)
 from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.record import BatchBuilder, Run
 from octopi.replication.epoch_history import EpochHistory
@@ -21,6 +30,7 @@ from octopi.replication.prior_state import PriorState
 from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.local_log import LocalLog
+from octopi.simulation.disk.image import Fate
 from octopi.storage.flush_policy import FlushOptions
 from octopi.subscriptions.known_marks import SlowestMark
 from octopi.tracing import steps
@@ -75,7 +85,8 @@ async def test_a_flush_ends_even_if_its_records_are_cut_meanwhile(nursery: trio.
     with disk.syncs_held():
         nursery.start_soon(flush)
         await trio.testing.wait_all_tasks_blocked()
-        await log.truncate(cut_at)
+        nursery.start_soon(log.truncate, cut_at)
+        await trio.testing.wait_all_tasks_blocked()
     with trio.fail_after(5):
         await done.wait()
     assert log.end == cut_at
@@ -306,3 +317,48 @@ async def test_a_flush_that_is_counted_after_a_cut_counts_no_record_appended_sin
     await log.truncate(cut_at)
     append(log, 1)
     assert replica.durable_end() == cut_at < log.end
+
+
+@pytest.mark.parametrize("appends_again", [False, True])
+async def test_records_that_were_cut_never_come_back_as_those_of_a_newer_epoch(
+    *, appends_again: bool
+) -> None:
+    for number in range(10):
+        disk = MemoryDisk()
+        disk.make_directory("orders")
+        disk.settle()
+        log = await open_log(disk)
+        log.state.epochs.begin(Epoch(1), log.end)
+        append(log, 0)
+        cut_at = append(log, 1)
+        log.state.end = log.end
+        await log.flush()
+        log.state.truncate(cut_at)
+        await log.truncate(cut_at)
+        log.state.epochs.begin(Epoch(2), cut_at)
+        await log.store_checkpoint()
+        if appends_again:
+            append(log, 2)
+        disk.simulated.lose_power(Random(number), (Fate.LOST,))
+        disk.crash(keep_page_cache=True)
+        found = await open_log(disk)
+        assert found.state.epochs.dump() == [[1, 0], [2, cut_at]]
+        assert found.end == cut_at
+
+
+async def test_a_log_that_was_restarted_is_sound_after_a_power_failure() -> None:
+    for number in range(10):
+        disk = MemoryDisk()
+        disk.make_directory("orders")
+        disk.settle()
+        log = await open_log(disk)
+        append(log, 0)
+        log.state.end = log.end
+        await log.flush()
+        log.state.restart(Offset(500), PriorState(EpochHistory.load([[1, 0]]), ProducerSequences()))
+        await log.restart(Offset(500))
+        await log.store_checkpoint()
+        disk.simulated.lose_power(Random(number), (Fate.LOST,))
+        disk.crash(keep_page_cache=True)
+        found = await open_log(disk)
+        assert (found.start, found.end, found.state.sound) == (500, 500, True)

@@ -243,6 +243,8 @@ class LocalLog(ReadableLog):
             _log.warning("what was cut is kept", topic=self.topic.topic, files=saved)
         else:
             self._files.truncate(end)
+            # A power failure must not bring these records back as those of an epoch noted later.
+            await self._files.flush()
 
     async def set_aside(self, *, refill: bool) -> None:
         """Move the damaged part and everything behind it out of the log, which then takes records
