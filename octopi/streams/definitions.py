@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from octopi.limits import COUNTED_MAX
+from octopi.limits import COUNTED_MAX, WALL_MS_MAX
 from octopi.model import StreamDefinition
 from octopi.streams import content_types
 from octopi.streams.problems import invalid
@@ -84,4 +84,7 @@ def _milliseconds(text: str) -> int:
         since = datetime.fromisoformat(text.upper()) - _UNIX_ZERO
     except (ValueError, OverflowError):
         raise wrong from None
-    return max(0, since // timedelta(milliseconds=1))
+    found_ms = since // timedelta(milliseconds=1)
+    if found_ms > WALL_MS_MAX:  # its zone is before ours
+        raise wrong
+    return max(0, found_ms)

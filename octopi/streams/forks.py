@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from octopi.identifiers import Offset, ProducerId, TopicId, TopicName
+from octopi.identifiers import Offset, ProducerId, TopicId, TopicName, topic_name_fault
 from octopi.limits import TEXT_BYTES_MAX
 from octopi.model import StreamDefinition
 from octopi.record import Message
@@ -61,6 +61,10 @@ class ForkOrder:
         if len(words) < 3 or _SUB_OFFSET.fullmatch(words[2]) is None:
             raise invalid("no fork is noted so")
         source, offset, further = words[:3]
+        if topic_name_fault(source):
+            raise invalid("no fork is noted so: a topic's name comes first")
+        if offset not in {"-", BEGINNING}:
+            place_of(offset)
         return cls(TopicName(source), "" if offset == "-" else offset, int(further))
 
 
@@ -127,7 +131,7 @@ def inherited(messages: list[Message], order: ForkOrder, *, is_json: bool) -> li
     """
     if not order.offset:
         return messages
-    end = Offset(0) if order.offset == BEGINNING else place_of(order.offset).offset
+    end = Offset(0) if order.offset == BEGINNING else place_of(order.offset).place.offset
     before = [one for one in messages if one.next_offset <= end]
     behind = messages[len(before) :]
     if (before[-1].next_offset if before else 0) != end:

@@ -48,10 +48,6 @@ def values_of(body: bytes) -> list[bytes]:
             raise ValueError("something follows the value")
     except (ValueError, RecursionError) as error:
         raise invalid(f"the body is no valid JSON: {str(error)[:200]}") from None
-    if len(values) > RECORDS_PER_PRODUCE_MAX:
-        raise StreamProblem(
-            f"a request writes at most {RECORDS_PER_PRODUCE_MAX} values", Status.MESSAGE_TOO_LARGE
-        )
     return [one.encode() for one in values]
 
 
@@ -67,7 +63,11 @@ def _value(text: str, at: int) -> tuple[str, int]:
 
 
 def _elements(text: str, at: int) -> tuple[list[str], int]:
-    """The elements of an array that begins before *at*, and where the array ends."""
+    """The elements of an array that begins before *at*, and where the array ends.
+
+    Raises:
+      StreamProblem: if there are too many.
+    """
     values: list[str] = []
     at = _skip(text, at)
     if text.startswith("]", at):
@@ -75,6 +75,11 @@ def _elements(text: str, at: int) -> tuple[list[str], int]:
     while True:
         value, at = _value(text, at)
         values.append(value)
+        if len(values) > RECORDS_PER_PRODUCE_MAX:  # parsing all of them would take long
+            raise StreamProblem(
+                f"a request writes at most {RECORDS_PER_PRODUCE_MAX} values",
+                Status.MESSAGE_TOO_LARGE,
+            )
         at = _skip(text, at)
         if text.startswith("]", at):
             return values, at + 1

@@ -62,7 +62,7 @@ class Write:
     is_initial: bool = False
     """Whether it is the initial content of a stream, written only into an empty one, once."""
     copied: list[Message] = attrs.field(factory=list)
-    """The messages that a fork begins with, instead of `values`."""
+    """The messages that a fork begins with, before `values`."""
 
 
 @attrs.frozen

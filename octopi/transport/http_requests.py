@@ -192,6 +192,8 @@ def read_head(connection: h11.Connection, head: bytes, asker: Asker) -> HttpRequ
             raise HttpRefusal(400, "ask for a path")
     request = HttpRequest(method, path, dict(parse_qsl(query)), headers, asker, query)
     if request.is_upgrade:
+        if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+            raise HttpRefusal(400, "a request to upgrade has no body")
         _check_upgrade(headers)
     return request
 

@@ -35,8 +35,8 @@ LACKS: Final = {
     "name is escaped into one",
     "a start at a time": "a read begins at the beginning, at an offset, or at the end",
     "a start at the last messages": "the bytes of a stream don't tell where a message begins",
-    "an error if a topic was made again": "an offset doesn't name the topic's id, and each request "
-    "looks for the topic anew; delete a stream only when its readers have ended",
+    "an error if a topic was made again": "an offset of the deleted stream gets 410, as one whose "
+    "content retention has removed",
     "an error of consumers whose client is closed": "there is no client, only requests",
     "clients that are opened and closed": "each request stands by itself",
     "creation of topics with options": "`PUT` says a stream's content type and lifetime, and no "

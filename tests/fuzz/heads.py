@@ -53,7 +53,7 @@ class _Clock:
         yield trio.CancelScope()
 
 
-class _Stream:
+class PeerStream:
     """What a peer sends in pieces; and what is sent to it."""
 
     def __init__(self, data: Iterable[bytes]) -> None:
@@ -88,10 +88,10 @@ class _Served:
 
 
 def _served(data: list[bytes]) -> _Served:
-    site, stream = _Site(), _Stream(data)
+    site, stream = _Site(), PeerStream(data)
     watched = WatchedStream(cast(trio.abc.HalfCloseableStream, stream))
-    front = HttpFront(watched, cast(Clock, _CLOCK), site, Asker("a stranger"))
-    upgrade = _run(front.serve())
+    front = HttpFront(watched, cast(Clock, STILL), site, Asker("a stranger"))
+    upgrade = run_at_once(front.serve())
     behind = b""
     if upgrade is not None:
         watched.lift()
@@ -100,7 +100,7 @@ def _served(data: list[bytes]) -> _Served:
     return _Served(site.asked, stream.sent, upgrade, behind)
 
 
-def _run(waiting: Coroutine[Any, Any, _T]) -> _T:
+def run_at_once(waiting: Coroutine[Any, Any, _T]) -> _T:
     """The result of what never has to wait for anything."""
     try:
         waiting.send(None)
@@ -181,7 +181,7 @@ def _check_against_wsproto(served: _Served) -> None:
                 assert value.decode("latin-1") == request.headers[name.decode().lower()]
 
 
-_CLOCK: Final = _Clock()
+STILL: Final = _Clock()
 _METHODS: Final = st.sampled_from(["GET", "GET", "GET", "HEAD", "POST", "get"])
 _PATHS: Final = st.sampled_from(
     ["/", "/v1/client", "/api/v1/topics?limit=3&after=a%20b", "/console/", "/%2e%2e/x", "//a//b"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.fuzz import (
+    bodies,
     checkpoints,
     codec,
     ends,
@@ -15,6 +16,7 @@ from tests.fuzz import (
     records,
     secrets,
     segments,
+    streams,
     tokens,
     toml,
 )
@@ -26,6 +28,8 @@ TARGETS: Final[dict[str, Target]] = {
         codec,
         frames,
         heads,
+        bodies,
+        streams,
         records,
         positions,
         plans,
@@ -43,6 +47,8 @@ SAME_INPUTS: Final = {
     "codec": 100_000,
     "frames": 40_000,
     "heads": 16_000,
+    "bodies": 1_200,
+    "streams": 3_000,
     "records": 50_000,
     "positions": 200_000,
     "plans": 25_000,
@@ -53,5 +59,5 @@ SAME_INPUTS: Final = {
     "ends": 20_000,
     "segments": 17_500,
 }
-"""How many inputs of each `--same` tries: 340 s of processor time in all.  Those targets get more
+"""How many inputs of each `--same` tries: 350 s of processor time in all.  Those targets get more
 of it of whose code the fewest branches are covered: `heads` and the last five."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import h11
 import pytest
@@ -11,14 +12,15 @@ import trio.testing
 from hypothesis import given, strategies as st
 
 from octopi.identifiers import Offset, TopicId, topic_name, topic_name_fault
-from octopi.limits import HTTP_BODY_S, OFFSET_MAX, WALL_MS_MAX
+from octopi.limits import HTTP_BODY_S, MIB, OFFSET_MAX, RECORDS_PER_PRODUCE_MAX, WALL_MS_MAX
 from octopi.model import StreamDefinition
 from octopi.position import Anchor, Place
+from octopi.roles.streams import exchange
 from octopi.streams import content_types, json_mode, paths, sse
 from octopi.streams.cursors import cursor
 from octopi.streams.definitions import definition_of
 from octopi.streams.forks import ForkOrder, order_of
-from octopi.streams.offsets import offset_text, place_of
+from octopi.streams.offsets import StreamPlace, offset_text, place_of
 from octopi.streams.problems import StreamProblem
 from octopi.streams.writing import (
     AlreadyWritten,
@@ -32,10 +34,12 @@ from octopi.streams.writing import (
     write_of,
 )
 from octopi.transport.http_bodies import ReceivedBody
-from octopi.transport.http_requests import Asker, HttpRefusal, HttpRequest
+from octopi.transport.http_requests import Asker, HttpRefusal, HttpRequest, RequestBody
+from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.watched_stream import WatchedStream
 from octopi.wire.codec import fault_in
 
+ID = TopicId("5f0c2a1b5f0c2a1b")
 offsets = st.integers(0, OFFSET_MAX).map(Offset)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -47,15 +51,16 @@ values = st.recursive(
 
 @given(offsets, offsets)
 def test_offsets_sort_as_texts_whatever_their_anchors_are(one: Offset, other: Offset) -> None:
-    texts = offset_text(one, Anchor("7-1200.6-800")), offset_text(other, Anchor("12-1"))
+    texts = offset_text(ID, one, Anchor("7-1200.6-800")), offset_text(ID, other, Anchor("12-1"))
     assert one == other or (texts[0] < texts[1]) == (one < other)
 
 
 @given(offsets)
 def test_an_offset_is_read_as_it_was_written(offset: Offset) -> None:
     anchor = Anchor("7-1200.6-800")
-    assert place_of(offset_text(offset, anchor)) == Place(offset, anchor)
-    assert place_of(offset_text(offset)) == Place(offset)
+    assert place_of(offset_text(ID, offset, anchor)) == StreamPlace(ID, Place(offset, anchor))
+    assert place_of(offset_text(ID, offset)) == StreamPlace(ID, Place(offset))
+    assert place_of(f"{offset:020d}") == StreamPlace(None, Place(offset))
 
 
 @pytest.mark.parametrize("text", ["", "0", "-2", "now ", "1" * 21, "9" * 20, f"{0:020d}~", "a,b"])
@@ -125,6 +130,37 @@ def test_content_makes_no_events_of_its_own(text: str) -> None:
     assert all(line.startswith("data:") and "\r" not in line for line in lines[1:-2])
 
 
+def test_an_event_of_many_lines_is_made_without_an_object_for_each() -> None:
+    lines = b"\n" * MIB
+    tracemalloc.start()
+    try:
+        event = sse.data_event("text/plain", [lines])
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(event) > 6 * MIB
+    assert peak_bytes < 5 * len(event)
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("a", "data:a"), (" a", "data:  a"), ("a\r\nb\rc\nd", "data:a\ndata:b\ndata:c\ndata:d"),
+        ("\n x\n", "data:\ndata:  x\ndata:"), ("\r\r\n", "data:\ndata:\ndata:"),
+    ],
+)  # fmt: skip
+def test_each_line_of_a_text_is_a_line_of_its_event(text: str, data: str) -> None:
+    event = sse.data_event("text/plain", [text.encode()])
+    assert event.decode() == f"event: data\n{data}\n\n"
+
+
+def test_too_many_values_are_refused_before_all_of_them_are_parsed() -> None:
+    too_many = b"[" + b"1," * (RECORDS_PER_PRODUCE_MAX + 1) + b"no JSON"
+    with pytest.raises(StreamProblem) as problem:
+        json_mode.values_of(too_many)
+    assert problem.value.http == 413
+
+
 def test_a_cursor_is_always_later_than_the_one_that_was_shown() -> None:
     now_ms = 1_800_000_000_000
     first = cursor(now_ms, "", 0)
@@ -148,6 +184,7 @@ def test_the_form_type_of_curl_says_nothing_about_content() -> None:
         {"stream-expires-at": "tomorrow"}, {"stream-expires-at": "2030-13-01T00:00:00Z"},
         {"content-type": "text/" + "x" * 200}, {"content-type": "no type"},
         {"content-type": "text/pl\u2028ain"},
+        {"stream-expires-at": "9999-12-31T23:59:59-23:59"},
     ],
 )  # fmt: skip
 def test_a_definition_that_contradicts_itself_is_refused(headers: dict[str, str]) -> None:
@@ -235,6 +272,34 @@ async def test_a_body_that_comes_too_slowly_is_refused(autojump_clock: object) -
                 await take()
             nursery.cancel_scope.cancel()
         assert refusal.value.answer.status == 408
+
+
+class Chunks:
+    """A body of very many small parts."""
+
+    announced_bytes: int | None = None
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    async def receive(self) -> bytes:
+        self._left -= 1
+        return bytes([self._left % 251, 1]) if self._left >= 0 else b""
+
+
+async def test_small_parts_of_a_body_take_no_more_memory_than_large_ones() -> None:
+    count = 200_000
+    body: RequestBody = Chunks(count)
+    request = HttpRequest("POST", "/", {}, {}, Asker("peer"), body=body)
+    memory = MemoryBudget().connection("peer", is_peer=False)
+    tracemalloc.start()
+    try:
+        whole = await exchange.received(request, memory, 2 * count)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(whole) == 2 * count
+    assert peak_bytes < 3 * len(whole)
 
 
 # --- whether a stream takes a write ------------------------------------------------------

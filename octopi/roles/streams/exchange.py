@@ -32,6 +32,10 @@ FORK = "octopi-fork"
 """The header with which a register has the content copied that a fork begins with."""
 ANYWHERE = ("cross-origin-resource-policy", "cross-origin")
 NO_STORE = ("cache-control", "no-store")
+_NEEDED = {
+    "GET": Verb.SUBSCRIBE, "POST": Verb.PUBLISH, "PUT": Verb.CREATE, "DELETE": Verb.ADMIN,
+}  # fmt: skip
+"""What a request needs on its topic, by its method."""
 
 
 class StreamService(Protocol):
@@ -75,6 +79,19 @@ class StreamCaller:
         if not self.grants.allows(verb, topic):
             raise RefusedError(not_granted(verb, topic), Status.FORBIDDEN)
 
+    def require_method(self, method: str, topic: str) -> None:
+        """Check that its token grants what a request with *method* needs.  Nothing else is told of
+        a topic, not even whether it exists, to those who may not use it.
+
+        Raises:
+          RefusedError: FORBIDDEN.
+        """
+        verb = _NEEDED.get(method)
+        if verb is not None:
+            self.require(verb, topic)
+        elif not self.grants.covers(topic):
+            raise RefusedError(f"the token grants nothing on topic {topic!r}", Status.FORBIDDEN)
+
     def accounts(self, budget: MemoryBudget) -> ConnectionMemory:
         """Its memory, of *budget*."""
         if self.memory is None:
@@ -105,19 +122,18 @@ async def received(
     )
     if (request.body.announced_bytes or 0) > bytes_max:
         raise too_long
-    parts: list[bytes] = []
-    size_bytes = 0
+    # No list of the parts: chunks may be tiny, and each part would be an object of its own.
+    body = bytearray()
     while part := await request.body.receive():
-        size_bytes += len(part)
-        if size_bytes > bytes_max:
+        if len(body) + len(part) > bytes_max:
             raise too_long
         if not memory.incoming.room(len(part), len(part)):
             raise RefusedError(
                 "the node has no memory left for the request (--memory-budget)", Status.TOO_MANY
             )
         memory.incoming.charge(UNFINISHED, len(part))
-        parts.append(part)
-    return b"".join(parts)
+        body += part
+    return bytes(body)
 
 
 async def room(clock: Clock, memory: ConnectionMemory, kind: str, size_bytes: int) -> None:

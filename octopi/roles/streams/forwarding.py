@@ -26,11 +26,13 @@ from octopi.errors import (
     UnreachableError,
 )
 from octopi.limits import FORWARD_S, HOPS_MAX, LONG_POLL_S, SEND_TIMEOUT_S, SSE_LIFE_S
+from octopi.roles.streams import exchange
 from octopi.roles.streams.exchange import StreamCaller
 from octopi.streams.problems import StreamProblem
 from octopi.streams.writing import PRODUCER_ID
 from octopi.transport.addresses import host_and_port, server_address
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, Send
+from octopi.transport.memory_budget import OUTBOX
 
 HOPS: Final = "octopi-hops"
 LOOK_AGAIN: Final = "octopi-look-again"
@@ -120,14 +122,14 @@ async def _ask(
       ConnectionLostError: if it may have been carried out.
     """
     stream = await caller.open_stream(url)
-    exchange = _Exchange(environment, stream, url)
+    asking = _Exchange(environment, stream, url)
     is_kept = False
     try:
-        answer = await exchange.ask(request, body)
+        answer = await asking.ask(request, body, caller)
         is_kept = answer.stream is not None
     finally:
         if not is_kept:
-            await exchange.close()
+            await asking.close()
     return answer
 
 
@@ -146,7 +148,7 @@ class _Exchange:
         """End the connection."""
         await trio.aclose_forcefully(self._stream)
 
-    async def ask(self, request: HttpRequest, body: bytes) -> HttpAnswer:
+    async def ask(self, request: HttpRequest, body: bytes, caller: StreamCaller) -> HttpAnswer:
         """See `_ask`."""
         target = request.path + (f"?{request.raw_query}" if request.raw_query else "")
         headers = [(name, value) for name, value in request.headers.items()
@@ -175,9 +177,10 @@ class _Exchange:
             event = await self._next(_ANSWER_S)
         if not isinstance(event, h11.Response):
             raise ConnectionLostError(f"{self._url} gave no answer")
-        return await self._answer(event, has_body=request.method != "HEAD")
+        return await self._answer(event, request.method, caller)
 
-    async def _answer(self, event: h11.Response, *, has_body: bool) -> HttpAnswer:
+    async def _answer(self, event: h11.Response, method: str, caller: StreamCaller) -> HttpAnswer:
+        has_body = method != "HEAD"
         headers = [(name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers]
         found = dict(headers)
         if LOOK_AGAIN in found:
@@ -191,6 +194,10 @@ class _Exchange:
             return HttpAnswer(
                 event.status_code, b"", content_type, kept, stream=self._pass, close=self.close
             )
+        size_bytes = int(found.get("content-length", "0")) if has_body else 0
+        if size_bytes and method == "GET" and caller.memory is not None:
+            # Held until the client has taken it.  Others' answers are short.
+            await exchange.room(self._clock, caller.memory, OUTBOX, size_bytes)
         body = bytearray()
         while has_body and isinstance(part := await self._next(_ANSWER_S), h11.Data):
             body += part.data

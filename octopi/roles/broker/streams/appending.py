@@ -81,6 +81,9 @@ class StreamWriter:
             tuple[TopicId, ProducerId], tuple[Epoch, Offset, WriteNote]
         ] = OrderedDict()
         """What the newest writes noted, so that their records needn't be read."""
+        self._stream_seqs: OrderedDict[TopicId, tuple[Epoch, str | None, Offset]] = OrderedDict()
+        """The newest ``Stream-Seq`` of the records before an offset, so that what other producers
+        wrote before that needn't be read: there may be many of them."""
 
     async def write(
         self, driver: ReplicaDriver, log: LocalLog, write: Write, settle: Settle | None
@@ -97,7 +100,12 @@ class StreamWriter:
             written = await self._try(driver, log, write, outcome, settle)
             if outcome.unproven is None:
                 return written
-            await log.prove(outcome.unproven)
+            try:
+                await log.prove(outcome.unproven)
+            except BaseException:
+                if settle is not None:
+                    settle(None)
+                raise
 
     async def _try(
         self,
@@ -191,6 +199,8 @@ class StreamWriter:
             # Their records have the sizes of those in the source, and so the same offsets.
             for one in write.copied:
                 builder.add(one.value, one.key, one.headers, one.timestamp_ms or 0)
+            for value in write.values:
+                builder.add(value, None, {}, self._environment.clock.wall_ms())
             return builder.encode(copier(log.topic_id), ProducerEpoch(0), Sequence(0))
         headers = {MARK: note.encode()}
         now_ms = self._environment.clock.wall_ms()
@@ -229,14 +239,25 @@ class StreamWriter:
 
     def _newest_stream_seq(self, leader: LogLeader, log: LocalLog) -> str | None:
         """The newest ``Stream-Seq``: each write over HTTP notes it."""
-        inherited = copier(log.topic_id)
-        for producer in leader.log.sequences.newest_first():
+        known = self._stream_seqs.get(log.topic_id)
+        found, begin = known[1:] if known is not None and known[0] == leader.epoch else (None, 0)
+        sequences, inherited = leader.log.sequences, copier(log.topic_id)
+        for producer in sequences.newest_first():
+            newest = sequences.newest_batch(producer)
+            if newest is None or newest[1] < begin:
+                break  # the others are older still
             if producer == inherited:
-                return None  # the headers of its records are those of another stream
+                found = None  # the headers of its records are those of another stream
+                break
             note = self._noted(leader, log, producer)
             if note is not None:
-                return note.stream_seq
-        return None
+                found = note.stream_seq
+                break
+        self._stream_seqs[log.topic_id] = (leader.epoch, found, leader.log.end)
+        self._stream_seqs.move_to_end(log.topic_id)
+        if len(self._stream_seqs) > _REMEMBERED_MAX:
+            self._stream_seqs.popitem(last=False)
+        return found
 
 
 def _read_note(log: LocalLog, offset: Offset) -> WriteNote | None:

@@ -12,8 +12,9 @@ from octopi.identifiers import Epoch, Offset, TopicId, TopicName
 from octopi.limits import KIB
 from octopi.record import Message, decode
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.streams import sse
-from octopi.streams.offsets import offset_text
+from octopi.streams.offsets import offset_text, place_of
 from octopi.streams.problems import StreamProblem
 
 _EVENTS_KEPT_MAX: Final = 16
@@ -74,7 +75,29 @@ def gone(log: LocalLog) -> StreamProblem:
 
 def text(log: LocalLog, offset: Offset) -> str:
     """The text of *offset* for clients."""
-    return offset_text(offset, log.anchor_before(offset))
+    return offset_text(log.topic_id, offset, log.anchor_before(offset))
+
+
+def checked_offset(manager: ReplicaManager, log: LocalLog, given: str) -> Offset:
+    """The offset in *log*, which is served, that the text *given* means.
+
+    Raises:
+      OctopiError: if it is no place in the stream.
+    """
+    found, stream = place_of(given), log.topic.stream
+    if found.topic_id in {None, log.topic_id}:
+        manager.check_anchor(log, found.place.offset, found.place.anchor)
+    elif stream is None or not stream.forked_from:
+        raise StreamProblem(
+            "the offset is one of a stream of that name that was deleted: begin again",
+            Status.OFFSET_OUT_OF_RANGE,
+        )
+    # Else it is one of the stream's source, whose offsets a fork shares; but not its epochs.
+    if found.place.offset > log.highwater:
+        raise StreamProblem(
+            "the offset is behind the end of the stream", Status.OFFSET_OUT_OF_RANGE, http=400
+        )
+    return found.place.offset
 
 
 def is_closed(log: LocalLog) -> bool:

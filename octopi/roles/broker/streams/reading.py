@@ -18,20 +18,28 @@ from octopi.limits import (
     HTTP_PAGE_BYTES,
     KIB,
     LONG_POLL_S,
+    SEND_TIMEOUT_S,
     SSE_LIFE_S,
     SSE_PAGE_BYTES,
     WAITING_TASK_MEMORY_BYTES,
 )
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.replica_manager import ReplicaManager
-from octopi.roles.broker.streams.content import SharedEvents, gone, is_closed, page, text
+from octopi.roles.broker.streams.content import (
+    SharedEvents,
+    checked_offset,
+    gone,
+    is_closed,
+    page,
+    text,
+)
 from octopi.roles.streams import exchange
 from octopi.roles.streams.exchange import ANYWHERE, NO_STORE, StreamCaller
 from octopi.streams import content_types, offsets, sse
 from octopi.streams.cursors import cursor
 from octopi.streams.definitions import content_type_of, expiry_headers
 from octopi.streams.json_mode import array_of
-from octopi.streams.problems import Headers, StreamProblem, invalid
+from octopi.streams.problems import Headers, invalid
 from octopi.streams.writing import CLOSED_TRUE
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, Send
 from octopi.transport.memory_budget import OUTBOX, READINGS, MemoryBudget
@@ -114,15 +122,10 @@ class StreamReader:
             return log.start
         if given == offsets.NOW:
             return log.highwater
-        place = offsets.place_of(given)
-        self._manager.check_anchor(log, place.offset, place.anchor)
-        if place.offset > log.highwater:
-            raise StreamProblem(
-                "the offset is behind the end of the stream", Status.OFFSET_OUT_OF_RANGE, http=400
-            )
-        if place.offset < log.start:
+        offset = checked_offset(self._manager, log, given)
+        if offset < log.start:
             raise gone(log)
-        return place.offset
+        return offset
 
     def _cursor(self, shown: str) -> str:
         return cursor(self._clock.wall_ms(), shown, self._environment.randomness.token_bytes(1)[0])
@@ -210,7 +213,7 @@ class StreamReader:
             headers.append(("stream-sse-data-encoding", "base64"))
 
         async def send_events(send: Send) -> None:
-            with self._counts.counting("sse"), self._clock.timeout(SSE_LIFE_S):
+            with self._counts.counting("sse"):
                 await self._events_to(send, caller, log, begin, shown)
 
         return HttpAnswer(200, b"", sse.CONTENT_TYPE, tuple(headers), stream=send_events)
@@ -218,12 +221,17 @@ class StreamReader:
     async def _events_to(
         self, send: Send, caller: StreamCaller, log: LocalLog, at: Offset, shown: str
     ) -> None:
-        """Send the content from *at* on as events, until the stream is closed."""
+        """Send the content from *at* on as events, until the stream is closed, or for
+        `SSE_LIFE_S`.
+
+        No send is cancelled: what follows a part that was sent in half would be read as content.
+        """
         memory, news = caller.accounts(self._memory), _News(log)
+        ends_at = self._clock.now() + SSE_LIFE_S
         content_type = content_type_of(log.topic.stream)
         is_first = True
         try:
-            while log.epoch:
+            while log.epoch and self._clock.now() < ends_at:
                 closed = is_closed(log) and at >= log.highwater
                 if at < log.highwater or is_first or closed:
                     size_bytes = _memory_of_page(log, at, SSE_PAGE_BYTES)
@@ -238,7 +246,15 @@ class StreamReader:
                         event += sse.control_event(
                             text(log, at), shown, up_to_date=at_end, closed=closed
                         )
+                        # It may be longer than what it was made of: a line of no character is one
+                        # byte there, and six here.
+                        further_bytes = len(event) - size_bytes
+                        if further_bytes > 0:
+                            await exchange.room(self._clock, memory, OUTBOX, further_bytes)
+                            size_bytes += further_bytes
                         for begin in range(0, len(event), SSE_PAGE_BYTES):
+                            if self._clock.now() >= ends_at + SEND_TIMEOUT_S:
+                                raise RefusedError("the reader is too slow", Status.TOO_MANY)
                             await send(event[begin : begin + SSE_PAGE_BYTES])
                         del event
                     finally:
@@ -246,7 +262,8 @@ class StreamReader:
                 if closed:
                     return
                 if at >= log.highwater:
-                    await news.wait()
+                    with self._clock.timeout(max(0.0, ends_at - self._clock.now())):
+                        await news.wait()
         finally:
             news.close()
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import attrs
 
 from octopi.environment import Environment
-from octopi.errors import NotReadyError, OctopiError, RefusedError, Status
+from octopi.errors import NotReadyError, OctopiError, Status
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.limits import HTTP_BODY_BYTES_MAX, HTTP_FORK_BYTES_MAX, HTTP_JSON_BYTES_MAX
+from octopi.record import Message
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.redirects import redirect
@@ -26,6 +27,7 @@ from octopi.security.grants import Verb
 from octopi.streams import content_types, forks, paths
 from octopi.streams.definitions import content_type_of, expiry_headers
 from octopi.streams.json_mode import values_of
+from octopi.streams.offsets import BEGINNING
 from octopi.streams.problems import StreamProblem, conflict, invalid, unknown
 from octopi.streams.writing import CLOSED_TRUE, Write, write_of
 from octopi.transport.http_requests import HttpAnswer, HttpRequest
@@ -62,6 +64,7 @@ class BrokerStreams:
 
     async def _answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
         topic = paths.topic_of(request.path)
+        caller.require_method(request.method, topic)
         asked = exchange.parameters(request)
         body = await exchange.received(request, caller.accounts(self._memory), HTTP_BODY_BYTES_MAX)
         if request.method not in {"PUT", "DELETE"}:
@@ -144,13 +147,8 @@ class BrokerStreams:
         driver: ReplicaDriver,
         body: bytes,
     ) -> HttpAnswer:
-        topic = log.topic.topic
-        if request.method != "HEAD":
-            caller.require(Verb.PUBLISH if request.method == "POST" else Verb.SUBSCRIBE, topic)
-        elif not caller.grants.covers(topic):
-            raise RefusedError(f"the token grants nothing on topic {topic!r}", Status.FORBIDDEN)
         if self.expiry.is_expired(log):
-            raise unknown(topic)
+            raise unknown(log.topic.topic)
         match request.method:
             case "HEAD":
                 return self._head(log)
@@ -182,9 +180,9 @@ class BrokerStreams:
         body: bytes,
     ) -> HttpAnswer:
         if FORK in request.headers:
-            write = await self._copy_of(request.headers[FORK], caller, log)
-            if not write.copied:
-                return self._head(log)
+            copied = await self._copy_of(request.headers[FORK], caller, log)
+            values = self._write_of(request, log, body).values
+            write = Write(values, copied=copied, is_initial=True)
         else:
             write = self._write_of(request, log, body)
         if not write.values and not write.closes and not write.copied:
@@ -227,15 +225,15 @@ class BrokerStreams:
                         Status.MESSAGE_TOO_LARGE,
                     )
                 values = values_of(body)
-                if not values and INITIAL not in headers:
+                if not values and INITIAL not in headers and FORK not in headers:
                     raise invalid("the array is empty: there is nothing to append")
             else:
                 values = [body]
         write = write_of(headers, values)
         return attrs.evolve(write, is_initial=True) if INITIAL in headers else write
 
-    async def _copy_of(self, text: str, caller: StreamCaller, log: LocalLog) -> Write:
-        """The write of what a fork begins with.
+    async def _copy_of(self, text: str, caller: StreamCaller, log: LocalLog) -> list[Message]:
+        """The messages that a fork begins with.
 
         Raises:
           StreamProblem: if that can't be copied.
@@ -249,13 +247,15 @@ class BrokerStreams:
             raise unknown(order.source)
         if source.start > 0:
             raise content.gone(source)
+        if order.offset not in {"", BEGINNING}:
+            content.checked_offset(self._manager, source, order.offset)
         messages = await content.messages(source, Offset(0), HTTP_FORK_BYTES_MAX)
         if messages and messages[-1].next_offset < source.highwater:
             raise StreamProblem(
                 f"a fork copies at most {HTTP_FORK_BYTES_MAX} bytes", Status.MESSAGE_TOO_LARGE
             )
         is_json = content_types.is_json(content_type_of(source.topic.stream))
-        return Write([], copied=forks.inherited(messages, order, is_json=is_json), is_initial=True)
+        return forks.inherited(messages, order, is_json=is_json)
 
     def _reserved(self, caller: StreamCaller, log: LocalLog, size_bytes: int) -> Settle | None:
         """Count content for the quota of the caller's token.  Returns the function to call with the
