@@ -95,12 +95,14 @@ class AsyncioSubscription(Wrapper[Subscription]):
         """The next list of `batches`."""
         return await self._run.taken(self._inner.next_batch_nowait, self._inner.news)
 
-    async def logs(self) -> AsyncIterator[AsyncioSubscribedLog]:
+    def logs(self) -> AsyncIterator[AsyncioSubscribedLog]:
         """The logs that this member gets, as it gets them; each is worked off on its own, in its
         block (`octopi.SubscribedLog`)."""
-        while True:
-            log = await self._run.taken(self._inner.next_log_nowait, self._inner.news)
-            yield AsyncioSubscribedLog(self._run, log)
+        return _Repeated(self._next_log)
+
+    async def _next_log(self) -> AsyncioSubscribedLog:
+        log = await self._run.taken(self._inner.next_log_nowait, self._inner.news)
+        return AsyncioSubscribedLog(self._run, log)
 
     mark = at_once(Subscription.mark)
     commit = calling(Subscription.commit)
@@ -243,7 +245,8 @@ class AsyncioMarkKeeper(Wrapper[MarkKeeper]):
 
 
 class _Repeated(Generic[_T]):
-    """An iterator, not a generator: to leave it unfinished is no fault."""
+    """An iterator, not a generator: to leave it unfinished is no fault, and a cancellation or an
+    error doesn't end it."""
 
     def __init__(self, take: Callable[[], Awaitable[_T]]) -> None:
         self._take = take

@@ -44,8 +44,13 @@ class BlockingBlock(AbstractContextManager[_W], Generic[_T, _W]):
         return self._call.is_over
 
     def __enter__(self) -> _W:
-        self._thread.begin(self._call)
-        self._call.until(lambda: bool(self._given))
+        self._thread.check()
+        try:
+            self._thread.begin(self._call)
+            self._call.until(lambda: bool(self._given))
+        except BaseException:
+            self._call.abandon()
+            raise
         if not self._given:
             self._call.result()
         try:

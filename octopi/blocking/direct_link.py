@@ -15,6 +15,7 @@ from typing import Final
 from octopi.environment import Randomness
 from octopi.errors import OctopiError
 from octopi.limits import KIB, LEADER_SILENCE_S, MESSAGE_BYTES_MAX
+from octopi.operating_system import stopwatch
 from octopi.transport.frame_reader import (
     BINARY,
     CLOSE,
@@ -51,6 +52,8 @@ class DirectLink:
         self._randomness = randomness
         self._reader = FrameReader(is_masked=False, on_control=self._take_control)
         self._wait_s = 0.0
+        self._is_in_frame = False
+        """Whether a frame may be sent in part, behind which nothing may follow."""
         # The system bounds each wait; Python's own time-outs would ask it before each call, too.
         self._socket.setblocking(True)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _time(LEADER_SILENCE_S))
@@ -63,13 +66,16 @@ class DirectLink:
               ended; a part may be sent.
         """
         mask = self._randomness.token_bytes(_MASK_BYTES)
+        self._is_in_frame = True
         try:
             self._socket.sendall(frame_head(BINARY, len(data), mask) + apply_mask(data, mask))
+            self._is_in_frame = False
         except OSError as error:
             raise DirectFault(f"could not send: {error}") from error
 
     def receive(self, wait_s: float) -> object:
-        """Receive one message that is no heartbeat; wait for at most *wait_s* for each part of it.
+        """Receive one message that is no heartbeat; wait for at most *wait_s*, and as long again
+        behind the last part that comes in time.
 
         Raises:
           DirectFault: if none came, or something else did.
@@ -77,10 +83,13 @@ class DirectLink:
         if wait_s != self._wait_s:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time(wait_s))
             self._wait_s = wait_s
+        until = stopwatch() + wait_s
         while True:
             message = self._next()
             if message is not None:
                 return message
+            if stopwatch() > until:
+                raise DirectFault(f"no whole answer within {wait_s:g} s")
             try:
                 self._feed(self._socket.recv(_RECEIVE_BYTES))
             except BlockingIOError:
@@ -98,6 +107,7 @@ class DirectLink:
         beat = frame_head(BINARY, len(_HEARTBEAT), mask) + apply_mask(_HEARTBEAT, mask)
         try:
             if self._socket.send(beat, socket.MSG_DONTWAIT) < len(beat):
+                self._is_in_frame = True
                 raise DirectFault("the broker takes nothing")
             while True:
                 self._feed(self._socket.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT))
@@ -114,7 +124,8 @@ class DirectLink:
         payload = close_payload(GOING_AWAY, "")
         goodbye = frame_head(CLOSE, len(payload), mask) + apply_mask(payload, mask)
         try:
-            self._socket.send(goodbye, socket.MSG_DONTWAIT)
+            if not self._is_in_frame:
+                self._socket.send(goodbye, socket.MSG_DONTWAIT)
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:
             pass  # it has ended already, or takes nothing more

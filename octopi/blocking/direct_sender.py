@@ -194,10 +194,19 @@ class DirectSender:
         return done
 
     def wait_for_senders(self) -> None:
-        """Wait until the messages that other threads send now are committed or given away."""
+        """Wait until the messages that other threads send now are committed or given away.
+
+        Raises:
+          TimeoutError: if the time of this thread's `timeout` is up.
+        """
         for broker in self._brokers.copy().values():
-            if broker.lock.acquire(timeout=CLOSE_TIMEOUT_S):
+            left_s = time_left_s()
+            is_short = left_s is not None and left_s < CLOSE_TIMEOUT_S
+            wait_s = left_s if is_short and left_s is not None else CLOSE_TIMEOUT_S
+            if broker.lock.acquire(timeout=wait_s):
                 broker.lock.release()
+            elif is_short:
+                raise TimeoutError("the time is up (octopi.blocking.timeout)")
 
     def _find(self, topic: TopicName, partition: PartitionId) -> DirectLog | None:
         """The log with a connection to its leader; None: there is none now."""

@@ -235,6 +235,7 @@ class BlockingProducer(BlockingWrapper[Producer]):
         inner.check_open()
         value = value if type(value) is bytes else as_bytes("value", value)
         key = key if key is None or type(key) is bytes else as_bytes("key", key)
+        headers = dict(headers) if headers else None  # the program may change its own meanwhile
         timestamp_ms = 0 if timestamp is None else milliseconds(timestamp)
         if headers or len(value) + len(key or b"") > _SMALL_BYTES or timestamp_ms:
             BatchBuilder().add(value, key, headers or NO_HEADERS, timestamp_ms)
@@ -329,5 +330,9 @@ class _ProducerBlock(BlockingBlock[BlockingProducer, BlockingProducer]):
         traceback: TracebackType | None,
     ) -> bool:
         if error is None and self._thread.is_usable:
-            self._given[0].wait_for_senders()
+            try:
+                self._given[0].wait_for_senders()
+            except BaseException as interruption:
+                super().__exit__(type(interruption), interruption, interruption.__traceback__)
+                raise
         return super().__exit__(cls, error, traceback)

@@ -18,7 +18,7 @@ from octopi.blocking.trio_thread import TrioThread
 from octopi.clients.news import News
 from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.receipts import PendingReceipt
-from octopi.errors import NotDeliveredError, OctopiError
+from octopi.errors import ClosedError, NotDeliveredError, OctopiError
 from octopi.limits import KIB, MIB
 
 QUEUE_BYTES_MAX: Final = 4 * MIB
@@ -150,17 +150,28 @@ class SubmitQueue:
             await self._changed.wait()
 
     async def drained(self) -> None:
-        """Return when the producer has what was submitted before."""
+        """Return when the producer has what was submitted before.
+
+        Raises:
+          ClosedError: if the producer was closed and has it not.
+        """
         await self._until(lambda: not self._waiting)
         if not self._producer.lent.is_settled:
             await self._producer.lent.settled()
 
     async def taken(self, submission: Submission) -> None:
-        """Return when the producer has taken *submission*, or hasn't."""
+        """Return when the producer has taken *submission*, or hasn't.
+
+        Raises:
+          ClosedError: if it was queued when the producer was closed already.
+        """
         await self._until(lambda: submission.pending is not None or submission.error is not None)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         while not holds():
+            if self._is_closed:
+                raise ClosedError("the producer was closed")
+            self._work.tell()  # a thread that was interrupted in `put` has not
             await self._changed.wait()
 
     def report(self) -> None:

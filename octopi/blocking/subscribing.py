@@ -120,7 +120,7 @@ class BlockingSubscription(BlockingWrapper[Subscription]):
     def batches(self) -> Iterator[list[Message]]:
         """The messages in lists, each of one log, as they arrive: fastest."""
         self._thread.ask(self._inner.batches)
-        return _EndlessBatches(self.next_batch)
+        return _EndlessIteration(self.next_batch)
 
     def next_batch(self) -> list[Message]:
         """The next list of `batches`."""
@@ -131,9 +131,9 @@ class BlockingSubscription(BlockingWrapper[Subscription]):
     def logs(self) -> Iterator[BlockingSubscribedLog]:
         """The logs that this member gets, as it gets them; each is worked off on its own, in its
         block (`octopi.SubscribedLog`)."""
-        while True:
-            log = self._thread.call(self._next_log)
-            yield BlockingSubscribedLog(self._thread, log)
+        return _EndlessIteration(
+            lambda: BlockingSubscribedLog(self._thread, self._thread.call(self._next_log))
+        )
 
     mark = asking(Subscription.mark)
 
@@ -321,7 +321,7 @@ class BlockingQueueSubscription(BlockingWrapper[QueueSubscription]):
 
     def batches(self) -> Iterator[BlockingDealtBatch]:
         """The messages in lists, each of one log, as they arrive: fastest."""
-        return _EndlessBatches(self.next_batch)
+        return _EndlessIteration(self.next_batch)
 
     def next_batch(self) -> BlockingDealtBatch:
         """The next list of `batches`."""
@@ -348,13 +348,14 @@ class BlockingMarkKeeper(BlockingWrapper[MarkKeeper]):
     store = calling(MarkKeeper.store)
 
 
-class _EndlessBatches(Generic[_T]):
-    """An iterator, not a generator: to leave it unfinished is no fault."""
+class _EndlessIteration(Generic[_T]):
+    """An iterator, not a generator: to leave it unfinished is no fault, and an error doesn't end
+    it."""
 
     def __init__(self, take: Callable[[], _T]) -> None:
         self._take = take
 
-    def __iter__(self) -> _EndlessBatches[_T]:
+    def __iter__(self) -> _EndlessIteration[_T]:
         return self
 
     def __next__(self) -> _T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import TIMEOUT_MAX
 from typing import Final
 
 from octopi.operating_system import stopwatch
@@ -40,4 +41,6 @@ def time_left_s() -> float | None:
     """How long a call of this thread may wait from now on, in seconds, not negative; None: for
     ever."""
     deadline = _deadline.get()
-    return None if deadline is None else max(0.0, deadline - stopwatch())
+    if deadline is None or (left_s := deadline - stopwatch()) > TIMEOUT_MAX:
+        return None
+    return max(0.0, left_s)

@@ -11,7 +11,6 @@ import atexit
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakSet
@@ -37,6 +36,8 @@ class Call(Generic[_T]):
         self._scope = trio.CancelScope()
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._values: list[_T] = []
+        self.is_begun = False
+        """Whether the thread of Trio knows the task."""
         self.is_over = False
         """Whether the task has ended."""
         self.error: BaseException | None = None
@@ -108,13 +109,35 @@ class Call(Generic[_T]):
             raise ClosedError("the client was closed")
         return self._values[0]
 
+    def abandon(self) -> None:
+        """End the task, as far as it has begun, after whatever interrupted the thread."""
+        if not self.is_over:
+            self._cancel()
+
     def _cancel(self) -> None:
-        """Cancel the task, and wait for its end: what is interrupted further has to end, too."""
+        """Cancel the task, and wait for its end: what is interrupted further has to end, too.
+
+        Raises:
+          KeyboardInterrupt: or whatever interrupted the thread meanwhile; the task has ended.
+        """
+        interruption: BaseException | None = None
         while not self.is_over:
-            with suppress(BaseException):
-                self._thread.post(self._scope.cancel)
+            try:
+                if not self._thread.post(self._end_soon):
+                    self.end()
                 while not self.is_over:
                     self._woken.get()
+            except BaseException as error:
+                interruption = error
+        if interruption is not None:
+            raise interruption
+
+    def _end_soon(self) -> None:
+        """In the thread of Trio: cancel the task.  One that was not begun by now never will be."""
+        if self.is_begun:
+            self._scope.cancel()
+        else:
+            self.end()
 
 
 class TrioThread:
@@ -177,11 +200,14 @@ class TrioThread:
         if threading.current_thread() is self._thread:
             raise RuntimeError("the client's own thread can't wait for a call to it")
 
-    def post(self, function: Callable[[], object]) -> None:
+    def post(self, function: Callable[[], object]) -> bool:
         """Have *function* called in the thread, later, in the order of these calls; it must not
-        raise.  If the thread has ended, it isn't called."""
-        with suppress(trio.RunFinishedError):
+        raise.  If the thread has ended, it isn't called; return whether it will be."""
+        try:
             self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            return False
+        return True
 
     def begin(self, call: Call[Any]) -> None:
         """Run the task of *call*.
@@ -203,9 +229,14 @@ class TrioThread:
           RuntimeError: see `check`.
           And what *function* and `Call.until` raise.
         """
+        self.check()
         call = Call(self, function)
-        self.begin(call)
-        return call.result()
+        try:
+            self.begin(call)
+            return call.result()
+        except BaseException:
+            call.abandon()  # it was interrupted before it waited, if it goes on
+            raise
 
     def ask(self, function: Callable[[], _T]) -> _T:
         """`call` of a plain function."""
@@ -239,6 +270,9 @@ class TrioThread:
         if self._is_ending:
             call.end(ClosedError("the client was closed"))
             return
+        if call.is_over:
+            return  # its thread was interrupted before it waited
+        call.is_begun = True
         self._calls.add(call)
         self.nursery.start_soon(self._perform, call)
 

@@ -105,6 +105,21 @@ def test_the_block_of_a_log_is_cancelled_when_the_log_is_lost(url: str, is_at_wo
     run(main)
 
 
+def test_waiting_for_a_log_may_go_on_after_a_timeout(url: str) -> None:
+    async def main() -> None:
+        async with octopi.aio.connect(url) as client:
+            await client.create_topic("log-by-log")
+            async with client.subscription("log-by-log", "group", mode="failover") as member:
+                logs = member.logs()
+                async with await anext(logs) as log:
+                    for _ in range(2):
+                        with pytest.raises(TimeoutError):
+                            await asyncio.wait_for(anext(logs), 0.05)
+                    assert not log.is_lost
+
+    run(main)
+
+
 @pytest.mark.parametrize("mode", ["shared", "key_shared"])
 def test_messages_of_a_queue_are_answered_by_many_tasks(url: str, mode: str) -> None:
     async def main() -> None:

@@ -51,8 +51,9 @@ class LentSessions:
         for batch in session.unsettled:
             self._on_taken(batch.builder.size_bytes)
         self._senders.append(sender)
-        sender.pump()
-        if self._closed_by is not None:
+        if self._closed_by is None:
+            sender.pump()
+        else:  # no task can look for the leader any more
             sender.close(self._closed_by)
         return sender
 
