@@ -12,7 +12,7 @@ from __future__ import annotations
 import attrs
 
 from octopi.errors import Status
-from octopi.identifiers import BrokerId, Epoch, Offset
+from octopi.identifiers import BrokerId, Epoch, Offset, TopicId
 from octopi.record import Scan
 from octopi.replication.effects import (
     Answer,
@@ -51,7 +51,7 @@ class LogLeader:
     # A node may lead many thousands of logs; slots save a dictionary of attributes for each.
     # fmt: off
     __slots__ = (
-        "_acknowledged", "_durable", "_in_sync_count", "_others", "_replicated",
+        "_acknowledged", "_durable", "_fenced", "_in_sync_count", "_others", "_replicated",
         "_settled_together_below", "_waiting", "epoch", "fences", "log", "started_at",
     )
     # fmt: on
@@ -71,6 +71,8 @@ class LogLeader:
         self._waiting: list[_Waiting] = []
         self.fences: ProducerFences | None = None
         """The fences of producers in this log; None: none are kept."""
+        self._fenced: dict[TopicId, LogState] | None = None
+        """Of an internal log: the logs of topics whose fences were appended to it."""
         self._settled_together_below = log.end
         """The ends of batches before this offset are not known: a repetition of one of them is
         acknowledged when everything before this offset is committed."""
@@ -79,8 +81,8 @@ class LogLeader:
 
     def receive(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
         """A producer sent valid *records*, which *scan* describes (step 1)."""
-        if self._in_sync_count < self.log.min_insync:
-            reason = f"{self._in_sync_count} of at least {self.log.min_insync} replicas are in sync"
+        if self._in_sync_count < (least := self._min_insync):
+            reason = f"{self._in_sync_count} of at least {least} replicas are in sync"
             return [Reply(answer, Refusal(Status.NOT_READY, reason))]
         if not scan.runs:
             return self._receive_version_1(records, scan, answer)
@@ -200,6 +202,26 @@ class LogLeader:
             effects.append(FlushLog())
         return effects + self._commit()
 
+    def begin_fences(self, topic_id: TopicId, log: LogState) -> None:
+        """From now on this internal log needs as many replicas in sync as *log*, of that topic: a
+        fence in that log is appended next."""
+        if self._fenced is None:
+            self._fenced = {}
+        self._fenced[topic_id] = log
+
+    def end_fences(self, topic_id: TopicId) -> list[Effect]:
+        """The topic is gone: what it asked for does not count any more."""
+        if self._fenced is None or self._fenced.pop(topic_id, None) is None:
+            return []
+        return self._commit()
+
+    @property
+    def _min_insync(self) -> int:
+        """Nothing is committed while fewer replicas than this are in sync."""
+        if not self._fenced:
+            return self.log.min_insync
+        return max(self.log.min_insync, *(one.min_insync for one in self._fenced.values()))
+
     def acknowledged(self, broker: BrokerId, end: Offset) -> list[Effect]:
         """*broker* holds the log up to *end*: it has acknowledged that in its present session
         (step 4)."""
@@ -233,7 +255,7 @@ class LogLeader:
         """Advance the highwater mark to the smallest end among the required replicas, then answer
         the producers whose batches are committed (steps 5 to 7)."""
         log = self.log
-        if self._in_sync_count < log.min_insync:
+        if self._in_sync_count < self._min_insync:
             return []
         end = log.flushed_end if self._durable else log.end
         for broker in self._others:

@@ -121,11 +121,14 @@ class PartitionLeader:
                 if leader.fences is None and not is_internal(topic_id):
                     leader.fences = ProducerFences(topic_id, internal.log)
 
-    def remove_log(self, topic_id: TopicId) -> None:
+    def remove_log(self, topic_id: TopicId) -> list[PartitionEffect]:
         """The topic is gone."""
         self.logs.pop(topic_id, None)
         for session in self.sessions.values():
             session.early.pop(topic_id, None)
+        internal_id = TopicId(SUBSCRIPTIONS_LOG)
+        internal = self.logs.get(internal_id)
+        return [] if internal is None else on_log(internal_id, internal.end_fences(topic_id))
 
     @property
     def min_insync(self) -> int:

@@ -419,10 +419,10 @@ class PartitionReplica:
         """The topic was deleted.  Its files may be removed when the effects were performed, as
         internal logs may have to be flushed first."""
         self.logs.pop(topic_id, None)
-        for role in (self.leader, self.follower):
-            if role is not None:
-                role.remove_log(topic_id)
-        return self._follow_topics()
+        if self.follower is not None:
+            self.follower.remove_log(topic_id)
+        ended = self.leader.remove_log(topic_id) if self.leader is not None else []
+        return ended + self._follow_topics()
 
     def _follow_topics(self) -> list[PartitionEffect]:
         changed = replica_logs.follow_topics(self.logs)

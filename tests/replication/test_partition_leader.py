@@ -15,8 +15,17 @@ from octopi.identifiers import (
     TopicId,
 )
 from octopi.record import BatchBuilder, Request, Run, encode_opaque, scan
-from octopi.replication.effects import OnLog, PublishHighwater, Refusal, Reply, ToBroker
+from octopi.replication.effects import (
+    CommitReceipt,
+    Forward,
+    OnLog,
+    PublishHighwater,
+    Refusal,
+    Reply,
+    ToBroker,
+)
 from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.internal_log import fence_entry, next_records
 from octopi.replication.log_state import LogState
 from octopi.replication.partition_leader import PartitionLeader
 from octopi.replication.prior_state import PriorState
@@ -267,6 +276,27 @@ def test_an_internal_log_does_not_raise_the_min_insync_of_its_partition() -> Non
     internal_alone.remove_log(TOPIC)
     internal_alone.add_log(INTERNAL, LogState.empty(min_insync=3))
     assert internal_alone.min_insync == 1
+
+
+def test_a_fence_is_committed_by_as_many_as_its_topic_asks_for_while_that_exists() -> None:
+    machine = leader([1, 2], min_insync=2)
+    machine.add_log(INTERNAL, LogState.empty())
+    internal = machine.logs[INTERNAL]
+    internal.begin_fences(TOPIC, machine.logs[TOPIC].log)
+    entry = fence_entry(TOPIC, PRODUCER, ProducerEpoch(1))
+    records = next_records(INTERNAL, internal, [entry], 0)
+    answers: list[CommitReceipt | Refusal] = []
+    internal.receive(records, scan(records), answers.append)
+    assert internal.appended(Offset(0), scan(records), answers.append) == [Forward(len(records))]
+    machine.learn(PartitionRecord(0, 3, 1, 1, 1, [1, 2, 3], [1]))
+    assert internal.flushed(internal.log.end) == []
+    (refusal,) = internal.receive(records, scan(records), answers.append)
+    assert isinstance(refusal, Reply)
+    assert isinstance(refusal.content, Refusal)
+    assert refusal.content.reason == "1 of at least 2 replicas are in sync"
+    published, _ = machine.remove_log(TOPIC)
+    assert published == OnLog(INTERNAL, PublishHighwater(internal.log.end))
+    assert machine.remove_log(TOPIC) == []
 
 
 def test_an_internal_log_commits_with_as_many_as_its_topics_ask_for() -> None:

@@ -382,3 +382,34 @@ async def test_topics_are_for_producers_with_names(cluster: Cluster) -> None:
         with pytest.raises(octopi.InvalidOptionError, match="name: 'a b' is no name"):
             async with client.producer(name="a b"):
                 pass
+
+
+@simulated(partitions=1)
+async def test_no_life_begins_on_fewer_replicas_than_the_topic_asks_for(cluster: Cluster) -> None:
+    async with cluster.client("new") as new:
+        # For this topic alone, the in-sync set may shrink to the leader.
+        await new.create_topic("news", 1, min_insync=1)
+        await new.create_topic("prices", 1, min_insync=2)
+        leader, followers = cluster.leader("prices"), cluster.followers("prices")
+
+        def cut(_: object) -> None:
+            for follower in followers:
+                cluster.cut(leader, follower)
+
+        appended = cluster.at(steps.P2Appended, cut, who="leader")
+        answers: list[m.ProducerDescription] = []
+
+        async def begin() -> None:
+            answers.append(await ask(new, bytes(16), begins=True))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(begin)
+            await cluster.eventually(lambda: appended.happened, within_s=5)
+            # What is committed then is committed by the leader alone.
+            async with new.producer() as producer:
+                await producer.send("news", b"1")
+            await cluster.sleep(5)
+            assert not answers
+            for follower in followers:
+                cluster.mend(leader, follower)
+        assert answers

@@ -55,6 +55,7 @@ lost-untold             what a leader lacks that begins with what it has isn't t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from octopi.errors import Status
@@ -88,6 +89,8 @@ class Oracle(ElectionRules):
         super().__init__(cluster, report)
         self._marks: dict[PartitionId, CommittedMarks] = {}
         self._lives = ProducerLives()
+        self._deletions: Counter[str] = Counter()
+        """How often topics were deleted, by name."""
         self._handlers = StepHandlers()
         on, on_word = self._handlers.on, self._handlers.on_word
         on_word(self._note_fault, FAULT)
@@ -228,18 +231,28 @@ class Oracle(ElectionRules):
             broken = log.extend(replica.read(log.end, highwater), event)
             if broken is not None:
                 self._break(*broken, event)
-            elif why := self._lives.stored(log, start, self._losses(log.partition)):
+            elif why := self._lives.stored(log, start, self._losses(log.topic, log.partition)):
                 self._break("former-life-stored", f"in {log.name} {why}", event)
 
     def _note_life(self, event: StepEvent[steps.C15Began]) -> None:
         step = event.step
-        if why := self._lives.began(step, self._losses(step.partition)):
+        logs = [one for one in self._live_logs(step.partition) if one.topic == step.topic]
+        losses = self._losses(step.topic, step.partition)
+        if why := self._lives.began(step, logs[0] if logs else None, losses):
             self._break("former-life-stored", f"in {step.topic}/{step.partition} {why}", event)
 
-    def _losses(self, partition: PartitionId) -> int:
-        """How often records of logs of *partition* were lost, or logs of it deleted."""
+    def _losses(self, topic: str, partition: PartitionId) -> int:
+        """How often records of *topic* in *partition*, or of the internal log there, were lost, or
+        the topic was deleted."""
         logs = [one for one in self._logs.values() if one.partition == partition]
-        return sum(one.cut_count for one in logs) + len(logs)
+        cut_count = sum(one.cut_count for one in logs if one.topic in {topic, SUBSCRIPTIONS_LOG})
+        # A register that forgot a topic makes another one of that name without deleting the first.
+        log_count = sum(one.topic == topic for one in logs)
+        return cut_count + max(self._deletions[topic], log_count - 1)
+
+    def _note_deletion(self, event: StepEvent[steps.T5Deleted]) -> None:
+        super()._note_deletion(event)
+        self._deletions[event.step.topic] += 1
 
     def _check_receipt(self, event: StepEvent[steps.P7Acknowledging]) -> None:
         log, step = self._log(event), event.step

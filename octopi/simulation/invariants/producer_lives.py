@@ -6,6 +6,8 @@ no two lives are told the same epoch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from octopi.identifiers import PartitionId
@@ -23,8 +25,8 @@ class _Life:
     end: int
     """What is stored of earlier lives lies before this offset."""
     loss_count: int
-    """How often records of the partition had been lost when the life began: with them its epoch
-    may be lost."""
+    """How often the log had lost records, or its topic was deleted, when the life began: with them
+    its epoch may be lost."""
 
 
 class ProducerLives:
@@ -33,8 +35,9 @@ class ProducerLives:
     def __init__(self) -> None:
         self._lives: dict[_Place, _Life] = {}
 
-    def began(self, step: steps.C15Began, loss_count: int) -> str:
-        """A client was told that a life has begun; return what is wrong with that, or nothing."""
+    def began(self, step: steps.C15Began, log: CommittedLog | None, loss_count: int) -> str:
+        """A client was told that a life has begun in *log* (None: nothing was committed there);
+        return what is wrong with that, or nothing."""
         place = step.topic, step.partition, step.producer
         known = self._lives.get(place)
         if known is not None and known.loss_count == loss_count:
@@ -42,8 +45,9 @@ class ProducerLives:
                 return f"two lives have the producer epoch {known.epoch}"
             if known.epoch > step.producer_epoch:
                 return ""  # its answer was long on its way
-        self._lives[place] = _Life(step.producer_epoch, step.end, loss_count)
-        return ""
+        life = self._lives[place] = _Life(step.producer_epoch, step.end, loss_count)
+        # The answer took a while: records may have been committed since its epoch began.
+        return "" if log is None else _former(log, step.end, {step.producer: life})
 
     def stored(self, log: CommittedLog, start: int, loss_count: int) -> str:
         """The records of *log* from *start* on were committed; return what is wrong with that, or
@@ -53,14 +57,18 @@ class ProducerLives:
             for (topic, partition, producer), life in self._lives.items()
             if (topic, partition) == (log.topic, log.partition) and life.loss_count == loss_count
         }
-        if not lives:
-            return ""
-        for run in scan(bytes(log.data[start:])).runs:
-            life = lives.get(run.producer_id)
-            at = start + run.start
-            if life is not None and run.producer_epoch < life.epoch and at >= life.end:
-                return (
-                    f"a record of producer epoch {run.producer_epoch} is committed at {at}, and "
-                    f"the life with epoch {life.epoch} began at {life.end}"
-                )
-        return ""
+        return _former(log, start, lives) if lives else ""
+
+
+def _former(log: CommittedLog, start: int, lives: Mapping[bytes, _Life]) -> str:
+    """Which record of *log*, from *start* on, is of an earlier life than *lives* (by producer id)
+    and lies behind the beginning of that; empty if there is none."""
+    for run in scan(bytes(log.data[start:])).runs:
+        life = lives.get(run.producer_id)
+        at = start + run.start
+        if life is not None and run.producer_epoch < life.epoch and at >= life.end:
+            return (
+                f"a record of producer epoch {run.producer_epoch} is committed at {at}, and "
+                f"the life with epoch {life.epoch} began at {life.end}"
+            )
+    return ""

@@ -87,6 +87,9 @@ class ProducersService(Service):
                 raise refused(Status.PRODUCER_FENCED, f"producer epoch {message.after} {what}")
             if (epoch := (last or 0) + 1) > _UINT32_MAX:
                 raise refused(Status.INVALID_OPTION, "the producer has used up all its epochs")
+            replica = self._context.replica(message.partition)
+            internal = replica.machine.log_leader(TopicId(SUBSCRIPTIONS_LOG))
+            internal.begin_fences(TopicId(log.topic_id), log.state)
             begun.append(m.ProducerDescription(message.request, epoch, 0, log.state.end))
             return fence_entry(TopicId(log.topic_id), producer, ProducerEpoch(epoch))
 
