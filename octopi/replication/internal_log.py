@@ -68,6 +68,7 @@ from octopi.model import TopicOptions, TopicRecord
 from octopi.record import PRODUCER_ID_BYTES, BatchBuilder, decode
 from octopi.replication.log_leader import LogLeader
 from octopi.replication.producer_fences import check_fence, fence_id, fence_key, is_fence_key
+from octopi.replication.producer_sequences import producer_of
 
 KINDS: Final[Mapping[str, frozenset[str]]] = {SUBSCRIPTIONS_LOG: frozenset("smak")}
 """The kinds of keys that each internal log has, beside those of snapshots."""
@@ -104,11 +105,6 @@ def internal_log(name: str, partition: PartitionId) -> TopicRecord:
     has no retention by time or size, and asks for no replicas in sync."""
     options = TopicOptions(segment_bytes=INTERNAL_SEGMENT_BYTES_MAX)
     return TopicRecord(name, name, [partition], options)
-
-
-def producer_of(name: str) -> ProducerId:
-    """The producer id of all records of the internal log *name*."""
-    return ProducerId(name.encode().ljust(PRODUCER_ID_BYTES, b"\0"))
 
 
 # --- writing -----------------------------------------------------------------------------

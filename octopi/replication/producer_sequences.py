@@ -23,12 +23,21 @@ from typing import Any, Final
 import attrs
 
 from octopi.errors import Status
-from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
+from octopi.identifiers import INTERNAL_LOGS, Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import PRODUCERS_PER_LOG_MAX, RECENT_BATCHES_COUNT, REQUEST_IDS_PER_LOG_MAX
-from octopi.record import Request, Run, Scan
+from octopi.record import PRODUCER_ID_BYTES, Request, Run, Scan
 
 CLOSER: Final = ProducerId(b"octopi: closed\0\0")
 """The producer of the batch that closes a log for good: nothing is appended behind that."""
+
+
+def producer_of(name: str) -> ProducerId:
+    """The producer id of all records of the internal log *name*, except fences."""
+    return ProducerId(name.encode().ljust(PRODUCER_ID_BYTES, b"\0"))
+
+
+_NEVER_FORGOTTEN: Final = frozenset(map(producer_of, INTERNAL_LOGS))
+"""Others may crowd these producers' logs with fences, and their own sequences have to go on."""
 
 
 @attrs.frozen
@@ -152,7 +161,8 @@ class ProducerSequences:
         producer.next_sequence = run.first_sequence + run.count
         self._producers[run.producer_id] = producer
         if len(self._producers) > self._producers_max:
-            del self._producers[next(iter(self._producers))]
+            oldest = next(one for one in self._producers if one not in _NEVER_FORGOTTEN)
+            del self._producers[oldest]
 
     def check_requests(self, requests: list[Request]) -> Fresh | Repeated | Refused:
         """Check version 1 records that a producer wants to have appended together.  Changes

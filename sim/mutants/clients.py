@@ -58,6 +58,26 @@ MUTANTS: Final = (
         "former-life-stored",
     ),
     Mutant(
+        "epochs-begin-uncommitted",
+        "octopi.roles.broker.services.producers",
+        """
+             begun.append(m.ProducerDescription(message.request, epoch, 0, log.state.end))
++            answered.set()
+             return fence_entry(TopicId(log.topic_id), producer, ProducerEpoch(epoch))
+
+         def take(answer: CommitReceipt | Refusal) -> None:
+             answers.append(answer)
+             answered.set()
+
+         self._internal.append_fence(message.partition, fence, take)
+         await answered.wait()
+-        if isinstance(answers[0], Refusal):
++        if answers and isinstance(answers[0], Refusal):
+""",
+        "the answer that an epoch has begun is sent before the fence is committed",
+        "former-life-stored",
+    ),
+    Mutant(
         "only-the-register-is-asked",
         _ROUTES,
         """

@@ -96,7 +96,7 @@ MUTANTS: Final = (
         "min-insync-ignored",
         _LEADER,
         """
--        if self._in_sync_count < log.min_insync:
+-        if self._in_sync_count < self._min_insync:
 +        if False:
              return []
 """,

@@ -43,11 +43,11 @@ from octopi.replication.internal_log import (
     internal_log,
     next_records,
     outdated_end,
-    producer_of,
     snapshot_due_at,
 )
 from octopi.replication.log_leader import LogLeader
 from octopi.replication.log_state import LogState
+from octopi.replication.producer_sequences import producer_of
 
 NAME = SUBSCRIPTIONS_LOG
 PARTITION = PartitionId(3)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from octopi.errors import Status
-from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
+from octopi.identifiers import SUBSCRIPTIONS_LOG, Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import (
     PRODUCERS_PER_LOG_MAX,
     RECENT_BATCHES_COUNT,
@@ -19,6 +19,7 @@ from octopi.replication.producer_sequences import (
     ProducerSequences,
     Refused,
     Repeated,
+    producer_of,
 )
 
 ALICE = ProducerId(b"a" * 16)
@@ -102,6 +103,17 @@ def test_the_producer_silent_longest_is_forgotten_first() -> None:
     assert len(table) == 2
     assert table.next_sequence(BOB) == 0
     assert table.next_sequence(ALICE) == 2
+
+
+def test_an_internal_log_never_forgets_its_own_producer() -> None:
+    own = producer_of(SUBSCRIPTIONS_LOG)
+    table = ProducerSequences(producers_max=2)
+    table.record(run(own, 0, 3), Offset(0))
+    for number in range(3):
+        table.record(run(ProducerId(bytes([number] * 16)), 0, 1), Offset(100 * (number + 3)))
+        table.check_invariants()
+    assert table.next_sequence(own) == 3
+    assert [*table.newest_first()] == [ProducerId(b"\2" * 16), own]
 
 
 def test_a_log_remembers_a_bounded_number_of_producers_and_receipts() -> None:
