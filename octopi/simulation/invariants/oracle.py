@@ -246,6 +246,8 @@ class Oracle(ElectionRules):
     def _note_life(self, event: StepEvent[steps.C15Began]) -> None:
         step = event.step
         logs = [one for one in self._live_logs(step.partition) if one.topic == step.topic]
+        if any(partition == step.partition for _, partition in self._serving_less):
+            logs = []  # its end lies before records that were committed, and are lost
         losses = self._losses(step.topic, step.partition)
         why = self._lives.began(step, logs[0] if logs else None, losses)
         if not why and not losses and not self._is_fenced(step):
