@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 
+from octopi.identifiers import TopicId
+from octopi.model import TopicOptions, TopicRecord
+from octopi.replication.producer_fences import fence_id, fence_key
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.invariants.committed_log import CommittedLog
 from octopi.simulation.invariants.oracle import Oracle
@@ -109,6 +112,25 @@ async def test_only_losses_and_deletions_of_that_log_excuse_a_late_record(
         assert bool(oracle._lives.stored(log, start, oracle._losses("topic", 0))) != is_excused
         nursery.cancel_scope.cancel()
     assert not broken
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+async def test_a_life_is_told_only_when_its_fence_is_committed(is_fenced: bool) -> None:
+    broken: list[str] = []
+    world = World(1)
+    async with trio.open_nursery() as nursery:
+        cluster = SimulatedCluster(
+            world, Network(world, FrameNet), nursery, ClusterOptions(partitions=1)
+        )
+        oracle = Oracle(cluster, lambda violation: broken.append(str(violation)))
+        options = TopicOptions()
+        cluster.register_view.state._topics["topic"] = TopicRecord("topic", "id", [0], options)
+        internal = oracle._logs["~subscriptions/0"] = CommittedLog("~subscriptions", 0)
+        fence = fence_id(fence_key(TopicId("id"), ALICE))
+        commit(internal, batch(0, b"", producer=fence, epoch=2 if is_fenced else 1))
+        oracle(step_event(steps.C15Began, "client", **_facts(began(2, 0))))
+        nursery.cancel_scope.cancel()
+    assert ["no fence" in one for one in broken] == ([] if is_fenced else [True])
 
 
 def _facts(step: steps.C15Began) -> dict[str, object]:

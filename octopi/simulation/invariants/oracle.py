@@ -33,7 +33,8 @@ receipt-wrong           (W10) a producer is told of records that aren't committe
                         that are others than its own; or its newest batches are forgotten
 committed-twice         (W11) one sequence of a producer is committed twice, or a gap
 former-life-stored      a record of a named producer is committed behind the beginning of a later
-                        life of it; or two lives are told one epoch
+                        life of it; or two lives are told one epoch; or one is told
+                        whose fence isn't committed
 invalid-committed       bytes are committed that are no records
 removed-too-early       retention removes what the settings of its topic keep, or what is not
                         committed, or what a subscription needs that it has to wait for; or a
@@ -59,9 +60,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from octopi.errors import Status
-from octopi.identifiers import SUBSCRIPTIONS_LOG, BrokerId, Offset, PartitionId
+from octopi.identifiers import (
+    SUBSCRIPTIONS_LOG,
+    BrokerId,
+    Offset,
+    PartitionId,
+    ProducerId,
+    TopicId,
+)
 from octopi.limits import RECENT_BATCHES_COUNT
 from octopi.record import scan
+from octopi.replication.producer_fences import fence_id, fence_key
 from octopi.roles.broker.subscriptions.letters import is_letter_producer
 from octopi.simulation.cluster import STOP, WIPE, SimulatedCluster
 from octopi.simulation.faults.injector import FAULT
@@ -237,9 +246,24 @@ class Oracle(ElectionRules):
     def _note_life(self, event: StepEvent[steps.C15Began]) -> None:
         step = event.step
         logs = [one for one in self._live_logs(step.partition) if one.topic == step.topic]
+        if any(partition == step.partition for _, partition in self._serving_less):
+            logs = []  # its end lies before records that were committed, and are lost
         losses = self._losses(step.topic, step.partition)
-        if why := self._lives.began(step, logs[0] if logs else None, losses):
+        why = self._lives.began(step, logs[0] if logs else None, losses)
+        if not why and not losses and not self._is_fenced(step):
+            why = f"a client is told that epoch {step.producer_epoch} has begun, and no fence is "
+            why += "committed for that"
+        if why:
             self._break("former-life-stored", f"in {step.topic}/{step.partition} {why}", event)
+
+    def _is_fenced(self, step: steps.C15Began) -> bool:
+        """Whether the next leaders know of the epoch that a client was told."""
+        topic = self._view.state.topic(step.topic)
+        internal = self._logs.get(f"{SUBSCRIPTIONS_LOG}/{step.partition}")
+        if topic is None or internal is None:
+            return topic is None  # it was deleted meanwhile
+        key = fence_key(TopicId(topic.topic_id), ProducerId(step.producer))
+        return internal.next_sequence(fence_id(key), step.producer_epoch) > 0
 
     def _losses(self, topic: str, partition: PartitionId) -> int:
         """How often records of *topic* in *partition*, or of the internal log there, were lost, or
