@@ -75,6 +75,26 @@ async def test_a_topic_made_anew_while_a_broker_is_away_gets_in_sync_there_again
         assert {one.log.topic_id for one in held} == {told.topic_id}
 
 
+async def test_a_topic_made_anew_while_its_leaders_connection_is_broken_takes_the_next_messages(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_cluster(tmp_path) as cluster,
+        octopi.connect(cluster.register.url) as client,
+    ):
+        await create(client, "orders")
+        async with client.producer() as producer:
+            await producer.send("orders", b"of the first topic")
+        [member] = cluster.registers[-1].members.values()
+        await member._connection.close()
+        await client.delete_topic("orders")
+        await create(client, "orders")
+        async with client.producer() as producer:
+            await producer.send("orders", b"of the second topic")
+        async with client.consumer("orders", start="earliest", stop_at_end=True) as consumer:
+            assert [message.value async for message in consumer] == [b"of the second topic"]
+
+
 @pytest.mark.parametrize("operation", ["rename", "sync_directory", "remove", "remove_directory"])
 async def test_a_removal_that_fails_at_first_is_done_later_and_holds_up_no_other_topic(
     tmp_path: Path, operation: str
