@@ -19,7 +19,9 @@ demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, p
 test: .venv/.dev $(BROWSER) $(NPM_TOOLS) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest -n 2 --dist loadfile
-check: .venv/.spark $(CONFORMANCE) format-check lint types layers test plain covered fuzz-briefly search ## everything that has to hold before a change goes in
+check: .venv/.dev .venv/.browser .venv/.spark $(CONFORMANCE) ## everything that has to hold before a change goes in
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered
+	$(MAKE) --no-print-directory test plain fuzz-briefly search
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix --select I
@@ -39,7 +41,7 @@ covered: .venv/.dev ## the tests of record, wire and storage reach every branch 
 	$(BIN)/coverage report --fail-under=100 \
 	  --include='octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
 plain: .venv/.dev ## clients and clusters again, with the framing of trio-websocket instead of ours
-	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest -n 2 --dist loadfile tests/clients tests/failures tests/integration
+	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest -n 2 --dist loadfile tests/clients tests/integration
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/octopi-node sim run --tier websocket --seeds 50
 conformance: .venv/.dev .venv/.conformance ## the cases of Autobahn against a listener of ours
 	OCTOPI_REQUIRE_CONFORMANCE=1 $(BIN)/pytest tests/transport/test_autobahn.py

@@ -269,8 +269,7 @@ MUTANTS: Final = (
         "octopi.roles.broker.local_log",
         """
              self._files.truncate(end)
-             # A power failure must not bring these records back as those of an epoch noted later.
--            await self._files.flush()
+-            await self._files.flush()  # else it could come back as a part of a newer epoch
 """,
         "a power failure undoes the cut of a log whose newer epochs are durable",
         "committed-differs",

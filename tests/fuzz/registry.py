@@ -44,20 +44,20 @@ TARGETS: Final[dict[str, Target]] = {
 """By name."""
 
 SAME_INPUTS: Final = {
-    "codec": 100_000,
-    "frames": 40_000,
-    "heads": 16_000,
-    "bodies": 1_200,
-    "streams": 3_000,
-    "records": 50_000,
-    "positions": 200_000,
-    "plans": 25_000,
-    "toml": 15_000,
-    "tokens": 25_000,
-    "secrets": 600_000,
-    "checkpoints": 150_000,
-    "ends": 20_000,
-    "segments": 17_500,
+    "codec": 50_000,
+    "frames": 20_000,
+    "heads": 8_000,
+    "bodies": 600,
+    "streams": 1_500,
+    "records": 25_000,
+    "positions": 100_000,
+    "plans": 12_500,
+    "toml": 7_500,
+    "tokens": 12_500,
+    "secrets": 300_000,
+    "checkpoints": 75_000,
+    "ends": 10_000,
+    "segments": 8_750,
 }
-"""How many inputs of each `--same` tries: 350 s of processor time in all.  Those targets get more
+"""How many inputs of each `--same` tries: 175 s of processor time in all.  Those targets get more
 of it of whose code the fewest branches are covered: `heads` and the last five."""

@@ -225,8 +225,7 @@ class LocalLog(ReadableLog):
             position = max(position, recovery_point)
         await in_turns(self._files.prove(end))  # otherwise the cut itself could take long
         while position < end:
-            # Retention may have removed the next records.
-            position = max(position, self._files.start)
+            position = max(position, self._files.start)  # retention may have removed the next ones
             await in_turns(self._files.prove(position))
             data = self._files.read(position, FETCH_BYTES_DEFAULT, end)
             sequences.note(record.scan(data), position)
@@ -243,8 +242,7 @@ class LocalLog(ReadableLog):
             _log.warning("what was cut is kept", topic=self.topic.topic, files=saved)
         else:
             self._files.truncate(end)
-            # A power failure must not bring these records back as those of an epoch noted later.
-            await self._files.flush()
+            await self._files.flush()  # else it could come back as a part of a newer epoch
 
     async def set_aside(self, *, refill: bool) -> None:
         """Move the damaged part and everything behind it out of the log, which then takes records

@@ -411,10 +411,9 @@ class QueueRules(SystemInvariants):
             self._unstored[step.sid, step.partition].discard(offset)
         if not step.confirmed or not is_known:
             return
-        stale = set(step.stale)
         lost = [one.offset for some in asked[:count] for one in some.counting]
         lost = [one for one in lost if not known.is_settled(one)]
-        lost += [one for one in asked[count - 1].others if one not in stale]
+        lost += [one for one in asked[count - 1].others if one not in step.stale]
         del asked[:count]
         if lost:
             text = f"{event.host} confirms acknowledgements of {known}; those of the "
