@@ -148,6 +148,25 @@ async def test_an_expired_stream_is_gone_and_its_topic_is_deleted(tmp_path: Path
         assert made.status in {200, 201}
 
 
+async def test_several_that_create_an_expired_stream_anew_get_one_stream(tmp_path: Path) -> None:
+    made: list[Reply] = []
+
+    async with serving_nodes(tmp_path, brokers=2) as nodes:
+
+        async def create(url: str) -> None:
+            made.append(await ask(url, "PUT", "brief", content_type=JSON, stream_ttl="3600"))
+
+        for _ in range(5):
+            await ask(nodes.register, "PUT", "brief", b"x", content_type=TEXT, stream_ttl="0")
+            async with trio.open_nursery() as nursery:
+                for url in (nodes.register, *nodes.brokers) * 3:
+                    nursery.start_soon(create, url)
+            assert sorted(one.status for one in made) == [200] * 8 + [201], made
+            made.clear()
+            assert (await ask(nodes.brokers[0], "GET", "brief")).body == b"[]"
+            await ask(nodes.register, "DELETE", "brief")
+
+
 async def test_a_path_of_several_segments_names_an_escaped_topic(tmp_path: Path) -> None:
     async with (
         serving_nodes(tmp_path) as nodes,

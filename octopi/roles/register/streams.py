@@ -24,7 +24,13 @@ from octopi.roles.streams.exchange import ANYWHERE, FORK, INITIAL, NO_STORE, Str
 from octopi.roles.streams.forwarding import asked_host, forward
 from octopi.security.grants import Verb
 from octopi.streams import content_types, paths
-from octopi.streams.definitions import content_type_of, definition_of, is_closing, is_same
+from octopi.streams.definitions import (
+    content_type_of,
+    definition_of,
+    expiry_headers,
+    is_closing,
+    is_same,
+)
 from octopi.streams.forks import ForkOrder, fork_definition, order_of
 from octopi.streams.offsets import offset_text
 from octopi.streams.problems import StreamProblem, conflict, deleted, invalid, unknown
@@ -32,6 +38,8 @@ from octopi.transport.http_requests import HttpAnswer, HttpRequest
 
 _OF_WRITES: Final = ("authorization", "stream-closed")
 """Headers of a PUT that its writes have, too."""
+_CREATIONS_MAX: Final = 10
+"""How often a PUT finds an expired stream in its place, before it is refused."""
 
 
 class RegisterStreams:
@@ -123,15 +131,11 @@ class RegisterStreams:
             caller.require(Verb.PUBLISH, topic)
         if order is not None:
             wanted = await self._fork_of(request, caller, order, wanted)
-        record, is_new = await self._ensure(caller, topic, wanted)
-        if not is_new:
-            answer = await self._head(request, caller, topic)
-            if answer.status == 404:  # it has expired: begin anew
-                await self._delete_if_same(record)
-                record, is_new = await self._ensure(caller, topic, wanted)
-        if not is_new:
-            begin = offset_text(TopicId(record.topic_id), Offset(0))
-            if ("stream-next-offset", begin) in answer.headers and is_same(record.stream, wanted):
+        record, found = await self._ensure_living(request, caller, topic, wanted)
+        begin = offset_text(TopicId(record.topic_id), Offset(0))
+        if found is not None:
+            answer = found
+            if ("stream-next-offset", begin) in found.headers and is_same(record.stream, wanted):
                 # Whoever created it may have failed before the content was written.
                 if order is not None:
                     filled = await self._fill_fork(request, caller, topic, wanted, body)
@@ -143,8 +147,8 @@ class RegisterStreams:
                     f"the stream exists already, as {content_type_of(record.stream)}, and the "
                     "request describes another one"
                 )
-            found = {name for name, _ in answer.headers}
-            if answer.status == 200 and ("stream-closed" in found) != is_closing(request.headers):
+            told = {name for name, _ in answer.headers}
+            if answer.status == 200 and ("stream-closed" in told) != is_closing(request.headers):
                 raise conflict("the stream exists already, and only one of both is closed")
         elif order is not None:
             answer = await self._fill_fork(request, caller, topic, wanted, body)
@@ -153,16 +157,39 @@ class RegisterStreams:
         elif body or is_closing(request.headers):
             answer = await self._write_initial(request, caller, topic, wanted, body)
         else:
-            answer = await self._head(request, caller, topic)
+            headers = (NO_STORE, ANYWHERE, ("stream-next-offset", begin), *expiry_headers(wanted))
+            answer = HttpAnswer(201, b"", "", headers)
         if answer.status >= 300:
             return answer
-        headers = [pair for pair in answer.headers if pair[0] not in {"content-length"}]
-        if is_new:
+        told_headers = [pair for pair in answer.headers if pair[0] != "content-length"]
+        if found is None:
             scheme = "https" if request.asker.is_secure else "http"
             path = request.path + (f"?{request.raw_query}" if request.raw_query else "")
-            headers.append(("location", f"{scheme}://{asked_host(request)}{path}"))
-        status = 201 if is_new else 200
-        return HttpAnswer(status, b"", content_type_of(record.stream), tuple(headers))
+            told_headers.append(("location", f"{scheme}://{asked_host(request)}{path}"))
+        status = 201 if found is None else 200
+        return HttpAnswer(status, b"", content_type_of(record.stream), tuple(told_headers))
+
+    async def _ensure_living(
+        self,
+        request: HttpRequest,
+        caller: StreamCaller,
+        topic: TopicName,
+        wanted: StreamDefinition,
+    ) -> tuple[TopicRecord, HttpAnswer | None]:
+        """The topic, and what its leader says of the stream; None: the topic was created now.
+
+        Raises:
+          OctopiError: see `_ensure`, `_head`.
+        """
+        for _ in range(_CREATIONS_MAX):
+            record, is_new = await self._ensure(caller, topic, wanted)
+            if is_new:
+                return record, None
+            found = await self._head(request, caller, topic)
+            if found is not None:
+                return record, found
+            await self._delete_if_same(record)  # it has expired: begin anew
+        raise NotReadyError("the stream is created and deleted by others all the time")
 
     async def _ensure(
         self, caller: StreamCaller, topic: TopicName, wanted: StreamDefinition
@@ -243,13 +270,27 @@ class RegisterStreams:
 
     async def _head(
         self, request: HttpRequest, caller: StreamCaller, topic: TopicName
-    ) -> HttpAnswer:
-        """What the leader says of the stream."""
+    ) -> HttpAnswer | None:
+        """What the leader says of the stream; None: it has expired, or was deleted meanwhile.
+
+        Raises:
+          OctopiError: if the leader can't say it now.
+        """
         headers = {name: request.headers[name] for name in _OF_WRITES if name in request.headers}
         asked = attrs.evolve(
             request, method="HEAD", headers={**headers, "octopi-asked-host": asked_host(request)}
         )
-        return await self._forward(asked, caller, topic, b"")
+        try:
+            answer = await self._forward(asked, caller, topic, b"")
+        except StreamProblem as problem:
+            if problem.status != Status.UNKNOWN_TOPIC:
+                raise
+            return None
+        if answer.status in {404, 410}:
+            return None
+        if answer.status >= 300:  # the reason would be in a body, which such an answer has not
+            raise NotReadyError("the leader of the stream can't say what it has")
+        return answer
 
     async def _write_initial(
         self,

@@ -39,8 +39,10 @@ LOOK_AGAIN: Final = "octopi-look-again"
 ASKED_HOST: Final = "octopi-asked-host"
 """The header with the host that the client has asked."""
 
+PAUSE_S: Final = 0.05
+"""Between two looks for what a request waits for."""
+
 _RECEIVE_BYTES: Final = 64 * 1024
-_PAUSE_S: Final = 0.05
 _ANSWER_S: Final = LONG_POLL_S + 30.0
 _OF_ONE_HOP: Final = frozenset(
     {"connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding",
@@ -105,7 +107,7 @@ async def forward(
             problem = _nobody(str(error.args[0]))
         if clock.now() >= ends_at:
             raise problem
-        await clock.sleep_until(clock.now() + _PAUSE_S)
+        await clock.sleep_until(clock.now() + PAUSE_S)
 
 
 def _nobody(reason: str) -> OctopiError:

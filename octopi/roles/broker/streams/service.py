@@ -9,7 +9,7 @@ import attrs
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError, Status
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
-from octopi.limits import HTTP_BODY_BYTES_MAX, HTTP_FORK_BYTES_MAX, HTTP_JSON_BYTES_MAX
+from octopi.limits import FORWARD_S, HTTP_BODY_BYTES_MAX, HTTP_FORK_BYTES_MAX, HTTP_JSON_BYTES_MAX
 from octopi.record import Message
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.local_log import LocalLog
@@ -22,7 +22,7 @@ from octopi.roles.broker.streams.expiry import Expiry
 from octopi.roles.broker.streams.reading import ReaderCounts, StreamReader
 from octopi.roles.streams import exchange
 from octopi.roles.streams.exchange import ANYWHERE, FORK, INITIAL, NO_STORE, StreamCaller
-from octopi.roles.streams.forwarding import forward, hops_of, look_again
+from octopi.roles.streams.forwarding import PAUSE_S, forward, hops_of, look_again
 from octopi.security.grants import Verb
 from octopi.streams import content_types, forks, paths
 from octopi.streams.definitions import content_type_of, expiry_headers
@@ -70,8 +70,7 @@ class BrokerStreams:
         if request.method not in {"PUT", "DELETE"}:
             log = self._log(topic, asked.get("partition", ""))
             driver = None if log is None else self._manager.replica(log.partition)
-            if log is not None and driver is not None and driver.leads and log.epoch:
-                self._require_end(log, driver)
+            if log is not None and driver is not None and await self._leads(log, driver):
                 return await self._serve(request, caller, log, driver, body)
 
         async def locate() -> str:
@@ -126,16 +125,24 @@ class BrokerStreams:
                 return register
         raise NotReadyError("no broker leads the stream's partition now")
 
-    def _require_end(self, log: LocalLog, driver: ReplicaDriver) -> None:
-        """Check that *log*'s highwater mark covers all that was ever acknowledged.
+    async def _leads(self, log: LocalLog, driver: ReplicaDriver) -> bool:
+        """Whether this broker leads *log* and its highwater mark covers all that was ever
+        acknowledged.  A new leader waits for that, for `FORWARD_S`.
 
         Raises:
-          NotReadyError: if it doesn't yet.
+          NotReadyError: if the highwater mark doesn't by then.
         """
-        leader = driver.machine.leader
-        led = leader.logs.get(TopicId(log.topic.topic_id)) if leader is not None else None
-        if led is None or not led.knows_end(log.highwater):
-            raise NotReadyError("the new leader has not yet committed what it had before")
+        clock = self._environment.clock
+        ends_at = clock.now() + FORWARD_S
+        while driver.leads and log.epoch:
+            leader = driver.machine.leader
+            led = leader.logs.get(TopicId(log.topic.topic_id)) if leader is not None else None
+            if led is not None and led.knows_end(log.highwater):
+                return True
+            if led is None or clock.now() >= ends_at:
+                raise NotReadyError("the new leader has not yet committed what it had before")
+            await clock.sleep_until(clock.now() + PAUSE_S)
+        return False
 
     # --- serving ---------------------------------------------------------------------------
 
