@@ -45,8 +45,8 @@ def lock_files() -> list[Path]:
 
 
 def test_the_lock_files_are_there() -> None:
-    names = ["bench.txt", "browser.txt", "conformance.txt", "dev.txt", "runtime.txt", "spark.txt"]
-    assert [path.name for path in lock_files()] == names
+    names = ["bench", "browser", "conformance", "dev", "dist", "runtime", "spark"]
+    assert [path.name for path in lock_files()] == [f"{name}.txt" for name in names]
 
 
 @pytest.mark.parametrize("lock_file", lock_files(), ids=lambda path: path.name)
@@ -65,10 +65,13 @@ def test_all_lock_files_choose_the_same_versions() -> None:
         path.name: dict(re.findall(r"^([a-z][\w.-]*)==([^\s;]+)", path.read_text(), re.MULTILINE))
         for path in lock_files()
     }
-    for name in ("bench.txt", "conformance.txt", "dev.txt"):
+    for name in ("bench.txt", "conformance.txt", "dev.txt", "dist.txt"):
         assert versions["runtime.txt"].items() <= versions[name].items()
     for name in ("browser.txt", "spark.txt"):
         assert versions["dev.txt"].items() <= versions[name].items()
+    # They share .venv.
+    for name, version in versions["dev.txt"].items():
+        assert versions["dist.txt"].get(name, version) == version
 
 
 def test_no_file_names_a_package_registry() -> None:
