@@ -7,13 +7,13 @@ WATCHDOG_USEC.  Without these variables nothing is sent.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import attrs
 import trio
 
+from octopi.cli.failures import leaves
 from octopi.logger import get_logger
 from octopi.printable import printable
 
@@ -32,8 +32,8 @@ class ServiceManager:
     """Of its socket; empty: there is no manager."""
     _ping_interval_s: float
     """Between two pings of the watchdog (s); 0: it wants none."""
-    _is_lost: bool = False
-    """Whether a message could not be sent."""
+    _is_ready: trio.Event = attrs.field(factory=trio.Event)
+    _status: str = ""
 
     @classmethod
     def of(cls, environ: Mapping[str, str], pid: int) -> ServiceManager:
@@ -51,33 +51,43 @@ class ServiceManager:
 
     def ready(self, status: str) -> None:
         """The node can be used; *status* is a line about it for people."""
-        self._tell(f"READY=1\nSTATUS={printable(status)}")
+        self._status = printable(status)
+        self._is_ready.set()
 
     async def run(self, stop: trio.Event) -> None:
-        """Ping the watchdog for as long as Trio's tasks of this process have their turns; say when
-        *stop* is set that the node stops."""
-        async with trio.open_nursery() as nursery:
-            if self._ping_interval_s > 0:
-                nursery.start_soon(self._ping)
-            await stop.wait()
-            self._tell("STOPPING=1\nSTATUS=stopping")
-
-    async def _ping(self) -> None:
-        while True:
-            self._tell("WATCHDOG=1")
-            await trio.sleep(self._ping_interval_s)
-
-    def _tell(self, message: str) -> None:
+        """Say when the node is ready and, after *stop*, that it stops; meanwhile ping the watchdog
+        for as long as the tasks of this process have their turns."""
         if not self._address:
             return
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                sender.setblocking(False)
-                sender.sendto(message.encode(), self._address)
-        except OSError as error:
-            if not self._is_lost:
-                _log.warning("the service manager can't be told", error=str(error))
-            self._is_lost = True
+        with trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_DGRAM) as manager:
+            lock = trio.Lock()
+
+            async def tell(message: str) -> None:
+                async with lock:  # only one task may wait until there is room
+                    await manager.send(message.encode())
+
+            async def say_ready() -> None:
+                await self._is_ready.wait()
+                await tell(f"READY=1\nSTATUS={self._status}")
+
+            async def say_stopping() -> None:
+                await stop.wait()
+                await tell("STOPPING=1\nSTATUS=stopping")
+
+            async def ping() -> None:
+                while self._ping_interval_s > 0:
+                    await tell("WATCHDOG=1")
+                    await trio.sleep(self._ping_interval_s)
+
+            try:
+                # Whether there is room is known for a connected socket only.
+                await manager.connect(self._address)
+                async with trio.open_nursery() as nursery:
+                    for say in (say_ready, say_stopping, ping):
+                        nursery.start_soon(say)
+            except* OSError as group:
+                error = str(leaves(group)[0])
+                _log.warning("the service manager can't be told", error=error)
 
 
 async def with_service_manager(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,15 @@ def messages(told: socket.socket) -> list[str]:
             return came
 
 
+@asynccontextmanager
+async def running(manager: ServiceManager) -> AsyncIterator[ServiceManager]:
+    """Tells *manager* what the block says, until its end."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(manager.run, trio.Event())
+        yield manager
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_node_says_when_it_is_ready_and_when_it_stops(
     told: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +55,7 @@ async def test_a_node_says_when_it_is_ready_and_when_it_stops(
         assert messages(told) == []
         assert callable(ready)
         ready("ws://a:1\nREADY=0")
+        await wait_all_tasks_blocked()
         assert messages(told) == ["READY=1\nSTATUS=broker at ws://a:1\\nREADY=0"]
         stop.set()
         await wait_all_tasks_blocked()
@@ -90,17 +101,38 @@ async def test_a_socket_in_the_abstract_namespace_is_told() -> None:
         receiver.bind("")  # Linux picks an abstract address
         name = receiver.getsockname().removeprefix(b"\0").decode()
         receiver.setblocking(False)
-        ServiceManager.of({"NOTIFY_SOCKET": f"@{name}"}, PID).ready("register")
+        async with running(ServiceManager.of({"NOTIFY_SOCKET": f"@{name}"}, PID)) as manager:
+            manager.ready("register")
+            await wait_all_tasks_blocked()
         assert messages(receiver) == ["READY=1\nSTATUS=register"]
+
+
+async def test_a_manager_that_is_busy_is_told_later(told: socket.socket, tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as others:
+        others.setblocking(False)
+        with suppress(BlockingIOError):
+            for _ in range(10_000):
+                others.sendto(b"STATUS=of others", address)
+            pytest.fail("there is room for everything")
+    environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "3000000000"}
+    async with running(ServiceManager.of(environ, PID)) as manager:
+        manager.ready("register")
+        await wait_all_tasks_blocked()
+        assert set(messages(told)) == {"STATUS=of others"}
+        heard: list[str] = []
+        with trio.fail_after(5):
+            while len(heard) < 2:
+                await trio.lowlevel.wait_readable(told)
+                heard += messages(told)
+        assert sorted(heard) == ["READY=1\nSTATUS=register", "WATCHDOG=1"]
 
 
 async def test_without_a_manager_nothing_is_sent_and_one_that_is_gone_is_no_fault(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        ServiceManager.of({}, PID).ready("register")
+        await ServiceManager.of({}, PID).run(trio.Event())
         assert caplog.messages == []
-        gone = ServiceManager.of({"NOTIFY_SOCKET": str(tmp_path / "gone")}, PID)
-        gone.ready("register")
-        gone.ready("register")
+        await ServiceManager.of({"NOTIFY_SOCKET": str(tmp_path / "gone")}, PID).run(trio.Event())
     assert caplog.messages == ["the service manager can't be told"]
