@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     "README.md",
     "docs/command-line.md",
+    "docs/install.md",
     "docs/operations.md",
     "docs/security.md",
     "docs/spark.md",

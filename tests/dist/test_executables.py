@@ -128,8 +128,8 @@ def test_the_demonstration_kills_nodes_that_are_the_executable_itself(bare: Bare
 
 
 def test_the_simulator_runs_in_several_processes(bare: Bare) -> None:
-    shown = bare.run("sim", "run", "--seeds", "4", "--jobs", "2").stdout
-    assert shown.startswith("4 seeds, 0 failed")
+    shown = bare.run("sim", "run", "--seeds", "2", "--jobs", "2").stdout
+    assert shown.startswith("2 seeds, 0 failed")
 
 
 @in_a_directory
