@@ -109,13 +109,31 @@ def readings(server: NodeProcess) -> int:
         return len(client.admin.describe_readings())
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def installed() -> None:
     need("fastapi", "uvicorn")
 
 
+def test_the_page_about_clients_shows_parts_of_the_service_and_all_its_statuses() -> None:
+    page = (EXAMPLES.parent / "clients.md").read_text()
+    source = (EXAMPLES / "fastapi_service.py").read_text()
+    excerpts = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(excerpts) == 3
+    assert [one for one in excerpts if one not in source] == []
+    function = source.partition("def http_status")[2].partition("class Server")[0]
+    cases = re.findall(r"case (.*?):\n +return ([0-9]+)", function, re.DOTALL)
+    answers: dict[str, set[str]] = {}
+    for errors, status in cases:
+        answers.setdefault(status, set()).update(re.findall(r"octopi\.(\w+)\(", errors))
+    rows = re.findall(r"^\| ([0-9]{3}) \| (.*?) \|", page, re.MULTILINE)
+    documented = {status: set(re.findall(r"`(\w+Error)`", when)) for status, when in rows}
+    answers["503"].remove("RefusedError")  # the table says: refusals that are retryable
+    assert documented == answers
+
+
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.usefixtures("installed")
 def test_orders_are_stored_read_page_by_page_and_streamed(tmp_path: Path) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()
@@ -154,6 +172,7 @@ def test_orders_are_stored_read_page_by_page_and_streamed(tmp_path: Path) -> Non
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.usefixtures("installed")
 def test_errors_of_the_log_are_answers_that_say_who_has_to_do_what(tmp_path: Path) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()
@@ -191,6 +210,7 @@ def test_errors_of_the_log_are_answers_that_say_who_has_to_do_what(tmp_path: Pat
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)]
 )
