@@ -89,3 +89,29 @@ def test_pyright_finds_only_the_mistakes_made_on_purpose(folder: Path) -> None:
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     found, printed = errors([PYRIGHT, "--pythonpath", sys.executable], folder)
     assert found == FOUND, printed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_pyright_knows_the_type_of_every_name_of_the_package(tmp_path: Path) -> None:
+    if not PYRIGHT.exists():
+        leave_out("pyright: `make .tools/pyright`")
+    done = subprocess.run(
+        [PYRIGHT, "--verifytypes", "octopi", "--ignoreexternal", "--outputjson"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    symbols = json.loads(done.stdout)["typeCompleteness"]["symbols"]
+    assert "octopi.aio.client.AsyncioClient.consumer" in {one["name"] for one in symbols}
+    unknown = {
+        one["name"]: [said["message"] for said in one["diagnostics"]]
+        for one in symbols
+        # What pyright calls ambiguous is known, and inferred.  Columns are arrays of numpy and
+        # pyarrow, and pyarrow has no types.
+        if not (one["isTypeKnown"] or one["isTypeAmbiguous"])
+        and not one["name"].startswith("octopi.spark.")
+    }
+    assert unknown == {}
