@@ -225,7 +225,7 @@ def test_a_service_that_is_told_to_end_ends_its_streams_and_leaves_nothing_open(
             streams = [service.listen("earliest") for _ in range(3)]
             assert [event(stream)[0] for stream in streams] == [UMBRELLA] * 3
             assert service.end(number) == code
-            # In order, with the last chunk: otherwise this is an `IncompleteRead`.
+            # In order, with the last chunk; otherwise reading raises an error.
             assert [stream.read() for stream in streams] == [b""] * 3
         assert "Application shutdown complete" in "".join(service.log)
         assert not [line for line in service.log if not line.startswith("INFO")]
