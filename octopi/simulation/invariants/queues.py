@@ -446,7 +446,8 @@ class QueueRules(SystemInvariants):
             found = CommittedLetter.of(letter)
             known = self._queues.get((found.sid, step.partition))
             if known is not None and known.entry is not None:
-                log = self._log(event.host, known.topic, known.partition)
+                is_damaged = self._losses.leads_with_less(event.host, known.partition)
+                log = None if is_damaged else self._log(event.host, known.topic, known.partition)
                 for rule, text in broken_by(found, known, known.entry, log):
                     self.break_rule(rule, f"{found} is of {text}", event)
 
