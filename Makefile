@@ -31,7 +31,7 @@ format-check: .venv/.dev
 	$(BIN)/ruff format --check
 lint: .venv/.dev ## ruff's rules
 	$(BIN)/ruff check
-types: .venv/.browser .venv/.examples .venv/.spark ## mypy --strict
+types: .venv/.browser .venv/.spark ## mypy --strict
 	$(BIN)/mypy
 layers: .venv/.dev ## which package may import which
 	$(BIN)/lint-imports
