@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
 import pytest
+import trio
 
+from octopi.cli import nodes
+from octopi.cli.config import BrokerSettings
 from octopi.cli.node_processes import node_environment
 from tests.cli.conftest import Program
 
@@ -109,11 +111,29 @@ def test_a_cluster_of_dev_with_tls_and_tokens_refuses_strangers_and_comes_back(
     assert [one.read_bytes() for one in secrets] == before
 
 
-def test_ids_directories_and_log_lines_of_dev_agree(tmp_path: Path) -> None:
-    with dev("--brokers", "3", "--data-dir", "here") as running:
-        pass
-    joined = [one for one in map(json.loads, running.said.splitlines()) if one["event"] == "joined"]
-    assert sorted((one["node"], one["broker"]) for one in joined) == [
-        (f"broker-{number}", number) for number in (1, 2, 3)
-    ]
-    assert shlex.quote(f"{tmp_path}/here") in running.said
+def test_ids_directories_and_log_lines_of_dev_agree(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int | None, str]] = []
+
+    async def register(
+        settings: object, common: object, stop: trio.Event, ready: Callable[[str], None]
+    ) -> None:
+        ready("ws://127.0.0.1:7000")
+        await stop.wait()
+
+    async def broker(
+        settings: BrokerSettings, common: object, stop: trio.Event, ready: Callable[[str], None]
+    ) -> None:
+        seen.append((settings.id, Path(settings.data_dir).name))
+        ready("")
+        if len(seen) == 3:
+            signal.raise_signal(signal.SIGINT)
+        await stop.wait()
+
+    monkeypatch.setattr(nodes, "run_register_node", register)
+    monkeypatch.setattr(nodes, "run_broker_node", broker)
+    done = program("dev", "--brokers", "3", "--data-dir", "here")
+    assert done.exit_code == 0, done.stderr
+    assert sorted(seen) == [(1, "broker-1"), (2, "broker-2"), (3, "broker-3")]
+    assert done.stdout == "ready register ws://127.0.0.1:7000\n"
