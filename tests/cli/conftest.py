@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,20 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         if name.startswith("OCTOPI_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def logging_as_it_was() -> Iterator[None]:
+    """For tests in which a node in this process sets up its logging."""
+    root, octopi = logging.getLogger(), logging.getLogger("octopi")
+    handlers, levels = list(root.handlers), (root.level, octopi.level)
+    root.handlers = []  # so that setting up does not close those of pytest
+    try:
+        yield
+    finally:
+        root.handlers = handlers
+        root.setLevel(levels[0])
+        octopi.setLevel(levels[1])
 
 
 @pytest.fixture

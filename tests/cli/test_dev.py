@@ -111,6 +111,7 @@ def test_a_cluster_of_dev_with_tls_and_tokens_refuses_strangers_and_comes_back(
     assert [one.read_bytes() for one in secrets] == before
 
 
+@pytest.mark.usefixtures("logging_as_it_was")
 def test_ids_directories_and_log_lines_of_dev_agree(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_certificate_is_never_overwritten(name: str, program: Program, tmp_pat
     assert (tmp_path / "tls" / name).read_text() == "precious"
 
 
+@pytest.mark.usefixtures("logging_as_it_was")
 @pytest.mark.parametrize("source", ["flag", "variable"])
 def test_a_broker_with_tls_does_not_send_clients_to_an_address_without(
     source: str,
@@ -78,6 +79,7 @@ def test_a_broker_with_tls_does_not_send_clients_to_an_address_without(
     assert not (tmp_path / "broker").exists(), "refused before anything is made"
 
 
+@pytest.mark.usefixtures("logging_as_it_was")
 def test_a_broker_does_not_advertise_what_is_no_address(program: Program) -> None:
     refused = program("--role", "broker", "--advertise", "broker-1.example:7001")
     assert refused.exit_code == 2
