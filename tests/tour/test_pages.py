@@ -15,6 +15,9 @@ PAGES = {
     "docs/subscriptions.md": "octopi-node dev",
     "docs/browser.md": "octopi-node dev",
     "docs/http.md": "octopi-node dev",
+    "docs/coming-from-kafka.md": "octopi-node dev",
+    "docs/coming-from-nats.md": "octopi-node dev",
+    "docs/coming-from-redis-streams.md": "octopi-node dev",
 }
 """What runs in another terminal while a page is typed; README starts everything itself."""
 ALL = [*PAGES, "docs/operations.md"]
