@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 import octopi
+from harness.site.__main__ import fetched_from_elsewhere
 from harness.site.commands import commands_page
 from harness.site.messages import messages_page, statuses_page
 from harness.site.modules import node_pages_page
@@ -78,6 +79,15 @@ def test_the_references_of_statuses_and_of_pages_are_complete() -> None:
         assert f"| {status.value} | `{status.name.lower()}` |" in statuses_page()
     for name in site.PAGES:
         assert f"| `/api/v1/{name}` | " in node_pages_page()
+
+
+def test_a_page_that_fetches_a_script_from_elsewhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<a href="https://a.example">a</a><script src="b.js">')
+    assert fetched_from_elsewhere(tmp_path) == []
+    (tmp_path / "b.html").write_text('<script async src="https://a.example/b.js"></script>')
+    assert fetched_from_elsewhere(tmp_path) == [
+        'b.html: <script async src="https://a.example/b.js">'
+    ]
 
 
 def test_public_modules_have_pages() -> None:
