@@ -9,7 +9,6 @@ from pathlib import Path
 
 from harness.site.source import ROOT, write_source
 
-
 _FETCHED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=["']?https?://[^>]*>""")
 
 
