@@ -45,7 +45,7 @@ def test_a_comment_of_the_tour_belongs_to_a_block(page: str) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_can_be_typed_from_top_to_bottom(
     page: str, type_page: Callable[[str, str], None]
