@@ -109,7 +109,7 @@ _Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
     "wait_for_topic_s",
     type=Duration(0, 365 * 86_400),
     metavar="TIME",
-    help="Wait so long for a topic that does not exist; 30s, 5m or 2h.",
+    help="Wait so long for a topic that does not exist, such as 30s, 5m, 2h or 7d.",
 )
 @click.option(
     "--create-topic", is_flag=True, help="Create a topic that does not exist, instead of waiting."
