@@ -23,7 +23,7 @@ _WHERE_IT_WAS: Final = frozenset({"topic", "partition", "offset", "next_offset"}
 _CONTENT: Final = ("value", "key", "headers", "timestamp_ms")
 _ALLOWED: Final = _WHERE_IT_WAS | {*_CONTENT, f"value{BASE64_SUFFIX}", f"key{BASE64_SUFFIX}"}
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999, up to which Python's dates go."""
 
 
@@ -76,7 +76,7 @@ def timestamp_of(milliseconds: object) -> datetime | None:
     """
     if milliseconds is None:
         return None
-    if type(milliseconds) is not int or not 0 <= milliseconds <= _TIMESTAMP_MS_MAX:
+    if type(milliseconds) is not int or not 0 <= milliseconds <= TIMESTAMP_MS_MAX:
         raise ValueError(
             f"its timestamp_ms is {milliseconds!r}, not milliseconds from 1970 to the year 9999"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
@@ -15,6 +16,11 @@ from harness.processes import NodeProcess, NodeProcesses, node_processes
 from octopi.cli.invocation import Invocation
 from octopi.cli.main import cli
 from octopi_node import find_search
+
+PARQUET_TESTS = ["test_parquet_files.py"]
+if find_spec("pyarrow") is None and os.environ.get("CI"):
+    raise RuntimeError("pyarrow is not installed, and CI leaves out no test of Parquet files")
+collect_ignore = PARQUET_TESTS if find_spec("pyarrow") is None else []
 
 Program = Callable[..., Result]
 """Runs the program with these arguments."""
@@ -108,3 +114,11 @@ def produce(program: Program, tmp_path: Path, topic: str, data: bytes, *options:
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "octopi_node", *arguments]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if collect_ignore:
+        terminalreporter.write_line(
+            f"tests/cli/{' '.join(collect_ignore)} left out: pyarrow is not installed "
+            "(make .venv/.spark)"
+        )

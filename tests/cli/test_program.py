@@ -18,6 +18,8 @@ COMMANDS = [
     "demo",
     "produce",
     "consume",
+    "export",
+    "import",
     "topics",
     "brokers",
     "partitions",
