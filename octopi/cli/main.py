@@ -26,6 +26,8 @@ _COMMANDS: Final = {
         "consume",
         "export",
         "import",
+        "backup",
+        "restore",
         "topics",
         "subscriptions",
         "dead-letters",
