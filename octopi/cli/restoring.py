@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import attrs
 import trio
@@ -28,6 +29,8 @@ from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.limits import CONSUMER_WINDOW_BYTES
 from octopi.position import Place
 from octopi.record import Scan, decode
+
+_NO_SUCH_PARTITION: Final = (Status.UNKNOWN_PARTITION, Status.INVALID_OPTION)
 
 
 @attrs.frozen
@@ -121,7 +124,7 @@ async def _create(client: Client, manifest: Manifest, topic: str) -> TopicInfo:
     try:
         return await create(partition_ids=partitions)
     except RefusedError as error:
-        if error.status is not Status.UNKNOWN_PARTITION:
+        if error.status not in _NO_SUCH_PARTITION:
             raise
         return await create(len(partitions))
 

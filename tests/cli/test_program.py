@@ -20,6 +20,8 @@ COMMANDS = [
     "consume",
     "export",
     "import",
+    "backup",
+    "restore",
     "topics",
     "brokers",
     "partitions",
