@@ -34,7 +34,7 @@ _NO_SUCH_PARTITION: Final = (Status.UNKNOWN_PARTITION, Status.INVALID_OPTION)
 
 
 @attrs.frozen
-class Target:
+class RestoredLog:
     """Where a log is restored."""
 
     log: BackedUpLog
@@ -85,7 +85,7 @@ def check_starts(manifest: Manifest) -> None:
 
 async def find_targets(
     client: Client, manifest: Manifest, directory: Path, topic: str
-) -> tuple[TopicInfo, list[Target]]:
+) -> tuple[TopicInfo, list[RestoredLog]]:
     """The topic *topic*, which is created unless it is there and empty, and where each log goes:
     the partition with the same number if the topic has it, else the one at the same place.
 
@@ -102,7 +102,7 @@ async def find_targets(
     wanted = [log.partition for log in manifest.logs]
     chosen = wanted if set(wanted) == set(partitions) else partitions
     return info, [
-        Target(log, LogFile(directory / log.file_name), PartitionId(partition))
+        RestoredLog(log, LogFile(directory / log.file_name), PartitionId(partition))
         for log, partition in zip(manifest.logs, chosen, strict=True)
     ]
 
@@ -150,7 +150,9 @@ async def _check_empty(client: Client, info: TopicInfo, manifest: Manifest) -> N
             )
 
 
-async def restore_log(client: Client, info: TopicInfo, target: Target, meter: RateMeter) -> None:
+async def restore_log(
+    client: Client, info: TopicInfo, target: RestoredLog, meter: RateMeter
+) -> None:
     """Write a log, then read it again and compare it with the backup.
 
     Raises:
@@ -183,7 +185,7 @@ async def restore_log(client: Client, info: TopicInfo, target: Target, meter: Ra
         )
 
 
-async def _digest(client: Client, info: TopicInfo, target: Target) -> str:
+async def _digest(client: Client, info: TopicInfo, target: RestoredLog) -> str:
     digest = hashlib.sha256()
     async with client.stored_records.read(
         TopicName(info.topic),
@@ -214,7 +216,7 @@ def requests_of(data: bytes, found: Scan) -> Iterator[bytes]:
 
 
 async def restore_messages(
-    producer: Producer, info: TopicInfo, target: Target, meter: RateMeter
+    producer: Producer, info: TopicInfo, target: RestoredLog, meter: RateMeter
 ) -> None:
     """Produce the messages of a log again, to its partition, and wait until all are acknowledged.
 
