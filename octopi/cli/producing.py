@@ -66,6 +66,8 @@ class LineProducer:
         self._options = options
         self._meter = meter
         self._next_at = 0.0
+        self._is_plain = not options.as_json and not options.key_separator
+        """Whether lines are values, and all else is the same for all messages."""
         self._taken = options.skip
         """The number of lines that were taken or skipped."""
         self._first_lines: dict[Batch, int] = {}
@@ -153,11 +155,16 @@ class LineProducer:
     async def _submit(self, items: Iterable[bytes | Outgoing], size_bytes: int) -> None:
         topic, submit, options = self._topic, self._producer.submit, self._options
         partition, first_lines = options.partition, self._first_lines
+        has_rate, is_plain = options.rate != math.inf, self._is_plain
         before = self._taken
+        newest: Batch | None = None
         for item in items:
-            if options.rate != math.inf:
+            if has_rate:
                 await self._wait_for_turn()
-            value, key, headers, timestamp = self._message(item)
+            if is_plain and isinstance(item, bytes):
+                value, key, headers, timestamp = item, options.key, options.headers, None
+            else:
+                value, key, headers, timestamp = self._message(item)
             try:
                 pending = await submit(
                     topic,
@@ -170,7 +177,10 @@ class LineProducer:
             except RecordError as error:
                 raise self._bad_line(error) from None
             self._taken += 1
-            first_lines.setdefault(batch_of(pending), self._taken)
+            batch = batch_of(pending)
+            if batch is not newest:
+                newest = batch
+                first_lines.setdefault(batch, self._taken)
         self._meter.add(self._taken - before, size_bytes)
         if self._forget_stored():
             await self._producer.flush()  # which raises the failure
@@ -192,8 +202,6 @@ class LineProducer:
             if not options.headers:
                 return message
             return message._replace(headers={**options.headers, **message.headers})
-        if not options.key_separator:
-            return Outgoing(item, options.key, options.headers)
         before, found, after = item.partition(options.key_separator)
         key, value = (before, after) if found else (None, item)
         return Outgoing(value, key, options.headers)
