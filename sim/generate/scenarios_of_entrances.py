@@ -39,7 +39,9 @@ def asked_through_brokers(randomness: Random) -> Scenario:
         faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader"))
     load = {
         "entrances": randomness.choice(("brokers", "brokers", "any")),
-        "chores": randomness.choice((("renew", "renew"), ("topic", "renew"), ("topic", "topic"))),
+        "chores": randomness.choice(
+            (("renew", "replace"), ("topic", "renew"), ("topic", "topic"), ("replace", "replace"))
+        ),
         "records": 20,
     }
     return Scenario(tuple(faults), {"faults_s": 8.0}, load)

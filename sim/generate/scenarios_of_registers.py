@@ -155,7 +155,8 @@ def made_again(randomness: Random) -> Scenario:
     ]
     if randomness.random() < 0.5:
         faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader"))
-    return Scenario(tuple(faults), {"faults_s": 8.0}, {"chores": ("renew", "renew")})
+    chores = randomness.choice((("renew", "renew"), ("renew", "replace"), ("replace", "replace")))
+    return Scenario(tuple(faults), {"faults_s": 8.0}, {"chores": chores})
 
 
 def made_again_and_forgotten(randomness: Random) -> Scenario:

@@ -89,7 +89,7 @@ _WAYS: Final[tuple[Way, ...]] = ("both", "both", "in", "out")
 _TARGETS: Final = ("register", "leader", "leader/0", "follower", "broker", "broker-1", "client")
 _CHORES: Final[tuple[Chore, ...]] = (
     *("topic", "drain", "grow", "move", "ask"),
-    *(("renew",) if is_drawn(RENEWED) else ()),
+    *(("renew", "replace") if is_drawn(RENEWED) else ()),
 )
 
 

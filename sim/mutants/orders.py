@@ -32,6 +32,18 @@ MUTANTS: Final = (
         LIVENESS,
     ),
     Mutant(
+        "topics-made-anew-overtake-deletions",
+        "octopi.roles.register.topics",
+        """
+-            if older_is_removed is not None:
+-                await older_is_removed.wait()
+             if placed := creation.placed:
+""",
+        "the register tells brokers of a topic before it has told them that an older one of that "
+        "name is deleted, so the leader acknowledges messages in the older one",
+        HISTORY,
+    ),
+    Mutant(
         "undone-topics-are-not-told-again",
         _MEMBER,
         """

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from random import Random
 from typing import Final
 
+import trio
+
 from octopi.clients.client import Client
 from octopi.environment import Environment
-from octopi.errors import DeliveryError, OctopiError, RefusedError
+from octopi.errors import DeliveryError, OctopiError, RefusedError, TopicExistsError
 from octopi.retry import may_pass
 from octopi.simulation.history.events import (
     Invoked,
@@ -17,6 +20,7 @@ from octopi.simulation.history.events import (
     TopicRemoval,
     unique_value,
 )
+from octopi.wire.messages import TopicInfo
 from sim.run.client_log import ClientLog
 from sim.run.expensive_requests import ask_for_offsets, have_fetches_wait
 from sim.run.plan import Chore
@@ -32,6 +36,8 @@ _FIRST_CHORE_S: Final = 0.5
 _CHORE_TIMEOUT_S: Final = 5.0
 _SCRATCH_COUNT: Final = 3
 _RENEWALS: Final = 2
+_ANEW_S: Final = 0.0005
+"""The pause between two tries to make a topic anew."""
 _WATCH_COUNT: Final = 120
 _WATCH_S: Final = 0.01
 """The pause between two rounds of questions where logs end."""
@@ -115,6 +121,8 @@ class Operator:
                     await self._drain(client, randomness)
                 case "renew":
                     await self._renew(client, f"renewed-{self._number}", randomness)
+                case "replace":
+                    await self._replace(client, f"replaced-{self._number}", randomness)
                 case "ask":
                     await ask_for_offsets(client, randomness.choice(self._client_log.topics))
                 case "poll":
@@ -186,18 +194,79 @@ class Operator:
         info = await client.create_topic(
             topic, 1, flush_before_ack=client_log.plan.flush_before_ack
         )
+        self._note_new(topic, info)
+
+    def _note_new(self, topic: str, info: TopicInfo) -> None:
+        client_log = self._client_log
         client_log.note(TopicCreation(client_log.now, topic))
         client_log.logs += [LogName(topic, one.partition) for one in info.partitions]
+
+    async def _replace(self, client: Client, topic: str, randomness: Random) -> None:
+        """Make a topic, then delete it and make it anew at the same time; leave the new one for the
+        clients to use."""
+        client_log, problems = self._client_log, list[OctopiError]()
+        info = await self._fill_topic(client, topic, randomness, f"{topic}-0")
+        is_removed = trio.Event()
+
+        async def make_anew() -> None:
+            try:
+                made = await self._make_anew(client, topic, info.topic_id, is_removed)
+            except OctopiError as error:
+                problems.append(error)
+            else:
+                self._note_new(topic, made)
+
+        client_log.note(TopicRemoval(client_log.now, topic))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(make_anew)
+            try:
+                # By its id: a repetition must not delete the new one.
+                await client.admin.delete_topic_by_id(info.topic_id)
+            except OctopiError as error:
+                problems.append(error)
+                nursery.cancel_scope.cancel()
+            is_removed.set()
+        if problems:
+            raise problems[0]
+
+    async def _make_anew(
+        self, client: Client, topic: str, older_id: str, is_removed: trio.Event
+    ) -> TopicInfo:
+        """Make a topic as soon as the older one of that name, with *older_id*, is deleted."""
+        clock = self._environment.clock
+        while True:
+            # What exists then is the new one: an answer to an earlier request was lost.
+            exist_ok = is_removed.is_set()
+            with contextlib.suppress(TopicExistsError):
+                made = await client.create_topic(
+                    topic,
+                    1,
+                    exist_ok=exist_ok,
+                    flush_before_ack=self._client_log.plan.flush_before_ack,
+                )
+                if made.topic_id != older_id:
+                    return made
+            await clock.sleep_until(clock.now() + _ANEW_S)
 
     async def _use_topic(
         self, client: Client, topic: str, randomness: Random, sender: str = ""
     ) -> None:
         """Make a topic, send something to it, and delete it."""
         client_log = self._client_log
-        sender = sender or topic
+        await self._fill_topic(client, topic, randomness, sender or topic)
+        client_log.note(TopicRemoval(client_log.now, topic))
+        await client.delete_topic(topic)
+
+    async def _fill_topic(
+        self, client: Client, topic: str, randomness: Random, sender: str
+    ) -> TopicInfo:
+        """Make a topic, and send something to it."""
+        client_log = self._client_log
         count = randomness.randint(1, client_log.plan.partitions)
         flush_before_ack = client_log.plan.flush_before_ack
-        await client.create_topic(topic, count, exist_ok=True, flush_before_ack=flush_before_ack)
+        info = await client.create_topic(
+            topic, count, exist_ok=True, flush_before_ack=flush_before_ack
+        )
         client_log.note(TopicCreation(client_log.now, topic))
         async with client.producer(create_topics=False, delivery_timeout_s=5.0) as producer:
             for number in range(_SCRATCH_COUNT):
@@ -209,8 +278,7 @@ class Operator:
                     client_log.settled(value, error)
                 else:
                     client_log.settled(value, receipt)
-        client_log.note(TopicRemoval(client_log.now, topic))
-        await client.delete_topic(topic)
+        return info
 
 
 def _milliseconds(count: int | None) -> timedelta | None:

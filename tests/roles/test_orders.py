@@ -8,6 +8,7 @@ import pytest
 import trio
 
 import octopi
+from octopi.identifiers import PartitionId
 from tests.kit.cluster import Cluster, eventually, running_cluster
 from tests.kit.disk import MemoryDisk
 
@@ -93,6 +94,30 @@ async def test_a_topic_made_anew_while_its_leaders_connection_is_broken_takes_th
             await producer.send("orders", b"of the second topic")
         async with client.consumer("orders", start="earliest", stop_at_end=True) as consumer:
             assert [message.value async for message in consumer] == [b"of the second topic"]
+
+
+async def test_a_topic_made_anew_while_its_deletion_is_under_way_takes_the_next_messages(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_cluster(tmp_path) as cluster,
+        octopi.connect(cluster.register.url) as client,
+        client.producer() as producer,
+    ):
+        topics = cluster.registers[-1].topics
+        await create(client, "orders")
+        for number in range(20):
+            # Both are decided before the journal has taken either, so both wait for the same flush.
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(topics.delete, "orders")
+                while cluster.registers[-1].controller.state.topic("orders") is not None:
+                    await trio.lowlevel.checkpoint()
+                made = await topics.create("orders", partitions=[PartitionId(0)])
+                held = await client.admin.describe_logs("orders")
+                assert [one.log.topic_id for one in held] == [made.topic_id], number
+                await producer.send("orders", b"of topic %d" % number)
+            async with client.consumer("orders", start="earliest", stop_at_end=True) as consumer:
+                assert [one.value async for one in consumer] == [b"of topic %d" % number]
 
 
 @pytest.mark.parametrize("operation", ["rename", "sync_directory", "remove", "remove_directory"])

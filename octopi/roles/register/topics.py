@@ -47,6 +47,9 @@ class Topics:
         self._tasks = tasks
         self._installing: dict[str, trio.Event] = {}
         """By topic id, an event for each topic that brokers are being told of."""
+        self._removing: dict[str, trio.Event] = {}
+        """By name, an event for the last deleted topic of that name, if brokers are being told of
+        its deletion."""
 
     async def create(
         self,
@@ -80,17 +83,22 @@ class Topics:
         self._decisions.persist(creation)
         installing = self._installing[topic_id] = trio.Event()
         # Not a task of the request: else, if the client is lost, no broker would hold the topic.
-        self._tasks.start_soon(self._install, creation)
+        self._tasks.start_soon(self._install, creation, self._removing.get(name))
         await installing.wait()
         await self._decisions.durable()
         await self._decisions.shorten()
         return creation.topic
 
-    async def _install(self, creation: TopicCreationDecision) -> None:
-        """Have brokers hold a new topic, once it and its partitions are durable."""
+    async def _install(
+        self, creation: TopicCreationDecision, older_is_removed: trio.Event | None
+    ) -> None:
+        """Have brokers hold a new topic, once it and its partitions are durable, and the connected
+        brokers have removed the older topic of that name."""
         topic = creation.topic
         try:
             await self._decisions.durable(creation)
+            if older_is_removed is not None:
+                await older_is_removed.wait()
             if placed := creation.placed:
                 await self._members.tell_partitions(placed, list(self._members.values()))
             records = [self._controller.state.partitions[one] for one in topic.partitions]
@@ -183,19 +191,25 @@ class Topics:
 
     async def _delete(self, deletion: TopicDeletionDecision) -> None:
         self._decisions.persist(deletion)
-        removed = trio.Event()
-        self._tasks.start_soon(self._remove_everywhere, deletion, removed)
+        name, removed = deletion.topic.topic, trio.Event()
+        self._tasks.start_soon(self._remove_everywhere, deletion, self._removing.get(name), removed)
+        self._removing[name] = removed
         await removed.wait()
         await self._decisions.durable()
         await self._decisions.shorten()
 
     async def _remove_everywhere(
-        self, deletion: TopicDeletionDecision, removed: trio.Event
+        self,
+        deletion: TopicDeletionDecision,
+        older_is_removed: trio.Event | None,
+        removed: trio.Event,
     ) -> None:
         """Have brokers remove a topic, once its deletion is durable."""
         topic = deletion.topic
         try:
             await self._decisions.durable(deletion)
+            if older_is_removed is not None:
+                await older_is_removed.wait()
             _log.info("topic deleted", topic=topic.topic)
             removal = self._controller.state.removals.get(topic.topic_id)
             told = [RemovedTopic(topic.topic, topic.topic_id)]
@@ -206,4 +220,6 @@ class Topics:
         except NotReadyError:
             return  # the register's disk failed: the client that asked is told so
         finally:
+            if self._removing.get(topic.topic) is removed:
+                del self._removing[topic.topic]
             removed.set()
