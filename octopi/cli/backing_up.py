@@ -11,7 +11,7 @@ from typing import BinaryIO
 import trio
 
 from octopi import Client, TopicInfo
-from octopi.cli.backup_files import FORMAT, MANIFEST, BackedUpLog, Manifest
+from octopi.cli.backup_files import FORMAT, MANIFEST, UNFINISHED, BackedUpLog, Manifest
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.rate_meter import RateMeter
 from octopi.environment import Disk
@@ -22,19 +22,20 @@ from octopi.record import scan
 
 
 def prepare_directory(directory: Path) -> None:
-    """Make *directory*, if it is missing, and remove the logs of a backup that was interrupted.
+    """Make *directory*, if it is missing, and mark it as a backup that has begun.  What a backup
+    that was interrupted has left there is removed.
 
     Raises:
       CommandError: if it has anything else in it.
       OSError: if that fails.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    found = sorted(directory.iterdir())
-    others = [path.name for path in found if path.suffix != ".log" or not path.stem.isdecimal()]
-    if others:
-        what = "has a backup already" if MANIFEST in others else f"is not empty ({others[0]})"
+    found = sorted(path.name for path in directory.iterdir())
+    if found and (MANIFEST in found or UNFINISHED not in found):
+        what = "has a backup already" if MANIFEST in found else f"is not empty ({found[0]})"
         raise CommandError(f"{directory} {what}: name another directory", ExitCode.USAGE)
-    for path in found:
+    (directory / UNFINISHED).touch()
+    for path in directory.glob("*.log"):
         path.unlink()
 
 
@@ -60,6 +61,7 @@ async def back_up(
     meter.stop()
     manifest = Manifest(FORMAT, info.topic, info.topic_id, taken_at, info.options, logs)
     await disk.replace_file(str(directory / MANIFEST), manifest.to_json())
+    (directory / UNFINISHED).unlink()
     return manifest
 
 

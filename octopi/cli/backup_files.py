@@ -26,6 +26,8 @@ from octopi.record import HEADER_BYTES, Scan, scan, whole_records_end
 
 FORMAT: Final = "octopi backup 1"
 MANIFEST: Final = "backup.json"
+UNFINISHED: Final = "unfinished"
+"""An empty file that is there while a backup is being made."""
 PIECE_BYTES: Final = 384 * KIB
 """At most this much of a log is restored with one request, or one record: so few bytes never have
 more records than one request may."""

@@ -185,10 +185,17 @@ def test_a_backup_is_made_in_an_empty_directory_only(
     assert program("produce", topic, "a").exit_code == 0
     directory = tmp_path / "backup"
     directory.mkdir()
-    (directory / "7777.log").write_bytes(b"of a backup that was interrupted")
+    (directory / "7777.log").write_bytes(b"of another program")
+    refused = program("backup", topic, str(directory))
+    assert refused.exit_code == 2
+    assert "is not empty (7777.log)" in refused.stderr
+    assert (directory / "7777.log").read_bytes() == b"of another program"
+
+    (directory / "unfinished").touch()  # so it was a backup that was interrupted
     assert program("restore", str(directory)).exit_code == 2
     assert program("backup", topic, str(directory)).exit_code == 0
     assert not (directory / "7777.log").exists()
+    assert not (directory / "unfinished").exists()
     again = program("backup", topic, str(directory))
     assert again.exit_code == 2
     assert "has a backup already" in again.stderr
