@@ -42,14 +42,15 @@ def prepare_directory(directory: Path) -> None:
 async def back_up(
     client: Client, topic: str, directory: Path, disk: Disk, meter: RateMeter
 ) -> Manifest:
-    """Copy everything that is committed in *topic* now to *directory*, which is empty.
+    """Copy everything that is committed in *topic* now to *directory*, which is made.
 
     Raises:
-      CommandError: if a record arrived damaged.
+      CommandError: if the directory is not empty, or a record arrived damaged.
       OctopiError: whatever reading raises.
       OSError: if writing fails.
     """
     info = await client.describe_topic(topic)
+    prepare_directory(directory)
     taken_at = datetime.now(UTC).isoformat(timespec="seconds")
     logs: list[BackedUpLog] = []
     meter.start()

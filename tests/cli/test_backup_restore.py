@@ -184,6 +184,8 @@ def test_a_backup_is_made_in_an_empty_directory_only(
 ) -> None:
     assert program("produce", topic, "a").exit_code == 0
     directory = tmp_path / "backup"
+    assert program("backup", f"{topic}-other", str(directory)).exit_code == 4
+    assert not directory.exists()
     directory.mkdir()
     (directory / "7777.log").write_bytes(b"of another program")
     refused = program("backup", topic, str(directory))

@@ -49,10 +49,8 @@ def backup(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.cli.backing_up import prepare_directory
     from octopi.cli.running import run
 
-    prepare_directory(directory)
     meter = RateMeter()
     with meter.shown(f"backing up {topic}"):
         manifest = run(
