@@ -23,8 +23,8 @@ demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, p
 test: .venv/.dev $(BROWSER) $(EXAMPLES) $(NPM_TOOLS) $(EXECUTABLE) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest -n 2 --dist loadfile
-check: .venv/.dev .venv/.browser .venv/.examples .venv/.spark $(CONFORMANCE) ## everything that has to hold before a change goes in
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered
+check: .venv/.dev .venv/.browser .venv/.docs .venv/.examples .venv/.spark $(CONFORMANCE) ## everything that has to hold before a change goes in
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered docs
 	$(MAKE) --no-print-directory test plain fuzz-briefly search
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
@@ -74,6 +74,8 @@ bench-quick: .bench/.ready ## the most telling of them: three minutes
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick
 bench-fanout: .bench/.ready ## 1,000 WebSocket subscribers, beside NATS: deliveries and memory
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks.fanout
+docs: .venv/.docs ## the documents as a site, with references made from the code: dist/site
+	$(BIN)/python -m harness.site
 bundle: .tools/bundler ## octopi.min.js and the file beside it, of octopi.js: after each change of that
 	rm -f $(STATIC)/octopi*.min.js
 	$(BUNDLER) --config requirements/bundler/rollup.config.mjs --dir $(STATIC)
@@ -96,6 +98,7 @@ lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --extra dev --extra examples --constraint requirements/dev.txt --output-file requirements/examples.txt
 	$(COMPILE) --extra dist --constraint requirements/dev.txt --output-file requirements/dist.txt
 	$(COMPILE) --extra dev --extra spark --constraint requirements/dev.txt --output-file requirements/spark.txt
+	$(COMPILE) --extra dev --extra docs --constraint requirements/dev.txt --output-file requirements/docs.txt
 	$(COMPILE) --extra bench --constraint requirements/runtime.txt --output-file requirements/bench.txt
 clean: ## remove what was made here
 	rm -rf .venv .bench .tools .coverage .hypothesis .*_cache dist search
@@ -112,8 +115,8 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'octopi: $(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 # All stamps stand for one environment: the tools are added to what a node needs to run, and
-# what is large, for a browser, the examples or Spark, to the tools.
-.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.dist .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+# what is large, for a browser, the site, the examples or Spark, to the tools.
+.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.dist .venv/.docs .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
 	$(BIN)/pip install --quiet --require-hashes -r $<
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -138,5 +141,5 @@ BUNDLER = .tools/bundler/node_modules/.bin/rollup --silent
 	rm -rf $@ && mkdir -p $@ && cp requirements/$*/*.js* $@
 	cd $@ && npm ci --silent --no-audit --no-fund --ignore-scripts
 
-.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout bundle dist executables venv lock clean
+.PHONY: help demo test exhaust search check format format-check lint types layers cover covered docs conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout bundle dist executables venv lock clean
 .DELETE_ON_ERROR:

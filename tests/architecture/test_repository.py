@@ -45,7 +45,7 @@ def lock_files() -> list[Path]:
 
 
 def test_the_lock_files_are_there() -> None:
-    names = ["bench", "browser", "conformance", "dev", "dist", "examples", "runtime", "spark"]
+    names = ["bench", "browser", "conformance", "dev", "dist", "docs", "examples", "runtime", "spark"]
     assert [path.stem for path in lock_files()] == names
 
 
@@ -67,7 +67,7 @@ def test_all_lock_files_choose_the_same_versions() -> None:
     }
     for name in ("bench.txt", "conformance.txt", "dev.txt", "dist.txt"):
         assert versions["runtime.txt"].items() <= versions[name].items()
-    for name in ("browser.txt", "examples.txt", "spark.txt"):
+    for name in ("browser.txt", "docs.txt", "examples.txt", "spark.txt"):
         assert versions["dev.txt"].items() <= versions[name].items()
     # They share .venv.
     for name, version in versions["dev.txt"].items():
