@@ -45,7 +45,17 @@ def lock_files() -> list[Path]:
 
 
 def test_the_lock_files_are_there() -> None:
-    names = ["bench", "browser", "conformance", "dev", "dist", "docs", "examples", "runtime", "spark"]
+    names = [
+        "bench",
+        "browser",
+        "conformance",
+        "dev",
+        "dist",
+        "docs",
+        "examples",
+        "runtime",
+        "spark",
+    ]
     assert [path.stem for path in lock_files()] == names
 
 
