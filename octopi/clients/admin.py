@@ -32,10 +32,12 @@ from octopi.wire.messages import (
     DeleteTopic,
     DeleteTopicById,
     DescribeCluster,
+    DescribeEvents,
     DescribeLogs,
     DescribeReadings,
     Done,
     DrainBroker,
+    EventList,
     ListTopics,
     LogList,
     MoveReplica,
@@ -125,6 +127,17 @@ class Admin:
                 some = answer.readings
                 found += [BrokerReading(broker.broker, broker.address, one) for one in some]
         return sorted(found, key=lambda one: one.reading.least_lag_bytes, reverse=True)
+
+    async def describe_events(self, after: int = 0) -> EventList:
+        """What the register decided and saw lately, the oldest first: at most the newest 1,000.
+
+        *after*: leave out the events up to this number.  The numbers begin anew, and
+        `EventList.life` changes, when the register is started.
+        """
+        not_negative(after=after)
+        return await self._router.ask_register(
+            "describe events", lambda request: DescribeEvents(request, after), EventList
+        )
 
     async def create_subscription(
         self,

@@ -120,7 +120,7 @@ def test_the_programs_that_read_are_listed_with_their_names_and_their_lag(
     program: Program, cluster: RunningCluster
 ) -> None:
     def consumers(*arguments: str) -> Result:
-        return program("consumers", *arguments, "--server", cluster.url)
+        return program("consumers", "list", *arguments, "--server", cluster.url)
 
     with in_a_thread(reading(cluster.url, "bill\u202fing", "lagging")):
         dealt = None

@@ -1,4 +1,4 @@
-"""`octopi-node consumers`: the programs that read now, and how far they are behind."""
+"""`octopi-node consumers list`: the programs that read now, and how far they are behind."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from octopi.cli.output import print_json
 from octopi.cli.rendering import print_table, size
 
 
-@click.command()
+@click.group()
+def consumers() -> None:
+    """List the programs that read now, and how far they are behind."""
+
+
+@consumers.command("list")
 @click.argument("topic", required=False)
 @json_option
 @client_options
 @pass_invocation
-def consumers(
+def list_consumers(
     invocation: Invocation,
     /,
     topic: str | None,
@@ -27,8 +32,8 @@ def consumers(
 
     \b
     For instance:
-      octopi-node consumers orders
-      octopi-node consumers --json | jq '.[] | select(.lag_bytes > 1000000) | .name'
+      octopi-node consumers list orders
+      octopi-node consumers list --json | jq '.[] | select(.lag_bytes > 1000000) | .name'
 
     There is a line for each log that a program reads.  NAME is what the program calls its
     connections.  TO SEND is what is committed and was not sent to the program.  LAG is what is
