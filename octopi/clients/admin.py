@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Literal
 
-from octopi.clients.answers import BrokerLog, BrokerReading, ClusterInfo
+from octopi.clients.answers import BrokerLog, BrokerReading, ClusterInfo, NodeInfo
 from octopi.clients.consuming.start_position import Start
 from octopi.clients.options import not_negative
 from octopi.clients.routing import RequestRouter
@@ -73,6 +73,11 @@ class Admin:
             found.learns_from,
             found.unserved,
         )
+
+    async def describe_node(self, address: str | None = None) -> NodeInfo:
+        """The program, version and uptime of the node at *address*; None: of the node that this
+        client's questions go to, which is the first of its servers while that answers."""
+        return await self._router.describe_node(address)
 
     async def describe_logs(
         self, topic: str | None = None, *, brokers: Iterable[BrokerInfo] | None = None

@@ -27,7 +27,13 @@ from typing import Any, Final, TypeVar
 import trio
 
 from octopi.environment import Clock, Link
-from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
+from octopi.errors import (
+    ConnectionLostError,
+    OctopiError,
+    ProtocolError,
+    RefusedError,
+    Status,
+)
 from octopi.limits import MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX, SEND_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.metrics.latencies import Latencies
@@ -45,8 +51,16 @@ from octopi.transport.pending_requests import Numbered, PendingRequests
 from octopi.transport.requests import answer_to
 from octopi.transport.turns import ConnectionTurn
 from octopi.wire.codec import decode, encode
+from octopi.wire.declarations import DECLARATIONS
 from octopi.wire.endpoints import NOTICES, REQUESTS
-from octopi.wire.messages import TYPE_NAMES, Failure, Heartbeat, Hello, Welcome
+from octopi.wire.messages import (
+    PROTOCOL_VERSION,
+    TYPE_NAMES,
+    Failure,
+    Heartbeat,
+    Hello,
+    Welcome,
+)
 
 _log = get_logger(__name__)
 
@@ -121,6 +135,11 @@ class Connection(MessageSender):
         self._received_count = self._received_bytes = 0
 
     # --- what callers use ------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The version of the protocol that both sides speak."""
+        return min(self.greeting.version, PROTOCOL_VERSION)
 
     @property
     def grants(self) -> Grants:
@@ -258,12 +277,19 @@ class Connection(MessageSender):
         connection has no way to find out.  Cancelled: the answer is dropped.
 
         Raises:
-          RefusedError: if the peer answered with a `Failure`.
+          RefusedError: if the peer answered with a `Failure`; UNSUPPORTED_VERSION, if it speaks
+              an earlier version of the protocol, without this request, which is then not sent.
           ConnectionLostError: if the connection ended, or no answer came in time; the peer may
               have carried the request out.
           ProtocolError: if the answer is of another class; the connection is ended.
           ValueError: if a field is out of its bounds.
         """
+        since = DECLARATIONS[type(message)].since
+        if since > self.version:
+            raise RefusedError(
+                f"{self.peer} is of an earlier version, without {TYPE_NAMES[type(message)]}",
+                Status.UNSUPPORTED_VERSION,
+            )
         return await answer_to(
             self, message, expected, clock=self._clock, timeout_s=timeout_s, abort=self._abort
         )
