@@ -18,7 +18,7 @@ import attrs
 import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
-from octopi.cli.contexts import context_file, read_contexts
+from octopi.cli.contexts import client_values
 from octopi.cli.failures import CommandError, ExitCode, did_you_mean
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
@@ -338,31 +338,18 @@ class Configuration:
         """The values that count, with their sources.  *has_client*: whether those of a context
         are needed, so that a node never reads one.  *has_server*: whether a flag names a server."""
         file, environment, flags = self._from_file, self._from_environment, self._from_flags
-        if not has_client or has_server:
-            if self._context is not None and has_server:
-                raise SettingsError("--server and --context exclude each other: leave one out")
-            return {**file, **environment, **flags}
         server, named = ("client", "server"), self._environ.get(_CONTEXT_VARIABLE)
-        if self._context is not None:
-            return {**file, **environment, **self._of_context(self._context, "--context"), **flags}
-        if server in environment:
-            return {**file, **environment, **flags}
-        if named:
-            return {**file, **self._of_context(named, _CONTEXT_VARIABLE), **environment, **flags}
-        if server in file:
-            return {**file, **environment, **flags}
-        return {**self._of_context(None, "in use"), **file, **environment, **flags}
-
-    def _of_context(self, name: str | None, why: str) -> dict[tuple[str, str], tuple[object, str]]:
-        """The values of the context *name*; None: of the one in use, if there is one."""
-        found = read_contexts(context_file(self._environ))
-        name = found.current if name is None else name
-        if not name:
-            return {}
-        source = f"context {name} ({why})"
-        return {
-            ("client", key): (value, source) for key, value in attrs.asdict(found.get(name)).items()
-        }
+        if has_server and self._context is not None:
+            raise SettingsError("--server and --context exclude each other: leave one out")
+        if has_client and not has_server:
+            if self._context is not None:
+                flags = {**client_values(self._environ, self._context, "--context"), **flags}
+            elif named and server not in environment:
+                found = client_values(self._environ, named, _CONTEXT_VARIABLE)
+                environment = {**found, **environment}
+            elif server not in environment and server not in file:
+                file = {**client_values(self._environ, None, "in use"), **file}
+        return {**file, **environment, **flags}
 
     def settings(self) -> list[Setting]:
         """Every setting in force.

@@ -1,6 +1,7 @@
 """Contexts: named clusters that commands connect to, in a file of the user.
 
-The file is ``octopi/contexts.toml`` in ``$XDG_CONFIG_HOME`` (``~/.config`` without it)::
+The file is ``contexts.toml`` in the folder ``octopi`` of ``$XDG_CONFIG_HOME`` (without it:
+of ``~/.config``)::
 
     current = "prod"
 
@@ -107,6 +108,24 @@ def read_contexts(file: Path) -> Contexts:
             "`octopi-node context add`",
             ExitCode.USAGE,
         ) from None
+
+
+def client_values(
+    environ: Mapping[str, str], name: str | None, why: str
+) -> dict[tuple[str, str], tuple[object, str]]:
+    """The settings of the section ``[client]`` that the context *name* has, with their source, of
+    which *why* is a part.  None: of the context in use, if there is one.
+
+    Raises:
+      CommandError: if there is no such context, or the file is damaged.
+    """
+    found = read_contexts(context_file(environ))
+    name = found.current if name is None else name
+    if not name:
+        return {}
+    source = f"context {name} ({why})"
+    fields = attrs.asdict(found.get(name))
+    return {("client", key): (value, source) for key, value in fields.items()}
 
 
 def _parsed(content: dict[str, Any]) -> Contexts:

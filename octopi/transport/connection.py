@@ -27,13 +27,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from octopi.environment import Clock, Link
-from octopi.errors import (
-    ConnectionLostError,
-    OctopiError,
-    ProtocolError,
-    RefusedError,
-    Status,
-)
+from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
 from octopi.limits import MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX, SEND_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.metrics.latencies import Latencies
@@ -48,19 +42,11 @@ from octopi.transport.memory_pool import UNFINISHED
 from octopi.transport.message_sender import MessageSender
 from octopi.transport.peer_names import peer_shown
 from octopi.transport.pending_requests import Numbered, PendingRequests
-from octopi.transport.requests import answer_to
+from octopi.transport.requests import answer_to, spoken_version
 from octopi.transport.turns import ConnectionTurn
 from octopi.wire.codec import decode, encode
-from octopi.wire.declarations import DECLARATIONS
 from octopi.wire.endpoints import NOTICES, REQUESTS
-from octopi.wire.messages import (
-    PROTOCOL_VERSION,
-    TYPE_NAMES,
-    Failure,
-    Heartbeat,
-    Hello,
-    Welcome,
-)
+from octopi.wire.messages import TYPE_NAMES, Failure, Heartbeat, Hello, Welcome
 
 _log = get_logger(__name__)
 
@@ -116,7 +102,6 @@ class Connection(MessageSender):
         self._receives = receives
         self._heartbeat_interval_s = heartbeat_interval_s
         self._heartbeat_timeout_s = heartbeat_timeout_s
-
         self.turn: Final = turn
         self._latencies = latencies
         self._unanswered = PendingRequests()
@@ -124,7 +109,6 @@ class Connection(MessageSender):
         self._callbacks: dict[int, Callable[[object], None]] = {}
         self._last_request = 0
         self._probe = 0
-
         self._running = False
         self._fault: Exception | None = None
         """What the peer did wrong in the last message, or how handling it failed."""
@@ -139,7 +123,7 @@ class Connection(MessageSender):
     @property
     def version(self) -> int:
         """The version of the protocol that both sides speak."""
-        return min(self.greeting.version, PROTOCOL_VERSION)
+        return spoken_version(self.greeting)
 
     @property
     def grants(self) -> Grants:
@@ -277,19 +261,12 @@ class Connection(MessageSender):
         connection has no way to find out.  Cancelled: the answer is dropped.
 
         Raises:
-          RefusedError: if the peer answered with a `Failure`; UNSUPPORTED_VERSION, if it speaks
-              an earlier version of the protocol, without this request, which is then not sent.
+          RefusedError: if the peer answered with a `Failure`, or is too old to know *message*.
           ConnectionLostError: if the connection ended, or no answer came in time; the peer may
               have carried the request out.
           ProtocolError: if the answer is of another class; the connection is ended.
           ValueError: if a field is out of its bounds.
         """
-        since = DECLARATIONS[type(message)].since
-        if since > self.version:
-            raise RefusedError(
-                f"{self.peer} is of an earlier version, without {TYPE_NAMES[type(message)]}",
-                Status.UNSUPPORTED_VERSION,
-            )
         return await answer_to(
             self, message, expected, clock=self._clock, timeout_s=timeout_s, abort=self._abort
         )

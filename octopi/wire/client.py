@@ -248,26 +248,6 @@ class ClusterDescription:
     """Topics that brokers hold but the register doesn't serve, as far as the token may see them."""
 
 
-@request("describe_node", CLIENT_TO_DECIDER, CLIENT_TO_LEADER, needs=ANY_TOKEN, since=2)
-@attrs.frozen
-class DescribeNode:
-    """Ask the node at the other end about itself.  Answer: `NodeDescription`."""
-
-    request: int
-
-
-@answer("node_description", TO_CLIENT, since=2)
-@attrs.frozen
-class NodeDescription:
-    """Answer to `DescribeNode`."""
-
-    request: int
-    agent: Agent
-    """The node's program and version."""
-    uptime_ms: int
-    """How long ago it began to serve."""
-
-
 @request("describe_events", CLIENT_TO_DECIDER, needs=ANY_TOKEN, asked_s=ASK_TIMEOUT_S)
 @attrs.frozen
 class DescribeEvents:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from octopi.transport import connection, handshake
+from octopi.transport import handshake, requests
 from octopi.wire.declarations import DECLARATIONS, MESSAGES
 
 OLDER_VERSION = 1
@@ -22,7 +22,7 @@ def older_node_command(*arguments: str) -> list[str]:
 
 def _grow_older() -> None:
     """Forget, in this process, what came after `OLDER_VERSION`."""
-    for module in (handshake, connection):
+    for module in (handshake, requests):
         vars(module)["PROTOCOL_VERSION"] = OLDER_VERSION
     for declaration in DECLARATIONS.values():
         if declaration.since > OLDER_VERSION:

@@ -207,9 +207,11 @@ def test_a_failure_to_process_is_noted_and_goes_on(traces: Traces) -> None:
 
 def test_the_trace_of_the_program_goes_on_in_the_headers(traces: Traces) -> None:
     tracer = traces.provider.get_tracer("program")
-    with tracer.start_as_current_span("request") as around:
-        with traces.telemetry.sending("orders", b"value") as sending:
-            sent = dict(sending.headers)
+    with (
+        tracer.start_as_current_span("request") as around,
+        traces.telemetry.sending("orders", b"value") as sending,
+    ):
+        sent = dict(sending.headers)
     found = sender_of(message(**sent))
     assert found.trace_id == around.get_span_context().trace_id
     assert found.span_id == context_of(traces.one("send orders"))[1]
@@ -240,9 +242,9 @@ def test_a_message_without_a_trace_is_processed_in_the_programs_own(traces: Trac
 def test_the_state_of_a_trace_is_carried_too(traces: Traces) -> None:
     found = message(traceparent=PARENT, tracestate=b"vendor=value")
     assert sender_of(found).trace_state["vendor"] == "value"
-    with traces.telemetry.process(found):
-        with traces.telemetry.sending("invoices", b"value") as sending:
-            assert sending.headers["tracestate"] == b"vendor=value"
+    telemetry = traces.telemetry
+    with telemetry.process(found), telemetry.sending("invoices", b"value") as sending:
+        assert sending.headers["tracestate"] == b"vendor=value"
 
 
 @pytest.mark.parametrize(
