@@ -13,13 +13,20 @@ import click
 
 from octopi import __version__
 from octopi.cli.failures import EXIT_CODES, PROGRAM
-from octopi.cli.invocation import Invocation, OctopiGroup, common_options, context_option
+from octopi.cli.invocation import (
+    Invocation,
+    OctopiGroup,
+    common_options,
+    context_option,
+    python_name,
+)
 from octopi.cli.search import FindSearch
 
 _SECTIONS: Final = {
     "Try it": ("demo", "dev"),
     "Messages": ("produce", "consume", "topics", "subscriptions", "dead-letters", "consumers"),
     "Run a cluster": ("serve", "status", "events", "brokers", "partitions", "bench"),
+    "Topics in files": ("export", "import", "backup", "restore"),
     "Data on disks": ("verify", "salvage", "retired"),
     "Access": ("context", "token", "secret", "tls"),
     "Jobs on Spark": ("pipeline",),
@@ -29,7 +36,7 @@ _SECTIONS: Final = {
 """The commands by their purpose, in the order of the help."""
 
 _COMMANDS: Final = {
-    name: f"octopi.cli.commands.{name.replace('-', '_')}"
+    name: f"octopi.cli.commands.{python_name(name)}"
     for names in _SECTIONS.values()
     for name in names
 }
