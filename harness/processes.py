@@ -60,6 +60,11 @@ class NodeProcess:
         """The address of the node; empty until it serves."""
         self.machine = machine
         self.files_max = files_max
+        self.command: Callable[..., list[str]] = (
+            node_command if machine is None else machine.node_command
+        )
+        """Makes the command line of the program from its arguments; change it to have the next
+        start run another version of the program."""
         self._options = list(options)
         if "--join-secret" not in options:
             self._options += ["--join-secret", str(join_secret(directory))]
@@ -72,14 +77,13 @@ class NodeProcess:
             assert self._process.poll() is not None, f"{self.name} is already running"
             self._gone(self._process)
         listen = [] if "--listen" in self._options else ["--listen", self._listen]
-        command = node_command if self.machine is None else self.machine.node_command
         limited = []
         if self.files_max is not None:
             limited = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(self.files_max)]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 limited
-                + command(
+                + self.command(
                     "--role",
                     self.role,
                     "--data-dir",

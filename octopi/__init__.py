@@ -23,7 +23,13 @@ if sys.platform == "win32":
 
 if TYPE_CHECKING:
     from octopi.clients.admin import Admin
-    from octopi.clients.answers import BrokerLog, BrokerReading, ClusterInfo, FetchResult
+    from octopi.clients.answers import (
+        BrokerLog,
+        BrokerReading,
+        ClusterInfo,
+        FetchResult,
+        NodeInfo,
+    )
     from octopi.clients.client import Client, connect
     from octopi.clients.consuming.consumer import Consumer
     from octopi.clients.consuming.consumer_session import Chunk
@@ -94,6 +100,8 @@ if TYPE_CHECKING:
     from octopi.record import Message
     from octopi.wire.messages import (
         BrokerInfo,
+        ClusterEvent,
+        EventList,
         FoundOffset,
         LogInfo,
         LostRange,
@@ -135,6 +143,7 @@ _MODULES = {
     "Claim": "octopi.identifiers",
     "Client": "octopi.clients.client",
     "ClosedError": "octopi.errors",
+    "ClusterEvent": "octopi.wire.messages",
     "ClusterInfo": "octopi.clients.answers",
     "ConnectionLostError": "octopi.errors",
     "Consumer": "octopi.clients.consuming.consumer",
@@ -142,6 +151,7 @@ _MODULES = {
     "DealtMessage": "octopi.clients.subscribing.dealt",
     "DeliveryError": "octopi.errors",
     "Epoch": "octopi.identifiers",
+    "EventList": "octopi.wire.messages",
     "FetchResult": "octopi.clients.answers",
     "FoundOffset": "octopi.wire.messages",
     "HistoryForkedError": "octopi.errors",
@@ -160,6 +170,7 @@ _MODULES = {
     "MemberId": "octopi.identifiers",
     "Message": "octopi.record",
     "MultiTopicConsumer": "octopi.clients.consuming.multi_topic_consumer",
+    "NodeInfo": "octopi.clients.answers",
     "NotDeliveredError": "octopi.errors",
     "NotReadyError": "octopi.errors",
     "OctopiError": "octopi.errors",
@@ -230,6 +241,7 @@ __all__ = [
     "Claim",
     "Client",
     "ClosedError",
+    "ClusterEvent",
     "ClusterInfo",
     "ConnectionLostError",
     "Consumer",
@@ -237,6 +249,7 @@ __all__ = [
     "DealtMessage",
     "DeliveryError",
     "Epoch",
+    "EventList",
     "FetchResult",
     "FoundOffset",
     "HistoryForkedError",
@@ -255,6 +268,7 @@ __all__ = [
     "MemberId",
     "Message",
     "MultiTopicConsumer",
+    "NodeInfo",
     "NotDeliveredError",
     "NotReadyError",
     "OctopiError",

@@ -538,6 +538,12 @@ lost its data."""
 EVENTS_KEPT_COUNT: Final = 1_000
 """Decisions and observations that the register keeps for people to look at."""
 
+BENCH_BYTES_MAX: Final = 4 * GIB
+"""Values that one run of `octopi-node bench` may store: it should not fill a cluster's disks."""
+
+BENCH_SAMPLES_MAX: Final = 1_000
+"""Messages that `octopi-node bench` times at once; with more of them waiting, it waits, too."""
+
 JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
 """The register replaces its journal by a snapshot after this many entries."""
 

@@ -25,7 +25,7 @@ from octopi.admin.page_writer import (
     count_wanted,
     number_wanted,
 )
-from octopi.clients.answers import BrokerLog
+from octopi.clients.answers import BrokerLog, NodeInfo
 from octopi.identifiers import PartitionId
 from octopi.wire.messages import (
     BrokerInfo,
@@ -67,6 +67,10 @@ async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
     page.field("problems", seen.problems)
     page.field("topic_count", cluster.topic_count)
     page.field("partition_count", cluster.partition_count)
+    asked = seen.look.asked
+    page.field(
+        "register", _program(asked if asked is not None and asked.role == "register" else None)
+    )
     page.field("broker_count", len(cluster.brokers))
     page.field("unserved_topic_count", len(cluster.unserved))
     leads: dict[int | None, int] = {}
@@ -90,6 +94,7 @@ async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
             "disk_free_bytes": one.disk_free_bytes,
             "disk_total_bytes": one.disk_total_bytes,
             "disk_trouble": one.disk_trouble,
+            **_program(seen.look.nodes.get(one.broker)),
         }
 
     await page.entries("brokers", cluster.brokers, broker_entry, PAGE_COUNT_MAX)
@@ -105,6 +110,14 @@ async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
     page.field("more", last is not None)
     page.field("next", None if last is None else str(last.partition))
     return page.body()
+
+
+def _program(node: NodeInfo | None) -> Json:
+    """The version of a node and its uptime; None where they are not known."""
+    return {
+        "agent": None if node is None else node.agent,
+        "uptime_s": None if node is None else node.uptime_s,
+    }
 
 
 def _partition(

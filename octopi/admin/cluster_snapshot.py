@@ -7,6 +7,7 @@ snapshot combines both.  The answers are not of exactly the same moment, so a la
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         Client,
         ClusterInfo,
         LogInfo,
+        NodeInfo,
         PartitionInfo,
         UnservedTopic,
     )
@@ -41,6 +43,11 @@ class ClusterSnapshot:
     logs: list[BrokerLog]
     silent: dict[int, str]
     """Brokers that are live at the register but did not answer, with the reason."""
+    nodes: dict[int, NodeInfo] = attrs.field(factory=dict)
+    """The live brokers that answered, as they describe themselves."""
+    asked: NodeInfo | None = None
+    """The node that was asked about the cluster; it is the register, or a broker that passed the
+    question on."""
 
 
 async def look(
@@ -57,10 +64,13 @@ async def look(
     cluster = await client.admin.describe_cluster()
     logs: list[BrokerLog] = []
     silent: dict[int, str] = {}
+    nodes: dict[int, NodeInfo] = {}
+    asked = await client.admin.describe_node()
 
     async def ask(broker: BrokerInfo) -> None:
         try:
             logs.extend(await client.admin.describe_logs(topic, brokers=[broker]))
+            nodes[broker.broker] = await client.admin.describe_node(broker.address)
         except (NotReadyError, UnreachableError, ConnectionLostError) as error:
             silent[broker.broker] = str(error)
 
@@ -70,7 +80,29 @@ async def look(
                 nursery.start_soon(ask, broker)
     if in_order:
         logs.sort(key=lambda one: (one.log.topic, one.log.partition, one.broker))
-    return ClusterSnapshot(cluster, logs, silent)
+    return ClusterSnapshot(cluster, logs, silent, nodes, asked)
+
+
+async def look_at_brokers(client: Client) -> tuple[ClusterInfo, dict[int, NodeInfo]]:
+    """The cluster, and the live brokers that answer, as they describe themselves.
+
+    Raises:
+      OctopiError: if the register can't be reached.
+    """
+    import trio
+
+    cluster = await client.admin.describe_cluster()
+    nodes: dict[int, NodeInfo] = {}
+
+    async def ask(broker: BrokerInfo) -> None:
+        with suppress(NotReadyError, UnreachableError, ConnectionLostError):
+            nodes[broker.broker] = await client.admin.describe_node(broker.address)
+
+    async with trio.open_nursery() as nursery:
+        for broker in cluster.brokers:
+            if broker.live:
+                nursery.start_soon(ask, broker)
+    return cluster, nodes
 
 
 @attrs.frozen

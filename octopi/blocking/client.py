@@ -47,7 +47,9 @@ class BlockingAdmin(BlockingWrapper[Admin]):
     __slots__ = ()
 
     describe_cluster = calling(Admin.describe_cluster)
+    describe_node = calling(Admin.describe_node)
     describe_logs = calling(Admin.describe_logs)
+    describe_events = calling(Admin.describe_events)
     describe_readings = calling(Admin.describe_readings)
     create_subscription = calling(Admin.create_subscription)
     describe_subscription = calling(Admin.describe_subscription)

@@ -1,4 +1,5 @@
-"""Settings from a TOML file, environment variables and flags; each overrides those before it.
+"""Settings from a context, a TOML file, environment variables and flags; each overrides those
+before it.
 
 Each section of the file is a class here, and each key a field with its default, its environment
 variable and its meaning.  Components get options made from settings; they never read settings
@@ -17,6 +18,7 @@ import attrs
 import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
+from octopi.cli.contexts import client_values
 from octopi.cli.failures import CommandError, ExitCode, did_you_mean
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
@@ -35,6 +37,8 @@ from octopi.security.join_secret import SECRET_FILE
 
 DEFAULT_FILE: Final = Path("octopi.toml")
 """Read if it exists and no other file is given."""
+
+_CONTEXT_VARIABLE: Final = "OCTOPI_CONTEXT"
 
 _NUMBER_MAX: Final = 2**63 - 1
 """The largest integer of TOML."""
@@ -65,7 +69,7 @@ class ClientSettings:
     name: str = _setting(
         "",
         "OCTOPI_NAME",
-        "name of the connections, shown by `octopi-node consumers` and the console",
+        "name of the connections, shown by `octopi-node consumers list` and the console",
     )
     token_file: str = _setting("", "OCTOPI_TOKEN_FILE", "file with the token to authenticate with")
     tls_ca: str = _setting(
@@ -274,52 +278,91 @@ class Setting:
 
 
 class Configuration:
-    """The settings of one run of a command, from its file and its environment."""
+    """The settings of one run of a command, from its file and its environment.
 
-    def __init__(self, file: Path | None, environ: Mapping[str, str]) -> None:
+    A context (`octopi.cli.contexts`) counts as a whole, so that its token is sent to its cluster
+    only.  These say which cluster it is, the first one that is there: ``--server``, ``--context``,
+    ``OCTOPI_SERVER``, ``OCTOPI_CONTEXT``, the server of the file, the context in use, the default.
+    """
+
+    def __init__(
+        self, file: Path | None, environ: Mapping[str, str], context: str | None = None
+    ) -> None:
         """Read *file* (None: `DEFAULT_FILE`, if it exists) and the variables in *environ*.
+        *context*: the one that a flag names.
 
         Raises:
           SettingsError: naming the file and key, or the variable, that is wrong.
         """
-        self._values: dict[tuple[str, str], tuple[object, str]] = {}
+        self._environ = environ
+        self._context = context
+        self._from_file: dict[tuple[str, str], tuple[object, str]] = {}
+        self._from_environment: dict[tuple[str, str], tuple[object, str]] = {}
+        self._from_flags: dict[tuple[str, str], tuple[object, str]] = {}
         chosen = file if file is not None else DEFAULT_FILE
         if file is not None or chosen.exists():
             for section, fields in _read(chosen).items():
                 for key, value in fields.items():
-                    self._values[section, key] = (value, str(chosen))
+                    self._from_file[section, key] = (value, str(chosen))
         for section, cls in SECTIONS.items():
             for field in attrs.fields(cls):
                 variable = field.metadata["variable"]
                 if variable in environ:
                     value = _from_text(cls, field.name, variable, environ[variable])
-                    self._values[section, field.name] = (value, variable)
+                    self._from_environment[section, field.name] = (value, variable)
 
     def override(self, section: str, key: str, value: object, source: str) -> None:
         """Set a value, which comes from *source*, over any other."""
-        self._values[section, key] = (value, source)
+        self._from_flags[section, key] = (value, source)
 
     def section(self, cls: type[_S], **flags: object) -> _S:
-        """The settings of one section, with *flags* (key -> value; None: not given) on top."""
+        """The settings of one section, with *flags* (key -> value; None: not given) on top.
+
+        Raises:
+          CommandError: if the context that counts is not there, or its file is damaged.
+        """
         name = next(name for name, known in SECTIONS.items() if known is cls)
+        given = {key: value for key, value in flags.items() if value is not None}
+        in_force = self._in_force(has_client=cls is ClientSettings, has_server="server" in given)
         values: dict[str, Any] = {
-            key: value for (section, key), (value, _) in self._values.items() if section == name
+            key: value for (section, key), (value, _) in in_force.items() if section == name
         }
-        for key, value in flags.items():
-            if value is not None:
-                flag = f"--{key.removesuffix('_s').replace('_', '-')}"
-                values[key] = _from_flag(cls, key, flag, value)
+        for key, value in given.items():
+            flag = f"--{key.removesuffix('_s').replace('_', '-')}"
+            values[key] = _from_flag(cls, key, flag, value)
         return cls(**values)
 
+    def _in_force(
+        self, *, has_client: bool, has_server: bool = False
+    ) -> dict[tuple[str, str], tuple[object, str]]:
+        """The values that count, with their sources.  *has_client*: whether those of a context
+        are needed, so that a node never reads one.  *has_server*: whether a flag names a server."""
+        file, environment, flags = self._from_file, self._from_environment, self._from_flags
+        server, named = ("client", "server"), self._environ.get(_CONTEXT_VARIABLE)
+        if has_server and self._context is not None:
+            raise SettingsError("--server and --context exclude each other: leave one out")
+        if has_client and not has_server:
+            if self._context is not None:
+                flags = {**client_values(self._environ, self._context, "--context"), **flags}
+            elif named and server not in environment:
+                found = client_values(self._environ, named, _CONTEXT_VARIABLE)
+                environment = {**found, **environment}
+            elif server not in environment and server not in file:
+                file = {**client_values(self._environ, None, "in use"), **file}
+        return {**file, **environment, **flags}
+
     def settings(self) -> list[Setting]:
-        """Every setting in force."""
+        """Every setting in force.
+
+        Raises:
+          CommandError: if the context that counts is not there, or its file is damaged.
+        """
+        in_force = self._in_force(has_client=True)
         return [
             Setting(section, field.name, value, source, field.metadata["meaning"])
             for section, cls in SECTIONS.items()
             for field in attrs.fields(cls)
-            for value, source in (
-                self._values.get((section, field.name), (field.default, "default")),
-            )
+            for value, source in (in_force.get((section, field.name), (field.default, "default")),)
         ]
 
 

@@ -44,6 +44,7 @@ class Invocation:
     tls_ca: str | None = None
     join_secret: str | None = None
     name: str | None = None
+    context: str | None = None
     find_search: FindSearch = _no_search
     """Set by the program."""
 
@@ -53,7 +54,7 @@ class Invocation:
         Raises:
           SettingsError: if the file or a variable is wrong.
         """
-        configuration = Configuration(self.config_file, os.environ)
+        configuration = Configuration(self.config_file, os.environ, self.context)
         for key in _SHOWN:
             value = getattr(self, key)
             if value is not None:
@@ -117,7 +118,18 @@ def client_options(function: _F) -> _F:
         help=help_text(ClientSettings, "timeout_s"),
     )
     secret = _shown_option("join_secret")
-    return access_options(server(timeout(secret(common_options(function)))))
+    return context_option(access_options(server(timeout(secret(common_options(function))))))
+
+
+def context_option(function: _F) -> _F:
+    """Add ``--context``."""
+    return click.option(
+        "--context",
+        metavar="NAME",
+        expose_value=False,
+        callback=_remember,
+        help="Connect to this cluster of `octopi-node context list`.  [OCTOPI_CONTEXT]",
+    )(function)
 
 
 def access_options(function: _F) -> _F:
@@ -232,6 +244,8 @@ class LazyGroup(click.Group):
 
     places: ClassVar[Mapping[str, str]] = {}
     """The module of each command; the command has the same name there."""
+    sections: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Headings of the help, each with its commands; empty: the help has one list."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.places)
@@ -242,6 +256,18 @@ class LazyGroup(click.Group):
         command = getattr(import_module(self.places[cmd_name]), python_name(cmd_name))
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if not self.sections:
+            super().format_commands(ctx, formatter)
+            return
+        limit = formatter.width - 6 - max(len(name) for name in self.places)
+        for heading, names in self.sections.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(name, one.get_short_help_str(limit)) for name, one in commands if one]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -312,9 +338,9 @@ def _is_flag_form(args: Sequence[str]) -> bool:
     for argument in rest:
         if argument in {"--help", "-h", "--version"}:
             return False
-        if argument == "--config":
+        if argument in {"--config", "--context"}:
             next(rest, None)
-        elif argument != "--debug" and not argument.startswith("--config="):
+        elif argument != "--debug" and not argument.startswith(("--config=", "--context=")):
             return argument.startswith("-")
     return bool(args) and "--config" in args[0]
 

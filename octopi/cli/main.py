@@ -13,39 +13,32 @@ import click
 
 from octopi import __version__
 from octopi.cli.failures import EXIT_CODES, PROGRAM
-from octopi.cli.invocation import Invocation, OctopiGroup, common_options, python_name
+from octopi.cli.invocation import (
+    Invocation,
+    OctopiGroup,
+    common_options,
+    context_option,
+    python_name,
+)
 from octopi.cli.search import FindSearch
+
+_SECTIONS: Final = {
+    "Try it": ("demo", "dev"),
+    "Messages": ("produce", "consume", "topics", "subscriptions", "dead-letters", "consumers"),
+    "Run a cluster": ("serve", "status", "events", "brokers", "partitions", "bench"),
+    "Topics in files": ("export", "import", "backup", "restore"),
+    "Data on disks": ("verify", "salvage", "retired"),
+    "Access": ("context", "token", "secret", "tls"),
+    "Jobs on Spark": ("pipeline",),
+    "This program": ("config", "completion"),
+    "For developers of Octopi": ("sim",),
+}
+"""The commands by their purpose, in the order of the help."""
 
 _COMMANDS: Final = {
     name: f"octopi.cli.commands.{python_name(name)}"
-    for name in (
-        "serve",
-        "dev",
-        "demo",
-        "produce",
-        "consume",
-        "export",
-        "import",
-        "backup",
-        "restore",
-        "topics",
-        "subscriptions",
-        "dead-letters",
-        "consumers",
-        "brokers",
-        "partitions",
-        "status",
-        "verify",
-        "salvage",
-        "retired",
-        "token",
-        "secret",
-        "tls",
-        "pipeline",
-        "sim",
-        "config",
-        "completion",
-    )
+    for names in _SECTIONS.values()
+    for name in names
 }
 
 _EPILOG: Final = "\b\nExit codes:\n" + "\n".join(
@@ -55,6 +48,7 @@ _EPILOG: Final = "\b\nExit codes:\n" + "\n".join(
 
 class _ProgramCommands(OctopiGroup):
     places = _COMMANDS
+    sections = _SECTIONS
 
 
 @click.group(
@@ -63,6 +57,7 @@ class _ProgramCommands(OctopiGroup):
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@context_option
 @common_options
 def cli() -> None:
     """A replicated log that speaks WebSocket: one program for every server role.

@@ -68,6 +68,16 @@ def size(count_bytes: float) -> str:
     return f"{count_bytes:,.0f} B" if unit == "B" else f"{count_bytes:,.1f} {unit}"
 
 
+def span(seconds: float) -> str:
+    """*seconds* in readable form, rounded down: ``41 s``, ``12 min``, ``3 h 5 min``, ``9 d``."""
+    minutes, hours = int(seconds // 60), int(seconds // 3600)
+    if hours >= 24:
+        return f"{hours // 24} d"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min" if minutes else f"{int(seconds)} s"
+
+
 def counted(count: int, thing: str) -> str:
     """*count* and *thing*, in the plural unless *count* is 1: ``2 logs``."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Literal
 
-from octopi.clients.answers import BrokerLog, BrokerReading, ClusterInfo
+from octopi.clients.answers import BrokerLog, BrokerReading, ClusterInfo, NodeInfo
 from octopi.clients.consuming.start_position import Start
 from octopi.clients.options import not_negative
 from octopi.clients.routing import RequestRouter
@@ -32,10 +32,12 @@ from octopi.wire.messages import (
     DeleteTopic,
     DeleteTopicById,
     DescribeCluster,
+    DescribeEvents,
     DescribeLogs,
     DescribeReadings,
     Done,
     DrainBroker,
+    EventList,
     ListTopics,
     LogList,
     MoveReplica,
@@ -71,6 +73,11 @@ class Admin:
             found.learns_from,
             found.unserved,
         )
+
+    async def describe_node(self, address: str | None = None) -> NodeInfo:
+        """The program, version and uptime of the node at *address*; None: of the node that this
+        client's questions go to, which is the first of its servers while that answers."""
+        return await self._router.describe_node(address)
 
     async def describe_logs(
         self, topic: str | None = None, *, brokers: Iterable[BrokerInfo] | None = None
@@ -125,6 +132,17 @@ class Admin:
                 some = answer.readings
                 found += [BrokerReading(broker.broker, broker.address, one) for one in some]
         return sorted(found, key=lambda one: one.reading.least_lag_bytes, reverse=True)
+
+    async def describe_events(self, after: int = 0) -> EventList:
+        """What the register decided and saw lately, the oldest first: at most the newest 1,000.
+
+        *after*: leave out the events up to this number.  The numbers begin anew, and
+        `EventList.life` changes, when the register is started.
+        """
+        not_negative(after=after)
+        return await self._router.ask_register(
+            "describe events", lambda request: DescribeEvents(request, after), EventList
+        )
 
     async def create_subscription(
         self,

@@ -33,6 +33,21 @@ class ClusterInfo:
 
 
 @attrs.frozen
+class NodeInfo:
+    """A node, as it describes itself."""
+
+    address: str
+    role: str
+    """``register`` or ``broker``."""
+    agent: str
+    """Its program and version, such as ``octopi-node/0.1.0``."""
+    protocol_version: int
+    """The version of the protocol that it and this client speak with each other."""
+    uptime_s: float | None
+    """How long ago it began to serve (s); None: it is of a version that doesn't tell."""
+
+
+@attrs.frozen
 class BrokerLog:
     """A replica of a log, as its broker describes it."""
 

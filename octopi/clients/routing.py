@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from octopi.clients.answers import NodeInfo
 from octopi.clients.connections import Connections
 from octopi.clients.entrances import Entrances
 from octopi.clients.leader_check import LeaderCheck, judge_leader
@@ -35,9 +36,11 @@ from octopi.transport.connection import Connection
 from octopi.transport.pending_requests import Numbered
 from octopi.wire.messages import (
     ClusterDescription,
+    DescribeNode,
     DescribeTopic,
     FindOffset,
     FoundOffset,
+    NodeDescription,
     TopicDescription,
     TopicInfo,
     Welcome,
@@ -175,6 +178,27 @@ class RequestRouter:
             )
 
         return await self.retry(what, attempt)
+
+    async def describe_node(self, address: str | None = None) -> NodeInfo:
+        """The node at *address*; None: the one that this client's questions go to."""
+        where = address if address is not None else self._entrances.current
+
+        async def attempt() -> NodeInfo:
+            connection = await self._connections.get(where)
+            greeting = connection.greeting
+            assert isinstance(greeting, Welcome)
+            uptime_s = None
+            try:
+                answer = await connection.request(
+                    DescribeNode(connection.next_request()), NodeDescription, self.attempt_timeout_s
+                )
+                uptime_s = answer.uptime_ms / 1000
+            except RefusedError as error:
+                if error.status != Status.UNSUPPORTED_VERSION:
+                    raise
+            return NodeInfo(where, greeting.role, greeting.agent, connection.version, uptime_s)
+
+        return await self.retry(f"describe the node at {where}", attempt)
 
     async def ask_leader(
         self,

@@ -42,7 +42,7 @@ from octopi.transport.memory_pool import UNFINISHED
 from octopi.transport.message_sender import MessageSender
 from octopi.transport.peer_names import peer_shown
 from octopi.transport.pending_requests import Numbered, PendingRequests
-from octopi.transport.requests import answer_to
+from octopi.transport.requests import answer_to, spoken_version
 from octopi.transport.turns import ConnectionTurn
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import NOTICES, REQUESTS
@@ -102,7 +102,6 @@ class Connection(MessageSender):
         self._receives = receives
         self._heartbeat_interval_s = heartbeat_interval_s
         self._heartbeat_timeout_s = heartbeat_timeout_s
-
         self.turn: Final = turn
         self._latencies = latencies
         self._unanswered = PendingRequests()
@@ -110,7 +109,6 @@ class Connection(MessageSender):
         self._callbacks: dict[int, Callable[[object], None]] = {}
         self._last_request = 0
         self._probe = 0
-
         self._running = False
         self._fault: Exception | None = None
         """What the peer did wrong in the last message, or how handling it failed."""
@@ -121,6 +119,11 @@ class Connection(MessageSender):
         self._received_count = self._received_bytes = 0
 
     # --- what callers use ------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The version of the protocol that both sides speak."""
+        return spoken_version(self.greeting)
 
     @property
     def grants(self) -> Grants:
@@ -258,7 +261,7 @@ class Connection(MessageSender):
         connection has no way to find out.  Cancelled: the answer is dropped.
 
         Raises:
-          RefusedError: if the peer answered with a `Failure`.
+          RefusedError: if the peer answered with a `Failure`, or is too old to know *message*.
           ConnectionLostError: if the connection ended, or no answer came in time; the peer may
               have carried the request out.
           ProtocolError: if the answer is of another class; the connection is ended.

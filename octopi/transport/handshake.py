@@ -47,6 +47,7 @@ from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import CLIENT, Endpoint
 from octopi.wire.messages import (
     PROTOCOL_VERSION,
+    PROTOCOL_VERSION_MIN,
     Challenge,
     Failure,
     Heartbeat,
@@ -190,9 +191,10 @@ async def _hear_welcome(link: Link) -> Welcome:
     if isinstance(answer, Failure):
         raise refusal(answer)
     assert isinstance(answer, Welcome)
-    if answer.version != PROTOCOL_VERSION:
+    if not PROTOCOL_VERSION_MIN <= answer.version <= PROTOCOL_VERSION:
         raise RefusedError(
-            f"{link.peer} speaks version {answer.version} of the protocol, we {PROTOCOL_VERSION}",
+            f"{link.peer} speaks version {answer.version} of the protocol, we "
+            f"{PROTOCOL_VERSION_MIN} to {PROTOCOL_VERSION}",
             Status.UNSUPPORTED_VERSION,
         )
     if not HEARTBEAT_MS_MIN <= answer.heartbeat_interval_ms < answer.heartbeat_timeout_ms:
@@ -258,7 +260,7 @@ async def accept_connection(
                 expires_ms = entry.identity.expires_ms if entry is not None else None
                 if opening is not None:
                     opening.end()
-                await link.send(encode(_welcome(endpoint, role, agent, expires_ms, cluster)))
+                await link.send(encode(_welcome(heard, endpoint, role, agent, expires_ms, cluster)))
                 hello = heard
             except (ProtocolError, RefusedError) as error:
                 problem = error
@@ -311,9 +313,10 @@ def _memory(
 def _read_hello(data: bytes) -> Hello:
     hello = decode(data, frozenset({Hello}))
     assert isinstance(hello, Hello)
-    if hello.version < PROTOCOL_VERSION:
+    if hello.version < PROTOCOL_VERSION_MIN:
         raise ProtocolError(
-            f"hello.version: {hello.version} is not spoken here, {PROTOCOL_VERSION} is",
+            f"hello.version: {hello.version} is not spoken here, {PROTOCOL_VERSION_MIN} to "
+            f"{PROTOCOL_VERSION} are",
             Status.UNSUPPORTED_VERSION,
         )
     return hello
@@ -364,10 +367,10 @@ async def _be_shown(
 
 
 def _welcome(
-    endpoint: Endpoint, role: str, agent: str, expires_ms: int | None, cluster: str
+    hello: Hello, endpoint: Endpoint, role: str, agent: str, expires_ms: int | None, cluster: str
 ) -> Welcome:
     return Welcome(
-        version=PROTOCOL_VERSION,
+        version=min(hello.version, PROTOCOL_VERSION),
         role=role,
         agent=agent,
         heartbeat_interval_ms=round(endpoint.heartbeat_interval_s * 1000),

@@ -8,10 +8,11 @@ from typing import Protocol, TypeVar
 import trio
 
 from octopi.environment import Clock
-from octopi.errors import ConnectionLostError, ProtocolError
+from octopi.errors import ConnectionLostError, ProtocolError, RefusedError, Status
 from octopi.transport.failures import refusal
 from octopi.transport.pending_requests import Numbered
-from octopi.wire.messages import TYPE_NAMES, Failure
+from octopi.wire.declarations import DECLARATIONS
+from octopi.wire.messages import PROTOCOL_VERSION, TYPE_NAMES, Failure, Hello, Welcome
 
 _T = TypeVar("_T")
 
@@ -23,6 +24,10 @@ class Asking(Protocol):
     def peer(self) -> str:
         """The other side's address, for people to read."""
 
+    @property
+    def version(self) -> int:
+        """The version of the protocol that both sides speak."""
+
     async def drained(self) -> None:
         """Wait for room in the outbox."""
 
@@ -31,6 +36,11 @@ class Asking(Protocol):
 
     def forget(self, request: int) -> None:
         """Drop further answers to *request*."""
+
+
+def spoken_version(greeting: Hello | Welcome) -> int:
+    """The version of the protocol that this program and the sender of *greeting* speak."""
+    return min(greeting.version, PROTOCOL_VERSION)
 
 
 async def answer_to(
@@ -43,6 +53,12 @@ async def answer_to(
     abort: Callable[[str], None],
 ) -> _T:
     """See `octopi.transport.connection.Connection.request`; *abort* ends the connection."""
+    name = TYPE_NAMES[type(message)]
+    if DECLARATIONS[type(message)].since > connection.version:
+        raise RefusedError(
+            f"{connection.peer} is of an earlier version, without {name}",
+            Status.UNSUPPORTED_VERSION,
+        )
     answers: list[object] = []
     arrived = trio.Event()
 
@@ -57,7 +73,6 @@ async def answer_to(
             await arrived.wait()
         finally:
             connection.forget(message.request)
-    name = TYPE_NAMES[type(message)]
     if not answers:
         text = f"{connection.peer} gave no answer to {name} within {timeout_s:g} s"
         abort(text)

@@ -49,7 +49,12 @@ from octopi.wire.declarations import (
     request,
 )
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
+"""The newest version of the protocol that this program speaks.  It counts up with the first new
+message or field after a release; `octopi.wire.declarations.Declaration.since` says in which version
+a message came.  A connection uses the newest version that both sides speak."""
+PROTOCOL_VERSION_MIN: Final = 1
+"""The oldest version that this program speaks: that of the release before."""
 SUBPROTOCOL: Final = "octopi.v1.cbor"
 Text = Annotated[str, AtMost(TEXT_BYTES_MAX)]
 Agent = Annotated[str, AtMost(AGENT_BYTES_MAX), Grammar(controls_fault)]

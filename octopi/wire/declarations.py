@@ -135,6 +135,9 @@ class Declaration:
     asked_s: float | None = None
     """How long (s) a broker that passes it on to the decider waits for the answer; None: brokers
     don't pass it on."""
+    since: int = 1
+    """The first version of the protocol that has it; it is not sent to peers that speak only an
+    earlier one (`octopi.transport.connection.Connection.version`)."""
 
 
 DECLARATIONS: Final[dict[type, Declaration]] = {}
@@ -152,15 +155,19 @@ def request(
     *routes: MessageRoute,
     needs: Permission | None = None,
     asked_s: float | None = None,
+    since: int = 1,
 ) -> Callable[[_C], _C]:
     """Declare a message that asks for an answer; its field ``request`` has its number.  One that
-    only the decider answers also says how long a broker waits that passes it on (*asked_s*)."""
-    return _declare(name, MessageKind.REQUEST, routes, needs, asked_s)
+    only the decider answers also says how long a broker waits that passes it on (*asked_s*).
+    *since*: see `Declaration`."""
+    return _declare(name, MessageKind.REQUEST, routes, needs, asked_s, since)
 
 
-def answer(name: str, *routes: MessageRoute, needs: Permission | None = None) -> Callable[[_C], _C]:
-    """Declare a message that answers a request."""
-    return _declare(name, MessageKind.ANSWER, routes, needs)
+def answer(
+    name: str, *routes: MessageRoute, needs: Permission | None = None, since: int = 1
+) -> Callable[[_C], _C]:
+    """Declare a message that answers a request.  *since*: see `Declaration`."""
+    return _declare(name, MessageKind.ANSWER, routes, needs, since=since)
 
 
 def notice(name: str, *routes: MessageRoute, needs: Permission | None = None) -> Callable[[_C], _C]:
@@ -179,6 +186,7 @@ def _declare(
     routes: tuple[MessageRoute, ...],
     needs: Permission | None,
     asked_s: float | None = None,
+    since: int = 1,
 ) -> Callable[[_C], _C]:
     def declare(cls: _C) -> _C:
         fields = attrs.fields_dict(cls)
@@ -199,7 +207,7 @@ def _declare(
         if is_only_decided != (asked_s is not None):
             wants = "does not say how long" if is_only_decided else "needs not say how long"
             raise TypeError(f"{cls.__name__} {wants} a broker waits that passes it on (asked_s)")
-        DECLARATIONS[cls] = Declaration(name, kind, frozenset(routes), needs, asked_s)
+        DECLARATIONS[cls] = Declaration(name, kind, frozenset(routes), needs, asked_s, since)
         MESSAGES[name] = cls
         TYPE_NAMES[cls] = name
         return cls

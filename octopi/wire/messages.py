@@ -14,6 +14,7 @@ The classes are in these modules:
 
 - `octopi.wire.common`: messages of any connection, and parts that several planes share;
 - `octopi.wire.client`: topics, records and readings;
+- `octopi.wire.nodes`: what each node answers for itself;
 - `octopi.wire.producers`: the epochs of named producers;
 - `octopi.wire.subscriptions`: durable subscriptions;
 - `octopi.wire.queues`: the messages of queues, and their answers;
@@ -32,6 +33,7 @@ from octopi.wire.client import *
 from octopi.wire.common import *
 from octopi.wire.declarations import *
 from octopi.wire.membership import *
+from octopi.wire.nodes import *
 from octopi.wire.peer import *
 from octopi.wire.producers import *
 from octopi.wire.queues import *

@@ -11,17 +11,17 @@ import click
 
 from octopi.cli.invocation import LazyGroup
 
-_PLACES: Final = {
-    name: f"sim.commands.{name}"
-    for name in (
-        *("run", "replay", "show", "shrink", "exhaust", "seeds", "mutants"),
-        *("meta", "bench"),
-    )
+_SECTIONS: Final = {
+    "Commands": ("run", "replay", "show", "shrink"),
+    "For developers of Octopi": ("exhaust", "seeds", "mutants", "meta", "bench"),
 }
+
+_PLACES: Final = {name: f"sim.commands.{name}" for names in _SECTIONS.values() for name in names}
 
 
 class _Commands(LazyGroup):
     places = _PLACES
+    sections = _SECTIONS
 
 
 @click.group(cls=_Commands)

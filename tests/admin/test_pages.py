@@ -75,6 +75,9 @@ async def test_every_node_shows_the_whole_cluster(tmp_path: Path) -> None:
             cluster = (await ask(url, "/api/v1/cluster")).json
             assert cluster["healthy"], cluster["problems"]
             assert [one["address"] for one in cluster["brokers"]] == nodes.brokers
+            for one in (cluster["register"], *cluster["brokers"]):
+                assert one["agent"] == f"octopi-node/{octopi.__version__}"
+                assert one["uptime_s"] >= 0
             [place] = cluster["partitions"]
             assert place["leader_address"] in nodes.brokers
             assert [one["role"] for one in place["copies"]] == ["leader", "follower"]

@@ -69,6 +69,8 @@ BOUNDS_NOBODY_ELSE = {
     },
     "defaults of options, and how a node or client does its own work": {
         "BATCHES_IN_FLIGHT",
+        "BENCH_BYTES_MAX",
+        "BENCH_SAMPLES_MAX",
         "CHECKPOINT_BYTES",
         "CLIENT_BATCH_BYTES",
         "CONSUMER_WINDOW_BYTES",

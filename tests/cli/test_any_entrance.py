@@ -72,7 +72,7 @@ def test_the_cluster_is_looked_at_and_operated_at_a_broker(
         here = json.loads(run(*command, "--json").stdout)
         there = json.loads(program(*command, "--json", "--server", cluster.url).stdout)
         assert here.keys() == there.keys() if isinstance(here, dict) else len(here) == len(there)
-    assert run("consumers").exit_code == 0
+    assert run("consumers", "list").exit_code == 0
     added = run("partitions", "add", "1")
     assert added.exit_code == 0, added.stderr
     refused = run("brokers", "remove", "1")

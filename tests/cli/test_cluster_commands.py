@@ -1,6 +1,9 @@
 """Looking at a cluster, and at its topics, by the program."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -120,7 +123,7 @@ def test_the_programs_that_read_are_listed_with_their_names_and_their_lag(
     program: Program, cluster: RunningCluster
 ) -> None:
     def consumers(*arguments: str) -> Result:
-        return program("consumers", *arguments, "--server", cluster.url)
+        return program("consumers", "list", *arguments, "--server", cluster.url)
 
     with in_a_thread(reading(cluster.url, "bill\u202fing", "lagging")):
         dealt = None
@@ -139,13 +142,73 @@ def test_the_programs_that_read_are_listed_with_their_names_and_their_lag(
     assert "nothing" in refused.stderr
 
 
+def test_the_list_of_brokers_has_their_versions_and_uptimes(
+    program: Program, cluster: RunningCluster
+) -> None:
+    heading, line = program("brokers", "list", "--server", cluster.url).stdout.splitlines()
+    columns = ["STARTS", "VERSION", "UPTIME", "DISK", "FREE"]
+    assert heading.split()[-5:] == columns
+    assert f"  {octopi.__version__}  " in line
+    [one] = json.loads(program("brokers", "list", "--server", cluster.url, "--json").stdout)
+    assert (one["broker"], one["node"]["role"]) == (1, "broker")
+
+
+def test_the_status_is_watched_until_it_is_interrupted(cluster: RunningCluster) -> None:
+    watch = [sys.executable, "-m", "octopi_node", "status", "--watch", "--server", cluster.url]
+    with subprocess.Popen([*watch, "--json"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        facts = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert facts[0]["time_ms"] < facts[1]["time_ms"]
+    assert [one["healthy"] for one in facts] == [True, True]
+    with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            while process.stdout.readline() != "healthy\n":
+                pass
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
+def test_the_status_is_watched_through_a_restart_of_the_register(nodes: NodeProcesses) -> None:
+    register = nodes.register()
+    nodes.broker(register)
+    watch = ["status", "--watch", "--json", "--timeout", "1", "--server", register.url]
+    with subprocess.Popen(
+        [sys.executable, "-m", "octopi_node", *watch],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while not json.loads(process.stdout.readline())["nodes"]:
+            pass
+        register.kill9()
+        while "asking again" not in process.stderr.readline():
+            pass
+        register.restart()
+        while not json.loads(process.stdout.readline())["nodes"]:
+            pass
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
 def test_the_status_of_a_healthy_cluster_is_0(program: Program, cluster: RunningCluster) -> None:
     result = program("status", "--server", cluster.url)
     assert result.exit_code == 0
     assert ": 1 of 1 broker up, " in result.stdout
     assert result.stdout.endswith("\nhealthy\n")
+    agent = f"octopi-node/{octopi.__version__}"
+    assert result.stdout.splitlines()[1].startswith(f"register: {agent}, up ")
     fields = json.loads(program("status", "--server", cluster.url, "--json").stdout)
     assert fields["healthy"] is True
+    assert (fields["asked"]["role"], fields["asked"]["agent"]) == ("register", agent)
+    [node] = fields["nodes"]
+    assert (node["broker"], node["agent"], node["protocol_version"]) == (1, agent, 2)
+    assert node["uptime_s"] >= 0
     assert fields["brokers"][0]["address"] == cluster.broker.url
 
 

@@ -286,7 +286,7 @@ def test_a_consumer_with_a_name_is_listed_under_it(program: Program, numbers: st
     ) as process:
         assert process.stdout is not None
         assert os.read(process.stdout.fileno(), 100) == b"1\n2\n3\n4\n5\n"
-        [seen] = json.loads(program("consumers", numbers, "--json").stdout)
+        [seen] = json.loads(program("consumers", "list", numbers, "--json").stdout)
         assert seen["name"] == "nightly export"
         process.kill()
 

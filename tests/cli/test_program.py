@@ -45,6 +45,24 @@ def test_help_names_every_command_and_every_exit_code(program: Program) -> None:
         assert f"{int(code):>3}  {meaning}" in result.stdout
 
 
+def test_help_groups_commands_by_their_purpose(program: Program) -> None:
+    page = program("--help").stdout
+    headings = ("\nTry it:\n", "\nMessages:\n", "\nRun a cluster:\n", "\nThis program:\n")
+    places = [page.index(heading) for heading in headings]
+    assert places == sorted(places)
+    assert page.index("\n  produce ") > page.index("\nMessages:\n") > page.index("\n  demo ")
+    assert "\nCommands:\n" not in page
+
+
+def test_what_only_developers_of_octopi_need_stands_apart(program: Program) -> None:
+    page = program("--help").stdout
+    assert page.index("\n  sim ") > page.index("\nFor developers of Octopi:\n")
+    assert "mutants" not in page
+    first, _, second = program("sim", "--help").stdout.partition("\nFor developers of Octopi:\n")
+    assert "\n  run " in first
+    assert "\n  mutants " in second
+
+
 def all_commands(group: click.Group, *names: str) -> list[tuple[str, ...]]:
     context = click.Context(group, obj=Invocation(find_search=find_search))
     found: list[tuple[str, ...]] = []

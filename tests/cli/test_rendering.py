@@ -3,7 +3,7 @@
 import pytest
 
 from octopi.cli.rate_meter import RateMeter
-from octopi.cli.rendering import counted, print_table, size
+from octopi.cli.rendering import counted, print_table, size, span
 
 
 def test_columns_are_aligned_and_numbers_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,3 +50,21 @@ def test_the_summary_of_a_meter_is_one_line() -> None:
     assert meter.summary().startswith("2 messages, 3.0 MB, ")
     assert meter.summary().endswith("/s")
     assert meter.summary() == meter.summary()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (3599, "59 min"),
+        (3600, "1 h 0 min"),
+        (11_100, "3 h 5 min"),
+        (86_399, "23 h 59 min"),
+        (86_400, "1 d"),
+        (800_000, "9 d"),
+    ],
+)
+def test_a_span_of_time_is_readable(seconds: float, text: str) -> None:
+    assert span(seconds) == text

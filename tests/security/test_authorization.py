@@ -67,6 +67,7 @@ NEEDED: dict[type, Verb | None] = {
     m.DescribeCluster: None,
     m.DescribeEvents: None,
     m.DescribeLogs: None,
+    m.DescribeNode: None,
     m.DescribeReadings: None,
     m.DescribeTopic: None,
     m.ListTopics: None,

@@ -85,7 +85,7 @@ async def test_the_connecting_side_says_hello_first(autojump_clock: MockClock) -
         await link.send(encode(WELCOME))
 
     assert await open_at(serve, token="secret") == WELCOME
-    assert decode(heard[0], EVERY_CLASS) == m.Hello(1, "test", "secret")
+    assert decode(heard[0], EVERY_CLASS) == m.Hello(2, "test", "secret")
 
 
 async def test_the_hello_of_a_connection_carries_its_name(autojump_clock: MockClock) -> None:
@@ -96,7 +96,7 @@ async def test_the_hello_of_a_connection_carries_its_name(autojump_clock: MockCl
         await link.send(encode(WELCOME))
 
     await open_at(serve, name="billing")
-    assert decode(heard[0], EVERY_CLASS) == m.Hello(1, "test", name="billing")
+    assert decode(heard[0], EVERY_CLASS) == m.Hello(2, "test", name="billing")
 
 
 async def test_a_node_that_does_not_answer_is_unreachable(autojump_clock: MockClock) -> None:
@@ -117,7 +117,11 @@ async def test_a_node_that_hangs_up_is_unreachable(autojump_clock: MockClock) ->
     ("answer", "expected", "text"),
     [
         (m.Failure(None, Status.TOO_MANY, "full"), RefusedError, "full"),
-        (attrs.evolve(WELCOME, version=2), RefusedError, "speaks version 2 of the protocol, we 1"),
+        (
+            attrs.evolve(WELCOME, version=3),
+            RefusedError,
+            "speaks version 3 of the protocol, we 1 to 2",
+        ),
         (m.Done(1), ProtocolError, "done: it may not be sent here now"),
         (
             attrs.evolve(WELCOME, heartbeat_interval_ms=0),
@@ -156,7 +160,7 @@ async def test_a_hello_is_welcomed_with_what_this_endpoint_asks_for(
     await peer.send(encode(m.Hello(version, "test", "secret")))
     assert await accept(link) == m.Hello(version, "test"), "the token is kept nowhere"
     assert decode(await peer.receive(), EVERY_CLASS) == m.Welcome(
-        version=1,
+        version=min(version, 2),
         role="register",
         agent="octopi/1",
         heartbeat_interval_ms=5000,

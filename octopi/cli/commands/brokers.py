@@ -30,20 +30,30 @@ def list_brokers(
 
     STATE is `up` for a broker that works.  `away`: it has no session with the register, but still
     holds replicas.  `retired`: it is away and holds no replicas; `brokers remove` removes it from
-    the cluster.  STARTS is the number of times its process was started.
+    the cluster.  STARTS is the number of times its process was started.  VERSION is the program
+    that it runs, and UPTIME how long ago that began to serve.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
+    from octopi.admin.cluster_snapshot import look_at_brokers
     from octopi.cli.client_request import ask
     from octopi.cli.commands.status import print_brokers
 
-    cluster = ask(settings, lambda client: client.admin.describe_cluster())
+    cluster, nodes = ask(settings, look_at_brokers)
     if as_json:
-        print_json([attrs.asdict(one) for one in cluster.brokers])
+        print_json(
+            [
+                {
+                    **attrs.asdict(one),
+                    "node": attrs.asdict(nodes[one.broker]) if one.broker in nodes else None,
+                }
+                for one in cluster.brokers
+            ]
+        )
     else:
-        print_brokers(cluster)
+        print_brokers(cluster, nodes)
 
 
 @brokers.command()

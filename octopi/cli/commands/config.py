@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import click
 
-from octopi.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from octopi.cli.invocation import (
+    Invocation,
+    common_options,
+    context_option,
+    json_option,
+    pass_invocation,
+)
 from octopi.cli.output import print_json
 from octopi.cli.rendering import print_table
 
@@ -13,13 +19,14 @@ from octopi.cli.rendering import print_table
 def config() -> None:
     """Show settings.
 
-    Settings come from a TOML file (--config, or ./octopi.toml), environment variables and flags.
-    Environment variables override the file, and flags override both.
+    Settings come from a context (`octopi-node context`), a TOML file (--config, or ./octopi.toml),
+    environment variables and flags; each overrides those before it.
     """
 
 
 @config.command()
 @json_option
+@context_option
 @common_options
 @pass_invocation
 def show(invocation: Invocation, as_json: bool) -> None:

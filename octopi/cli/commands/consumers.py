@@ -1,4 +1,4 @@
-"""`octopi-node consumers`: the programs that read now, and how far they are behind."""
+"""`octopi-node consumers list`: the programs that read now, and how far they are behind."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from octopi.cli.rendering import print_table, size
 from octopi.cli.topic_completion import complete_topics
 
 
-@click.command()
+@click.group()
+def consumers() -> None:
+    """List the programs that read now, and how far they are behind."""
+
+
+@consumers.command("list")
 @click.argument("topic", required=False, shell_complete=complete_topics)
 @json_option
 @client_options
 @pass_invocation
-def consumers(
+def list_consumers(
     invocation: Invocation,
     /,
     topic: str | None,
@@ -28,8 +33,8 @@ def consumers(
 
     \b
     For instance:
-      octopi-node consumers orders
-      octopi-node consumers --json | jq '.[] | select(.lag_bytes > 1000000) | .name'
+      octopi-node consumers list orders
+      octopi-node consumers list --json | jq '.[] | select(.lag_bytes > 1000000) | .name'
 
     There is a line for each log that a program reads.  NAME is what the program calls its
     connections.  TO SEND is what is committed and was not sent to the program.  LAG is what is

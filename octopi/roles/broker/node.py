@@ -34,6 +34,7 @@ from octopi.roles.broker.retaining import Retaining
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.describe import DescribeService
 from octopi.roles.broker.services.forwarding import ForwardingService
+from octopi.roles.broker.services.node import NodeService
 from octopi.roles.broker.services.produce import ProduceService
 from octopi.roles.broker.services.producers import ProducersService
 from octopi.roles.broker.services.read import ReadService
@@ -110,6 +111,8 @@ class BrokerNode:
     peer: PeerConnection
     """Asks the register what clients ask this broker."""
     streams: BrokerStreams
+    started_at: float
+    """When it began to serve, by its clock."""
     link: RegisterLink | None = None
     """The link to the register; None until it exists."""
 
@@ -120,8 +123,9 @@ def client_services(node: BrokerNode) -> Sequence[Callable[[ClientContext], Serv
     subscriptions = partial(SubscriptionService, node.subscriptions)
     forwarding = partial(ForwardingService, node.peer)
     producers = partial(ProducersService, node.internal_logs)
+    own_node = partial(NodeService, node.options.agent, node.started_at)
     own = (ProduceService, ReadService, SubscribeService, DescribeService)
-    return *own, producers, subscriptions, forwarding
+    return *own, own_node, producers, subscriptions, forwarding
 
 
 async def run_broker(
@@ -201,6 +205,7 @@ async def run_broker(
                 subscriptions,
                 peer,
                 streams,
+                environment.clock.now(),
             )
             show(node)
             await _serve(node, identity, stop, task_status)

@@ -9,6 +9,8 @@ Each part is given the parts that it needs, and no part knows the node.
 
 from __future__ import annotations
 
+from typing import Final
+
 import trio
 
 from octopi.coordination.controller import Controller
@@ -47,6 +49,7 @@ class RegisterNode:
         can't continue."""
         self.environment = environment
         self.options = options
+        self.started_at: Final = environment.clock.now()
         self.traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
         self.controller = Controller(options.partition_count, options.replica_count)
         self.events = EventLog(environment.clock)

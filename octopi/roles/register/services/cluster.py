@@ -23,11 +23,19 @@ class ClusterService(Service):
                     context.connection, context.tasks, partial(self._events, asked)
                 ),
                 m.DescribeCluster: self._tell_cluster,
+                m.DescribeNode: self._tell_node,
             }
         )
         self._node = context.node
         self._connection = context.connection
         self._tasks = context.tasks
+
+    def _tell_node(self, message: m.DescribeNode) -> None:
+        node = self._node
+        uptime_s = node.environment.clock.now() - node.started_at
+        self._connection.post(
+            m.NodeDescription(message.request, node.options.agent, round(uptime_s * 1000))
+        )
 
     def _events(self, message: m.DescribeEvents) -> None:
         state, grants = self._node.controller.state, self._connection.grants
