@@ -52,9 +52,21 @@ async def look(
     Raises:
       OctopiError: if the register can't be reached, or the topic does not exist.
     """
+    cluster = await client.admin.describe_cluster()
+    return await look_at_brokers(client, cluster, topic, in_order=in_order)
+
+
+async def look_at_brokers(
+    client: Client, cluster: ClusterInfo, topic: str | None = None, *, in_order: bool = True
+) -> ClusterSnapshot:
+    """Request the logs of *topic* (None: of all topics) from the live brokers of *cluster*,
+    what the register said last.
+
+    Raises:
+      OctopiError: if the topic does not exist.
+    """
     import trio
 
-    cluster = await client.admin.describe_cluster()
     logs: list[BrokerLog] = []
     silent: dict[int, str] = {}
 
