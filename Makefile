@@ -7,7 +7,7 @@ BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
 CONFORMANCE := $(if $(CI),.venv/.conformance)
 # The types of octopi.js, its bundle, and streams over HTTP are checked where there is npm, and in
 # CI, which installs it.
-NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/durable-streams)
+NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/axe .tools/durable-streams)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -116,7 +116,7 @@ BUNDLER = .tools/bundler/node_modules/.bin/rollup --silent
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.tools/typescript .tools/bundler .tools/durable-streams: .tools/%: requirements/%/package-lock.json
+.tools/typescript .tools/bundler .tools/axe .tools/durable-streams: .tools/%: requirements/%/package-lock.json
 	rm -rf $@ && mkdir -p $@ && cp requirements/$*/*.js* $@
 	cd $@ && npm ci --silent --no-audit --no-fund --ignore-scripts
 

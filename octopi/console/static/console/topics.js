@@ -55,7 +55,7 @@ function range(found) {
   if (!found) return "";
   const { first, count: all, topics, truncated } = found;
   if (!topics.length) return `0 of ${count(all)}`;
-  return `${count(first + 1)}–${count(first + topics.length)} of ${count(all)}${truncated ? "+" : ""}`;
+  return `${count(first + 1)}-${count(first + topics.length)} of ${count(all)}${truncated ? "+" : ""}`;
 }
 
 function heading([key, words, classes], sort, descending, go) {
