@@ -43,23 +43,22 @@ async def topic_search_page(
         looked_at += 1
         if covers(info.topic):
             found.append(info)
+    first, count_max = number_wanted(query.get("first", "")), count_wanted(query.get("limit", ""))
+    is_descending, key = query.get("descending") == "1", _SORTS.get(query.get("sort", ""))
+    count = len(found)
+    if key is None:  # by name, as they are: only those on the page need a row
+        found = (found[::-1] if is_descending else found)[first : first + count_max]
     readers = await _readers(seen)
     live = live_brokers(seen.look.cluster)
     rows = [_row(info, seen, readers, live) async for info in InSlices(found)]
-    key = _SORTS.get(query.get("sort", ""))
     if key is not None:
-        rows.sort(key=key)
-    if query.get("descending") == "1":
-        rows.reverse()
-    first = number_wanted(query.get("first", ""))
+        rows = sorted(rows, key=key, reverse=is_descending)[first : first + count_max]
     page = PageWriter()
     page.field("seen_at_ms", seen.seen_at_ms)
     page.field("first", first)
-    page.field("count", len(rows))
+    page.field("count", count)
     page.field("truncated", truncated)
-    await page.entries(
-        "topics", rows[first:], lambda row: row, count_wanted(query.get("limit", ""))
-    )
+    await page.entries("topics", rows, lambda row: row, count_max)
     return page.body()
 
 
@@ -103,4 +102,4 @@ _SORTS: Final[dict[str, Callable[[Json], Any]]] = {
     "state": lambda row: _badness(row["state"]),
     "consumers": lambda row: row["consumers_count"],
 }
-"""Keys to sort by; rows are in the order of their names already, which equal ones keep."""
+"""Keys to sort by; equal rows keep the order of their names."""

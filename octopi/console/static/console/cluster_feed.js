@@ -12,6 +12,7 @@ const EVENTS_MAX = 1_000;
 const SUBSCRIPTION_PAGES_MAX = 8; // of 50 topics each, in one look
 const NAMES_OFFERED = 20; // while a topic's name is typed
 const LARGEST_SHOWN = 6; // topics, in the overview
+const LARGEST_EVERY = 5; // looks
 const DEAD_AFTER = 2; // looks in a row without an answer
 
 export const TOPICS_PER_PAGE = 20;
@@ -53,6 +54,7 @@ export class ClusterFeed {
   #topicEnds = new Map();
   #isLookingAtSubscriptions = false;
   #failed = 0; // looks in a row
+  #looks = 0;
 
   // Whether no node has answered for a while: what is shown is what was seen last.
   get isStale() {
@@ -111,6 +113,7 @@ export class ClusterFeed {
   }
 
   async #look() {
+    this.#looks++;
     this.#lookAtSubscriptions();
     const { view } = this;
     try {
@@ -151,6 +154,7 @@ export class ClusterFeed {
     const exact = (topic) => `topics?${new URLSearchParams({ prefix: topic, limit: 1 })}`;
     if (tab === "topics" && names.length) return [exact(names[0])];
     if (tab === "messages") return [`topic-search?${new URLSearchParams({ contains: this.typed, limit: NAMES_OFFERED })}`, ...(names.length ? [exact(names[0])] : [])];
+    if (tab === "overview" && this.found && this.#looks % LARGEST_EVERY) return [];
     if (tab === "overview") return [`topic-search?sort=size&descending=1&limit=${LARGEST_SHOWN}`];
     if (tab !== "topics") return [];
     const { first = 0, search = "", sort = "name", descending = "" } = Object.fromEntries(chosen);

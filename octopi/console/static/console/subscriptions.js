@@ -27,7 +27,7 @@ export function subscriptionsTab(feed, actions) {
 // *whose*: said behind their number.
 export function subscriptions(feed, whose) {
   const { subscriptions: all, subscriptionsSilent: silent, subscriptionsContinued: continued, subscriptionsAfter: after, subscriptionsProblem: problem } = feed;
-  const head = [["Subscription"], ["Mode", "w8 roomy"], ["State", "w14"], ["Members", "number w6 roomy"], ["Lag", "number w6"], ["Age", "number w6", "Of the oldest message that is not processed"]];
+  const head = [["Subscription"], ["Mode", "w8 roomy"], ["State", "w14"], ["Members", "number w6 roomy"], ["Lag", "number w6"], ["Age", "number w6 roomy", "Of the oldest message that is not processed"]];
   return html`
     <section class="card" aria-labelledby="subscriptions-title" id="subscriptions">
       <h2 id="subscriptions-title">Subscriptions <small>${all === null ? "" : `${count(all.length)} ${whose}`}</small></h2>
@@ -55,7 +55,7 @@ function row(one) {
       <td>${state(one)}</td>
       <td class="number roomy">${count(one.members_count)}</td>
       <td class="number">${size(one.lag_bytes)}</td>
-      <td class="number">${duration(one.lag_ms)}</td>
+      <td class="number roomy">${duration(one.lag_ms)}</td>
     </tr>
   `;
 }
@@ -68,7 +68,7 @@ function state({ state, lost_bytes: lost, dead_count: dead, logs_count: logs, lo
   if (idle !== null && known < logs) words.push(`${count(logs - known)} unknown`);
   if (dead > 0) words.push(plural(dead, "dead letter"));
   if (lost > 0) words.push(`${size(lost)} lost`);
-  if (words.length) return html`<span class="warning">${words.join(", ")}</span>`;
+  if (words.length) return html`<span class="warning" title=${words.join(", ")}>${words.join(", ")}</span>`;
   return idle === null ? html`<span class="faint">not asked</span>` : html`<span class="good">ready</span>`;
 }
 
