@@ -255,6 +255,7 @@ def test_a_page_goes_on_at_a_broker_when_the_register_is_gone(tmp_path: Path, pa
         page.wait_for_selector(f"header code:text-is('{broker.url.removeprefix('ws://')}')")
         page.wait_for_selector(".health.ill")
         show(page, "brokers")
+        page.wait_for_selector("#register-away-card small:has-text('since 20')")
         page.wait_for_selector("#topology.stale .node.register.away")
         page.wait_for_selector("#topology .node.up .chip.leader")  # what the register said last
         tail.fill("#produce textarea[name=value]", "after")

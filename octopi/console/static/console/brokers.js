@@ -2,14 +2,14 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { addressOf } from "./address.js";
-import { brokerAway } from "./overview.js";
+import { brokerAway, registerAway } from "./overview.js";
 import { table, topicsOf } from "./parts.js";
 import { MARKS, markOf, topology } from "./topology.js";
 import { count, size } from "./words.js";
 
 export function brokersTab(feed, actions) {
   if (feed.view.names.length) return brokerPage(feed, actions);
-  return [...feed.cluster.brokers.filter((one) => !one.live && one.state === "away").map((one) => brokerAway(feed.cluster, one)), topology(feed.cluster, feed.isStale || feed.registerAwaySince > 0)];
+  return [feed.registerAwaySince ? registerAway(feed) : nothing, ...feed.cluster.brokers.filter((one) => !one.live && one.state === "away").map((one) => brokerAway(feed.cluster, one)), topology(feed.cluster, feed.isStale || feed.registerAwaySince > 0)];
 }
 
 function brokerPage(feed, actions) {

@@ -55,6 +55,7 @@ export class ClusterFeed {
   #isLookingAtSubscriptions = false;
   #failed = 0; // looks in a row
   #looks = 0;
+  #registerHeardAt = 0; // by any node that this page has asked
 
   // Whether no node has answered for a while: what is shown is what was seen last.
   get isStale() {
@@ -63,7 +64,7 @@ export class ClusterFeed {
 
   // Whether the register is silent: since when (ms), or 0.
   get registerAwaySince() {
-    return this.cluster?.register_trouble ? this.cluster.register_heard_at_ms : 0;
+    return this.cluster?.register_trouble ? Math.max(this.#registerHeardAt, this.cluster.register_heard_at_ms) : 0;
   }
 
   setToken(token) {
@@ -199,6 +200,7 @@ export class ClusterFeed {
     const leading = cluster.partitions.flatMap(({ partition, copies }) => copies.filter((one) => one.role === "leader" && one.log_end !== null).map((one) => [partition, one.log_end]));
     this.traffic.note(cluster.seen_at_ms, [new Map(leading), new Map(consumers.map((one) => [consumerName(one), one.position]))]);
     this.pages.learn(cluster.brokers.filter((one) => one.live).map((one) => one.address));
+    this.#registerHeardAt = Math.max(this.#registerHeardAt, cluster.register_heard_at_ms);
     this.cluster = cluster;
   }
 

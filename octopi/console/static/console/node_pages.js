@@ -2,7 +2,7 @@
 // brokers of the cluster in turn.
 
 const ANSWER_TIMEOUT_MS = 8_000;
-const WARM_INTERVAL_MS = 30_000;
+const WARM_INTERVAL_MS = 5_000;
 const TOKEN = "octopi-token";
 
 export class NodePages {

@@ -42,7 +42,7 @@ function tiles(feed) {
       ${tile("Partitions in sync", `${count(cluster.partitions.length - wrong)} of ${count(cluster.partitions.length)}`, addressOf("topics", [], { sort: "state", descending: 1 }), wrong > 0)}
       ${tile("Written", rate(inside), null)}
       ${tile("Consumers", count(feed.consumersCount), addressOf("subscriptions"), false, html`<small>largest lag ${size(lag)}</small>`)}
-      ${tile("Brokers that may be lost", left === null ? "–" : count(left), null, left === 0 && cluster.brokers.length > 1, html`<small>and all goes on</small>`)}
+      ${tile("Brokers that may be lost", left === null ? "–" : count(left), null, left === 0 && cluster.brokers.length > 1, html`<small>${left === 0 ? "one more loss stops partitions" : "and all goes on"}</small>`)}
       ${tile("Least free disk", fullest === null ? "–" : `${Math.round(100 * fullest)} %`, addressOf("brokers"), fullest !== null && fullest < LOW_DISK)}
     </ul>
   `;
@@ -78,7 +78,7 @@ function dot({ broker, state }) {
 
 // --- what is wrong ----------------------------------------------------------------------------
 
-function registerAway({ registerAwaySince: since }) {
+export function registerAway({ registerAwaySince: since }) {
   return html`
     <section class="card alarm" aria-labelledby="register-away" id="register-away-card">
       <h2 id="register-away">The register does not answer <small>since ${date(since)}, ${duration(Date.now() - since)}</small></h2>
