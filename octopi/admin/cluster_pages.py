@@ -46,8 +46,9 @@ CONSUMERS_DEFAULT: Final = 200
 NAMES_SHOWN_MAX: Final = 3
 """Of the topics of a partition."""
 
-NAMES_TRIED_MAX: Final = 50
-"""Names of a partition's topics that are checked to find those to show."""
+NAMES_TRIED_MAX: Final = 20
+"""Names of a partition's topics that are checked to find those to show, so that the pages of 1,000
+partitions stay cheap for tokens that cover few topics."""
 
 REASON_CHARACTERS_MAX: Final = 500
 

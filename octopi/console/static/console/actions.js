@@ -134,7 +134,7 @@ export class Actions {
 function amount(text, units, example) {
   if (!text) return null;
   const [, number, unit] = /^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$/.exec(text) ?? [];
-  const factor = units[unit] ?? (units === UNITS_BYTES ? units[`${unit}`] : undefined);
+  const factor = units[unit];
   if (number === undefined || factor === undefined) throw new Error(`“${text}” is not ${example}; nothing was changed`);
   return Math.round(Number(number) * factor);
 }

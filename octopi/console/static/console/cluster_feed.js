@@ -12,6 +12,7 @@ const EVENTS_MAX = 1_000;
 const SUBSCRIPTION_PAGES_MAX = 8; // of 50 topics each, in one look
 const NAMES_OFFERED = 20; // while a topic's name is typed
 const LARGEST_SHOWN = 6; // topics, in the overview
+const SUBSCRIPTIONS_INTERVAL_MS = 3_000; // of the list, for which many nodes are asked
 const LARGEST_EVERY = 5; // looks
 const DEAD_AFTER = 2; // looks in a row without an answer
 
@@ -53,6 +54,7 @@ export class ClusterFeed {
   #wake = () => {};
   #topicEnds = new Map();
   #isLookingAtSubscriptions = false;
+  #subscriptionsAt = 0;
   #failed = 0; // looks in a row
   #looks = 0;
   #registerHeardAt = 0; // by any node that this page has asked
@@ -81,6 +83,7 @@ export class ClusterFeed {
   show(view) {
     const isSame = view.tab === this.view.tab && view.names.join("/") === this.view.names.join("/");
     this.view = view;
+    this.#subscriptionsAt = 0;
     if (!isSame) {
       this.topic = this.detail = this.subscriptions = this.found = null;
       this.subscriptionsProblem = "";
@@ -221,9 +224,11 @@ export class ClusterFeed {
     const { view } = this;
     const { tab, names } = view;
     if (this.#isLookingAtSubscriptions || !(tab === "subscriptions" || (tab === "topics" && names.length))) return;
+    if (names.length !== 2 && this.subscriptions && Date.now() - this.#subscriptionsAt < SUBSCRIPTIONS_INTERVAL_MS) return;
     this.#isLookingAtSubscriptions = true;
     try {
       const found = await this.#askForSubscriptions(view);
+      this.#subscriptionsAt = Date.now();
       if (this.view === view) Object.assign(this, { subscriptionsProblem: "" }, found);
     } catch (error) {
       if (this.view === view) this.subscriptionsProblem = error.message;

@@ -38,7 +38,7 @@ export function topicsTab(feed, actions) {
           <button type="button" ?disabled=${isFirst} @click=${() => go({ first: String(Math.max(0, begin - TOPICS_PER_PAGE)) })}>Previous</button>
           <button type="button" ?disabled=${isLast} @click=${() => go({ first: String(begin + TOPICS_PER_PAGE) })}>Next</button>
         </span>
-        ${feed.may("create", null) || feed.grants.create?.length ? html`<span class="buttons"><button type="button" class="primary" @click=${() => actions.createTopic()}>Create a topic …</button></span>` : nothing}
+        ${feed.grants.create?.length ? html`<span class="buttons"><button type="button" class="primary" @click=${() => actions.createTopic()}>Create a topic …</button></span>` : nothing}
       </form>
       <div class="scroll" tabindex="0" role="group" aria-label="Table of topics">
         <table class="rows">
