@@ -182,11 +182,12 @@ def concluded(page: Page, module: str, expression: str, argument: object) -> Any
 LAGS = {
     "none": [[0, 0, 0], [900, 0]],
     "unknown": [[2_000_000, 4_000_000]],  # a second tells nothing
-    "more": [[50_000] * 20 + [60_000]],  # not much
+    "more": [[50_000] * 20 + [70_000]],  # not much
     "growing": [[2_000_000] * 20 + [4_000_000]],
     "less": [[4_000_000] * 20 + [2_000_000]],
     "steady": [
         [4_000_000] * 20 + [4_100_000],
+        [1] * 20 + [9_000],  # comes and goes
         [9_000_000] + [1_000_000] * 40,  # half a minute ago counts no more
     ],
 }

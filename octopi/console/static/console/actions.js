@@ -158,7 +158,7 @@ export function actionDialog(actions) {
             <form @submit=${submit}>
               ${open.text ? html`<p>${open.text}</p>` : nothing}
               ${(open.fields ?? []).map(field)}
-              ${open.typed ? html`<label class="field">To confirm, type <b>${open.typed}</b> <input name="confirmed" required autocomplete="off" spellcheck="false" pattern=${escaped(open.typed)} title="exactly: ${open.typed}"></label>` : nothing}
+              ${open.typed ? html`<label class="field"><span>To confirm, type <b>${open.typed}</b></span> <input name="confirmed" required autocomplete="off" spellcheck="false" pattern=${escaped(open.typed)} title="exactly: ${open.typed}"></label>` : nothing}
               ${state === "failed" ? html`<p class="problem" role="alert">${result}</p>` : nothing}
               <p class="buttons">
                 <button class=${open.isGrave ? "grave" : "primary"} ?disabled=${state === "busy"}>${state === "busy" ? "At work …" : open.verb}</button>

@@ -84,9 +84,9 @@ function trend(word, isDealt) {
     case "steady":
       return html`<span class="faint">→ steady</span>`;
     case "less":
-      return html`<span class="good">↘ catching up</span>`;
+      return html`<span class="good">↘ less</span>`;
     case "more":
-      return html`<span class="faint">↗ a little more</span>`;
+      return html`<span class="faint">↗ more</span>`;
     case "growing":
       return html`<span class="warning">↗ growing</span>`;
     default:

@@ -2,6 +2,7 @@
 
 const LARGE_BYTES = 1_000_000;
 const GROWTH_MIN = 0.1; // of what it was
+const CHANGE_MIN_BYTES = 10_000; // less than that comes and goes
 const SPAN_MS = 30_000;
 const SPAN_MIN_MS = 10_000; // less than that tells nothing
 
@@ -21,7 +22,7 @@ export class LagHistory {
     if (now === 0 && this.#points.length) return "none";
     if (end - begin < SPAN_MIN_MS) return "unknown";
     const change = now - before;
-    if (Math.abs(change) <= GROWTH_MIN * Math.max(before, now)) return "steady";
+    if (Math.abs(change) <= Math.max(CHANGE_MIN_BYTES, GROWTH_MIN * Math.max(before, now))) return "steady";
     if (change < 0) return "less";
     return now >= LARGE_BYTES ? "growing" : "more";
   }
