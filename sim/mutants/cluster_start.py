@@ -29,8 +29,8 @@ MUTANTS: Final = (
      known = state.brokers.get(join.broker)
      return (
 """,
-        "a broker whose disk is full when it joins for the first time is refused for having its own "
-        "id, and ends, if the register has not noticed that its connection broke",
+        "a broker whose disk is full when it joins for the first time is refused for having its "
+        "own id, and ends, if the register has not noticed that its connection broke",
         "complaint",
     ),
 )
