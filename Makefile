@@ -7,8 +7,8 @@ BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
 CONFORMANCE := $(if $(CI),.venv/.conformance)
 # The web service and the notebook among the examples, likewise.
 EXAMPLES := $(if $(CI),.venv/.examples)
-# The types of octopi.js and of documented programs, the bundle of octopi.js, whether people with
-# screen readers can use the console, and streams over HTTP are checked where there is npm, and in CI, which installs it.
+# The types of octopi.js and of documented programs, the bundle of octopi.js, the console with axe,
+# and streams over HTTP are checked where there is npm, and in CI, which installs it.
 NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/axe .tools/durable-streams .tools/pyright)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
