@@ -10,6 +10,8 @@ EXAMPLES := $(if $(CI),.venv/.examples)
 # The types of octopi.js and of documented programs, the bundle of octopi.js, the console with axe,
 # and streams over HTTP are checked where there is npm, and in CI, which installs it.
 NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/axe .tools/durable-streams .tools/pyright)
+# The executables are tested where they were made, and in CI, which makes them.
+EXECUTABLE := $(if $(CI),dist/octopi-node/octopi-node)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -18,11 +20,11 @@ help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, prove that nothing is lost
 	$(BIN)/octopi-node demo
-test: .venv/.dev $(BROWSER) $(EXAMPLES) $(NPM_TOOLS) ## run all tests; those of Spark where there is Java 17
+test: .venv/.dev $(BROWSER) $(EXAMPLES) $(NPM_TOOLS) $(EXECUTABLE) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest -n 2 --dist loadfile
-check: .venv/.dev .venv/.browser .venv/.examples .venv/.spark $(CONFORMANCE) ## everything that has to hold before a change goes in
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered
+check: .venv/.dev .venv/.browser .venv/.docs .venv/.examples .venv/.spark $(CONFORMANCE) ## everything that has to hold before a change goes in
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered docs
 	$(MAKE) --no-print-directory test plain fuzz-briefly search
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
@@ -72,9 +74,21 @@ bench-quick: .bench/.ready ## the most telling of them: three minutes
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick
 bench-fanout: .bench/.ready ## 1,000 WebSocket subscribers, beside NATS: deliveries and memory
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks.fanout
+docs: .venv/.docs ## the documents as a site, with references made from the code: dist/site
+	$(BIN)/python -m harness.site
 bundle: .tools/bundler ## octopi.min.js and the file beside it, of octopi.js: after each change of that
 	rm -f $(STATIC)/octopi*.min.js
 	$(BUNDLER) --config requirements/bundler/rollup.config.mjs --dir $(STATIC)
+dist: executables ## sdist, wheel, and the executables for this machine's system, in dist/
+	$(BIN)/python -m hatchling build -d dist -t sdist -t wheel
+	cp -r LICENSE deploy/systemd dist/octopi-node/
+	tar -czf dist/octopi-node-$(RELEASE).tar.gz -C dist octopi-node
+	cp dist/octopi-node-one-file dist/octopi-node-$(RELEASE)
+	@ls -l dist
+executables: .venv/.dist ## only the executables: a directory for services, and one file
+	$(BIN)/pyinstaller --noconfirm --log-level ERROR --workpath dist/.work --distpath dist deploy/octopi-node.spec
+dist/octopi-node/octopi-node:
+	$(MAKE) --no-print-directory executables
 venv: .venv/.dev ## the virtual environment with the development tools
 lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --output-file requirements/runtime.txt
@@ -82,7 +96,9 @@ lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --extra dev --extra browser --constraint requirements/dev.txt --output-file requirements/browser.txt
 	$(COMPILE) --extra conformance --constraint requirements/dev.txt --output-file requirements/conformance.txt
 	$(COMPILE) --extra dev --extra examples --constraint requirements/dev.txt --output-file requirements/examples.txt
+	$(COMPILE) --extra dist --constraint requirements/dev.txt --output-file requirements/dist.txt
 	$(COMPILE) --extra dev --extra spark --constraint requirements/dev.txt --output-file requirements/spark.txt
+	$(COMPILE) --extra dev --extra docs --constraint requirements/dev.txt --output-file requirements/docs.txt
 	$(COMPILE) --extra bench --constraint requirements/runtime.txt --output-file requirements/bench.txt
 clean: ## remove what was made here
 	rm -rf .venv .bench .tools .coverage .hypothesis .*_cache dist search
@@ -99,8 +115,8 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'octopi: $(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 # All stamps stand for one environment: the tools are added to what a node needs to run, and
-# what is large, for a browser, the examples or Spark, to the tools.
-.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+# what is large, for a browser, the site, the examples or Spark, to the tools.
+.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.dist .venv/.docs .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
 	$(BIN)/pip install --quiet --require-hashes -r $<
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -114,6 +130,8 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@! command -v go >/dev/null || GOBIN="$$PWD/.bench/bin" go install github.com/nats-io/nats-server/v2@latest \
 	  || echo 'octopi: no newer nats-server could be built; that of the system is measured, if any' >&2
 	@touch $@
+# Such as 0.1.0-linux-x86_64.
+RELEASE = $(shell $(BIN)/octopi-node --version | cut -d ' ' -f 2)-$(shell uname -sm | tr 'A-Z ' 'a-z-')
 STATIC = octopi/console/static
 BUNDLER = .tools/bundler/node_modules/.bin/rollup --silent
 .tools/bin/uv: | .venv/bin/pip
@@ -123,5 +141,5 @@ BUNDLER = .tools/bundler/node_modules/.bin/rollup --silent
 	rm -rf $@ && mkdir -p $@ && cp requirements/$*/*.js* $@
 	cd $@ && npm ci --silent --no-audit --no-fund --ignore-scripts
 
-.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout bundle venv lock clean
+.PHONY: help demo test exhaust search check format format-check lint types layers cover covered docs conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout bundle dist executables venv lock clean
 .DELETE_ON_ERROR:

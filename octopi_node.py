@@ -1,17 +1,19 @@
 """The entry point of the ``octopi-node`` command and of ``python -m octopi_node``.
 
 The command line is in `octopi.cli`, except for the search for faults.  That is the package `sim`,
-which imports `octopi` and comes with the source only.  This file looks for `sim` beside itself and
-passes the search to the command line.
+which imports `octopi` and comes with the source and with the executables, not with the wheel.  This
+file looks for `sim` beside itself and passes the search to the command line.
 """
 
+from __future__ import annotations
+
+import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from octopi.cli.failures import CommandError
-from octopi.cli.main import main as run
-from octopi.cli.search import FaultSearch
+if TYPE_CHECKING:
+    from octopi.cli.search import FaultSearch
 
 __all__ = ["find_search", "main"]
 
@@ -25,22 +27,42 @@ def find_search() -> FaultSearch | None:
     Raises:
       CommandError: if Python finds another package `sim` first.
     """
-    if not _SEARCH.exists():
-        return None
-    spec = find_spec("sim")
-    found = (spec.origin if spec else None) or "a folder sim"
-    if Path(found).resolve().parent != _SEARCH.parent:
-        raise CommandError(
-            f"Python finds another package sim first, {found}: run this command in another "
-            "directory, or without that package's directory in PYTHONPATH"
-        )
+    if not _is_executable():
+        if not _SEARCH.exists():
+            return None
+        spec = find_spec("sim")
+        found = (spec.origin if spec else None) or "a folder sim"
+        if Path(found).resolve().parent != _SEARCH.parent:
+            from octopi.cli.failures import CommandError
+
+            raise CommandError(
+                f"Python finds another package sim first, {found}: run this command in another "
+                "directory, or without that package's directory in PYTHONPATH"
+            )
     from sim.handed_in import SEARCH
 
     return SEARCH
 
 
+def _is_executable() -> bool:
+    """Whether this program is an executable of PyInstaller, which has all its modules in itself."""
+    return bool(getattr(sys, "frozen", False))
+
+
 def main() -> NoReturn:
     """Run the program."""
+    try:
+        from octopi.cli.main import main as run
+    except ImportError as error:
+        if sys.platform == "win32":
+            sys.exit(f"octopi-node: {error}")
+        raise
+    if _is_executable():
+        # A worker process of the search is this executable with other arguments: then this call
+        # does the work, and does not return.
+        from multiprocessing import freeze_support
+
+        freeze_support()
     run(find_search)
 
 

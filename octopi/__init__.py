@@ -10,9 +10,16 @@ The names in this module are the public client library::
                 print(message.offset, message.value)
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 from octopi.version import __version__
+
+if sys.platform == "win32":
+    raise ImportError(
+        "Octopi runs on Linux and macOS, not on Windows itself: use it in WSL (wsl --install), "
+        "or in a container"
+    )
 
 if TYPE_CHECKING:
     from octopi.clients.admin import Admin

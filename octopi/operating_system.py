@@ -26,6 +26,7 @@ import trio
 from octopi.environment import DiskSpace, Listening, NonBlockingStream
 from octopi.errors import DirectoryInUseError
 from octopi.limits import CONNECTIONS_MAX, CONNECTIONS_MIN, OWN_DESCRIPTORS
+from octopi.platforms import OPEN_FILES_OF_MACOS, boot_id_of_macos, sync, sync_data
 
 _REPLACEMENT_SUFFIX = ".new"
 
@@ -238,7 +239,7 @@ class SystemFile:
         descriptor = os.dup(self._use())
         changes = self._changes
         try:
-            await trio.to_thread.run_sync(os.fdatasync, descriptor)
+            await trio.to_thread.run_sync(sync_data, descriptor)
             self._changes -= changes
         finally:
             os.close(descriptor)
@@ -366,7 +367,8 @@ class SystemDisk:
             with open(BOOT_ID_FILE, encoding="ascii") as file:
                 return file.read().strip()
         except OSError:
-            return secrets.token_hex(16)  # unknown: then the page cache counts as lost each time
+            # Unknown: then the page cache counts as lost each time.
+            return boot_id_of_macos() or secrets.token_hex(16)
 
     def lock_directory(self, path: str) -> SystemDirectoryLock:
         descriptor = os.open(f"{path}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
@@ -382,9 +384,11 @@ class SystemDisk:
 
 def allow_many_files() -> None:
     """Raise this process's limit of open files as far as the system allows."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (hard, max(soft, OPEN_FILES_OF_MACOS)):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return
 
 
 def keep_freed_memory() -> None:
@@ -471,7 +475,7 @@ def _replace_file(path: str, data: bytes) -> None:
         os.fchmod(file.fileno(), _FILE_MODE)  # an old file may have another mode
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno())
     os.replace(beside, path)
     _sync_directory(os.path.dirname(path) or ".")
 
@@ -479,6 +483,6 @@ def _replace_file(path: str, data: bytes) -> None:
 def _sync_directory(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)

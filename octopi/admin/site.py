@@ -34,16 +34,16 @@ from octopi.roles.streams.exchange import OpenStream, StreamCaller
 from octopi.roles.streams.forwarding import is_forwarded
 from octopi.security.authenticator import AuthenticatedPeer
 from octopi.security.grants import Grants, Verb
-from octopi.transport.http_requests import PAGES, HttpAnswer, HttpRequest, Send, plain
+from octopi.transport.http_requests import API_PATH, HttpAnswer, HttpRequest, Send, plain
 from octopi.transport.memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
     from octopi.admin.metrics import Metrics
 
 CONSOLE: Final = "/console/"
-API: Final = PAGES
+API: Final = API_PATH
 
-_PAGES: Final = {
+PAGES: Final = {
     "cluster", "topics", "topic-search", "consumers", "subscriptions", "subscription", "events",
 }  # fmt: skip
 """The pages about the cluster, below `API`."""
@@ -200,7 +200,7 @@ class Site:
 
     async def _api(self, request: HttpRequest, grants: Grants) -> HttpAnswer:
         name = request.path.removeprefix(API)
-        if name not in _PAGES:
+        if name not in PAGES:
             return _error(404, "not_found", f"there is no {API}{name[:100]}")
         try:
             if self.watch is None:

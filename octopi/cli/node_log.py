@@ -26,10 +26,15 @@ _OF_EVERY_RECORD: Final = frozenset(
 """The attributes of each `logging` record; all others are fields of the event."""
 
 
+def is_for_people(settings: LogSettings) -> bool:
+    """Whether standard error has columns, rather than JSON."""
+    return settings.format == "console" or (settings.format == "auto" and sys.stderr.isatty())
+
+
 def set_up_log(settings: LogSettings) -> None:
     """Log in this process as *settings* say."""
     stream = sys.stderr
-    console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
+    console = is_for_people(settings)
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Columns(colours=stream.isatty()) if console else _JsonLines())
     level = logging.getLevelNamesMapping()[settings.level.upper()]

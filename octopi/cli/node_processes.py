@@ -39,10 +39,10 @@ def node_command(*arguments: str) -> list[str]:
 def node_environment() -> dict[str, str]:
     """The environment of a node process: that of this process, without settings for this
     process."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OCTOPI_")}
-    # A program that is packed into one file unpacks itself again for each process, so that a node
-    # doesn't use files that are removed with this process.
-    return {**kept, "PYINSTALLER_RESET_ENVIRONMENT": "1"}
+    # Beside these, an executable that is one file has set variables of its own for this process, by
+    # which the node runs from the files that are unpacked already, as one process.  Otherwise it
+    # would be two, and the death of the first would leave the node.
+    return {name: value for name, value in os.environ.items() if not name.startswith("OCTOPI_")}
 
 
 def ready_url(line: str) -> str | None:

@@ -10,6 +10,7 @@ import trio
 from octopi.admin.node_views import BrokerNodeView, RegisterNodeView
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
+from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.secret_files import refuse_open_file, secret_of_broker, secret_of_register
 from octopi.identifiers import BrokerId
 from octopi.logger import bind, get_logger
@@ -18,6 +19,7 @@ from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
 from octopi.storage.flush_policy import FlushOptions
+from octopi.transport.addresses import is_secure, server_address
 
 _log = get_logger(__name__)
 
@@ -74,8 +76,10 @@ async def run_broker_node(
 
     Raises:
       CommandError: if the settings contradict each other.
+      InvalidOptionError: if the address to advertise is none.
       OctopiError: see `octopi.roles.broker.node.run_broker`.
     """
+    _refuse_plain_address(settings.advertise, common)
     allow_many_files()
     bind(role="broker")
     _warn_of_others(settings.data_dir)
@@ -106,6 +110,21 @@ async def run_broker_node(
             stop=stop,
             show=lambda node: place.show(BrokerNodeView(node)),
             task_status=place,
+        )
+
+
+def _refuse_plain_address(advertise: str, common: NodeSettings) -> None:
+    """Refuse to advertise an address without TLS for a broker that serves with TLS only: clients
+    and other brokers would be sent there, and would never reach it."""
+    if not advertise:
+        return
+    server_address(advertise)
+    if common.tls_cert and not is_secure(advertise):
+        raise CommandError(
+            f"this broker serves with TLS, and {advertise} is an address without: nothing that is "
+            f"sent there could connect; advertise wss://{advertise.partition('://')[2]} "
+            "(--advertise, OCTOPI_ADVERTISE, broker.advertise)",
+            ExitCode.USAGE,
         )
 
 

@@ -1,8 +1,8 @@
 """The command line's interface to the search for faults.
 
-The search is the package `sim`, which imports this one and comes with the source, not with an
-installation.  So the command line doesn't import it: the program (`octopi_node`, or ``python -m
-sim``) passes it, and `octopi.cli.invocation.Invocation.search` returns it.
+The search is the package `sim`, which imports this one and comes with the source and with the
+executables, not with the wheel.  So the command line doesn't import it: the program (`octopi_node`,
+or ``python -m sim``) passes it, and `octopi.cli.invocation.Invocation.search` returns it.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from sim.commands.options import (
     interrupted,
     jobs_option,
     json_file_option,
+    need_python,
     tier_option,
     write_numbers,
 )
@@ -54,6 +55,7 @@ def meta(
 
     Exits with code 1 if any digests differ.
     """
+    need_python()
     from sim.search.determinism import Comparison, compare, interpreters, shares
     from sim.search.progress_bar import ProgressBar
 

@@ -9,7 +9,13 @@ import click
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options
 from octopi.cli.output import say_lines
-from sim.commands.options import interrupted, jobs_option, json_file_option, write_numbers
+from sim.commands.options import (
+    interrupted,
+    jobs_option,
+    json_file_option,
+    need_python,
+    write_numbers,
+)
 
 
 @click.command()
@@ -91,6 +97,7 @@ def mutants(
         for name in chosen:
             say_lines(f"{name}: {MUTANTS[name].bug}")
         return ExitCode.OK
+    need_python()
     hunts = campaign.load(json_file) if resume and json_file else []
     hunts = [one for one in hunts if one.name in chosen]
     left = [name for name in chosen if name not in {one.name for one in hunts}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -26,10 +27,31 @@ def jobs_option(function: _F) -> _F:
     return click.option(
         "--jobs",
         type=click.IntRange(min=1),
-        default=lambda: len(os.sched_getaffinity(0)),
+        default=_cores,
         metavar="N",
         help="How many processes to use.  [default: one for each core]",
     )(function)
+
+
+def need_python() -> None:
+    """For a command that starts Pythons of its own.
+
+    Raises:
+      CommandError: if this program is an executable, which has no Python to start.
+    """
+    if getattr(sys, "frozen", False):
+        raise CommandError(
+            "this command starts Pythons with other options or with changed sources, and an "
+            "executable has neither: run it in a checkout of octopi-node",
+            ExitCode.USAGE,
+        )
+
+
+def _cores() -> int:
+    """How many cores this process may use; macOS says only how many there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def tier_option(function: _F) -> _F:

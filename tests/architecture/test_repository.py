@@ -45,7 +45,7 @@ def lock_files() -> list[Path]:
 
 
 def test_the_lock_files_are_there() -> None:
-    names = ["bench", "browser", "conformance", "dev", "examples", "runtime", "spark"]
+    names = ["bench", "browser", "conformance", "dev", "dist", "docs", "examples", "runtime", "spark"]
     assert [path.stem for path in lock_files()] == names
 
 
@@ -65,10 +65,13 @@ def test_all_lock_files_choose_the_same_versions() -> None:
         path.name: dict(re.findall(r"^([a-z][\w.-]*)==([^\s;]+)", path.read_text(), re.MULTILINE))
         for path in lock_files()
     }
-    for name in ("bench.txt", "conformance.txt", "dev.txt"):
+    for name in ("bench.txt", "conformance.txt", "dev.txt", "dist.txt"):
         assert versions["runtime.txt"].items() <= versions[name].items()
-    for name in ("browser.txt", "examples.txt", "spark.txt"):
+    for name in ("browser.txt", "docs.txt", "examples.txt", "spark.txt"):
         assert versions["dev.txt"].items() <= versions[name].items()
+    # They share .venv.
+    for name, version in versions["dev.txt"].items():
+        assert versions["dist.txt"].get(name, version) == version
 
 
 def test_no_file_names_a_package_registry() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import json
-import logging
-from collections.abc import Iterator
 
 import pytest
 
 from octopi.cli.config import LogSettings
 from octopi.cli.node_log import set_up_log
 from octopi.logger import bind, get_logger
+
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
 EVIL = [
     "orders\n2026-01-01 [info] superseded",
@@ -23,19 +23,6 @@ EVIL = [
     "\0",
 ]
 """Line ends, what clears a terminal, and what is read from right to left."""
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    root, octopi = logging.getLogger(), logging.getLogger("octopi")
-    handlers, levels = list(root.handlers), (root.level, octopi.level)
-    root.handlers = []  # so that setting up does not close those of pytest
-    try:
-        yield
-    finally:
-        root.handlers = handlers
-        root.setLevel(levels[0])
-        octopi.setLevel(levels[1])
 
 
 @pytest.mark.parametrize("text", EVIL)

@@ -56,3 +56,31 @@ def test_a_certificate_is_never_overwritten(name: str, program: Program, tmp_pat
     assert f"{name} exists" in refused.stderr
     assert [one.name for one in (tmp_path / "tls").iterdir()] == [name], "all or nothing"
     assert (tmp_path / "tls" / name).read_text() == "precious"
+
+
+@pytest.mark.usefixtures("logging_as_it_was")
+@pytest.mark.parametrize("source", ["flag", "variable"])
+def test_a_broker_with_tls_does_not_send_clients_to_an_address_without(
+    source: str,
+    program: Program,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert program("tls", "dev-ca", "tls").exit_code == 0
+    (tmp_path / "octopi.toml").write_text('[broker]\nadvertise = "wss://broker-1.example:7001"\n')
+    options = ["--tls-cert", "tls/node.pem", "--tls-key", "tls/node.key", "--data-dir", "broker"]
+    if source == "flag":
+        options += ["--advertise", "ws://broker-1.example:7001"]
+    else:
+        monkeypatch.setenv("OCTOPI_ADVERTISE", "ws://broker-1.example:7001")
+    refused = program("--role", "broker", *options)
+    assert refused.exit_code == 2
+    assert "advertise wss://broker-1.example:7001 (--advertise, OCTOPI_ADVERTISE" in refused.stderr
+    assert not (tmp_path / "broker").exists(), "refused before anything is made"
+
+
+@pytest.mark.usefixtures("logging_as_it_was")
+def test_a_broker_does_not_advertise_what_is_no_address(program: Program) -> None:
+    refused = program("--role", "broker", "--advertise", "broker-1.example:7001")
+    assert refused.exit_code == 2
+    assert "write ws://host:port or wss://host:port" in refused.stderr

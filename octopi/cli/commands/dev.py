@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
+from octopi.cli.commands.serve import announce
 from octopi.cli.config import (
     BrokerSettings,
     LogSettings,
@@ -27,6 +28,8 @@ from octopi.cli.invocation import (
 from octopi.security.origins import LOOPBACK_ORIGINS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import trio
 
 
@@ -43,6 +46,17 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Directory for all data.  [default: a temporary directory, removed at the end]",
 )
+@click.option(
+    "--auth",
+    is_flag=True,
+    help="Ask for tokens.  The key, and a token for you that grants everything, are made in the "
+    "data directory.",
+)
+@click.option(
+    "--tls",
+    is_flag=True,
+    help="Serve with TLS.  The authority and the certificate are made in the data directory.",
+)
 @allow_origin_option
 @common_options
 @pass_invocation
@@ -53,6 +67,8 @@ def dev(
     replicas: int | None,
     listen: str | None,
     data_dir: str | None,
+    auth: bool,
+    tls: bool,
     allow_origin: str | None,
 ) -> None:
     """Run a register and brokers in one process, until Ctrl-C.
@@ -63,39 +79,53 @@ def dev(
     In another:
       seq 1000 | octopi-node produce numbers
       octopi-node consume numbers -e
-    With three replicas of every partition:
-      octopi-node dev --brokers 3
+    With three replicas of every partition, kept for the next time:
+      octopi-node dev --brokers 3 --data-dir ./dev
+    As in production, with TLS and tokens:
+      octopi-node dev --tls --auth
 
-    When the cluster is ready, the command prints `ready register URL` on standard output.  Pages
-    from http://localhost and http://127.0.0.1, of any port, may connect.
+    Broker 1 has its data in the directory broker-1, and that name in the log.
+
+    When the cluster is ready, the command prints `ready register URL` on standard output, and what
+    to try on standard error.  Pages from http://localhost and http://127.0.0.1, of any port, may
+    connect.
     """
     configuration = invocation.configuration()
     register = configuration.section(RegisterSettings, listen=listen, replicas=replicas)
-    broker = attrs.evolve(
-        configuration.section(BrokerSettings), listen="127.0.0.1:0", advertise="", id=None
-    )
+    broker = attrs.evolve(configuration.section(BrokerSettings), listen="127.0.0.1:0", advertise="")
 
     common = configuration.section(NodeSettings, allow_origin=allow_origin)
     origins = (common.allow_origin, *LOOPBACK_ORIGINS)
     common = attrs.evolve(common, allow_origin=",".join(filter(None, origins)))
 
-    from octopi.cli.node_log import set_up_log
+    from octopi.cli.dev_cluster import DevSecurity, greet
+    from octopi.cli.node_log import is_for_people, set_up_log
     from octopi.cli.running import run_node
 
-    set_up_log(configuration.section(LogSettings))
+    log = configuration.section(LogSettings)
+    set_up_log(log)
     with (
         tempfile.TemporaryDirectory(prefix="octopi-dev-")
         if data_dir is None
         else nullcontext(data_dir) as directory
     ):
-        path = Path(directory)
+        path = Path(directory).absolute()
+        shown = str(path) + (", removed at the end" if data_dir is None else "")
         register = attrs.evolve(register, data_dir=str(path / "register"))
         if not path.exists() or not any(path.iterdir()):
             # A new cluster has no brokers that could report older decisions: don't wait for them.
             register = attrs.evolve(register, gather_s=0.0)
+        security = DevSecurity(path / "security", has_tls=tls, has_tokens=auth)
+        if tls or auth:
+            security.make()
+        common = security.settings(common)
+
+        def ready(url: str) -> None:
+            announce("register", url)
+            greet(url, shown, security, for_people=is_for_people(log))
 
         async def cluster(stop: trio.Event) -> None:
-            await _run_cluster(path, register, broker, common, brokers, stop)
+            await _run_cluster(path, register, broker, common, brokers, stop, ready)
 
         run_node(cluster)
 
@@ -107,11 +137,12 @@ async def _run_cluster(
     common: NodeSettings,
     broker_count: int,
     stop: trio.Event,
+    ready: Callable[[str], None],
 ) -> None:
-    """Run all nodes; at *stop* the brokers end before the register, so that none loses it."""
+    """Run all nodes; call *ready* with the register's url when all serve.  At *stop* the brokers
+    end before the register, so that none loses it."""
     import trio
 
-    from octopi.cli.commands.serve import announce
     from octopi.cli.nodes import run_broker_node, run_register_node
     from octopi.logger import bind
 
@@ -125,20 +156,20 @@ async def _run_cluster(
         waiting = set(range(1, broker_count + 1))
 
         async def run_broker(number: int) -> None:
-            def ready(_: str) -> None:
+            def serves(_: str) -> None:
                 waiting.discard(number)
                 if not waiting:
-                    announce("register", url)
+                    ready(url)
 
             name = f"broker-{number}"
             bind(node=name)
-            settings = attrs.evolve(broker, data_dir=str(directory / name), register=url)
+            settings = attrs.evolve(broker, id=number, data_dir=str(directory / name), register=url)
             beside_it = attrs.evolve(
                 common,
                 metrics_listen="",
                 join_secret=common.join_secret or join_secret_in(register.data_dir),
             )
-            await run_broker_node(settings, beside_it, stop, ready)
+            await run_broker_node(settings, beside_it, stop, serves)
 
         async with trio.open_nursery() as brokers:
             for number in list(waiting):

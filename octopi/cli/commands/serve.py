@@ -114,8 +114,9 @@ def serve(invocation: Invocation, /, role: str, stop_at_eof: bool, **flags: obje
       octopi-node --role broker --data-dir ./broker-1 --register ws://127.0.0.1:7000 \\
         --join-secret ./register/join-secret
 
-    When the node is ready, it prints one line on standard output: `ready ROLE URL`.  Its log goes
-    to standard error.  The first SIGTERM or Ctrl-C stops it gracefully, the second at once.
+    When the node is ready, it prints one line on standard output: `ready ROLE URL`, and tells
+    systemd, if that started it (Type=notify).  Its log goes to standard error.  The first SIGTERM
+    or Ctrl-C stops it gracefully, the second at once.
     """
     configuration = invocation.configuration()
     common = configuration.section(NodeSettings, **taken(NodeSettings, flags))
@@ -139,7 +140,7 @@ def _register(
     async def node(stop: trio.Event) -> None:
         from octopi.cli.nodes import run_register_node
 
-        await run_register_node(settings, common, stop, partial(announce, "register"))
+        await _managed("register", partial(run_register_node, settings, common, stop), stop)
 
     return node
 
@@ -154,9 +155,18 @@ def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str,
     async def node(stop: trio.Event) -> None:
         from octopi.cli.nodes import run_broker_node
 
-        await run_broker_node(settings, common, stop, partial(announce, "broker"))
+        await _managed("broker", partial(run_broker_node, settings, common, stop), stop)
 
     return node
+
+
+async def _managed(
+    role: str, run: Callable[[Callable[[str], None]], Awaitable[None]], stop: trio.Event
+) -> None:
+    """Run a node, and tell the service manager and the program that started it."""
+    from octopi.cli.service_manager import with_service_manager
+
+    await with_service_manager(run, partial(announce, role), role, stop)
 
 
 def _refuse(role: str, flags: dict[str, object]) -> None:

@@ -40,7 +40,8 @@ def sim() -> None:
     virtual disks, while faults strike.  A run depends on nothing but its plan, and a plan is a
     seed, or a token of one line: what failed once can be looked at as often as you like.
 
-    The search comes with the source: run it in a checkout, as here or with `python -m sim`.
+    The search comes with the source and with the executables: run it in a checkout, as here or with
+    `python -m sim`.
     """
 
 

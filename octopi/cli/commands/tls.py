@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from octopi.cli.failures import CommandError
 from octopi.cli.invocation import common_options
-from octopi.cli.key_files import refuse_existing, write_secret
+from octopi.cli.key_files import make_certificates
 from octopi.cli.output import say
 
 
@@ -39,21 +38,5 @@ def dev_ca(directory: Path, hosts: tuple[str, ...]) -> None:
 
     The authority's key is not stored, so no further certificate can be made with it.
     """
-    try:
-        import trustme
-    except ImportError:
-        raise CommandError(
-            "making certificates needs the package trustme: pip install 'octopi-node[crypto]'"
-        ) from None
-
-    files = [directory / name for name in ("ca.pem", "node.pem", "node.key")]
-    refuse_existing(*files)
-    authority = trustme.CA()
-    certificate = authority.issue_cert(*(hosts or ("localhost", "127.0.0.1", "::1")))
-    directory.mkdir(0o755, parents=True, exist_ok=True)
-    chain = "".join(blob.bytes().decode() for blob in certificate.cert_chain_pems)
-    ca_file, cert_file, key_file = files
-    write_secret(ca_file, authority.cert_pem.bytes().decode(), mode=0o644)
-    write_secret(cert_file, chain, mode=0o644)
-    write_secret(key_file, certificate.private_key_pem.bytes().decode())
+    make_certificates(directory, hosts)
     say(f"{directory}: ca.pem, node.pem and node.key", err=True)

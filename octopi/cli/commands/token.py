@@ -12,7 +12,13 @@ import click
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options, json_option
-from octopi.cli.key_files import read_keys, refuse_existing, write_secret
+from octopi.cli.key_files import (
+    key_set,
+    make_secret_key,
+    read_keys,
+    refuse_existing,
+    write_secret,
+)
 from octopi.cli.output import print_json, say
 
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -54,18 +60,17 @@ def keygen(file: Path, public: Path | None) -> None:
     can also make tokens.
     """
     from octopi.operating_system import SystemRandomness
-    from octopi.security.tokens import SECRET_BYTES_MIN, secret_key, signing_key_pair
+    from octopi.security.tokens import signing_key_pair
 
-    randomness = SystemRandomness()
-    name = randomness.token_bytes(4).hex()
     if public is None:
-        write_secret(file, _key_set(secret_key(name, randomness.token_bytes(SECRET_BYTES_MIN))))
+        name = make_secret_key(file)
         say(f"{file}: key {name} signs and verifies tokens; keep it secret", err=True)
         return
+    name = SystemRandomness().token_bytes(4).hex()
     refuse_existing(public)
     signing, verifying = signing_key_pair(name)
-    write_secret(file, _key_set(signing))
-    write_secret(public, _key_set(verifying), mode=0o644)
+    write_secret(file, key_set(signing))
+    write_secret(public, key_set(verifying), mode=0o644)
     say(f"{file}: key {name} signs; keep it secret", err=True)
     say(f"{public}: key {name} verifies; give it to nodes (--auth-keys)", err=True)
 
@@ -198,12 +203,6 @@ def show(file: Path | None, as_json: bool) -> None:
     quota = said.get(QUOTA_CLAIM)
     for what, most in quota.items() if isinstance(quota, dict) else ():
         say(f"at most  {most} {what}")
-
-
-def _key_set(entry: dict[str, str]) -> str:
-    import json
-
-    return json.dumps({"keys": [entry]}, indent=2) + "\n"
 
 
 def _seconds(text: str) -> float:
