@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from octopi.admin import cluster_pages, site, subscription_pages
+from octopi.admin import cluster_pages, site, subscription_pages, topic_search
 
 _MODULES = {
     "octopi": "The client for Trio, and what all clients share: messages, positions, errors.",
@@ -31,10 +31,10 @@ def module_pages() -> dict[str, str]:
 
 def node_pages_page() -> str:
     """A page on the paths that a node answers over HTTP."""
-    functions = {**vars(cluster_pages), **vars(subscription_pages)}
+    functions = {**vars(cluster_pages), **vars(subscription_pages), **vars(topic_search)}
     rows = []
     for name in sorted(site.PAGES):
-        text = inspect.getdoc(functions[f"{name}_page"]) or ""
+        text = inspect.getdoc(functions[f"{name.replace('-', '_')}_page"]) or ""
         summary = " ".join(text.split("\n\n")[0].replace("``", "`").split())
         rows.append(f"| `{site.API}{name}` | {summary} |")
     return "\n".join(
