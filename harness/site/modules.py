@@ -49,8 +49,7 @@ def node_pages_page() -> str:
             "| path | what it has |",
             "|---|---|",
             "| `/v1/streams/TOPIC` | a topic as a stream: [HTTP](../docs/http.md) |",
-            "| `/console/` | the [console](../docs/browser.md#the-console), and the client for "
-            "pages |",
+            "| `/console/` | the [console](../docs/console.md), and the client for pages |",
             "| `/healthz` | 200 as soon as the node runs |",
             "| `/readyz` | whether it can be used, and why not |",
             "| `/metrics` | [metrics](../docs/metrics.md) for Prometheus |",
