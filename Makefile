@@ -7,9 +7,9 @@ BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
 CONFORMANCE := $(if $(CI),.venv/.conformance)
 # The web service and the notebook among the examples, likewise.
 EXAMPLES := $(if $(CI),.venv/.examples)
-# The types of octopi.js and of documented programs, the bundle of octopi.js, and streams over HTTP
-# are checked where there is npm, and in CI, which installs it.
-NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/durable-streams .tools/pyright)
+# The types of octopi.js and of documented programs, the bundle of octopi.js, the console with axe,
+# and streams over HTTP are checked where there is npm, and in CI, which installs it.
+NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/axe .tools/durable-streams .tools/pyright)
 # The executables are tested where they were made, and in CI, which makes them.
 EXECUTABLE := $(if $(CI),dist/octopi-node/octopi-node)
 # How long `make fuzz` goes on.
@@ -137,7 +137,7 @@ BUNDLER = .tools/bundler/node_modules/.bin/rollup --silent
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.tools/typescript .tools/bundler .tools/durable-streams .tools/pyright: .tools/%: requirements/%/package-lock.json
+.tools/typescript .tools/bundler .tools/axe .tools/durable-streams .tools/pyright: .tools/%: requirements/%/package-lock.json
 	rm -rf $@ && mkdir -p $@ && cp requirements/$*/*.js* $@
 	cd $@ && npm ci --silent --no-audit --no-fund --ignore-scripts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from octopi.admin import cluster_pages, site, subscription_pages
+from octopi.admin import cluster_pages, site, subscription_pages, topic_search
 
 _MODULES = {
     "octopi": "The client for Trio, and what all clients share: messages, positions, errors.",
@@ -31,10 +31,10 @@ def module_pages() -> dict[str, str]:
 
 def node_pages_page() -> str:
     """A page on the paths that a node answers over HTTP."""
-    functions = {**vars(cluster_pages), **vars(subscription_pages)}
+    functions = {**vars(cluster_pages), **vars(subscription_pages), **vars(topic_search)}
     rows = []
     for name in sorted(site.PAGES):
-        text = inspect.getdoc(functions[f"{name}_page"]) or ""
+        text = inspect.getdoc(functions[f"{name.replace('-', '_')}_page"]) or ""
         summary = " ".join(text.split("\n\n")[0].replace("``", "`").split())
         rows.append(f"| `{site.API}{name}` | {summary} |")
     return "\n".join(
@@ -49,8 +49,7 @@ def node_pages_page() -> str:
             "| path | what it has |",
             "|---|---|",
             "| `/v1/streams/TOPIC` | a topic as a stream: [HTTP](../docs/http.md) |",
-            "| `/console/` | the [console](../docs/browser.md#the-console), and the client for "
-            "pages |",
+            "| `/console/` | the [console](../docs/console.md), and the client for pages |",
             "| `/healthz` | 200 as soon as the node runs |",
             "| `/readyz` | whether it can be used, and why not |",
             "| `/metrics` | [metrics](../docs/metrics.md) for Prometheus |",

@@ -11,11 +11,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from functools import partial
 from heapq import heappush, heappushpop
+from itertools import islice
 from typing import Final
 
 import attrs
 
-from octopi.admin.cluster_snapshot import ReplicaStatus, live_brokers, partition_state
+from octopi.admin.cluster_snapshot import live_brokers, partition_state
 from octopi.admin.cluster_watch import CachedSnapshot
 from octopi.admin.page_writer import (
     PAGE_COUNT_MAX,
@@ -42,6 +43,15 @@ NAMES_LOOKED_AT_MAX: Final = 10_000
 CONSUMERS_DEFAULT: Final = 200
 """The number that the console shows."""
 
+NAMES_SHOWN_MAX: Final = 3
+"""Of the topics of a partition."""
+
+NAMES_TRIED_MAX: Final = 20
+"""Names of a partition's topics that are checked to find those to show, so that the pages of 1,000
+partitions stay cheap for tokens that cover few topics."""
+
+REASON_CHARACTERS_MAX: Final = 500
+
 _RANKED_IN_A_TURN: Final = 1_000
 _LAST_CHARACTER: Final = "\U0010ffff"
 
@@ -56,8 +66,17 @@ _Ranked = tuple[int, int, int, ReadingInfo]
 higher), broker, and reading."""
 
 
-async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
-    """The page of brokers and partitions."""
+def _of_no_topic(_topic: str) -> bool:
+    return False
+
+
+async def cluster_page(
+    seen: CachedSnapshot, query: Mapping[str, str], covers: Covers = _of_no_topic
+) -> bytes:
+    """The page of brokers and partitions.
+
+    ``topics`` of a partition are the names of a few of its topics, of those that the requester may
+    describe, and ``topics_count`` is the number of all."""
     cluster = seen.look.cluster
     live = live_brokers(cluster)
     page = PageWriter()
@@ -73,6 +92,9 @@ async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
     )
     page.field("broker_count", len(cluster.brokers))
     page.field("unserved_topic_count", len(cluster.unserved))
+    page.field("register_heard_at_ms", seen.register_heard_at_ms)
+    page.field("register_trouble", seen.register_trouble[:REASON_CHARACTERS_MAX])
+    left_at = {one.broker: one.at_ms for one in seen.events.events if one.kind == "broker_left"}
     leads: dict[int | None, int] = {}
     holds: dict[int, int] = {}
     async for place in InSlices(cluster.partitions):
@@ -95,6 +117,7 @@ async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
             "disk_total_bytes": one.disk_total_bytes,
             "disk_trouble": one.disk_trouble,
             **_program(seen.look.nodes.get(one.broker)),
+            "left_at_ms": None if one.live else left_at.get(one.broker),
         }
 
     await page.entries("brokers", cluster.brokers, broker_entry, PAGE_COUNT_MAX)
@@ -104,7 +127,7 @@ async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
     last = await page.entries(
         "partitions",
         some,
-        partial(_partition, live, seen.replicas),
+        partial(_partition, seen, live, covers),
         count_wanted(query.get("limit", ""), PAGE_COUNT_MAX),
     )
     page.field("more", last is not None)
@@ -120,11 +143,11 @@ def _program(node: NodeInfo | None) -> Json:
     }
 
 
-def _partition(
-    live: set[int], replicas: Mapping[PartitionId, list[ReplicaStatus]], one: PartitionInfo
-) -> Json:
+def _partition(seen: CachedSnapshot, live: set[int], covers: Covers, one: PartitionInfo) -> Json:
     return {
         **_place(one),
+        **_topics_of(seen, one.partition, covers),
+        "min_insync": seen.min_insync.get(one.partition, 1),
         "leader_address": one.leader_address,
         "state": partition_state(one, live),
         "troubles": [attrs.asdict(trouble) for trouble in one.troubles],
@@ -139,9 +162,16 @@ def _partition(
                 "lag_bytes": copy.lag_bytes,
                 "size_bytes": copy.size_bytes,
             }
-            for copy in replicas.get(one.partition, [])
+            for copy in seen.replicas.get(one.partition, [])
         ],
     }
+
+
+def _topics_of(seen: CachedSnapshot, partition: PartitionId, covers: Covers) -> Json:
+    """Names of a few topics of *partition*, and the number of all."""
+    names = seen.topics_of.get(partition, [])
+    shown = islice(filter(covers, names[:NAMES_TRIED_MAX]), NAMES_SHOWN_MAX)
+    return {"topics": list(shown), "topics_count": len(names)}
 
 
 def _of_none(_topic: str, _subscription: str) -> bool:
@@ -305,12 +335,21 @@ def consumer_entry(broker: int, one: ReadingInfo) -> Json:
 
 
 async def events_page(seen: CachedSnapshot, query: Mapping[str, str], covers: Covers) -> bytes:
-    """What the register decided and observed, the oldest first."""
+    """What the register decided and observed, the oldest first.  Events of a partition have the
+    names of a few of its topics, as in `cluster_page`."""
     number = number_wanted(query.get("after", ""))
     events = seen.events.events
 
+    known: dict[PartitionId, Json] = {}
+
     def shape(one: ClusterEvent) -> Json | None:
-        return attrs.asdict(one) if not one.topic or covers(one.topic) else None
+        if one.topic and not covers(one.topic):
+            return None
+        if one.partition is None:
+            return attrs.asdict(one)
+        if one.partition not in known:
+            known[one.partition] = _topics_of(seen, one.partition, covers)
+        return {**attrs.asdict(one), **known[one.partition]}
 
     page = PageWriter()
     page.field("seen_at_ms", seen.seen_at_ms)

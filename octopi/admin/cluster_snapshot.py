@@ -59,13 +59,26 @@ async def look(
     Raises:
       OctopiError: if the register can't be reached, or the topic does not exist.
     """
+    cluster = await client.admin.describe_cluster()
+    asked = await client.admin.describe_node()
+    seen = await look_at_logs(client, cluster, topic, in_order=in_order)
+    return attrs.evolve(seen, asked=asked)
+
+
+async def look_at_logs(
+    client: Client, cluster: ClusterInfo, topic: str | None = None, *, in_order: bool = True
+) -> ClusterSnapshot:
+    """Request the logs of *topic* (None: of all topics) from the live brokers of *cluster*,
+    what the register said last.
+
+    Raises:
+      OctopiError: if the topic does not exist.
+    """
     import trio
 
-    cluster = await client.admin.describe_cluster()
     logs: list[BrokerLog] = []
     silent: dict[int, str] = {}
     nodes: dict[int, NodeInfo] = {}
-    asked = await client.admin.describe_node()
 
     async def ask(broker: BrokerInfo) -> None:
         try:
@@ -80,7 +93,7 @@ async def look(
                 nursery.start_soon(ask, broker)
     if in_order:
         logs.sort(key=lambda one: (one.log.topic, one.log.partition, one.broker))
-    return ClusterSnapshot(cluster, logs, silent, nodes, asked)
+    return ClusterSnapshot(cluster, logs, silent, nodes)
 
 
 async def look_at_brokers(client: Client) -> tuple[ClusterInfo, dict[int, NodeInfo]]:

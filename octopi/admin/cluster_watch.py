@@ -15,7 +15,14 @@ from typing import Final
 import attrs
 import trio
 
-from octopi.admin.cluster_snapshot import ClusterSnapshot, Holdings, ReplicaStatus, look, problems
+from octopi.admin.cluster_snapshot import (
+    ClusterSnapshot,
+    Holdings,
+    ReplicaStatus,
+    look,
+    look_at_logs,
+    problems,
+)
 from octopi.admin.page_writer import InSlices
 from octopi.admin.subscription_watch import SubscriptionWatch
 from octopi.clients.answers import BrokerLog
@@ -45,6 +52,11 @@ from octopi.wire.messages import (
 
 PROBLEMS_SHOWN_MAX: Final = 100
 
+REGISTER_AWAY: Final = (
+    "the register does not answer: producing and consuming go on, no leader is replaced until it "
+    "is back; start it again"
+)
+
 
 @attrs.frozen
 class CachedSnapshot:
@@ -64,6 +76,14 @@ class CachedSnapshot:
     """The logs by topic id and partition."""
     problems: list[str]
     """Problems of the cluster as texts, at most `PROBLEMS_SHOWN_MAX`."""
+    topics_of: dict[PartitionId, list[str]] = attrs.field(factory=dict)
+    """The names of the topics of each partition, sorted."""
+    min_insync: dict[PartitionId, int] = attrs.field(factory=dict)
+    """The greatest `min_insync` of each partition's topics."""
+    register_heard_at_ms: int = 0
+    """When the register answered last."""
+    register_trouble: str = ""
+    """Why the register did not answer: what it said last is shown again.  Empty: it did."""
 
 
 class ClusterWatch:
@@ -119,12 +139,21 @@ class ClusterWatch:
     async def _look(self) -> CachedSnapshot:
         router = self._router()
         assert self._cluster is not None
-        client = Client(self._cluster)
-        seen = await look(client, in_order=False)
-        topics = await client.topics()
-        events = await router.ask_register(
-            "describe events", partial(DescribeEvents, after=0), EventList
-        )
+        client, last = Client(self._cluster), self._last
+        trouble, heard_at_ms = "", self._environment.clock.wall_ms()
+        try:
+            seen = await look(client, in_order=False)
+            topics = await client.topics()
+            events = await router.ask_register(
+                "describe events", partial(DescribeEvents, after=0), EventList
+            )
+        except OctopiError as error:
+            if last is None:
+                raise
+            # The brokers go on without the register, and so does what is shown of them.
+            trouble, heard_at_ms = str(error), last.register_heard_at_ms
+            topics, events = last.topics, last.events
+            seen = await look_at_logs(client, last.look.cluster, in_order=False)
         lists: dict[int, ReadingList] = {}
 
         async def ask(broker: BrokerInfo) -> None:
@@ -151,6 +180,14 @@ class ClusterWatch:
             place.partition: holdings.replicas_of(place)
             async for place in InSlices(seen.cluster.partitions, 1)
         }
+        names: dict[PartitionId, list[str]] = {}
+        min_insync: dict[PartitionId, int] = {}
+        async for info in InSlices(topics, 10 * PAGE_SLICE_COUNT):
+            for one in info.partitions:
+                names.setdefault(one.partition, []).append(info.topic)
+                needed = max(info.options.min_insync, min_insync.get(one.partition, 1))
+                min_insync[one.partition] = needed
+        away = [REGISTER_AWAY] if trouble else []
         return CachedSnapshot(
             self._environment.clock.wall_ms(),
             seen,
@@ -160,7 +197,11 @@ class ClusterWatch:
             events,
             found,
             copies,
-            some_of(problems(seen)),
+            some_of([*away, *problems(seen)]),
+            names,
+            min_insync,
+            heard_at_ms,
+            trouble,
         )
 
 

@@ -20,6 +20,7 @@ from octopi.admin.http_access import Denial, Holder, HttpAccessPolicy
 from octopi.admin.node_views import NodeView
 from octopi.admin.page_writer import Json
 from octopi.admin.subscription_pages import subscription_page, subscriptions_page
+from octopi.admin.topic_search import topic_search_page
 from octopi.environment import Clock
 from octopi.errors import (
     OctopiError,
@@ -33,16 +34,18 @@ from octopi.roles.streams.exchange import OpenStream, StreamCaller
 from octopi.roles.streams.forwarding import is_forwarded
 from octopi.security.authenticator import AuthenticatedPeer
 from octopi.security.grants import Grants, Verb
-from octopi.transport.http_requests import HttpAnswer, HttpRequest, Send, plain
+from octopi.transport.http_requests import API_PATH, HttpAnswer, HttpRequest, Send, plain
 from octopi.transport.memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
     from octopi.admin.metrics import Metrics
 
 CONSOLE: Final = "/console/"
-API: Final = "/api/v1/"
+API: Final = API_PATH
 
-PAGES: Final = {"cluster", "topics", "consumers", "subscriptions", "subscription", "events"}
+PAGES: Final = {
+    "cluster", "topics", "topic-search", "consumers", "subscriptions", "subscription", "events",
+}  # fmt: skip
 """The pages about the cluster, below `API`."""
 
 
@@ -162,12 +165,16 @@ class Site:
             # A script can't see why its WebSocket was refused, so it asks here.  The answer says
             # nothing that the page doesn't know.
             return _shared(request, _denied(denial))
+        if request.method == "OPTIONS":
+            return _shared(request, HttpAnswer(204, b"", "", _PREFLIGHT_OF_PAGES))
         if request.path == f"{API}status":
             return _shared(request, _json(200, self._status()))
         holder = self._access.holder_of(request)
         if isinstance(holder, Denial):
-            return _denied(holder)
-        if request.path != "/metrics":
+            return _shared(request, _denied(holder))
+        if request.path == f"{API}grants":
+            answer = _shared(request, _json(200, _granted(holder.grants)))
+        elif request.path != "/metrics":
             answer = _shared(request, await self._api(request, holder.grants))
         elif holder.grants.covers(None):
             answer = await self.metrics_page()
@@ -213,10 +220,12 @@ class Site:
         seen = await watch.snapshot()
         match name:
             case "cluster":
-                return await cluster_page(seen, query)
+                return await cluster_page(seen, query, grants.covers)
             case "topics":
                 may_consume = partial(grants.allows, Verb.CONSUME)
                 return await topics_page(seen, query, grants.covers, may_consume)
+            case "topic-search":
+                return await topic_search_page(seen, query, grants.covers)
             case "consumers":
                 return await consumers_page(seen, query, grants.covers)
             case "subscriptions":
@@ -241,6 +250,16 @@ class Site:
         }
 
 
+def _granted(grants: Grants) -> Json:
+    """What a token is granted, so that a page offers nothing that would be refused."""
+    return {verb: list(patterns) for verb, patterns in grants.patterns.items()}
+
+
+_PREFLIGHT_OF_PAGES: Final = (
+    ("access-control-allow-methods", "GET, HEAD, OPTIONS"),
+    ("access-control-allow-headers", "authorization"),
+    ("access-control-max-age", "600"),
+)
 _PREFLIGHT: Final = (
     ("access-control-allow-methods", "GET, HEAD, POST, PUT, DELETE, OPTIONS"),
     (

@@ -35,6 +35,9 @@ TEXT: Final = "text/plain; charset=utf-8"
 STREAMS: Final = "/v1/streams/"
 """Below this path are topics as streams; requests there may have bodies."""
 
+API_PATH: Final = "/api/v1/"
+"""Below this path are pages about the cluster, which pages of other nodes may ask for, too."""
+
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
 """What may be asked of a stream."""
 
@@ -186,7 +189,8 @@ def read_head(connection: h11.Connection, head: bytes, asker: Asker) -> HttpRequ
     else:
         if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
             raise HttpRefusal(400, "a request here has no body")
-        if method not in {"GET", "HEAD"}:
+        is_preflight = method == "OPTIONS" and path.startswith(API_PATH)
+        if method not in {"GET", "HEAD"} and not is_preflight:
             raise HttpRefusal(405, "only GET and HEAD are answered here")
         if not path.startswith("/"):
             raise HttpRefusal(400, "ask for a path")

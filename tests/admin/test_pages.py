@@ -9,6 +9,8 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 import octopi
+from harness.processes import node_processes
+from octopi.admin.cluster_watch import REGISTER_AWAY
 from tests.admin.nodes import Nodes, ask, serving_nodes
 
 
@@ -190,3 +192,44 @@ async def test_the_page_of_a_cluster_says_that_no_broker_has_joined(tmp_path: Pa
     async with serving_nodes(tmp_path, brokers=0) as nodes:
         page = await ask(nodes.register, "/api/v1/cluster")
         assert page.json["problems"] == ["no broker has joined"]
+
+
+async def test_a_broker_shows_what_the_register_said_last_while_that_is_silent(
+    tmp_path: Path,
+) -> None:
+    with node_processes(tmp_path) as processes:
+        register = await trio.to_thread.run_sync(processes.register)
+        broker = await trio.to_thread.run_sync(processes.broker, register)
+        nodes = Nodes(register.url, [broker.url])
+        await written(nodes)
+        await until(broker.url, "/api/v1/topics", "topics", 1)
+        before = (await ask(broker.url, "/api/v1/cluster")).json
+        assert before["register_trouble"] == ""
+        register.kill9()
+        found = before
+        with trio.fail_after(30):
+            while not found["register_trouble"]:
+                await trio.sleep(0.2)  # nothing announces it
+                found = (await ask(broker.url, "/api/v1/cluster")).json
+        assert found["register_heard_at_ms"] < found["seen_at_ms"]
+        assert found["healthy"] is False
+        assert found["problems"] == [REGISTER_AWAY]
+        [place] = found["partitions"]
+        assert [one["role"] for one in place["copies"]] == ["leader"]
+        [topic] = (await ask(broker.url, "/api/v1/topic-search")).json["topics"]
+        assert (topic["topic"], topic["state"]) == ("orders", "ok")
+
+
+async def test_a_broker_that_left_has_the_time_at_which_it_did(tmp_path: Path) -> None:
+    with node_processes(tmp_path) as processes:
+        register = await trio.to_thread.run_sync(processes.register)
+        broker = await trio.to_thread.run_sync(processes.broker, register)
+        await written(Nodes(register.url, [broker.url]))
+        [up] = (await ask(register.url, "/api/v1/cluster")).json["brokers"]
+        assert up["left_at_ms"] is None
+        broker.kill9()
+        with trio.fail_after(30):
+            while (page := (await ask(register.url, "/api/v1/cluster")).json)["healthy"]:  # noqa: ASYNC110
+                await trio.sleep(0.2)  # nothing announces it
+        [away] = page["brokers"]
+        assert 0 <= page["seen_at_ms"] - away["left_at_ms"] < 30_000

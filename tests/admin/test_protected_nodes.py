@@ -210,7 +210,8 @@ async def test_pages_need_a_token_and_show_what_it_may_know(tmp_path: Path) -> N
             assert (await ask(url, "/healthz")).status == 200
             assert (await ask(url, "/console/")).status == 200
             assert (await ask(url, "/api/v1/status")).json["authentication"] is True
-            pages = [f"/api/v1/{name}" for name in ("cluster", "topics", "consumers", "events")]
+            pages = [f"/api/v1/{name}" for name in ("cluster", "grants", "topics", "topic-search")]
+            pages += [f"/api/v1/{name}" for name in ("consumers", "events")]
             for path in (*pages, "/api/v1/nothing", "/metrics"):
                 for text in ("", "Bearer", "Basic abc", "Bearer nonsense", f"Bearer {everything}x"):
                     page = await ask(url, path, authorization=text)
@@ -229,6 +230,10 @@ async def test_pages_need_a_token_and_show_what_it_may_know(tmp_path: Path) -> N
             assert [one["topic"] for one in page.json["topics"]] == ["mine"]
             page = await ask(url, "/api/v1/events", authorization=some)
             assert {one["topic"] for one in page.json["events"]} == {"", "mine"}
+            page = await ask(url, "/api/v1/topic-search", authorization=some)
+            assert [one["topic"] for one in page.json["topics"]] == ["mine"]
+            page = await ask(url, "/api/v1/grants", authorization=some)
+            assert page.json == {"publish": ["mine"]}
             assert (await ask(url, f"/api/v1/topics?token={everything}")).status == 401
 
 
@@ -326,6 +331,10 @@ async def test_a_page_of_a_foreign_origin_gets_no_websocket_and_no_answer(tmp_pa
                 # A page that is refused may read that, and nothing else.
                 assert page.headers["access-control-allow-origin"] == origin
                 assert good or list(page.json) == ["error"]
+                allowed = await ask(url, "/api/v1/cluster", method="OPTIONS", origin=origin)
+                assert allowed.status == (204 if good else 403)
+                names = allowed.headers.get("access-control-allow-headers", "")
+                assert names == ("authorization" if good else "")
                 page = await ask(url, "/metrics", origin=origin)
                 assert page.status == (200 if good else 403)
         assert await upgrade(broker) == 101, "no browser"

@@ -28,6 +28,7 @@ from octopi.admin.subscription_watch import (
     SeenSubscriptions,
     SubscriptionWatch,
 )
+from octopi.admin.topic_search import topic_search_page
 from octopi.clients.answers import BrokerLog, ClusterInfo
 from octopi.identifiers import (
     BrokerId,
@@ -46,8 +47,7 @@ from octopi.testing import Cluster, run
 from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
-from tests.browser.pages import http_url
-from tests.browser.test_console import open_console, start_tail, text_of
+from tests.browser.console_pages import open_console, show, start_tail, text_of
 from tests.kit.cluster import system_environment
 from tests.simulation.test_html import full_of
 
@@ -153,8 +153,9 @@ def test_messages_and_agents_of_strangers_are_text_in_the_console(
         page.check("input[name=form][value=text]")
         shown = text_of(page, "#tail .messages")
         for text in HOSTILE.values():
-            assert shown.count(text) >= 3  # key, value, header
+            assert shown.count(text) >= 4  # key, value, header in its column and below
         canary.is_silent()
+        show(page, "subscriptions")
         for name, text in HOSTILE.items():
             trio.run(partial(read_as, register.url, text, page, name))
         canary.is_silent()
@@ -202,23 +203,30 @@ def test_what_a_cluster_says_of_itself_is_text_in_the_console(tmp_path: Path, pa
         page.route("**/api/v1/*", answer)
         for text in HOSTILE.values():
             trio.run(pages_full_of, text, pages)
-            page.goto(f"{http_url(register.url)}/console/")
-            page.wait_for_selector("#topics td.name")
-            page.click("#topics button.plain")
-            page.wait_for_selector("#subscriptions td.name")
-            for part in (
-                "#topics",
-                "#subscriptions",
-                "#consumers",
-                "#events",
-                "#topology",
-                "main, header",
-            ):
-                assert text in text_of(page, part), part
+            for view, parts in {
+                "overview": ["#largest", "#events"],
+                "brokers": ["#topology", "header"],
+                "brokers/1": ["#broker"],
+                "events": ["#events"],
+                "subscriptions": ["#subscriptions", "#consumers"],
+                "topics": ["#topics"],
+            }.items():
+                open_console(page, register.url, view)
+                for part in parts:
+                    page.wait_for_selector(part)
+                    page.wait_for_function(
+                        "([part, text]) => document.querySelector(part).innerText.includes(text)",
+                        arg=[part, text],
+                    )
+                canary.is_silent()
+            page.click("#topics td.name a")
+            page.wait_for_selector("#topic tbody td")
+            assert text in text_of(page, "#topic")
             canary.is_silent()
-            page.click("#topics button.small")  # tails a topic of that name
+            page.click("#topic tbody a:text-is('Messages')")  # tails a topic of that name
             page.wait_for_selector("#tail .problem")
             canary.is_silent()
+            show(page, "subscriptions")
             page.click("#subscriptions td.name a")
             page.wait_for_selector("#subscription-lost li")
             for part in ("h2", "p", "#subscription-logs", "#subscription-members"):
@@ -297,9 +305,15 @@ async def pages_full_of(text: str, pages: dict[str, bytes]) -> None:
         {PartitionId(0): holdings.replicas_of(place)},
         {(text, 0): logs},
         problems(look),
+        {PartitionId(0): [text]},
+        {PartitionId(0): 1},
+        1,
+        text,
     )
     query: dict[str, str] = {}
-    pages["cluster"] = await cluster_page(seen, query)
+    pages["cluster"] = await cluster_page(seen, query, lambda topic: True)
+    pages["grants"] = b'{"admin": ["*"], "create": ["*"], "publish": ["*"], "consume": ["*"]}'
+    pages["topic-search"] = await topic_search_page(seen, query, lambda topic: True)
     pages["topics"] = await topics_page(
         seen, query, lambda topic: True, lambda topic, subscription: True
     )

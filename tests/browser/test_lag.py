@@ -57,7 +57,7 @@ def test_a_page_that_does_not_process_its_messages_is_shown_with_its_lag(
         stuck = consumer(page, name, "one.sent_lag_bytes === 0 && one.dealt === last.offset")
         assert stuck["lag_bytes"] == stuck["highwater"] - stuck["dealt"] > 0
         with page.context.new_page() as console:
-            console.goto(f"{http_url(register.url)}/console/")
+            console.goto(f"{http_url(register.url)}/console/#/subscriptions")
             row = console.locator(f"#consumers tr:has-text({json.dumps(name)})")
             row.wait_for()
             assert "up to date" not in row.inner_text()

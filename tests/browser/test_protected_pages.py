@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from tests.admin.nodes import Nodes, serving_nodes
 from tests.admin.test_protected_nodes import certificates, token, with_tokens
 from tests.browser.clusters import in_a_thread
+from tests.browser.console_pages import ROWS, show, start_tail
 from tests.browser.pages import http_url
-from tests.browser.test_console import ROWS, start_tail
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -46,15 +46,16 @@ def test_a_page_over_tls_asks_for_a_token_then_shows_reads_and_writes(
         mine = token("app", create="orders", publish="orders", subscribe="*")
         page.fill("input[name=token]", mine)
         page.click("text=Look")
-        page.wait_for_selector(".node.up:has-text('Broker')")
+        page.wait_for_selector(".tiles")
         page.evaluate(PUBLISH, [mine, "before"])
         start_tail(page, "orders", "earliest")
         page.wait_for_selector(f"{ROWS}:text-is('before')")
         page.evaluate(PUBLISH, [mine, "after"])
         page.wait_for_selector(f"{ROWS}:text-is('after')")
+        show(page, "subscriptions")
         # The node's own token doesn't grant what it takes to ask for subscriptions.
         page.wait_for_selector("#subscriptions .problem:has-text('orders: the token of the node')")
         page.reload()
-        page.wait_for_selector("#topology")  # the tab keeps the token
+        page.wait_for_selector("#subscriptions")  # the tab keeps the token
     assert {url.partition("//")[0] for url in sockets} == {"wss:"}
     assert not any(mine in url for url in sockets)

@@ -35,3 +35,19 @@ def test_no_file_needs_eval_or_a_script_or_style_within_a_page() -> None:
         assert not re.search(r"\bnew Function\b|\beval\(", path.read_text()), path
     for path in STATIC.rglob("*.html"):
         assert not re.search(r"<style|\sstyle=|<script>|\son[a-z]+=", path.read_text()), path
+
+
+def test_what_the_console_says_to_do_is_in_the_page_on_operations() -> None:
+    runbook = (STATIC / "console/runbook.js").read_text()
+    operations = (STATIC.parents[2] / "docs/operations.md").read_text()
+    commands = re.findall(r'"octopi-node ([a-z]+(?: [a-z]+)?)', runbook)
+    assert len(commands) > 5
+    for command in commands:
+        assert f"octopi-node {command}" in operations, command
+    sections = re.findall(r'section: "(.+)"', runbook)
+    assert len(sections) == 3
+    headings = re.findall(r"^#+ (.+)$", operations, re.MULTILINE)
+    assert any(sections[0] == heading for heading in headings)
+    for section in sections[1:]:
+        for name in section.split(", "):
+            assert name in headings, name

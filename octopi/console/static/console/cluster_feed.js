@@ -1,12 +1,22 @@
-// What the node's pages tell about the cluster, again and again, and what follows from two
-// answers: rates and trends.  docs/browser.md says where the JSON is described.
+// What the nodes' pages tell about the cluster, again and again, and what follows from two
+// answers: rates and trends.  docs/console.md says where the JSON is described.
+
+import { viewOf } from "./address.js";
+import { allows } from "./grants.js";
+import { NodePages } from "./node_pages.js";
+import { Rates } from "./rates.js";
+import { LagHistory } from "./trend.js";
 
 const INTERVAL_MS = 1_000;
-const HISTORY_COUNT = 120; // of rates, for the chart
-const LAGS_COUNT = 8; // of each consumer, for its trend
-const TOPICS_PER_PAGE = 50;
-const EVENTS_MAX = 500;
-const TOKEN = "octopi-token";
+const EVENTS_MAX = 1_000;
+const SUBSCRIPTION_PAGES_MAX = 8; // of 50 topics each, in one look
+const NAMES_OFFERED = 20; // while a topic's name is typed
+const LARGEST_SHOWN = 6; // topics, in the overview
+const SUBSCRIPTIONS_INTERVAL_MS = 3_000; // of the list, for which many nodes are asked
+const LARGEST_EVERY = 5; // looks
+const DEAD_AFTER = 2; // looks in a row without an answer
+
+export const TOPICS_PER_PAGE = 20;
 
 export class ClusterFeed {
   // *onChange* is called after every look, *onSubscriptions* after those at subscriptions, which
@@ -14,69 +24,80 @@ export class ClusterFeed {
   constructor(onChange, onSubscriptions) {
     this.onChange = onChange;
     this.onSubscriptions = onSubscriptions;
+    this.pages = new NodePages();
+    this.view = viewOf("");
+    this.typed = ""; // the beginning of a topic's name, in a field
     this.status = null;
+    this.grants = {};
     this.cluster = null;
-    this.topics = [];
-    this.hasMoreTopics = false;
-    this.topicPages = [""]; // names behind which each page begins; the last one is shown
-    this.prefix = "";
+    this.found = null; // topics, as they are searched for
+    this.offered = []; // names of topics with what was typed
+    this.topic = null; // the topic that has the page; undefined: there is none of that name
     this.consumers = [];
     this.consumersCount = 0; // all of them, of which the page has those that are farthest behind
     this.consumersTruncated = false;
-    this.subscriptions = []; // of the topics that are shown
+    this.subscriptions = null; // null: they were not asked for yet
     this.subscriptionsSilent = []; // topics of which they are not known, and why
     this.subscriptionsContinued = []; // topics that have more of them
+    this.subscriptionsAfter = ""; // topics behind this one were not asked
     this.subscriptionsProblem = ""; // why the last look at them failed
-    this.opened = null; // the subscription that has the page: topic and name
-    this.detail = null; // what is known of it
+    this.detail = null; // what is known of the subscription that has the page
     this.events = []; // newest first
     this.problem = ""; // why the last look failed
     this.needsToken = false;
-    this.rates = []; // [seconds, bytes a second]
-    this.topicRates = new Map();
-    this.lags = new Map(); // consumer -> its latest lags
-    this.#ends = null;
-    this.#life = "";
-    this.#wake = () => {};
+    this.traffic = new Rates(); // bytes written and sent to consumers
+    this.topicTraffic = new Rates(); // of the topic that has the page
+    this.topicRates = new Map(); // of the topics that are shown, in bytes a second
+    this.lags = new Map(); // consumer -> LagHistory
   }
-  #ends;
-  #life;
-  #wake;
+  #life = "";
+  #wake = () => {};
   #topicEnds = new Map();
-  #nextTopics = null;
   #isLookingAtSubscriptions = false;
+  #subscriptionsAt = 0;
+  #failed = 0; // looks in a row
+  #looks = 0;
+  #registerHeardAt = 0; // by any node that this page has asked
 
-  get token() {
-    return sessionStorage.getItem(TOKEN);
+  // Whether no node has answered for a while: what is shown is what was seen last.
+  get isStale() {
+    return this.#failed >= DEAD_AFTER;
+  }
+
+  // Whether the register is silent: since when (ms), or 0.
+  get registerAwaySince() {
+    return this.cluster?.register_trouble ? Math.max(this.#registerHeardAt, this.cluster.register_heard_at_ms) : 0;
   }
 
   setToken(token) {
-    sessionStorage.setItem(TOKEN, token);
+    this.pages.setToken(token);
+    this.status = null;
     this.#wake();
   }
 
-  // Topics by the beginning of their names.
-  search(prefix) {
-    this.prefix = prefix;
-    this.topicPages = [""];
+  may(verb, topic, subscription) {
+    return allows(this.grants, verb, topic, subscription);
+  }
+
+  // Shows another view; what belongs to the last one is forgotten.
+  show(view) {
+    const isSame = view.tab === this.view.tab && view.names.join("/") === this.view.names.join("/");
+    this.view = view;
+    this.#subscriptionsAt = 0;
+    if (!isSame) {
+      this.topic = this.detail = this.subscriptions = this.found = null;
+      this.subscriptionsProblem = "";
+      this.topicTraffic = new Rates();
+    }
     this.#wake();
   }
 
-  nextTopics() {
-    this.topicPages.push(this.#nextTopics ?? this.topics.at(-1).topic);
+  offer(typed) {
+    this.typed = typed;
     this.#wake();
   }
 
-  previousTopics() {
-    this.topicPages.pop();
-    this.#wake();
-  }
-
-  // Shows one subscription, *topic* and *name*, or all if it is null.
-  open(subscription) {
-    this.opened = subscription;
-    this.detail = null;
-    this.subscriptionsProblem = "";
+  lookNow() {
     this.#wake();
   }
 
@@ -96,90 +117,68 @@ export class ClusterFeed {
   }
 
   async #look() {
+    this.#looks++;
     this.#lookAtSubscriptions();
+    const { view } = this;
     try {
-      this.status ??= await this.#get("status");
+      this.status ??= await this.#greet();
       const newest = this.events[0]?.number ?? 0;
-      const topics = new URLSearchParams({ after: this.topicPages.at(-1), limit: TOPICS_PER_PAGE, prefix: this.prefix });
-      const [cluster, found, consumers, events] = await Promise.all([
-        this.#get("cluster"),
-        this.#get(`topics?${topics}`),
-        this.#get("consumers"),
-        this.#get(`events?after=${newest}`),
+      const [cluster, consumers, events, ...more] = await Promise.all([
+        this.pages.get("cluster"),
+        this.pages.get(this.#consumersPage(view)),
+        this.pages.get(`events?after=${newest}`),
+        ...this.#morePages(view).map((one) => this.pages.get(one)),
       ]);
-      this.#takeCluster(cluster);
-      this.#takeTopics(found);
-      this.#takeConsumers(consumers);
+      if (view === this.view) for (const found of more) this.#takeTopics(view, found);
+      this.#takeCluster(cluster, consumers);
       await this.#takeEvents(events);
       this.problem = "";
       this.needsToken = false;
+      this.#failed = 0;
+      if (this.status.role === "register") this.pages.warm();
     } catch (error) {
       this.problem = error.message;
       this.needsToken = error.status === 401 || error.status === 403;
+      this.#failed++;
     }
     this.onChange();
   }
 
-  // Beside the others: it takes seconds while a leader is silent.
-  async #lookAtSubscriptions() {
-    if (this.#isLookingAtSubscriptions) return;
-    this.#isLookingAtSubscriptions = true;
-    const { opened } = this;
-    try {
-      const query = new URLSearchParams(opened ?? { after: this.topicPages.at(-1), prefix: this.prefix });
-      const found = await this.#get(`${opened ? "subscription" : "subscriptions"}?${query}`);
-      if (this.opened === opened) this.#takeSubscriptions(found);
-    } catch (error) {
-      if (this.opened === opened) this.subscriptionsProblem = error.message;
-    }
-    this.#isLookingAtSubscriptions = false;
-    this.onSubscriptions();
-    if (this.opened !== opened) this.#lookAtSubscriptions();
+  // Who answers, and what our token is granted there.
+  async #greet() {
+    this.grants = await this.pages.get("grants");
+    return this.pages.get("status");
   }
 
-  #takeSubscriptions(found) {
-    this.subscriptionsProblem = "";
-    if (this.opened) {
-      this.detail = found;
+  #consumersPage({ tab, names }) {
+    return tab === "topics" && names.length ? `consumers?topic=${encodeURIComponent(names[0])}` : "consumers";
+  }
+
+  #morePages({ tab, names, chosen }) {
+    const exact = (topic) => `topics?${new URLSearchParams({ prefix: topic, limit: 1 })}`;
+    if (tab === "topics" && names.length) return [exact(names[0])];
+    if (tab === "messages") return [`topic-search?${new URLSearchParams({ contains: this.typed, limit: NAMES_OFFERED })}`, ...(names.length ? [exact(names[0])] : [])];
+    if (tab === "overview" && this.found && this.#looks % LARGEST_EVERY) return [];
+    if (tab === "overview") return [`topic-search?sort=size&descending=1&limit=${LARGEST_SHOWN}`];
+    if (tab !== "topics") return [];
+    const { first = 0, search = "", sort = "name", descending = "" } = Object.fromEntries(chosen);
+    return [`topic-search?${new URLSearchParams({ contains: search, sort, descending, first, limit: TOPICS_PER_PAGE })}`];
+  }
+
+  #takeTopics({ tab, names }, found) {
+    if (found.count === undefined) {
+      const [topic] = found.topics;
+      this.topic = topic?.topic === names[0] ? topic : undefined;
+      if (this.topic) this.topicTraffic.note(found.seen_at_ms, [new Map(topic.partitions.map((one) => [one.partition, one.log_end ?? 0]))]);
       return;
     }
-    this.subscriptions = found.subscriptions;
-    this.subscriptionsSilent = found.silent;
-    this.subscriptionsContinued = found.continued;
-  }
-
-  async #get(page) {
-    const headers = this.token ? { authorization: `Bearer ${this.token}` } : {};
-    let answer;
-    try {
-      answer = await fetch(`/api/v1/${page}`, { headers });
-    } catch {
-      throw new Error("the node does not answer");
+    if (tab === "messages") {
+      this.offered = found.topics.map((one) => one.topic);
+      return;
     }
-    const told = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw Object.assign(new Error(told.error?.reason ?? `the node answered ${answer.status}`), { status: answer.status });
-    return told;
-  }
-
-  #takeCluster(cluster) {
-    const leading = cluster.partitions.flatMap(({ partition, copies }) => copies.filter((one) => one.role === "leader").map((one) => [partition, one.log_end]));
-    const ends = { at: cluster.seen_at_ms, byPartition: new Map(leading.filter(([, end]) => end !== null)) };
-    if (this.#ends && ends.at > this.#ends.at) {
-      const seconds = (ends.at - this.#ends.at) / 1000;
-      let grown = 0;
-      for (const [partition, end] of ends.byPartition) grown += Math.max(0, end - (this.#ends.byPartition.get(partition) ?? end));
-      this.rates.push([ends.at / 1000, grown / seconds]);
-      if (this.rates.length > HISTORY_COUNT) this.rates.shift();
-    }
-    if (!this.#ends || ends.at > this.#ends.at) this.#ends = ends;
-    this.cluster = cluster;
-  }
-
-  #takeTopics({ topics, more, next, seen_at_ms: at }) {
-    this.topics = topics;
-    this.#nextTopics = next;
-    this.hasMoreTopics = more;
-    const ends = new Map(topics.map(({ topic, partitions }) => [topic, { at, end: partitions.reduce((sum, one) => sum + (one.log_end ?? 0), 0) }]));
+    this.found = found;
+    const at = found.seen_at_ms;
+    const ends = new Map(found.topics.map(({ topic, log_end: end }) => [topic, { at, end }]));
     for (const [topic, { end }] of ends) {
       const before = this.#topicEnds.get(topic);
       if (before && at > before.at) this.topicRates.set(topic, (1000 * Math.max(0, end - before.end)) / (at - before.at));
@@ -189,27 +188,74 @@ export class ClusterFeed {
     this.#topicEnds = ends;
   }
 
-  #takeConsumers({ consumers, count, truncated }) {
+  #takeCluster(cluster, { consumers, count, truncated, seen_at_ms: at }) {
     const lags = new Map();
     for (const one of consumers) {
       const name = consumerName(one);
-      lags.set(name, [...(this.lags.get(name) ?? []), leastLag(one)].slice(-LAGS_COUNT));
+      const history = this.lags.get(name) ?? new LagHistory();
+      history.note(at, leastLag(one));
+      lags.set(name, history);
     }
     this.lags = lags;
     this.consumers = consumers;
     this.consumersCount = count;
     this.consumersTruncated = truncated;
+    const leading = cluster.partitions.flatMap(({ partition, copies }) => copies.filter((one) => one.role === "leader" && one.log_end !== null).map((one) => [partition, one.log_end]));
+    this.traffic.note(cluster.seen_at_ms, [new Map(leading), new Map(consumers.map((one) => [consumerName(one), one.position]))]);
+    this.pages.learn(cluster.brokers.filter((one) => one.live).map((one) => one.address));
+    this.#registerHeardAt = Math.max(this.#registerHeardAt, cluster.register_heard_at_ms);
+    this.cluster = cluster;
   }
 
   async #takeEvents({ events, life }) {
     if (life !== this.#life && this.#life) {
       // A register was started anew and counts from the beginning.
-      this.#life = life;
       this.events = [];
-      ({ events } = await this.#get("events?after=0"));
+      ({ events } = await this.pages.get("events?after=0"));
     }
     this.#life = life;
     this.events = [...events.reverse(), ...this.events].slice(0, EVENTS_MAX);
+  }
+
+  // --- subscriptions ------------------------------------------------------------------------
+
+  // Beside the others: it takes seconds while a leader is silent.
+  async #lookAtSubscriptions() {
+    const { view } = this;
+    const { tab, names } = view;
+    if (this.#isLookingAtSubscriptions || !(tab === "subscriptions" || (tab === "topics" && names.length))) return;
+    if (names.length !== 2 && this.subscriptions && Date.now() - this.#subscriptionsAt < SUBSCRIPTIONS_INTERVAL_MS) return;
+    this.#isLookingAtSubscriptions = true;
+    try {
+      const found = await this.#askForSubscriptions(view);
+      this.#subscriptionsAt = Date.now();
+      if (this.view === view) Object.assign(this, { subscriptionsProblem: "" }, found);
+    } catch (error) {
+      if (this.view === view) this.subscriptionsProblem = error.message;
+    }
+    this.#isLookingAtSubscriptions = false;
+    this.onSubscriptions();
+    if (this.view !== view) this.#lookAtSubscriptions();
+  }
+
+  async #askForSubscriptions({ tab, names, chosen }) {
+    if (tab === "subscriptions" && names.length === 2) {
+      return { detail: await this.pages.get(`subscription?${new URLSearchParams({ topic: names[0], name: names[1] })}`) };
+    }
+    const subscriptions = [];
+    const silent = [];
+    const continued = [];
+    let after = "";
+    for (let page = 0; page < SUBSCRIPTION_PAGES_MAX; page++) {
+      const query = tab === "topics" ? { topic: names[0] } : { after, prefix: chosen.get("search") ?? "" };
+      const found = await this.pages.get(`subscriptions?${new URLSearchParams(query)}`);
+      subscriptions.push(...found.subscriptions);
+      silent.push(...found.silent);
+      continued.push(...found.continued);
+      after = found.next ?? "";
+      if (!after || tab === "topics") break;
+    }
+    return { subscriptions, subscriptionsSilent: silent, subscriptionsContinued: continued, subscriptionsAfter: tab === "topics" ? "" : after };
   }
 }
 

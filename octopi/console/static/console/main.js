@@ -1,24 +1,28 @@
-// The console: one screen, drawn anew whenever something has changed.
+// The console: a view for each address, drawn anew whenever something has changed.
 
 import { html, nothing, render } from "../vendor/lit-html.js";
-import { ClusterFeed } from "./cluster_feed.js";
+import { actionDialog, Actions } from "./actions.js";
+import { addressOf, TABS, viewOf } from "./address.js";
+import { brokersTab } from "./brokers.js";
 import { RateChart } from "./chart.js";
-import { Replay } from "./replay.js";
-import { openedIn, subscriptionPage, subscriptions } from "./subscriptions.js";
-import { consumers, events, topics } from "./tables.js";
-import { Tail, tailPanel } from "./tail.js";
+import { ClusterFeed } from "./cluster_feed.js";
+import { eventList, eventsTab } from "./events.js";
+import { messagesTab, openMessages } from "./messages.js";
+import { overviewTab } from "./overview.js";
+import { Replay, replayPanel } from "./replay.js";
+import { runbookTab } from "./runbook.js";
+import { subscriptionsTab } from "./subscriptions.js";
+import { Tail } from "./tail.js";
+import { topicsTab } from "./topics.js";
 import { topology } from "./topology.js";
-import { count, plural, rate } from "./words.js";
 
-const PLAYED_S = 30; // a whole run
-const FRAME_MS = 50;
 const ARRIVAL_MS = 100; // between two drawings of what came, however fast it comes
 
 const root = document.getElementById("console");
-const open = new Set(); // topics whose partitions are shown
 let isDrawing = false;
 let isWaiting = false;
 let chart = null;
+let wantedFocus = null; // id of what gets it as soon as it is there
 let replay = null;
 let replayProblem = "";
 
@@ -26,21 +30,9 @@ const feed = new ClusterFeed(() => {
   tail.measure();
   draw();
 }, draw);
-const tail = new Tail(drawSoon, () => feed.token ?? "");
-
-const act = {
-  toggle(topic) {
-    if (!open.delete(topic)) open.add(topic);
-    draw();
-  },
-  tail(topic) {
-    tail.topic = topic;
-    tail.start();
-    draw();
-    document.getElementById("tail").scrollIntoView();
-    document.getElementById("pause").focus({ preventScroll: true });
-  },
-};
+const tail = new Tail(drawSoon, feed.pages);
+const actions = new Actions(feed, draw);
+const producing = { onChange: draw, problem: "", receipt: null, isBusy: false };
 
 // --- drawing ----------------------------------------------------------------------------------
 
@@ -51,6 +43,12 @@ function draw() {
     isDrawing = false;
     render(screen(), root);
     drawChart();
+    const dialog = document.getElementById("action");
+    if (dialog && !dialog.open) dialog.showModal();
+    const wanted = wantedFocus && document.getElementById(wantedFocus);
+    if (!wanted) return; // its view is not there yet
+    wantedFocus = null;
+    wanted.focus({ preventScroll: wanted.id === "main" });
   });
 }
 
@@ -65,63 +63,75 @@ function drawSoon() {
 
 function drawChart() {
   const place = document.getElementById("chart");
-  if (!place || feed.rates.length < 2) return;
+  const { points } = feed.view.tab === "overview" ? feed.traffic : feed.topicTraffic;
+  if (!place || points.length < 2) return;
   if (chart?.place !== place) chart = new RateChart(place);
-  chart.show(feed.rates);
+  chart.show(points);
 }
 
 function screen() {
-  if (feed.needsToken) return [header(), tokenForm()];
-  if (replay) return [header(), replayPanel(), topology(replay.cluster), events(replay.events, (one) => replay.timeOf(one))];
-  if (!feed.cluster) return [header(), html`<p class="starting">${feed.problem || "Asking the cluster …"}</p>`];
-  if (feed.opened) return [header(), subscriptionPage(feed)];
-  return html`
-    ${header()}
-    <main>
-      ${topology(feed.cluster)}
-      <div class="columns">
-        <div>${topics(feed, open, act)} ${subscriptions(feed)} ${consumers(feed)}</div>
-        <div>
-          <section class="card" aria-labelledby="chart-title">
-            <h2 id="chart-title">Written <small>${rate(feed.rates.at(-1)?.[1] ?? null)}, without copies</small></h2>
-            ${feed.rates.length < 2 ? html`<p class="empty">The second look will tell.</p>` : nothing}
-            <div id="chart" role="img" aria-label="Bytes written a second, over the last two minutes"></div>
-          </section>
-          ${events(feed.events)}
-        </div>
-      </div>
-      ${tailPanel(tail, feed.topics)}
-    </main>
-  `;
+  if (feed.needsToken) return [header(), main(tokenForm())];
+  if (replay) return [header(), main([replayPanel(replay, draw, closeReplay), topology(replay.cluster), eventList(replay.events, (one) => replay.timeOf(one))])];
+  if (!feed.cluster) return [header(), main(html`<p class="starting">${feed.problem || "Asking the cluster …"}</p>`)];
+  return [header(), main(tab()), actionDialog(actions)];
+}
+
+function main(content) {
+  return html`<main id="main" tabindex="-1">${content}</main>`;
+}
+
+function tab() {
+  switch (feed.view.tab) {
+    case "topics":
+      return topicsTab(feed, actions);
+    case "subscriptions":
+      return subscriptionsTab(feed, actions);
+    case "brokers":
+      return brokersTab(feed, actions);
+    case "events":
+      return eventsTab(feed);
+    case "messages":
+      return messagesTab(feed, tail, producing);
+    case "runbook":
+      return runbookTab(feed);
+    default:
+      return overviewTab(feed);
+  }
 }
 
 function header() {
-  const { cluster, status, problem } = feed;
-  const up = cluster?.brokers.filter((one) => one.state === "up").length;
+  const { cluster, status, problem, pages } = feed;
+  const isShown = cluster && !replay && !feed.needsToken;
+  const isWell = cluster?.healthy && !feed.isStale;
   return html`
     <header>
-      <h1><img src="console/icon.svg" alt="" width="28" height="28"> Octopi</h1>
-      ${cluster && !replay
+      <h1><a href=${addressOf("overview")}><img src="console/icon.svg" alt="" width="28" height="28"> Octopi</a></h1>
+      ${isShown
         ? html`
-            <p class="health ${cluster.healthy && !problem ? "well" : "ill"}" role="status">${problem ? "no news" : cluster.healthy ? "healthy" : "not healthy"}</p>
-            <p>${up} of ${plural(cluster.brokers.length, "broker")} up</p>
-            <p>${plural(cluster.topic_count, "topic")}</p>
-            <p>${count(cluster.partitions.length)} of ${plural(cluster.partition_count, "partition")} in use</p>
-            <p class="faint">seen by ${status.role}${status.broker ? ` ${status.broker}` : ""} at <code>${location.host}</code></p>
+            <p class="health ${isWell ? "well" : "ill"}" role="status">${feed.isStale ? "no news" : isWell ? "healthy" : "not healthy"}</p>
+            <p class="faint">cluster <code>${cluster.cluster || "not formed yet"}</code> seen by ${pages.origin === location.origin ? `${status.role}${status.broker ? ` ${status.broker}` : ""}` : "the node"} at <code>${pages.origin.replace(/^https?:\/\//, "")}</code></p>
           `
         : nothing}
       <span class="buttons">
         <label class="file button">Replay a run … <input type="file" accept=".html,text/html" @change=${openReplay}></label>
         <button type="button" @click=${switchTheme}><span aria-hidden="true">◐</span> Theme</button>
       </span>
-      ${replay ? nothing : problems(cluster, problem)}
+      ${isShown ? html`<nav aria-label="Views">${TABS.map(tabLink)}</nav>` : nothing}
+      ${isShown ? problems(cluster, feed.isStale ? problem : "") : nothing}
       ${replayProblem ? html`<p class="problem" role="alert">${replayProblem}</p>` : nothing}
     </header>
   `;
 }
 
+function tabLink(name) {
+  const isHere = feed.view.tab === name;
+  return html`<a href=${addressOf(name)} aria-current=${isHere ? "page" : "false"}>${name[0].toUpperCase()}${name.slice(1)}</a>`;
+}
+
 function problems(cluster, problem) {
-  const all = problem ? [problem, "what is shown is what was seen last"] : (cluster?.problems ?? []);
+  // What is away has a card of its own in these tabs.
+  const isTold = ["overview", "brokers"].includes(feed.view.tab);
+  const all = problem ? [problem, "what is shown is what was seen last"] : cluster.problems.filter((one) => !(isTold && /^(broker \d+ is away$|the register does not answer)/.test(one)));
   return all.length ? html`<ul class="problem" role="alert">${all.map((one) => html`<li>${one}</li>`)}</ul>` : nothing;
 }
 
@@ -131,13 +141,11 @@ function tokenForm() {
     feed.setToken(new FormData(event.target).get("token").trim());
   };
   return html`
-    <main>
-      <form class="card bar" @submit=${submit}>
-        <label>Token <input name="token" type="password" required autocomplete="off"></label>
-        <button class="primary">Look</button>
-        <p class="hint">${feed.problem} A token is made with <code>octopi-node token create</code>. This tab forgets it when it is closed.</p>
-      </form>
-    </main>
+    <form class="card bar" @submit=${submit}>
+      <label>Token <input name="token" type="password" required autocomplete="off"></label>
+      <button class="primary">Look</button>
+      <p class="hint">${feed.problem} A token is made with <code>octopi-node token create</code>. This tab forgets it when it is closed.</p>
+    </form>
   `;
 }
 
@@ -156,48 +164,37 @@ async function openReplay(event) {
   draw();
 }
 
-function replayPanel() {
-  const go = (moment) => {
-    replay.moment = Math.min(Math.max(0, moment), replay.last);
-    draw();
-  };
-  const close = () => {
-    replay = null;
-    draw();
-  };
-  return html`
-    <section class="card" aria-labelledby="replay-title" id="replay">
-      <h2 id="replay-title">Replay <small>${replay.title}</small></h2>
-      <div class="bar">
-        <button type="button" class="primary" aria-pressed=${replay.isPlaying} @click=${() => play(!replay.isPlaying)}>${replay.isPlaying ? "Pause" : "Play"} <kbd>p</kbd></button>
-        <label class="grow">Moment
-          <input id="moment" type="range" min="0" max=${replay.last} .value=${String(replay.moment)} aria-valuetext="${replay.seconds.toFixed(3)} seconds" @input=${(event) => go(Number(event.target.value))}>
-        </label>
-        <output>${replay.seconds.toFixed(3)} s</output>
-        ${replay.conflict === null ? nothing : html`<button type="button" @click=${() => go(replay.conflict)}>Next conflict</button>`}
-        <button type="button" @click=${close}>Back to the cluster</button>
-      </div>
-    </section>
-  `;
-}
-
-function play(isPlaying) {
-  const playing = replay;
-  playing.isPlaying = isPlaying;
-  if (isPlaying && playing.moment === playing.last) playing.moment = 0;
-  const step = Math.max(1, Math.round((playing.last * FRAME_MS) / (PLAYED_S * 1000)));
-  const frame = () => {
-    if (!playing.isPlaying || replay !== playing) return;
-    playing.moment = Math.min(playing.last, playing.moment + step);
-    playing.isPlaying = playing.moment < playing.last;
-    draw();
-    setTimeout(frame, FRAME_MS);
-  };
-  frame();
+function closeReplay() {
+  replay?.play(false, draw);
+  replay = null;
   draw();
 }
 
-// --- keys and colours -------------------------------------------------------------------------
+// --- addresses, keys and colours --------------------------------------------------------------
+
+function openFromAddress() {
+  const before = feed.view;
+  const view = viewOf(location.hash);
+  feed.show(view);
+  replay = null;
+  if (view.tab === "messages") openMessages(tail, view);
+  else tail.stop();
+  const names = view.names.join("/");
+  document.title = [names || (view.tab === "overview" ? "" : view.tab), "Octopi"].filter(Boolean).join(" · ");
+  draw();
+  return view.tab !== before.tab || names !== before.names.join("/");
+}
+
+window.addEventListener("hashchange", () => {
+  if (!["busy", "done"].includes(actions.state)) actions.close();
+  // Another view is read from its beginning, also by screen readers.
+  if (openFromAddress()) wantedFocus ??= "main";
+});
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // "#main" is no address of ours
+  document.getElementById("main").focus();
+});
 
 function switchTheme() {
   const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -207,26 +204,26 @@ function switchTheme() {
   draw();
 }
 
+// Goes to a view, and then to a field of it.
+function goTo(tabName, field) {
+  const isThere = feed.view.tab === tabName && document.getElementById(field);
+  if (!isThere) location.hash = addressOf(tabName);
+  wantedFocus = field;
+  if (isThere) draw();
+}
+
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
-  if (event.key === "p" && replay) play(!replay.isPlaying);
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+  const number = Number(event.key);
+  if (event.key === "p" && replay) replay.play(!replay.isPlaying, draw);
   else if (event.key === "p" && tail.reading) tail.pause(!tail.isPaused);
-  else if (event.key === "/") document.getElementById("topic-search")?.focus();
-  else if (event.key === "t") document.getElementById("tail-topic")?.focus();
+  else if (event.key === "/") goTo(feed.view.tab === "subscriptions" ? "subscriptions" : "topics", "search");
+  else if (event.key === "t") goTo("messages", "tail-topic");
+  else if (TABS[number - 1]) location.hash = addressOf(TABS[number - 1]);
   else return;
   event.preventDefault();
 });
 
-// A subscription's page has an address, so that it can be kept, and left with the browser's "back".
-function openFromAddress() {
-  const found = openedIn(location.hash);
-  if (found === null && feed.opened === null) return;
-  feed.open(found);
-  draw();
-}
-window.addEventListener("hashchange", openFromAddress);
-
 root.replaceChildren();
 openFromAddress();
-draw();
 feed.run();

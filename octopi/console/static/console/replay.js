@@ -1,6 +1,10 @@
 // A run of the simulator, moment by moment, as the cluster that it was: read from the page that
 // `octopi-node sim show` writes.  octopi/simulation/report/page_data.py says what is in there.
 
+import { html, nothing } from "../vendor/lit-html.js";
+
+const PLAYED_S = 30; // a whole run
+const FRAME_MS = 50;
 const KINDS = { kill: "broker_left", "lose power": "broker_left", boot: "broker_joined" };
 
 export class Replay {
@@ -24,6 +28,22 @@ export class Replay {
     this.last = Math.max(0, data.moments.length - 1);
     this.isPlaying = false;
     this.lines = this.#eventLines();
+  }
+
+  // Plays on from here, or stops; *onMove* is called at each step.
+  play(isPlaying, onMove) {
+    this.isPlaying = isPlaying;
+    if (isPlaying && this.moment === this.last) this.moment = 0;
+    const step = Math.max(1, Math.round((this.last * FRAME_MS) / (PLAYED_S * 1000)));
+    const frame = () => {
+      if (!this.isPlaying) return;
+      this.moment = Math.min(this.last, this.moment + step);
+      this.isPlaying = this.moment < this.last;
+      onMove();
+      setTimeout(frame, FRAME_MS);
+    };
+    frame();
+    onMove();
   }
 
   get seconds() {
@@ -122,4 +142,27 @@ export class Replay {
 function eventText(line) {
   const [, , host, what, ...facts] = line.slice(1).trim().split(/ {2,}/);
   return [host, what, ...facts].filter(Boolean).join("  ");
+}
+
+// --- the view ---------------------------------------------------------------------------------
+
+export function replayPanel(replay, draw, close) {
+  const go = (moment) => {
+    replay.moment = Math.min(Math.max(0, moment), replay.last);
+    draw();
+  };
+  return html`
+    <section class="card" aria-labelledby="replay-title" id="replay">
+      <h2 id="replay-title">Replay <small>${replay.title}</small></h2>
+      <div class="bar">
+        <button type="button" class="primary" aria-pressed=${replay.isPlaying} @click=${() => replay.play(!replay.isPlaying, draw)}>${replay.isPlaying ? "Pause" : "Play"} <kbd>p</kbd></button>
+        <label class="grow">Moment
+          <input id="moment" type="range" min="0" max=${replay.last} .value=${String(replay.moment)} aria-valuetext="${replay.seconds.toFixed(3)} seconds" @input=${(event) => go(Number(event.target.value))}>
+        </label>
+        <output>${replay.seconds.toFixed(3)} s</output>
+        ${replay.conflict === null ? nothing : html`<button type="button" @click=${() => go(replay.conflict)}>Next conflict</button>`}
+        <button type="button" @click=${close}>Back to the cluster</button>
+      </div>
+    </section>
+  `;
 }

@@ -1,45 +1,41 @@
-// Durable subscriptions: a table of those of the topics that are shown, and a page for each.
+// The tab of durable subscriptions: all of them, who reads now, and a page for each.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { clock, count, duration, plural, size } from "./words.js";
+import { addressOf, subscriptionAddress, topicAddress } from "./address.js";
+import { consumers, table } from "./parts.js";
+import { count, date, duration, plural, size } from "./words.js";
 
 const QUEUES = new Set(["shared", "key_shared"]); // modes
 const TOPICS_NAMED_MAX = 3; // of those whose subscriptions are not known
-const ADDRESS = "#subscription/";
 
-// Topic and name that the address of a page has; null: it is that of the cluster.
-export function openedIn(hash) {
-  const parts = hash.startsWith(ADDRESS) ? hash.slice(ADDRESS.length).split("/") : [];
-  if (parts.length !== 2) return null;
-  try {
-    const [topic, name] = parts.map(decodeURIComponent);
-    return { topic, name };
-  } catch {
-    return null; // it was written by hand
-  }
-}
-
-function addressOf({ topic, subscription }) {
-  return `${ADDRESS}${encodeURIComponent(topic)}/${encodeURIComponent(subscription)}`;
+export function subscriptionsTab(feed, actions) {
+  if (feed.view.names.length === 2) return subscriptionPage(feed, actions);
+  const search = feed.view.chosen.get("search") ?? "";
+  return html`
+    <form class="bar" role="search" @submit=${(event) => event.preventDefault()}>
+      <label>Topics whose names begin with
+        <input id="search" type="search" .value=${search} placeholder="anything" spellcheck="false" autocomplete="off"
+          @input=${(event) => (location.hash = addressOf("subscriptions", [], { search: event.target.value.trim() }))}></label>
+    </form>
+    ${subscriptions(feed, "")}
+    ${consumers(feed)}
+  `;
 }
 
 // --- the table --------------------------------------------------------------------------------
 
-export function subscriptions(feed) {
-  const { subscriptions: all, subscriptionsSilent: silent, subscriptionsContinued: continued, subscriptionsProblem: problem } = feed;
+// *whose*: said behind their number.
+export function subscriptions(feed, whose) {
+  const { subscriptions: all, subscriptionsSilent: silent, subscriptionsContinued: continued, subscriptionsAfter: after, subscriptionsProblem: problem } = feed;
+  const head = [["Subscription"], ["Mode", "w8 roomy"], ["State", "w14"], ["Members", "number w6 roomy"], ["Lag", "number w6"], ["Age", "number w6 roomy", "Of the oldest message that is not processed"]];
   return html`
     <section class="card" aria-labelledby="subscriptions-title" id="subscriptions">
-      <h2 id="subscriptions-title">Subscriptions <small>${count(all.length)}, of the topics above</small></h2>
+      <h2 id="subscriptions-title">Subscriptions <small>${all === null ? "" : `${count(all.length)} ${whose}`}</small></h2>
       ${problem ? html`<p class="problem" role="alert">${problem}</p>` : nothing}
       ${reasons(silent).map(([why, topics]) => html`<p class="problem">${topics.slice(0, TOPICS_NAMED_MAX).join(", ")}${topics.length > TOPICS_NAMED_MAX ? ` and ${count(topics.length - TOPICS_NAMED_MAX)} more` : nothing}: ${why}</p>`)}
-      <div class="scroll" tabindex="0" role="group" aria-label="Table of subscriptions">
-        <table>
-          <thead><tr><th>Subscription</th><th class="roomy">Mode</th><th>State</th><th class="number">Members</th><th class="number">Lag</th><th class="number">Age</th></tr></thead>
-          <tbody>${all.map(row)}</tbody>
-        </table>
-        ${all.length ? nothing : html`<p class="empty">There is none: octopi-node subscriptions create billing --topic orders</p>`}
-      </div>
+      ${table("Table of subscriptions", head, (all ?? []).map(row), all === null ? "Asking the cluster …" : "There is none: octopi-node subscriptions create billing --topic orders")}
       ${continued.length ? html`<p class="hint">There are more of ${continued.join(", ")}: octopi-node subscriptions list</p>` : nothing}
+      ${after ? html`<p class="hint">Topics behind ${after} were not asked: search for them by the beginning of their names.</p>` : nothing}
     </section>
   `;
 }
@@ -54,12 +50,12 @@ function reasons(silent) {
 function row(one) {
   return html`
     <tr>
-      <td class="name"><a href=${addressOf(one)}>${one.topic}/${one.subscription}</a></td>
+      <td class="name" title="${one.topic}/${one.subscription}"><a href=${subscriptionAddress(one.topic, one.subscription)}>${one.topic}/${one.subscription}</a></td>
       <td class="roomy">${one.mode}</td>
       <td>${state(one)}</td>
-      <td class="number">${count(one.members_count)}</td>
+      <td class="number roomy">${count(one.members_count)}</td>
       <td class="number">${size(one.lag_bytes)}</td>
-      <td class="number">${duration(one.lag_ms)}</td>
+      <td class="number roomy">${duration(one.lag_ms)}</td>
     </tr>
   `;
 }
@@ -72,23 +68,30 @@ function state({ state, lost_bytes: lost, dead_count: dead, logs_count: logs, lo
   if (idle !== null && known < logs) words.push(`${count(logs - known)} unknown`);
   if (dead > 0) words.push(plural(dead, "dead letter"));
   if (lost > 0) words.push(`${size(lost)} lost`);
-  if (words.length) return html`<span class="warning">${words.join(", ")}</span>`;
+  if (words.length) return html`<span class="warning" title=${words.join(", ")}>${words.join(", ")}</span>`;
   return idle === null ? html`<span class="faint">not asked</span>` : html`<span class="good">ready</span>`;
 }
 
 // --- the page of one --------------------------------------------------------------------------
 
-export function subscriptionPage({ opened, detail, subscriptionsProblem: problem }) {
+function subscriptionPage(feed, actions) {
+  const [topic, name] = feed.view.names;
+  const { detail, subscriptionsProblem: problem } = feed;
+  const mayReset = detail && feed.may("admin", topic) && feed.may("consume", topic, name);
   return html`
-    <main id="subscription">
+    <div id="subscription">
       <section class="card" aria-labelledby="subscription-title">
-        <h2 id="subscription-title">Subscription ${opened.topic}/${opened.name}</h2>
-        <p><a href="#">Back to the cluster</a></p>
+        <h2 id="subscription-title">Subscription ${topic}/${name}</h2>
+        <p class="bar">
+          ${mayReset ? html`<button type="button" @click=${() => actions.resetSubscription(topic, name)}>Reset …</button>` : nothing}
+          <a href=${topicAddress(topic)}>Topic ${topic}</a>
+          <a href=${addressOf("subscriptions")}>All subscriptions</a>
+        </p>
         ${problem ? html`<p class="problem" role="alert">${problem}</p>` : nothing}
         ${detail ? facts(detail) : problem ? nothing : html`<p class="starting">Asking the cluster …</p>`}
       </section>
       ${detail ? [logs(detail), members(detail), lost(detail)] : nothing}
-    </main>
+    </div>
   `;
 }
 
@@ -188,9 +191,4 @@ function lost({ logs }) {
       </ul>
     </section>
   `;
-}
-
-function date(ms) {
-  const at = new Date(ms);
-  return Number.isNaN(at.getTime()) ? "–" : `${at.toLocaleDateString("en-CA")} ${clock(ms)}`;
 }

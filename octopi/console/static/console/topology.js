@@ -1,17 +1,18 @@
-// The register and the brokers: who is there, who leads what, who is in sync, who is behind.
+// The register and the brokers as boxes: which are there, what each leads, what is in sync or behind.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { count, plural, size } from "./words.js";
+import { brokerAddress } from "./address.js";
+import { count, duration, plural, size } from "./words.js";
 
 const CHIPS_MAX = 60; // of a broker; what is wrong comes first
 export const MARKS = { leader: "♛", "in sync": "●", behind: "◐", unknown: "○" };
 
 // *cluster*: as /api/v1/cluster has it, or `Replay.cluster`.
-export function topology(cluster) {
+export function topology(cluster, isStale = false) {
   const chips = chipsByBroker(cluster.partitions);
   return html`
-    <section class="card" aria-labelledby="topology-title" id="topology">
-      <h2 id="topology-title">Topology</h2>
+    <section class="card ${isStale ? "stale" : ""}" aria-labelledby="topology-title" id="topology">
+      <h2 id="topology-title">Brokers <small>${count(cluster.brokers.length)}</small></h2>
       <p class="hint">♛ leads, ● in sync, ◐ behind (with how much it lacks), ○ no answer. p0: partition 0, e2: its leader's epoch.</p>
       <div class="brokers">
         ${register(cluster)}
@@ -22,7 +23,7 @@ export function topology(cluster) {
   `;
 }
 
-function register({ cluster, partition_count: partitions, topic_count: topics, register = "up" }) {
+function register({ cluster, partition_count: partitions, topic_count: topics, register_trouble: trouble, register = trouble ? "away" : "up" }) {
   return html`
     <article class="node register ${register}">
       <h3>Register <span class="state">${register}</span></h3>
@@ -39,14 +40,14 @@ function room({ disk_free_bytes: free, disk_total_bytes: total, disk_trouble: tr
   return html`<dd>${free === null || free === undefined ? "–" : `${size(free)} of ${size(total)} free`}</dd>`;
 }
 
-function broker({ broker, state, address, leads, incarnation, ...disk }, chips) {
+function broker({ broker, state, address, leads, incarnation, left_at_ms: left, ...disk }, chips) {
   const isSilent = chips.length > 0 && chips.every((one) => one.mark === "unknown");
   const lag = isSilent ? null : Math.max(0, ...chips.map((one) => one.lag ?? 0));
   const isBehind = chips.some((one) => one.mark === "behind");
   const shown = chips.slice(0, CHIPS_MAX);
   return html`
     <article class="node ${state}">
-      <h3>Broker ${broker} <span class="state">${state}</span></h3>
+      <h3><a href=${brokerAddress(broker)}>Broker ${broker}</a> <span class="state">${state}${left ? ` for ${duration(Date.now() - left)}` : ""}</span></h3>
       <dl>
         <dt>at</dt><dd><code>${address.replace(/^wss?:\/\//, "") || "–"}</code></dd>
         <dt>leads</dt><dd>${count(leads)} of ${plural(chips.length, "replica")}</dd>

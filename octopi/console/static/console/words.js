@@ -44,6 +44,12 @@ export function clock(ms) {
   return `${[at.getHours(), at.getMinutes(), at.getSeconds()].map(twoDigits).join(":")}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }
 
+// With the day: 2026-11-24 14:03:12.
+export function date(ms) {
+  const at = new Date(ms);
+  return Number.isNaN(at.getTime()) ? "–" : `${at.toLocaleDateString("en-CA")} ${clock(ms).slice(0, 8)}`;
+}
+
 function twoDigits(number) {
   return String(number).padStart(2, "0");
 }
