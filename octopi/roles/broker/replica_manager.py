@@ -19,6 +19,7 @@ from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S, RETIRE
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.partition_replica import Role
+from octopi.roles.broker.alteration import alter_log
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
@@ -396,7 +397,8 @@ class ReplicaManager(Decisions):
 
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
         """Ensure that there is a log of each of *topics* in each of its partitions that this broker
-        has a replica of; return the ones that failed, with reasons."""
+        has a replica of, and that it goes by the topic's options; return the ones that failed, with
+        reasons."""
         undone: list[m.Undone] = []
         for topic in topics:
             held = [PartitionId(one) for one in topic.partitions if one in self._replicas]
@@ -404,8 +406,12 @@ class ReplicaManager(Decisions):
             for partition_id in held:
                 try:
                     log = await self.store.create(topic, partition_id)
+                    replica = self._replicas[partition_id]
                     if log is not None:
-                        self._replicas[partition_id].add_log(log)
+                        replica.add_log(log)
+                    else:
+                        log = self.store.logs[topic.topic, partition_id]
+                        await alter_log(self._environment, replica, log, topic)
                     self.status.done(partition_id, topic.topic_id)
                 except StorageError as error:
                     failed = self.status.undone(error, [partition_id], topic.topic_id)
