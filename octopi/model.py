@@ -120,11 +120,12 @@ _OPTION_NAMES: Final = tuple(one.name for one in attrs.fields(TopicOptions))
 OPTION_COUNT: Final = len(_OPTION_NAMES)
 
 
-def _option_fault(name: str) -> str:
+def option_name_fault(name: str) -> str:
+    """Why *name* is no option of a topic; empty if it is one."""
     return "" if name in _OPTION_NAMES else f"there are {', '.join(_OPTION_NAMES)}"
 
 
-OptionName = Annotated[str, AtMost(32), Grammar(_option_fault)]
+OptionName = Annotated[str, AtMost(32), Grammar(option_name_fault)]
 """The name of an option of a topic."""
 
 

@@ -383,13 +383,11 @@ class EndsFile:
           StorageError: if the disk fails; then it is listed, but maybe not durably: call this
               again.
         """
-        async with self._writing:
-            known = self._logs.get(topic_id)
-            if known is None or known.topic != topic:
-                log = attrs.evolve(known or NotedLog(topic), topic=topic)
-                self._logs[topic_id] = log
-                self._append(topic_id, _made(topic_id, log) + _moved(topic_id, log))
-            await self._sync()
+        known = self._logs.get(topic_id)
+        if known is None or known.topic != topic:
+            log = self._logs[topic_id] = attrs.evolve(known or NotedLog(topic), topic=topic)
+            self._append(topic_id, _made(topic_id, log) + _moved(topic_id, log))
+        await self.sync()  # logs that are listed meanwhile share it
 
     async def remove(self, topic_id: str) -> None:
         """Remove a log from the list, durably; harmless if it isn't listed.
@@ -481,7 +479,8 @@ class EndsFile:
         self._stored_bytes = len(data)
         self._synced_changes = changes
         for topic_id in moved:  # their entries went into the old file
-            self._append(topic_id, _known(topic_id, self._logs[topic_id]))
+            log = self._logs[topic_id]
+            self._append(topic_id, _made(topic_id, log) + _known(topic_id, log))
 
     async def end(self) -> None:
         """Close the file and write nothing any more, because the file is about to be removed: a

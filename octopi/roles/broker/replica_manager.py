@@ -15,7 +15,13 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
-from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S, RETIRED_KEEP_S
+from octopi.limits import (
+    DELETION_RETRY_S,
+    LOGS_MADE_AT_ONCE_MAX,
+    NOTES_SYNC_S,
+    REPLICA_TICK_S,
+    RETIRED_KEEP_S,
+)
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.partition_replica import Role
@@ -308,12 +314,19 @@ class ReplicaManager(Decisions):
         if trace is not None and stored:
             trace(steps.E10Installed(records=stored))
         self._note_away(frozenset(one.broker for one in brokers if not one.live))
-        for decided in stored:
-            try:
-                await self._act_on(decided, self._identity[0])
-                self.status.done(decided.partition)
-            except StorageError as error:
-                undone.append(self.status.undone(error, [decided.partition]))
+        broker, limiter = self._identity[0], trio.CapacityLimiter(LOGS_MADE_AT_ONCE_MAX)
+
+        async def act_on(decided: PartitionRecord) -> None:
+            async with limiter:
+                try:
+                    await self._act_on(decided, broker)
+                    self.status.done(decided.partition)
+                except StorageError as error:
+                    undone.append(self.status.undone(error, [decided.partition]))
+
+        async with trio.open_nursery() as nursery:  # they share what the device does
+            for decided in stored:
+                nursery.start_soon(act_on, decided)
         return undone
 
     async def _act_on(self, decided: PartitionRecord, broker: BrokerId) -> None:
@@ -400,24 +413,32 @@ class ReplicaManager(Decisions):
         has a replica of, and that it goes by the topic's options; return the ones that failed, with
         reasons."""
         undone: list[m.Undone] = []
-        for topic in topics:
-            held = [PartitionId(one) for one in topic.partitions if one in self._replicas]
-            failed = None
-            for partition_id in held:
-                try:
-                    log = await self.store.create(topic, partition_id)
-                    replica = self._replicas[partition_id]
-                    if log is not None:
-                        replica.add_log(log)
-                    else:
-                        log = self.store.logs[topic.topic, partition_id]
-                        await alter_log(self._environment, replica, log, topic)
-                    self.status.done(partition_id, topic.topic_id)
-                except StorageError as error:
-                    failed = self.status.undone(error, [partition_id], topic.topic_id)
-            if failed is not None:
-                undone.append(failed)
+        limiter = trio.CapacityLimiter(LOGS_MADE_AT_ONCE_MAX)
+
+        async def install(topic: TopicRecord) -> None:
+            async with limiter:
+                undone.extend(await self._install_topic(topic))
+
+        async with trio.open_nursery() as nursery:  # they share what the device does
+            for topic in topics:
+                nursery.start_soon(install, topic)
         return undone
+
+    async def _install_topic(self, topic: TopicRecord) -> list[m.Undone]:
+        failed: list[m.Undone] = []
+        for partition_id in [PartitionId(one) for one in topic.partitions if one in self._replicas]:
+            try:
+                replica = self._replicas[partition_id]
+                log = await self.store.create(topic, partition_id)
+                if log is not None:
+                    replica.add_log(log)
+                else:
+                    log = self.store.logs[topic.topic, partition_id]
+                    await alter_log(self._environment, replica, log, topic)
+                self.status.done(partition_id, topic.topic_id)
+            except StorageError as error:
+                failed = [self.status.undone(error, [partition_id], topic.topic_id)]
+        return failed
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         """Delete the logs of these topics; return the topics of which files are left, with reasons.

@@ -106,7 +106,7 @@ class Topics:
             if older_is_removed is not None:
                 await older_is_removed.wait()
             if placed := creation.placed:
-                await self._members.tell_partitions(placed, list(self._members.values()))
+                await self._members.tell_placed([one.partition for one in placed])
             records = [self._controller.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
             followers = {one for record in records for one in record.replicas} - leaders
