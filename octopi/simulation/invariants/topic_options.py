@@ -5,6 +5,7 @@ rule                    broken when
 ======================= ================================================================
 options-undecided       the register tells a broker options of a topic that are not on its
                         device
+options-back            the register tells a broker older options than the broker has confirmed
 options-behind          everything is healed, and a replica's disk has other options of its
                         topic than the newest
 ======================= ================================================================
@@ -48,10 +49,14 @@ class OptionsInForce:
         for key in [one for one in self._confirmed if one[0] == event.host]:
             del self._confirmed[key]
 
+    def confirmed(self, host: str, topic_id: str) -> tuple[int, int]:
+        """The newest alteration of a topic that *host* has confirmed (`TopicRecord.alteration`)."""
+        return self._confirmed.get((host, topic_id), (0, 0))
+
     def of(self, host: str, topic: TopicRecord) -> list[TopicOptions]:
         """The options that *host* may go by: those that it has confirmed, and newer ones, of which
         it may have heard."""
-        confirmed = self._confirmed.get((host, topic.topic_id), (0, 0))
+        confirmed = self.confirmed(host, topic.topic_id)
         decided = self._cluster.register_view.options.get(topic.topic_id, {})
         found = [options for alteration, options in decided.items() if alteration >= confirmed]
         return found or [topic.options]
@@ -68,6 +73,7 @@ class TopicOptionRules(SystemInvariants):
         "options-undecided": (
             "the register tells brokers only options of a topic that are on its device"
         ),
+        "options-back": "no broker is told older options of a topic than it has confirmed",
         "options-behind": (
             "when everything is healed, each replica has the newest options of its topic on its "
             "disk"
@@ -76,6 +82,8 @@ class TopicOptionRules(SystemInvariants):
 
     def __init__(self, cluster: SimulatedCluster, break_rule: BreakRule) -> None:
         super().__init__(cluster, break_rule)
+        self._in_force = OptionsInForce(cluster)
+        self.handlers.add(self._in_force.handlers)
         self.handlers.on(self._check_told, steps.T2Telling)
 
     def _check_told(self, event: StepEvent[steps.T2Telling]) -> None:
@@ -83,9 +91,15 @@ class TopicOptionRules(SystemInvariants):
             known = self.cluster.register_view.state.topic(told.topic)
             is_known = known is not None and known.topic_id == told.topic_id
             if known is not None and is_known and known.alteration < told.alteration:
-                text = f"broker {event.step.broker} is told options of {told.topic} that are not "
-                text += f"on the register's device: {told.options}"
+                text = f"broker {event.step.broker} is told {told.options} of {told.topic}, which "
+                text += "are not on the register's device"
                 self.break_rule("options-undecided", text, event)
+            host = self.cluster.host_of(event.step.broker)
+            confirmed = self._in_force.confirmed(host, told.topic_id)
+            if told.alteration < confirmed:
+                text = f"broker {event.step.broker} has confirmed alteration {confirmed} of "
+                text += f"{told.topic}, and is told alteration {told.alteration}"
+                self.break_rule("options-back", text, event)
 
     def at_rest(self, event: Event) -> None:
         state = self.cluster.register_view.state
