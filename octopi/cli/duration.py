@@ -1,4 +1,4 @@
-"""Parses a span of time on the command line: ``30``, ``30s``, ``5m``, ``2h``."""
+"""Parses a span of time on the command line: ``30``, ``30s``, ``5m``, ``2h``, ``7d``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 else:  # older versions of click don't have generic types
     _FloatType = click.ParamType
 
-_UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-_TEXT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", re.ASCII)
+_UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TEXT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", re.ASCII)
 
 
 class Duration(_FloatType):
-    """Seconds, also in minutes and hours, from *low_s* to *high_s*."""
+    """Seconds, also in minutes, hours and days, from *low_s* to *high_s*."""
 
     name = "duration"
 
@@ -32,7 +32,7 @@ class Duration(_FloatType):
             return value
         found = _TEXT.fullmatch(str(value))
         if found is None:
-            self.fail(f"{value!r} is no span of time; write 30s, 5m or 2h", param, ctx)
+            self.fail(f"{value!r} is no span of time; write 30s, 5m, 2h or 7d", param, ctx)
         seconds = float(found[1]) * _UNITS_S[found[2]]
         if not self._low_s <= seconds <= self._high_s:
             self.fail(
