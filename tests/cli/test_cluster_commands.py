@@ -73,7 +73,9 @@ def test_what_can_not_be_altered_is_refused_and_changes_nothing(topics: Topics) 
     assert refused.exit_code == ExitCode.REFUSED
     assert "so 99 can't be in sync" in refused.stderr
     assert topics("alter", "other", "--retention", "1h").exit_code == ExitCode.REFUSED
-    assert json.loads(topics("describe", "firm", "--json").stdout)["options"]["retention_ms"] is None
+    assert (
+        json.loads(topics("describe", "firm", "--json").stdout)["options"]["retention_ms"] is None
+    )
     assert topics("delete", "firm", "--yes").exit_code == 0
 
 
