@@ -17,7 +17,6 @@ from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
 from octopi.limits import (
     DELETION_RETRY_S,
-    LOGS_MADE_AT_ONCE_MAX,
     NOTES_SYNC_S,
     REPLICA_TICK_S,
     RETIRED_KEEP_S,
@@ -34,6 +33,7 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.hand_over_preparation import HandOverPreparation
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
+from octopi.roles.broker.order_parts import at_once
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_state import begin_state
 from octopi.roles.broker.replica_streams import ReplicaStreams
@@ -314,19 +314,16 @@ class ReplicaManager(Decisions):
         if trace is not None and stored:
             trace(steps.E10Installed(records=stored))
         self._note_away(frozenset(one.broker for one in brokers if not one.live))
-        broker, limiter = self._identity[0], trio.CapacityLimiter(LOGS_MADE_AT_ONCE_MAX)
+        broker = self._identity[0]
 
         async def act_on(decided: PartitionRecord) -> None:
-            async with limiter:
-                try:
-                    await self._act_on(decided, broker)
-                    self.status.done(decided.partition)
-                except StorageError as error:
-                    undone.append(self.status.undone(error, [decided.partition]))
+            try:
+                await self._act_on(decided, broker)
+                self.status.done(decided.partition)
+            except StorageError as error:
+                undone.append(self.status.undone(error, [decided.partition]))
 
-        async with trio.open_nursery() as nursery:  # they share what the device does
-            for decided in stored:
-                nursery.start_soon(act_on, decided)
+        await at_once(act_on, stored)
         return undone
 
     async def _act_on(self, decided: PartitionRecord, broker: BrokerId) -> None:
@@ -413,15 +410,11 @@ class ReplicaManager(Decisions):
         has a replica of, and that it goes by the topic's options; return the ones that failed, with
         reasons."""
         undone: list[m.Undone] = []
-        limiter = trio.CapacityLimiter(LOGS_MADE_AT_ONCE_MAX)
 
         async def install(topic: TopicRecord) -> None:
-            async with limiter:
-                undone.extend(await self._install_topic(topic))
+            undone.extend(await self._install_topic(topic))
 
-        async with trio.open_nursery() as nursery:  # they share what the device does
-            for topic in topics:
-                nursery.start_soon(install, topic)
+        await at_once(install, topics)
         return undone
 
     async def _install_topic(self, topic: TopicRecord) -> list[m.Undone]:
