@@ -5,9 +5,11 @@ BIN := .venv/bin
 BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
 # The cases of Autobahn, likewise.
 CONFORMANCE := $(if $(CI),.venv/.conformance)
-# The types of octopi.js, its bundle, and streams over HTTP are checked where there is npm, and in
-# CI, which installs it.
-NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/durable-streams)
+# The web service and the notebook among the examples, likewise.
+EXAMPLES := $(if $(CI),.venv/.examples)
+# The types of octopi.js and of documented programs, the bundle of octopi.js, and streams over HTTP
+# are checked where there is npm, and in CI, which installs it.
+NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/durable-streams .tools/pyright)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -16,11 +18,11 @@ help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, prove that nothing is lost
 	$(BIN)/octopi-node demo
-test: .venv/.dev $(BROWSER) $(NPM_TOOLS) ## run all tests; those of Spark where there is Java 17
+test: .venv/.dev $(BROWSER) $(EXAMPLES) $(NPM_TOOLS) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest -n 2 --dist loadfile
-check: .venv/.dev .venv/.browser .venv/.spark $(CONFORMANCE) ## everything that has to hold before a change goes in
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered
+check: .venv/.dev .venv/.browser .venv/.docs .venv/.examples .venv/.spark $(CONFORMANCE) ## everything that has to hold before a change goes in
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered docs
 	$(MAKE) --no-print-directory test plain fuzz-briefly search
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
@@ -33,7 +35,7 @@ types: .venv/.browser .venv/.spark ## mypy --strict
 	$(BIN)/mypy
 layers: .venv/.dev ## which package may import which
 	$(BIN)/lint-imports
-cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) ## all tests, with branch coverage: several times as long
+cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) $(EXAMPLES) ## all tests, with branch coverage: several times as long
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 covered: .venv/.dev ## the tests of record, wire and storage reach every branch of those by themselves
@@ -70,6 +72,8 @@ bench-quick: .bench/.ready ## the most telling of them: three minutes
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick
 bench-fanout: .bench/.ready ## 1,000 WebSocket subscribers, beside NATS: deliveries and memory
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks.fanout
+docs: .venv/.docs ## the documents as a site, with references made from the code: dist/site
+	$(BIN)/python -m harness.site
 bundle: .tools/bundler ## octopi.min.js and the file beside it, of octopi.js: after each change of that
 	rm -f $(STATIC)/octopi*.min.js
 	$(BUNDLER) --config requirements/bundler/rollup.config.mjs --dir $(STATIC)
@@ -79,7 +83,9 @@ lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --extra dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 	$(COMPILE) --extra dev --extra browser --constraint requirements/dev.txt --output-file requirements/browser.txt
 	$(COMPILE) --extra conformance --constraint requirements/dev.txt --output-file requirements/conformance.txt
+	$(COMPILE) --extra dev --extra examples --constraint requirements/dev.txt --output-file requirements/examples.txt
 	$(COMPILE) --extra dev --extra spark --constraint requirements/dev.txt --output-file requirements/spark.txt
+	$(COMPILE) --extra dev --extra docs --constraint requirements/dev.txt --output-file requirements/docs.txt
 	$(COMPILE) --extra bench --constraint requirements/runtime.txt --output-file requirements/bench.txt
 clean: ## remove what was made here
 	rm -rf .venv .bench .tools .coverage .hypothesis .*_cache dist search
@@ -96,8 +102,8 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'octopi: $(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 # All stamps stand for one environment: the tools are added to what a node needs to run, and
-# what is large, for a browser or for Spark, to the tools.
-.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+# what is large, for a browser, the site, the examples or Spark, to the tools.
+.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.docs .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
 	$(BIN)/pip install --quiet --require-hashes -r $<
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -116,9 +122,9 @@ BUNDLER = .tools/bundler/node_modules/.bin/rollup --silent
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.tools/typescript .tools/bundler .tools/durable-streams: .tools/%: requirements/%/package-lock.json
+.tools/typescript .tools/bundler .tools/durable-streams .tools/pyright: .tools/%: requirements/%/package-lock.json
 	rm -rf $@ && mkdir -p $@ && cp requirements/$*/*.js* $@
 	cd $@ && npm ci --silent --no-audit --no-fund --ignore-scripts
 
-.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout bundle venv lock clean
+.PHONY: help demo test exhaust search check format format-check lint types layers cover covered docs conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout bundle venv lock clean
 .DELETE_ON_ERROR:

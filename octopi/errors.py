@@ -636,43 +636,43 @@ class RefusedError(OctopiError):
 class UnknownTopicError(RefusedError):
     """The topic does not exist."""
 
-    default_status = Status.UNKNOWN_TOPIC
+    default_status: ClassVar[Status] = Status.UNKNOWN_TOPIC
 
 
 class TopicExistsError(RefusedError):
     """A topic with this name exists already."""
 
-    default_status = Status.TOPIC_EXISTS
+    default_status: ClassVar[Status] = Status.TOPIC_EXISTS
 
 
 class OffsetOutOfRangeError(RefusedError):
     """The log doesn't hold that offset: retention removed it, or it is not written yet."""
 
-    default_status = Status.OFFSET_OUT_OF_RANGE
+    default_status: ClassVar[Status] = Status.OFFSET_OUT_OF_RANGE
 
 
 class OffsetInsideRecordError(RefusedError):
     """The offset is not the start of a record."""
 
-    default_status = Status.OFFSET_INSIDE_RECORD
+    default_status: ClassVar[Status] = Status.OFFSET_INSIDE_RECORD
 
 
 class NotLeaderError(RefusedError):
     """Another broker leads the partition; `address` is its url, if known."""
 
-    default_status = Status.NOT_LEADER
+    default_status: ClassVar[Status] = Status.NOT_LEADER
 
 
 class NotReadyError(RefusedError):
     """The node can't answer yet; repeat the request in a moment."""
 
-    default_status = Status.NOT_READY
+    default_status: ClassVar[Status] = Status.NOT_READY
 
 
 class SupersededError(RefusedError):
     """The register is older than one that a broker has already followed, or runs beside it."""
 
-    default_status = Status.REGISTER_SUPERSEDED
+    default_status: ClassVar[Status] = Status.REGISTER_SUPERSEDED
 
 
 class HistoryForkedError(RefusedError):
@@ -682,7 +682,7 @@ class HistoryForkedError(RefusedError):
     are unchanged.  Start again at `offset`, or consume with ``on_fork="resume"``.
     """
 
-    default_status = Status.HISTORY_FORKED
+    default_status: ClassVar[Status] = Status.HISTORY_FORKED
 
     def __init__(
         self,
@@ -720,32 +720,32 @@ class HistoryForkedError(RefusedError):
 class UnknownSubscriptionError(RefusedError):
     """The topic has no subscription of that name, or it was deleted."""
 
-    default_status = Status.UNKNOWN_SUBSCRIPTION
+    default_status: ClassVar[Status] = Status.UNKNOWN_SUBSCRIPTION
 
 
 class SubscriptionExistsError(RefusedError):
     """A subscription of that name exists with other options; the text names what differs."""
 
-    default_status = Status.SUBSCRIPTION_EXISTS
+    default_status: ClassVar[Status] = Status.SUBSCRIPTION_EXISTS
 
 
 class SubscriptionBusyError(RefusedError):
     """Another member has the subscription or the log: wait for it, or take over."""
 
-    default_status = Status.SUBSCRIPTION_BUSY
+    default_status: ClassVar[Status] = Status.SUBSCRIPTION_BUSY
 
 
 class ProducerFencedError(RefusedError):
     """A later life of this named producer has begun, so this one is over: nothing of it is stored
     any more.  Go on only by opening the name again, which ends the other life in turn."""
 
-    default_status = Status.PRODUCER_FENCED
+    default_status: ClassVar[Status] = Status.PRODUCER_FENCED
 
 
 class MemberFencedError(RefusedError):
     """Another member has the log now, or its mark was reset: marks of this member are ignored."""
 
-    default_status = Status.MEMBER_FENCED
+    default_status: ClassVar[Status] = Status.MEMBER_FENCED
 
 
 class HistoryLostError(OctopiError):

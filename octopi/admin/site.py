@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 CONSOLE: Final = "/console/"
 API: Final = "/api/v1/"
 
-_PAGES: Final = {"cluster", "topics", "consumers", "subscriptions", "subscription", "events"}
+PAGES: Final = {"cluster", "topics", "consumers", "subscriptions", "subscription", "events"}
 """The pages about the cluster, below `API`."""
 
 
@@ -193,7 +193,7 @@ class Site:
 
     async def _api(self, request: HttpRequest, grants: Grants) -> HttpAnswer:
         name = request.path.removeprefix(API)
-        if name not in _PAGES:
+        if name not in PAGES:
             return _error(404, "not_found", f"there is no {API}{name[:100]}")
         try:
             if self.watch is None:

@@ -68,7 +68,7 @@ class AsyncioClient(Wrapper[Client]):
 
     def __init__(self, run: GuestRun, inner: Client) -> None:
         super().__init__(run, inner)
-        self.admin = AsyncioAdmin(run, inner.admin)
+        self.admin: AsyncioAdmin = AsyncioAdmin(run, inner.admin)
         """Operates brokers, partitions and replicas."""
 
     topics = calling(Client.topics)

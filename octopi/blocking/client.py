@@ -70,7 +70,7 @@ class BlockingClient(BlockingWrapper[Client]):
 
     def __init__(self, thread: TrioThread, inner: Client) -> None:
         super().__init__(thread, inner)
-        self.admin = BlockingAdmin(thread, inner.admin)
+        self.admin: BlockingAdmin = BlockingAdmin(thread, inner.admin)
         """Operates brokers, partitions and replicas."""
 
     topics = calling(Client.topics)

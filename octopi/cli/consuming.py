@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from octopi import (
+    Client,
     Consumer,
     DealtBatch,
     MemberFencedError,
@@ -44,6 +45,28 @@ _LEAVING_S: Final = 5.0
 """How long a member may go on after it, until its marks are confirmed and it has left."""
 
 _T = TypeVar("_T")
+
+
+async def check_start(
+    client: Client, consumer: Consumer | MultiTopicConsumer, start: object
+) -> None:
+    """Check that *start*, if it is an offset, is not behind the end of the log that *consumer*
+    reads.
+
+    Raises:
+      CommandError: if it is.
+    """
+    if not isinstance(start, int) or isinstance(consumer, MultiTopicConsumer):
+        return
+    topic = consumer.position.topic
+    for partition in consumer.position.places:
+        end = (await client.find_offset(topic, "latest", partition=partition)).offset
+        if start > end:
+            raise CommandError(
+                f"--offset {start} is behind the end of {topic}/{partition}, which is {end}; on "
+                "your side: start at latest, or at an offset that came with a message",
+                ExitCode.REFUSED,
+            )
 
 
 def values_as_lines(messages: list[Message]) -> bytes:

@@ -1,4 +1,4 @@
-"""Parses a span of time on the command line: ``30``, ``30s``, ``5m``, ``2h``, ``7d``."""
+"""Parses a span of time on the command line: ``30``, ``500ms``, ``30s``, ``5m``, ``2h``, ``7d``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,32 @@ if TYPE_CHECKING:
 else:  # older versions of click don't have generic types
     _FloatType = click.ParamType
 
-_UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_TEXT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", re.ASCII)
+_UNITS_S: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_TEXT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|[smhd]?)", re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """The seconds of the span of time *text*; a number without a unit is seconds.
+
+    Raises:
+      ValueError: if it is no span of time; the text says what to write.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no span of time; write 500ms, 30s, 5m, 2h or 7d")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def duration_text(seconds: float) -> str:
+    """*seconds* as `parse_duration` reads it, in the largest unit that leaves a whole number."""
+    for unit in ("d", "h", "m", "s"):
+        if seconds >= _UNITS_S[unit] and seconds % _UNITS_S[unit] == 0:
+            return f"{seconds / _UNITS_S[unit]:.0f}{unit}"
+    return f"{seconds:g}s"
 
 
 class Duration(_FloatType):
-    """Seconds, also in minutes, hours and days, from *low_s* to *high_s*."""
+    """Seconds, also in other units, from *low_s* to *high_s*."""
 
     name = "duration"
 
@@ -30,12 +50,11 @@ class Duration(_FloatType):
     ) -> float:
         if isinstance(value, float):
             return value
-        found = _TEXT.fullmatch(str(value))
-        if found is None:
-            self.fail(f"{value!r} is no span of time; write 30s, 5m, 2h or 7d", param, ctx)
-        seconds = float(found[1]) * _UNITS_S[found[2]]
+        try:
+            seconds = parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
         if not self._low_s <= seconds <= self._high_s:
-            self.fail(
-                f"{value} is not from {self._low_s:g} to {self._high_s:g} seconds", param, ctx
-            )
+            low, high = duration_text(self._low_s), duration_text(self._high_s)
+            self.fail(f"{value} is not from {low} to {high}", param, ctx)
         return seconds

@@ -83,8 +83,13 @@ class Explanation:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The hint after "there is no *word*": the most similar of *known*, or all of them."""
     names = list(known)
-    close = difflib.get_close_matches(word, names, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
+    close = similar(word, names)
+    return f"; did you mean {close}?" if close else f"; there are {', '.join(names)}"
+
+
+def similar(word: str, known: Iterable[str]) -> str | None:
+    """The one of *known* that is most similar to *word*; None if none is similar."""
+    return next(iter(difflib.get_close_matches(word, known, n=1)), None)
 
 
 _SIDES: Final = {

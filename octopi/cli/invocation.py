@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
@@ -220,6 +221,12 @@ def json_option(function: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
+def python_name(command: str) -> str:
+    """The name that *command* has in Python, where it is a function in a module."""
+    name = command.replace("-", "_")
+    return f"{name}_" if iskeyword(name) else name
+
+
 class LazyGroup(click.Group):
     """Commands that are imported when they are used."""
 
@@ -232,7 +239,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.places:
             return None
-        command = getattr(import_module(self.places[cmd_name]), cmd_name.replace("-", "_"))
+        command = getattr(import_module(self.places[cmd_name]), python_name(cmd_name))
         assert isinstance(command, click.Command)
         return command
 

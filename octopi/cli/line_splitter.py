@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Iterator
+from itertools import islice
 from typing import Final
 
 import trio
@@ -18,7 +19,11 @@ PIECE_BYTES: Final = 1024 * 1024
 """The size of one read; each read costs a switch to a thread."""
 
 
-class LineTooLongError(CommandError):
+class BadLineError(CommandError):
+    """A line of the input is no message."""
+
+
+class LineTooLongError(BadLineError):
     """A line is longer than a message may be."""
 
     def __init__(self, number: int, bytes_max: int) -> None:
@@ -29,32 +34,37 @@ class LineTooLongError(CommandError):
 
 
 class LineSplitter:
-    """Takes pieces and returns whole lines."""
+    """Takes pieces and returns whole lines, without the first *skip* ones."""
 
-    def __init__(self, line_bytes_max: int) -> None:
+    def __init__(self, line_bytes_max: int, skip: int = 0) -> None:
         self._line_bytes_max = line_bytes_max
+        self._skip = skip
         self._begun: list[bytes] = []
         self._begun_bytes = 0
         self.count = 0
-        """The number of lines returned so far."""
+        """The number of whole lines so far, with those that were skipped."""
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The lines that *piece* completes; take all of them before the next call.
 
         Raises:
-          LineTooLongError: when a line is longer than `line_bytes_max`.
+          LineTooLongError: when a line that isn't skipped is longer than `line_bytes_max`.
         """
         lines = piece.split(b"\n")
         rest = lines.pop()
         if lines:
             lines[0] = self._complete(lines[0])
         bound = self._line_bytes_max
-        for line in lines:
+        skipped = min(len(lines), max(0, self._skip - self.count))
+        self.count += skipped
+        for line in islice(lines, skipped, None):
             if len(line) > bound:
                 raise LineTooLongError(self.count + 1, bound)
             self.count += 1
             yield line
-        if rest:
+        if rest and self.count < self._skip:
+            self._begun = [b""]
+        elif rest:
             self._begun.append(rest)
             self._begun_bytes += len(rest)
             if self._begun_bytes > bound:
@@ -65,7 +75,8 @@ class LineSplitter:
         if self._begun:
             line = self._complete(b"")
             self.count += 1
-            yield line
+            if self.count > self._skip:
+                yield line
 
     def _complete(self, end: bytes) -> bytes:
         line = b"".join((*self._begun, end))

@@ -13,17 +13,21 @@ import click
 
 from octopi import __version__
 from octopi.cli.failures import EXIT_CODES, PROGRAM
-from octopi.cli.invocation import Invocation, OctopiGroup, common_options
+from octopi.cli.invocation import Invocation, OctopiGroup, common_options, python_name
 from octopi.cli.search import FindSearch
 
 _COMMANDS: Final = {
-    name: f"octopi.cli.commands.{name.replace('-', '_')}"
+    name: f"octopi.cli.commands.{python_name(name)}"
     for name in (
         "serve",
         "dev",
         "demo",
         "produce",
         "consume",
+        "export",
+        "import",
+        "backup",
+        "restore",
         "topics",
         "subscriptions",
         "dead-letters",

@@ -42,6 +42,9 @@ _FIELDS: Final[dict[str, Formatter]] = {
     ),
 }
 
+BASE64_SUFFIX: Final = "_base64"
+"""Ends the name of a JSON field whose bytes are in base 64."""
+
 _ESCAPES: Final = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\0": "\0", r"\\": "\\"}
 
 _TOKEN: Final = re.compile(r"%.?|\\.?|[^%\\]+", re.DOTALL)
@@ -112,10 +115,13 @@ def as_json(message: Message) -> bytes:
 
 
 def text_or_base64(name: str, data: bytes | None) -> dict[str, object]:
-    """A field of a JSON object: *name* with text, or *name* and ``_base64`` with base 64."""
+    """A field of a JSON object: *name* with text, or *name* and ``_base64`` with base 64.  The
+    latter also if *name* itself ends so, as a header's may."""
     if data is None:
         return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
+    if not name.endswith(BASE64_SUFFIX):
+        try:
+            return {name: data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {name + BASE64_SUFFIX: base64.b64encode(data).decode()}

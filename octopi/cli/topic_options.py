@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from octopi.cli.byte_size import ByteSize
 from octopi.cli.duration import Duration
-from octopi.cli.sizes import Size
 
 if TYPE_CHECKING:
     _AnyType = click.ParamType[Any]
@@ -17,6 +17,7 @@ else:  # older versions of click don't have generic types
     _AnyType = click.ParamType
 
 _DEFAULT: Final = "default"
+_BYTES_MAX: Final = 2**63 - 1
 _SECONDS_MAX: Final = 100 * 365 * 24 * 3600.0
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -38,7 +39,7 @@ def topic_options(*, alters: bool) -> Callable[[_F], _F]:
     """The options of a topic.  *alters*: what is not given stays as it is, and ``default`` gives an
     option the value that brokers use for a topic that doesn't have it."""
     span: _AnyType = Duration(0.001, _SECONDS_MAX)
-    size: _AnyType = Size()
+    size: _AnyType = ByteSize(1, _BYTES_MAX)
     if alters:
         span, size = _OrDefault(span, "TIME"), _OrDefault(size, "SIZE")
     time_name, size_name = ("TIME|default", "SIZE|default") if alters else ("TIME", "SIZE")

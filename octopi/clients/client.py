@@ -84,7 +84,7 @@ class Client(ConsumerMaker):
     def __init__(self, cluster: ClusterHandle) -> None:
         super().__init__(cluster)
         self._router = cluster.router
-        self.admin = Admin(cluster.router)
+        self.admin: Admin = Admin(cluster.router)
         """Operates brokers, partitions and replicas."""
 
     # --- topics ------------------------------------------------------------------------

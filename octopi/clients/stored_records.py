@@ -116,7 +116,7 @@ class RecordReader:
         self._dealt = self._handed = start
         """The offsets behind the records of earlier calls of `chunks`, and of the last one."""
         self._ready: deque[tuple[LogSubscriber, Chunk]] = deque()
-        self.news = News()
+        self.news: News = News()
         """Told when there may be something for `chunks_nowait`."""
         self._error: OctopiError | None = None
         self._is_finished = False

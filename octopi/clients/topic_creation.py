@@ -10,7 +10,12 @@ import attrs
 
 from octopi.clients.options import Unchanged, not_negative
 from octopi.clients.routing import RequestRouter
-from octopi.errors import ConnectionLostError, TopicExistsError
+from octopi.errors import (
+    ConnectionLostError,
+    NotReadyError,
+    TopicExistsError,
+    UnknownTopicError,
+)
 from octopi.identifiers import PartitionId, TopicName
 from octopi.wire.messages import AlterTopic, CreateTopic, TopicDescription, TopicInfo, TopicOptions
 
@@ -47,7 +52,13 @@ async def create_topic(
             is_lost = True
             raise
         except TopicExistsError:
-            info = await router.describe_once(topic, False)
+            if not (exist_ok or is_lost):
+                raise
+            try:
+                info = await router.describe_once(topic, False)
+            except UnknownTopicError:
+                # The next attempt creates it.
+                raise NotReadyError(f"topic {topic} existed, and was deleted meanwhile") from None
             # An attempt whose answer was lost may have created it.
             is_ours = info.options == options and (bool(beside) or len(info.partitions) == count)
             if exist_ok or (is_lost and is_ours):

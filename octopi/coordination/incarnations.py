@@ -17,8 +17,9 @@ from octopi.wire.messages import Join
 
 def is_same_life(state: ClusterState, live: Mapping[BrokerId, Incarnation], join: Join) -> bool:
     """Whether the incarnation that asks to join is the live one.  Then its last connection broke,
-    which the register may not have noticed.  *live*: broker -> incarnation."""
-    if join.broker is None or not join.cluster:
+    which the register may not have noticed.  It names no cluster if its disk was too full to store
+    that it had joined.  *live*: broker -> incarnation."""
+    if join.broker is None:
         return False
     known = state.brokers.get(join.broker)
     return (
@@ -61,7 +62,7 @@ def lost_data(state: ClusterState, broker: BrokerId, join: Join) -> bool:
     known = state.brokers.get(broker)
     if known is None:
         return False
-    if join.cluster and known.nonce in {join.nonce, *join.ancestors}:
+    if known.nonce == join.nonce or (join.cluster and known.nonce in join.ancestors):
         return False
     if not is_proven(state, join):
         # An id without its data directory would be anyone's for the asking, and the broker that

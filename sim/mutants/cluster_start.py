@@ -1,4 +1,4 @@
-"""Bugs of a register that forms a cluster."""
+"""Bugs of a register that forms a cluster, and of brokers that join for the first time."""
 
 from __future__ import annotations
 
@@ -18,5 +18,19 @@ MUTANTS: Final = (
         "a register that died while it wrote the first entries of its cluster can't be started "
         "again",
         "exception",
+    ),
+    Mutant(
+        "joined-unstored-is-another",
+        "octopi.coordination.incarnations",
+        """
+-    if join.broker is None:
++    if join.broker is None or not join.cluster:
+         return False
+     known = state.brokers.get(join.broker)
+     return (
+""",
+        "a broker whose disk is full when it joins for the first time is refused for having its "
+        "own id, and ends, if the register has not noticed that its connection broke",
+        "complaint",
     ),
 )

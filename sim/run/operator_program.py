@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from random import Random
 from typing import Final
@@ -237,7 +238,7 @@ class Operator:
 
         async def make_anew() -> None:
             try:
-                made = await self._make_anew(client, topic, is_removed)
+                made = await self._make_anew(client, topic, info.topic_id, is_removed)
             except OctopiError as error:
                 problems.append(error)
             else:
@@ -256,21 +257,24 @@ class Operator:
         if problems:
             raise problems[0]
 
-    async def _make_anew(self, client: Client, topic: str, is_removed: trio.Event) -> TopicInfo:
-        """Make a topic as soon as the older one of that name is deleted."""
+    async def _make_anew(
+        self, client: Client, topic: str, older_id: str, is_removed: trio.Event
+    ) -> TopicInfo:
+        """Make a topic as soon as the older one of that name, with *older_id*, is deleted."""
         clock = self._environment.clock
         while True:
             # What exists then is the new one: an answer to an earlier request was lost.
             exist_ok = is_removed.is_set()
-            try:
-                return await client.create_topic(
+            with contextlib.suppress(TopicExistsError):
+                made = await client.create_topic(
                     topic,
                     1,
                     exist_ok=exist_ok,
                     flush_before_ack=self._client_log.plan.flush_before_ack,
                 )
-            except TopicExistsError:
-                await clock.sleep_until(clock.now() + _ANEW_S)
+                if made.topic_id != older_id:
+                    return made
+            await clock.sleep_until(clock.now() + _ANEW_S)
 
     async def _use_topic(
         self, client: Client, topic: str, randomness: Random, sender: str = ""

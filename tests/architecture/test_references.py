@@ -282,16 +282,3 @@ def test_every_short_name_in_docstrings_is_used_by_some_code() -> None:
         if not set(name.split(".")) <= names_in_code()
     )
     assert unknown == []
-
-
-def test_every_link_between_documents_leads_somewhere() -> None:
-    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    links = [
-        (path, target)
-        for path in pages
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
-        if "://" not in target
-    ]
-    assert links
-    broken = [one for one in links if not (one[0].parent / one[1]).exists()]
-    assert broken == []

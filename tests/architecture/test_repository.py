@@ -45,8 +45,8 @@ def lock_files() -> list[Path]:
 
 
 def test_the_lock_files_are_there() -> None:
-    names = ["bench.txt", "browser.txt", "conformance.txt", "dev.txt", "runtime.txt", "spark.txt"]
-    assert [path.name for path in lock_files()] == names
+    names = ["bench", "browser", "conformance", "dev", "docs", "examples", "runtime", "spark"]
+    assert [path.stem for path in lock_files()] == names
 
 
 @pytest.mark.parametrize("lock_file", lock_files(), ids=lambda path: path.name)
@@ -67,7 +67,7 @@ def test_all_lock_files_choose_the_same_versions() -> None:
     }
     for name in ("bench.txt", "conformance.txt", "dev.txt"):
         assert versions["runtime.txt"].items() <= versions[name].items()
-    for name in ("browser.txt", "spark.txt"):
+    for name in ("browser.txt", "docs.txt", "examples.txt", "spark.txt"):
         assert versions["dev.txt"].items() <= versions[name].items()
 
 

@@ -1,14 +1,7 @@
-"""What the documents tell people to type: it is understood, and the operator's page works."""
+"""What the documents tell people to type is understood (`tests/tour` types some of them)."""
 
-import os
 import re
 import shlex
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -17,7 +10,6 @@ import pytest
 from octopi.cli.failures import PROGRAM
 from octopi.cli.invocation import Invocation
 from octopi.cli.main import cli
-from octopi.cli.node_processes import node_environment
 from octopi_node import find_search
 
 ROOT = Path(__file__).parents[2]
@@ -83,46 +75,3 @@ def test_every_documented_command_is_understood(page: str) -> None:
             if "does not exist" in error.format_message():
                 continue  # a file of the page's own
             pytest.fail(f"{PROGRAM} {' '.join(arguments)}: {error.format_message()}")
-
-
-def free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
-
-
-@pytest.mark.process
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("jq") is None, reason="the page uses jq")
-@pytest.mark.timeout(320)
-def test_the_operators_page_can_be_typed_from_top_to_bottom(tmp_path: Path) -> None:
-    script = "\n".join(["set -eu", *blocks("docs/operations.md")])
-    documented = sorted(set(re.findall(r"\b70\d\d\b", script)))
-    for port, free in zip(documented, free_ports(len(documented)), strict=True):
-        script = re.sub(rf"\b{port}\b", str(free), script)
-    bin_directory = tmp_path / "bin"
-    bin_directory.mkdir()
-    program = bin_directory / PROGRAM
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m octopi_node "$@"\n')
-    program.chmod(0o755)
-    environment = node_environment()
-    environment |= {"PATH": f"{bin_directory}:{os.environ['PATH']}"}
-    with subprocess.Popen(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as typed:
-        try:
-            stdout, stderr = typed.communicate(timeout=300)
-        finally:
-            with suppress(ProcessLookupError):  # then no node is left
-                os.killpg(typed.pid, signal.SIGKILL)
-    assert typed.returncode == 0, f"{stdout}\n{stderr}"
-    assert "  retired  " in stdout
-    assert stdout.endswith("\n100000\n")

@@ -55,6 +55,21 @@ def test_a_line_that_is_too_long_is_named(parts: list[bytes]) -> None:
         split(*parts, line_bytes_max=3)
 
 
+@given(st.lists(st.binary(max_size=20)), st.integers(0, 5))
+def test_skipped_lines_are_counted_and_not_returned(parts: list[bytes], skip: int) -> None:
+    whole, skipping = LineSplitter(10_000), LineSplitter(10_000, skip)
+    lines = [line for part in parts for line in whole.feed(part)] + list(whole.finish())
+    rest = [line for part in parts for line in skipping.feed(part)] + list(skipping.finish())
+    assert rest == lines[skip:]
+    assert skipping.count == whole.count
+
+
+def test_a_line_that_is_skipped_may_be_too_long() -> None:
+    splitter = LineSplitter(3, skip=2)
+    lines = [line for part in (b"a\nabcd", b"efgh\nb") for line in splitter.feed(part)]
+    assert lines + list(splitter.finish()) == [b"b"]
+
+
 async def test_a_descriptor_is_read_to_its_end() -> None:
     reading, writing = os.pipe()
     try:

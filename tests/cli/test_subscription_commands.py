@@ -279,7 +279,7 @@ def test_a_subscription_is_watched_line_by_line_until_it_is_interrupted(
         (["subscriptions", "create", "s", "--topic", "t", "--attempts", "3"], "for --mode shared"),
         (
             ["subscriptions", "create", "s", "--topic", "t", "--ack-timeout", "13h"],
-            "from 1 to 43200 seconds",
+            "from 1s to 12h",
         ),
         (["consume", "t", "--subscription", "s", "-e"], "--subscription excludes"),
         (["consume", "t", "--subscription", "s", "-o", "17"], "subscriptions reset"),

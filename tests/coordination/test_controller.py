@@ -86,6 +86,16 @@ def test_a_second_live_broker_of_an_id_is_refused_until_the_first_is_gone() -> N
     assert register.join(3, 2) == 3
 
 
+def test_a_broker_that_could_not_store_that_it_joined_joins_again_as_the_same() -> None:
+    register = Register()
+    assert register.join(3) == 3
+    register.create("orders")  # is placed on it, and it has not heard of that
+    assert register.join(3, cluster="") == 3, "while the register counts it as live"
+    register.controller.left(3, 1)
+    assert register.join(3, cluster="") == 3
+    assert not register.controller.state.brokers[3].replaced
+
+
 def test_the_end_of_an_old_connection_does_not_end_the_new_life() -> None:
     register = Register()
     register.join(3, 1)
@@ -109,7 +119,8 @@ def test_a_broker_with_a_new_data_directory_may_not_take_an_id_that_has_replicas
     register.create("orders", partitions=[0])
     leader = register.controller.state.partitions[0].leader
     register.controller.left(leader, 1)
-    assert status_of(register.join, leader, 1, cluster="") == Status.BROKER_FENCED
+    new = join(leader, 1, cluster="", copy="'")
+    assert status_of(register.controller.admit, new, []) == Status.BROKER_FENCED
     register.controller.left(3 - leader, 1)
     empty = join(3 - leader, 1, cluster="", copy="'", credential="")
     assert status_of(register.controller.admit, empty, []) == Status.BROKER_FENCED

@@ -30,6 +30,7 @@ from octopi.cli.queue_options import (
     queue_options,
 )
 from octopi.cli.rate_meter import RateMeter
+from octopi.cli.topic_completion import complete_topics
 
 if TYPE_CHECKING:
     from octopi.cli.consuming import Output, Printer
@@ -41,7 +42,9 @@ _Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
 
 
 @click.command()
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument(
+    "topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics
+)
 @click.option(
     "-o",
     "--offset",
@@ -50,7 +53,8 @@ _Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
     show_default=True,
     metavar="START",
     help="Where to start: earliest, latest, OFFSET, -N for the last N messages, @TIME "
-    "(ISO 8601, or milliseconds since 1970), or a position (v1:...).",
+    "(@2026-01-31T12:00, @2026-01-31T12:00Z, 13 digits of milliseconds since 1970, or @-5m for "
+    "five minutes ago), or a position (v1:...).",
 )
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after this many messages.")
 @click.option(
@@ -109,7 +113,7 @@ _Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
     "wait_for_topic_s",
     type=Duration(0, 365 * 86_400),
     metavar="TIME",
-    help="Wait so long for a topic that does not exist; 30s, 5m or 2h.",
+    help="Wait so long for a topic that does not exist, such as 30s, 5m, 2h or 7d.",
 )
 @click.option(
     "--create-topic", is_flag=True, help="Create a topic that does not exist, instead of waiting."
@@ -150,7 +154,7 @@ def consume(
     timeout_s: float | None,
     retry_s: float | None,
 ) -> None:
-    r"""Print the messages of each TOPIC, and wait for more.
+    """Print the messages of each TOPIC, and wait for more.
 
     A TOPIC is a name, or a pattern in which * stands for any characters; topics that match it later
     join in.  Of several topics or a pattern, each value follows the name of its topic and a tab.
@@ -158,7 +162,8 @@ def consume(
     \b
     For instance:
       octopi-node consume orders -e
-      octopi-node consume orders -o -10 -f '%o %k %v\n'
+      octopi-node consume orders -o -10 -f '%o %k %v\\n'
+      octopi-node consume orders -o @-5m
       octopi-node consume orders -o @2026-11-21T10:00 --json | jq .value
       octopi-node consume orders --position-file orders.position -e >> orders.txt
       octopi-node consume orders --wait-for-topic 30s
@@ -167,7 +172,7 @@ def consume(
       octopi-node consume orders --subscription mails --mode shared --attempts 3
 
     Each value is followed by a newline.  Standard output gets messages only.  On a terminal,
-    control characters are printed as escapes such as \x1b.
+    control characters are printed as escapes such as \\x1b.
     """
     if as_json and format_text is not None:
         raise CommandError("--format and --json exclude each other: leave one out", ExitCode.USAGE)
@@ -281,11 +286,13 @@ def _printer(format_text: str | None, as_json: bool, *, for_terminal: bool) -> P
 
 async def _consume(settings: ClientSettings, options: dict[str, Any], output: Output) -> None:
     from octopi.cli.client_request import connected
+    from octopi.cli.consuming import check_start
 
     saved = output.position_file.load(options["topic"]) if output.position_file else None
     if saved is not None:
         options["start"] = saved
     async with connected(settings) as client, client.consumer(**options) as consumer:
+        await check_start(client, consumer, options["start"])
         await output.copy(consumer)
 
 

@@ -8,10 +8,11 @@ from octopi.cli.config import ClientSettings
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
 from octopi.cli.output import print_json
 from octopi.cli.rendering import print_table, size
+from octopi.cli.topic_completion import complete_topics
 
 
 @click.command()
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=complete_topics)
 @json_option
 @client_options
 @pass_invocation

@@ -13,6 +13,7 @@ from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
 from octopi.cli.output import agreed, print_json, say
 from octopi.cli.rendering import counted, print_table, size
+from octopi.cli.topic_completion import complete_topics
 from octopi.cli.topic_list import ORDERS, RATE_S, ListedTopic, in_order, listed
 from octopi.cli.topic_options import given_options, topic_options
 from octopi.errors import OctopiError
@@ -191,7 +192,7 @@ async def _created(
 
 
 @topics.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @topic_options(alters=True)
 @json_option
 @client_options
@@ -270,7 +271,7 @@ def _partitions(text: str) -> list[int]:
 
 
 @topics.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @json_option
 @client_options
 @pass_invocation
@@ -358,7 +359,7 @@ def _print(info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus]) -
 
 
 @topics.command()
-@click.argument("names", nargs=-1, metavar="[TOPIC...]")
+@click.argument("names", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topics)
 @click.option(
     "--id", "topic_ids", multiple=True, metavar="ID", help="The topic with this id (repeatable)."
 )

@@ -67,7 +67,7 @@ class Consumer:
         self._messages: Iterator[Message] = iter(())
         """The messages of the newest batch that weren't handed out yet."""
         self._is_closed = False
-        self.news = News()
+        self.news: News = News()
         """Told when there may be something for the methods that don't wait."""
         self.gaps: list[HistoryLostError] = []
         """The gaps that were skipped with ``on_gap="skip"``, oldest first."""

@@ -70,7 +70,7 @@ class Producer:
         self._senders: dict[tuple[str, int], LogSender] = {}
         self._routes: dict[str, TopicRoute] = {}
         self._buffered_bytes = 0
-        self.acknowledged_count = 0
+        self.acknowledged_count: int = 0
         """The number of messages that are known to be committed."""
         self._room = trio.lowlevel.ParkingLot()
         self._yield_is_due = False

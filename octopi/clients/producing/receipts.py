@@ -121,3 +121,8 @@ class PendingReceipt:
 
     def __await__(self) -> Generator[Any, Any, Receipt]:
         return self.receipt().__await__()
+
+
+def batch_of(pending: PendingReceipt) -> Batch:
+    """The messages with which that of *pending* is stored, or fails."""
+    return pending._batch

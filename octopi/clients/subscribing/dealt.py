@@ -49,7 +49,7 @@ class DealtMessage:
     __slots__ = ("_dealer", "_delivery", "message")
 
     def __init__(self, message: Message, delivery: OpenDelivery, dealer: Dealer) -> None:
-        self.message = message
+        self.message: Message = message
         """As a consumer would get it."""
         self._delivery = delivery
         self._dealer = dealer

@@ -67,7 +67,7 @@ class QueueSubscription:
         self._error: OctopiError | None = None
         self._stale_before = 0
         """What `commit` has reported."""
-        self.news = News()
+        self.news: News = News()
         """Told when there may be something for the methods that don't wait."""
         self.gaps: list[HistoryLostError] = []
         """Messages that retention removed before they were dealt, oldest first."""

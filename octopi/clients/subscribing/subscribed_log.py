@@ -71,7 +71,7 @@ class SubscribedLog:
         """Of the topic."""
         self.claim = claim
         """Grows with each assignment of the log: a fencing token for stores of the program's."""
-        self.ending = trio.Event()
+        self.ending: trio.Event = trio.Event()
         """Set when the program is to finish, since another member is to have the log."""
         self._cluster = cluster
         self._clock = cluster.environment.clock
@@ -97,7 +97,7 @@ class SubscribedLog:
         """Why nothing more can be read, or marked."""
         self._is_over = False
         self._woken = trio.Event()
-        self.news = News()
+        self.news: News = News()
         """Told when there may be something for `next_nowait`."""
         self._scope = trio.CancelScope()
         """Of the tasks here."""

@@ -21,6 +21,7 @@ from octopi.clients.subscribing.group_session import (
 from octopi.clients.subscribing.log_reading import LogReading
 from octopi.clients.subscribing.membership import Membership, MembershipOptions
 from octopi.clients.subscribing.subscribed_log import SubscribedLog
+from octopi.environment import Clock
 from octopi.errors import (
     ClosedError,
     HistoryForkedError,
@@ -68,7 +69,7 @@ class Subscription:
         static_member: MemberId | None,
     ) -> None:
         self._cluster = cluster
-        self.clock = cluster.environment.clock
+        self.clock: Clock = cluster.environment.clock
         """The client's clock."""
         self._nursery = nursery
         self._definition = definition
@@ -91,7 +92,7 @@ class Subscription:
         self._error: OctopiError | None = None
         self._is_error_told = False
         """Whether the program was told `_error`."""
-        self.news = News()
+        self.news: News = News()
         """Told when there may be something for the methods that don't wait."""
         self.gaps: list[HistoryLostError] = []
         """What was skipped with ``on_gap="skip"``, oldest first."""

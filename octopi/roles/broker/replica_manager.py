@@ -406,9 +406,8 @@ class ReplicaManager(Decisions):
         await self.preparation.prepare(partition)
 
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
-        """Ensure that there is a log of each of *topics* in each of its partitions that this broker
-        has a replica of, and that it goes by the topic's options; return the ones that failed, with
-        reasons."""
+        """Ensure that there is a log of each of *topics* in each of its partitions here, and that it
+        goes by the topic's options; return the ones that failed, with reasons."""
         undone: list[m.Undone] = []
 
         async def install(topic: TopicRecord) -> None:
@@ -419,7 +418,7 @@ class ReplicaManager(Decisions):
 
     async def _install_topic(self, topic: TopicRecord) -> list[m.Undone]:
         failed: list[m.Undone] = []
-        for partition_id in [PartitionId(one) for one in topic.partitions if one in self._replicas]:
+        for partition_id in filter(self._replicas.__contains__, topic.partitions):
             try:
                 replica = self._replicas[partition_id]
                 log = await self.store.create(topic, partition_id)

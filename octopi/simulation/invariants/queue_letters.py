@@ -52,10 +52,10 @@ class CommittedLetter:
 
 
 def broken_by(
-    letter: CommittedLetter, known: KnownQueue, entry: MarkEntry, log: LogBytes
+    letter: CommittedLetter, known: KnownQueue, entry: MarkEntry, log: LogBytes | None
 ) -> Iterator[tuple[str, str]]:
     """The rules that *letter* breaks, each with the rest of a sentence; it is known from here on.
-    *entry*: the newest that is committed.  *log*: that of the messages."""
+    *entry*: the newest that is committed.  *log*: that of the messages; None: it was damaged."""
     offset = letter.offset
     what = f"the message at {offset} of {known}"
     number = known.number_of(letter.producer_epoch, letter.sequence)
@@ -77,10 +77,10 @@ def broken_by(
         yield "letter-too-early", f"{text}was never rejected"
 
 
-def _difference(letter: Message, offset: Offset, known: KnownQueue, log: LogBytes) -> str:
+def _difference(letter: Message, offset: Offset, known: KnownQueue, log: LogBytes | None) -> str:
     """How *letter* differs from the message at *offset*; empty: in nothing."""
-    if offset < log.start:
-        return ""  # retention has removed it since
+    if log is None or offset < log.start:
+        return ""  # it can't be read, or retention has removed it since
     found = list(known.messages(offset, Offset(offset + 1), log))
     if not found:
         return "there is none"

@@ -437,8 +437,7 @@ class QueueRules(SystemInvariants):
         if not step.topic.endswith(SUFFIX) or step.partition in self._losses.lossy:
             return
         place = step.topic_id, step.partition
-        begin = self._letter_ends[place]
-        if step.highwater <= begin:
+        if step.highwater <= (begin := self._letter_ends[place]):
             return
         self._letter_ends[place] = step.highwater
         data = self._log(event.host, step.topic, step.partition).read(begin, step.highwater)
@@ -446,7 +445,8 @@ class QueueRules(SystemInvariants):
             found = CommittedLetter.of(letter)
             known = self._queues.get((found.sid, step.partition))
             if known is not None and known.entry is not None:
-                log = self._log(event.host, known.topic, known.partition)
+                is_whole = not self._losses.leads_with_less(event.host, known.partition)
+                log = self._log(event.host, known.topic, known.partition) if is_whole else None
                 for rule, text in broken_by(found, known, known.entry, log):
                     self.break_rule(rule, f"{found} is of {text}", event)
 

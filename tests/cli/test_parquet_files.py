@@ -1,0 +1,79 @@
+"""`export` and `import` of Parquet files."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from octopi.cli import parquet_files
+from tests.cli.conftest import Consume, Program, produce
+
+CONTENT = rb"%k|%h|%T|%v\0".decode()
+
+
+@pytest.mark.process
+def test_an_exported_topic_is_imported_as_the_same_messages(
+    program: Program,
+    consume: Consume,
+    tmp_path: Path,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parquet_files, "_GROUP_ROWS", 2)
+    monkeypatch.setattr(parquet_files, "_READ_ROWS", 3)
+    assert program("produce", topic, "a", "b\nb", "-k", "k", "-H", "n=1").exit_code == 0
+    produce(program, tmp_path, topic, b"\xff\xfe\n\n5\n")
+    file = tmp_path / "messages.parquet"
+    assert program("export", topic, str(file)).exit_code == 0
+    imported = program("import", f"{topic}-copy", str(file))
+    assert imported.exit_code == 0, imported.stderr
+    assert "\n5 messages, " in imported.stderr
+    assert consume(f"{topic}-copy", "-e", "-f", CONTENT) == consume(topic, "-e", "-f", CONTENT)
+    table = pq.read_table(file)
+    offsets = consume(topic, "-e", "-f", r"%o\n").decode().split()
+    assert [str(one) for one in table.column("offset").to_pylist()] == offsets
+    assert table.column("topic").to_pylist() == [topic] * 5
+
+
+@pytest.mark.process
+def test_a_row_that_is_no_message_is_named_and_the_import_goes_on_behind_it(
+    program: Program, consume: Consume, tmp_path: Path, topic: str
+) -> None:
+    file = tmp_path / "messages.parquet"
+    pq.write_table(pa.table({"value": ["1", "2", None, "4"]}), file)
+    failed = program("import", topic, str(file))
+    assert failed.exit_code == 1
+    assert "row 3 is no message: it has no value; the 2 messages before it were" in failed.stderr
+    assert "--skip 2, or leave this row out with --skip 3" in failed.stderr
+    assert program("import", topic, str(file), "--skip", "3").exit_code == 0
+    assert consume(topic, "-e") == b"1\n2\n4\n"
+    assert program("import", topic, str(file), "--skip", "5").exit_code == 2
+
+
+def test_files_of_other_programs_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "other.parquet"
+    pq.write_table(
+        pa.table(
+            {
+                "value": ["text"],
+                "key": [b"\xff"],
+                "timestamp": pa.array([datetime(2026, 1, 1, 0, 0, 0, 1999)], pa.timestamp("ns")),
+                "headers": pa.array([[("n", "1")]], pa.map_(pa.string(), pa.string())),
+                "price": [7],
+            }
+        ),
+        file,
+    )
+    [[message]] = parquet_files.ParquetReader(file).portions(0)
+    assert (message.value, message.key, message.headers) == (b"text", b"\xff", {"n": b"1"})
+    assert message.timestamp == datetime(2026, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)
+
+
+def test_a_file_that_can_not_be_read_is_refused(program: Program, tmp_path: Path) -> None:
+    file = tmp_path / "messages.parquet"
+    file.write_bytes(b"no such thing")
+    assert f"{file} is no Parquet file" in program("import", "orders", str(file)).stderr
+    pq.write_table(pa.table({"text": ["1"]}), file)
+    assert "has no column value, but text" in program("import", "orders", str(file)).stderr
