@@ -410,13 +410,10 @@ class ReplicaManager(Decisions):
         goes by the topic's options; return the ones that failed, with reasons."""
         undone: list[m.Undone] = []
 
-        async def install(topic: TopicRecord) -> None:
-            undone.extend(await self._install_topic(topic))
-
-        await at_once(install, topics)
+        await at_once(partial(self._install_topic, undone), topics)
         return undone
 
-    async def _install_topic(self, topic: TopicRecord) -> list[m.Undone]:
+    async def _install_topic(self, undone: list[m.Undone], topic: TopicRecord) -> None:
         failed: list[m.Undone] = []
         for partition_id in filter(self._replicas.__contains__, topic.partitions):
             try:
@@ -430,7 +427,7 @@ class ReplicaManager(Decisions):
                 self.status.done(partition_id, topic.topic_id)
             except StorageError as error:
                 failed = [self.status.undone(error, [partition_id], topic.topic_id)]
-        return failed
+        undone.extend(failed)
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         """Delete the logs of these topics; return the topics of which files are left, with reasons.
