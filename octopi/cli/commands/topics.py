@@ -72,7 +72,7 @@ def list_topics(
     if as_json:
         print_json([one.as_json() for one in found])
         return
-    headings = ["TOPIC", "PARTITIONS", "LEADERS", "MESSAGES", "ON DISK"]
+    headings = ["TOPIC", "PARTITIONS", "LEADERS", "SIZE", "ON DISK"]
     print_table(
         [*headings, "WRITTEN/S"] if rates else headings, [_row(one, rates) for one in found]
     )

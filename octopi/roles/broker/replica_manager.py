@@ -406,8 +406,8 @@ class ReplicaManager(Decisions):
         await self.preparation.prepare(partition)
 
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
-        """Ensure that there is a log of each of *topics* in each of its partitions that are here, and
-        that it goes by the topic's options; return the ones that failed, with reasons."""
+        """Ensure that there is a log of each of *topics* in each of its partitions that this broker
+        holds, by the topic's options; return the ones that failed, with reasons."""
         undone: list[m.Undone] = []
 
         await at_once(partial(self._install_topic, undone), topics)
