@@ -93,7 +93,8 @@ def test_topics_are_listed_with_their_sizes_the_largest_first(
     topics: Topics, program: Program, cluster: RunningCluster
 ) -> None:
     assert topics("create", "empty", "full").exit_code == 0
-    program("produce", "full", "--server", cluster.url, input="0123456789\n" * 100)
+    produced = program("produce", "full", "0123456789" * 200, "--server", cluster.url)
+    assert produced.exit_code == 0, produced.stderr
     by_size = json.loads(topics("list", "--sort", "size", "--json").stdout)
     sizes = {one["topic"]: one["messages_bytes"] for one in by_size}
     assert next(iter(sizes)) == "full"
