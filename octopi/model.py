@@ -116,6 +116,19 @@ class TopicOptions:
         return ""
 
 
+_OPTION_NAMES: Final = tuple(one.name for one in attrs.fields(TopicOptions))
+OPTION_COUNT: Final = len(_OPTION_NAMES)
+
+
+def option_name_fault(name: str) -> str:
+    """Why *name* is no option of a topic; empty if it is one."""
+    return "" if name in _OPTION_NAMES else f"there are {', '.join(_OPTION_NAMES)}"
+
+
+OptionName = Annotated[str, AtMost(32), Grammar(option_name_fault)]
+"""The name of an option of a topic."""
+
+
 @judged
 @attrs.frozen
 class StreamDefinition:
@@ -171,6 +184,15 @@ class TopicRecord:
     newer one."""
     stream: Annotated[StreamDefinition | None, MayBeMissing()] = None
     """What the topic is as a stream over HTTP; None: nobody said."""
+    generation: Annotated[CountedOrNone, MayBeMissing()] = 0
+    """The generation of the register that altered the options last; 0: they were never altered."""
+    version: Annotated[CountedOrNone, MayBeMissing()] = 0
+    """Counts the alterations of the options."""
+
+    @property
+    def alteration(self) -> tuple[int, int]:
+        """Of two records of one topic, the one in which this is greater has the newer options."""
+        return self.generation, self.version
 
     def fault(self) -> str:
         """Why no register can decide this; empty if one can."""

@@ -44,6 +44,8 @@ def topic_fields(record: TopicRecord) -> dict[str, Any]:
     }
     if record.stream is not None:
         fields["stream"] = stream_fields(record.stream)
+    if record.version:
+        fields |= {"generation": record.generation, "version": record.version}
     return fields
 
 

@@ -21,6 +21,7 @@ from octopi.identifiers import (
     topic_name_fault,
 )
 from octopi.limits import COUNTED_MAX
+from octopi.model import option_name_fault
 from octopi.printable import controls_fault, has_controls
 from octopi.wire.messages import (
     TYPE_NAMES,
@@ -43,6 +44,7 @@ _ENTRIES_MAX = 4
 _IDS = st.text("0123456789abcdef", min_size=16, max_size=16)
 _LOG_IDS = _IDS | st.sampled_from(INTERNAL_LOGS)
 _TEXTS: dict[object, st.SearchStrategy[str]] = {
+    option_name_fault: st.sampled_from([one.name for one in attrs.fields(TopicOptions)]),
     topic_name_fault: st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,40}", fullmatch=True),
     id_fault: _IDS,
     consumer_name_fault: st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,40}", fullmatch=True),

@@ -76,6 +76,7 @@ class AsyncioClient(Wrapper[Client]):
     topics = calling(Client.topics)
     describe_topic = calling(Client.describe_topic)
     create_topic = calling(Client.create_topic)
+    alter_topic = calling(Client.alter_topic)
     delete_topic = calling(Client.delete_topic)
     find_offset = calling(Client.find_offset)
     fetch = calling(Client.fetch)

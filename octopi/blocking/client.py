@@ -78,6 +78,7 @@ class BlockingClient(BlockingWrapper[Client]):
     topics = calling(Client.topics)
     describe_topic = calling(Client.describe_topic)
     create_topic = calling(Client.create_topic)
+    alter_topic = calling(Client.alter_topic)
     delete_topic = calling(Client.delete_topic)
     find_offset = calling(Client.find_offset)
     fetch = calling(Client.fetch)

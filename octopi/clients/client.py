@@ -19,7 +19,7 @@ from octopi.clients.consuming.consumer_maker import ConsumerMaker
 from octopi.clients.consuming.start_position import OffsetSpec, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
-from octopi.clients.options import check_connection_name, not_negative, within
+from octopi.clients.options import UNCHANGED, Unchanged, check_connection_name, not_negative, within
 from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.producer_options import ProducerOptions
 from octopi.clients.stored_records import StoredRecords
@@ -29,7 +29,7 @@ from octopi.clients.subscribing.opening import open_member
 from octopi.clients.subscribing.queue_subscription import QueueSubscription
 from octopi.clients.subscribing.subscription import Subscription
 from octopi.clients.subscribing.subscription_options import PREFETCH
-from octopi.clients.topic_creation import create_topic
+from octopi.clients.topic_creation import alter_topic, create_topic, milliseconds
 from octopi.environment import Environment
 from octopi.errors import InvalidOptionError
 from octopi.identifiers import Offset, PartitionId, topic_name
@@ -139,12 +139,12 @@ class Client(ConsumerMaker):
         """
         topic = topic_name(name)
         options = TopicOptions(
-            retention_ms=_milliseconds(retention),
+            retention_ms=milliseconds(retention),
             retention_bytes=retention_bytes,
             segment_bytes=segment_bytes,
             flush_before_ack=flush_before_ack,
             min_insync=min_insync,
-            hold_ms=_milliseconds(hold),
+            hold_ms=milliseconds(hold),
             hold_bytes=hold_bytes,
         )
         wanted = None if partition_ids is None else [PartitionId(one) for one in partition_ids]
@@ -153,6 +153,41 @@ class Client(ConsumerMaker):
             partitions=count, partition_ids=min(wanted or [PartitionId(0)]), **attrs.asdict(options)
         )
         info = await create_topic(self._router, topic, count, wanted, options, exist_ok=exist_ok)
+        self._cluster.lookup.remember(info)
+        return info
+
+    async def alter_topic(
+        self,
+        name: str,
+        *,
+        retention: timedelta | Unchanged | None = UNCHANGED,
+        retention_bytes: int | Unchanged | None = UNCHANGED,
+        segment_bytes: int | Unchanged | None = UNCHANGED,
+        flush_before_ack: bool | Unchanged = UNCHANGED,
+        min_insync: int | Unchanged = UNCHANGED,
+        hold: timedelta | Unchanged | None = UNCHANGED,
+        hold_bytes: int | Unchanged | None = UNCHANGED,
+    ) -> TopicInfo:
+        """Change options of a topic, which `create_topic` describes; None: the broker's default.
+
+        Returns when they are in force on all brokers that are connected to the register.  While
+        fewer than *min_insync* replicas are in sync, producers wait.
+
+        Raises:
+          InvalidOptionError: if a number is negative.
+          UnknownTopicError: if there is no such topic.
+          RefusedError: INVALID_OPTION, if the cluster can't alter it so, as when the topic has
+              fewer than *min_insync* replicas.
+        """
+        numbers = {
+            "retention_bytes": retention_bytes,
+            "segment_bytes": segment_bytes,
+            "flush_before_ack": flush_before_ack,
+            "min_insync": min_insync,
+            "hold_bytes": hold_bytes,
+        }
+        times = {"retention_ms": retention, "hold_ms": hold}
+        info = await alter_topic(self._router, topic_name(name), numbers, times)
         self._cluster.lookup.remember(info)
         return info
 
@@ -458,7 +493,3 @@ def _system_environment(nursery: trio.Nursery, tls: Tls | None) -> Environment:
     clock = SystemClock()
     net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket(), tls=tls)
     return Environment(clock, net, SystemDisk(), SystemRandomness())
-
-
-def _milliseconds(time: timedelta | None) -> int | None:
-    return None if time is None else time // timedelta(milliseconds=1)

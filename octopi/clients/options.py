@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final
 
 from octopi.errors import InvalidOptionError
 from octopi.limits import CONNECTION_NAME_BYTES_MAX
 from octopi.printable import controls_fault
+
+
+class Unchanged(Enum):
+    """The type of `UNCHANGED`."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
+"""In `octopi.clients.client.Client.alter_topic`: this option stays as it is."""
 
 _INTEGER_MAX: Final = 2**63 - 1
 """The greatest integer of the wire."""

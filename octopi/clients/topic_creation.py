@@ -1,7 +1,14 @@
-"""Creates topics: `octopi.clients.client.Client.create_topic`."""
+"""Creates and alters topics: `octopi.clients.client.Client.create_topic`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import attrs
+
+from octopi.clients.options import Unchanged, not_negative
 from octopi.clients.routing import RequestRouter
 from octopi.errors import (
     ConnectionLostError,
@@ -10,7 +17,7 @@ from octopi.errors import (
     UnknownTopicError,
 )
 from octopi.identifiers import PartitionId, TopicName
-from octopi.wire.messages import CreateTopic, TopicDescription, TopicInfo, TopicOptions
+from octopi.wire.messages import AlterTopic, CreateTopic, TopicDescription, TopicInfo, TopicOptions
 
 
 async def create_topic(
@@ -60,3 +67,37 @@ async def create_topic(
         return answer.topic
 
     return await router.retry(f"create topic {topic}", attempt)
+
+
+async def alter_topic(
+    router: RequestRouter,
+    topic: TopicName,
+    options: Mapping[str, int | Unchanged | None],
+    times: Mapping[str, timedelta | Unchanged | None],
+) -> TopicInfo:
+    """Change the *options* of *topic*, and the *times* among its options.
+
+    Raises:
+      InvalidOptionError: if a number is negative.
+      UnknownTopicError: if there is no such topic.
+      RefusedError: INVALID_OPTION, if the cluster can't alter it so.
+    """
+    changes: dict[str, Any] = {
+        name: value for name, value in options.items() if not isinstance(value, Unchanged)
+    }
+    for name, time in times.items():
+        if not isinstance(time, Unchanged):
+            changes[name] = milliseconds(time)
+    not_negative(**changes)
+    values = attrs.evolve(TopicOptions(), **changes)
+    answer = await router.ask_register(
+        f"alter topic {topic}",
+        lambda request: AlterTopic(request, topic, list(changes), values),
+        TopicDescription,
+    )
+    return answer.topic
+
+
+def milliseconds(time: timedelta | None) -> int | None:
+    """*time* in milliseconds."""
+    return None if time is None else time // timedelta(milliseconds=1)

@@ -13,6 +13,7 @@ from octopi.coordination.journal_entries import (
     EpochAnnounced,
     OlderTopicFound,
     PartitionDecided,
+    TopicAltered,
     TopicCreated,
 )
 from octopi.coordination.rebuild import Rebuild
@@ -88,7 +89,7 @@ def take_over_topics(
 ) -> list[str]:
     """Add to *entries* those *topics* that *broker* reports and whose *partitions* are known, and
     to *unserved* those that are kept although another topic of the same name is in use.  Return the
-    conflicts, including these topics.
+    conflicts, including these topics.  Of the options of one topic, the newest count.
 
     The record of a topic may say that an earlier topic of the same name was deleted before it was
     created.  Then a broker that reports the earlier topic removes it.  Otherwise it is unknown
@@ -97,6 +98,7 @@ def take_over_topics(
     that were acknowledged since.
     """
     waiting: dict[str, TopicRecord] = rebuild.topics
+    altered: dict[str, TopicRecord] = {}
     conflicts: list[str] = []
     for topic in topics:
         if topic.topic_id in state.removals:
@@ -104,6 +106,16 @@ def take_over_topics(
         in_use = state.topic(topic.topic)
         known = in_use or waiting.setdefault(topic.topic, topic)
         if known.topic_id == topic.topic_id:
+            known = altered.get(topic.topic, known)
+            if topic.alteration > known.alteration:
+                # The broker that was told of the topic before was away when its options changed.
+                newer = attrs.evolve(
+                    known,
+                    options=topic.options,
+                    generation=topic.generation,
+                    version=topic.version,
+                )
+                (waiting if in_use is None else altered)[topic.topic] = newer
             if in_use is None:
                 rebuild.holders[topic.topic_id] = rebuild.holders.get(
                     topic.topic_id, frozenset()
@@ -123,6 +135,7 @@ def take_over_topics(
                 f"topic {topic.topic} exists here as {known.topic_id}, the broker holds "
                 f"records of {topic.topic_id}: they are kept, but not served"
             )
+    entries += map(TopicAltered, altered.values())
     ids = {one.topic_id for one in state.topics_after("", state.topic_count)} if waiting else set()
     for topic in list(waiting.values()):
         if not all(one in partitions for one in topic.partitions):

@@ -7,7 +7,8 @@ something that the journal lacks in two cases only:
 - A decision or topic carries a valid seal (`octopi.coordination.seals`).  Then this register has
   decided it, and the journal, which lacks it, is an older copy of the register's disk.
 - The register began with an empty journal (`ClusterState.was_taken_over`), and the report is about
-  a partition that it doesn't know.  Then nothing can be checked, and brokers are trusted.
+  a partition that it doesn't know, or about options of a topic that were decided before.  Then
+  nothing can be checked, and brokers are trusted.
 
 Everything else is refused with the reason, and changes nothing: the journal is whole, so no
 register decided it.
@@ -60,6 +61,8 @@ def _fault_of_topic(topic: TopicRecord) -> str:
         return why
     if max(topic.partitions, default=0) >= LIST_COUNT_MAX:
         return "it names partitions that can't be"
+    if max(topic.alteration) > TOLD_MAX:
+        return f"generation {topic.generation}, version {topic.version} of its options"
     return topic.fault()
 
 
@@ -118,8 +121,12 @@ def believe(
             standing = attrs.evolve(standing, promised=NO_EPOCH)
         believed.standings.append(standing)
     for topic in (one for page in inventory for one in page.topics):
-        if topic.topic_id in state.removals or state.topic(topic.topic) is not None:
+        known_topic = state.topic(topic.topic)
+        if topic.topic_id in state.removals:
             pass
+        elif known_topic is not None:
+            if topic.topic_id == known_topic.topic_id and topic.alteration > known_topic.alteration:
+                topic = _believe_options(state, seals, topic, known_topic, believed)
         elif seals.knows_topic(topic):
             believed.proofs.append(f"topic {topic.topic}")
         elif not state.was_taken_over or state.partitions.keys() >= set(topic.partitions):
@@ -131,6 +138,24 @@ def believe(
             continue
         believed.topics.append(topic)
     return believed
+
+
+def _believe_options(
+    state: ClusterState,
+    seals: Seals,
+    topic: TopicRecord,
+    known: TopicRecord,
+    believed: AcceptedReport,
+) -> TopicRecord:
+    """Return *topic*, whose options are newer than those of the topic that is *known*, or *known*
+    if that isn't believed."""
+    told = f"options of topic {topic.topic}, altered in generation {topic.generation}"
+    if seals.knows_topic(topic):
+        believed.proofs.append(told)
+    elif not state.was_taken_over or topic.generation >= min(state.lives):
+        believed.doubts.append(f"it reports what this register never decided: {told}")
+        return known
+    return topic
 
 
 def _number(record: PartitionRecord) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from octopi.coordination.journal_entries import (
     OlderTopicFound,
     PartitionDecided,
     RegisterStarted,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
     TopicRemoved,
@@ -42,7 +43,7 @@ class ClusterState:
 
     Invariants: a topic's partitions exist and are decided; topic ids are unique; a
     partition's (epoch, version) never goes back, nor do its announced epochs, nor the
-    register's generation.
+    register's generation, nor a topic's (generation, version).
     """
 
     def __init__(self) -> None:
@@ -174,6 +175,11 @@ class ClusterState:
                 if owner:
                     self._owners[topic.topic] = owner
                     self._owned[owner] += 1
+            case TopicAltered(topic):
+                former = self._topics[topic.topic]
+                assert former.topic_id == topic.topic_id
+                assert former.alteration < topic.alteration, "alterations only go forward"
+                self._topics[topic.topic] = topic
             case TopicDeleted():
                 self.unfit_topics.discard(entry.topic_id)
                 self._fork_counts.subtract(_ancestors(self._topics.pop(entry.topic)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.elections import Elections
@@ -115,6 +115,15 @@ class ClusterView:
         return self._state.topics_on(
             {one.partition for one in self._state.partitions.values() if broker in one.replicas}
         )
+
+    def outdated(self, broker: BrokerId, reported: Iterable[TopicRecord]) -> list[TopicRecord]:
+        """The topics that *broker* keeps logs for, and that it *reported* with other options."""
+        options = {one.topic_id: one.options for one in reported}
+        return [
+            one
+            for one in self.topics_of(broker)
+            if options.get(one.topic_id, one.options) != one.options
+        ]
 
     def tellable(self, topics: list[TopicRecord]) -> list[TopicRecord]:
         """Those of *topics* that brokers can hold."""

@@ -89,6 +89,16 @@ class TopicCreationDecision:
 
 
 @attrs.frozen
+class TopicAlterationDecision:
+    """The options of a topic are altered; without entries, they are as asked already.  The caller
+    sends the topic to the brokers that hold it."""
+
+    topic: TopicRecord
+    """The topic with its new options."""
+    entries: list[Entry]
+
+
+@attrs.frozen
 class TopicDeletionDecision:
     """A topic is deleted.  The caller has the brokers that hold it remove it."""
 
@@ -103,5 +113,6 @@ Decision = (
     | LeaderDecision
     | InSyncDecision
     | TopicCreationDecision
+    | TopicAlterationDecision
     | TopicDeletionDecision
 )

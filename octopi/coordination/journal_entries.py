@@ -79,6 +79,14 @@ class TopicCreated:
 
 
 @attrs.frozen
+class TopicAltered:
+    """The options of a topic were altered."""
+
+    record: TopicRecord
+    """The topic with its new options."""
+
+
+@attrs.frozen
 class TopicDeleted:
     """The topic with this id was deleted; the brokers that hold it have not confirmed that yet."""
 
@@ -113,6 +121,7 @@ Entry = (
     | EpochAnnounced
     | PartitionDecided
     | TopicCreated
+    | TopicAltered
     | TopicDeleted
     | OlderTopicFound
     | TopicRemoved

@@ -72,8 +72,8 @@ class Seals:
         return self._seal("partition", *attrs.astuple(plain))
 
     def _topic(self, record: TopicRecord) -> str:
-        *plain, stream = attrs.astuple(attrs.evolve(record, seal=""))
-        return self._seal("topic", *plain, *([] if stream is None else [stream]))
+        plain = attrs.evolve(record, seal="")
+        return self._seal("topic", *attrs.astuple(plain))
 
     def _life(self, life: RegisterGeneration) -> str:
         return self._seal("life", life.generation, life.nonce)

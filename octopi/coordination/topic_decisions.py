@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
+
+import attrs
 
 from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.consistent_hash import HashCircle
-from octopi.coordination.decisions import TopicCreationDecision, TopicDeletionDecision
+from octopi.coordination.decisions import (
+    TopicAlterationDecision,
+    TopicCreationDecision,
+    TopicDeletionDecision,
+)
 from octopi.coordination.health import Health
 from octopi.coordination.journal_entries import (
     Entry,
     PartitionDecided,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
 )
@@ -174,6 +181,43 @@ class TopicDecisions:
             )
             for partition, replicas in placed.items()
         ]
+
+    def alter(
+        self, name: str, options: TopicOptions, names: Collection[str]
+    ) -> TopicAlterationDecision:
+        """Give the options *names* of a topic the values that they have in *options*.
+
+        A greater `min_insync` than the number of replicas that are in sync is no fault: producers
+        wait until enough replicas are in sync.
+
+        Raises:
+          InvalidTopicError, UnknownTopicError, NotReadyError: see `require`.
+          RefusedError: INVALID_OPTION, also if `min_insync` gets greater than the number of
+              replicas of a partition.
+        """
+        topic = self.require(name)
+        altered = attrs.evolve(topic.options, **{one: getattr(options, one) for one in names})
+        _check_options(altered)
+        if altered.min_insync > topic.options.min_insync:
+            self._check_min_insync(topic, altered.min_insync)
+        if altered == topic.options:
+            return TopicAlterationDecision(topic, [])
+        # A topic that was reported to a register without a journal may name any generation.
+        generation = max(self._state.life.generation, topic.generation)
+        topic = attrs.evolve(
+            topic, options=altered, generation=generation, version=topic.version + 1
+        )
+        return TopicAlterationDecision(topic, [TopicAltered(topic)])
+
+    def _check_min_insync(self, topic: TopicRecord, count: int) -> None:
+        for partition in topic.partitions:
+            replicas = self._state.partitions[partition].replicas
+            if len(replicas) < count:
+                raise RefusedError(
+                    f"partition {partition} of topic {topic.topic} has {len(replicas)} replicas, "
+                    f"so {count} can't be in sync: messages would wait for ever",
+                    Status.INVALID_OPTION,
+                )
 
     def delete(self, name: str) -> TopicDeletionDecision:
         """Delete a topic.

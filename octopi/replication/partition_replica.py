@@ -428,13 +428,13 @@ class PartitionReplica:
         changed = replica_logs.follow_topics(self.logs)
         return [effect for topic_id in changed for effect in self._require_again(topic_id)]
 
-    def require_in_sync(self, topic_id: TopicId, count: int) -> list[PartitionEffect]:
-        """Commit nothing in an internal log while fewer replicas than *count* are in sync."""
-        log = self.logs.get(topic_id)
-        if log is None or log.min_insync == count:
+    def require(self, topic_id: TopicId, count: int, *, flush: bool) -> list[PartitionEffect]:
+        """Commit nothing in a log while fewer replicas than *count* are in sync; *flush*: whether
+        its records count only on the device.  For internal logs, their topics decide that."""
+        if (log := self.logs.get(topic_id)) is None:
             return []
-        log.min_insync = count
-        return self._require_again(topic_id)
+        log.min_insync, log.flush_before_ack = count, flush
+        return self._follow_topics() + self._require_again(topic_id)
 
     def _require_again(self, topic_id: TopicId) -> list[PartitionEffect]:
         role = self.leader or self.follower

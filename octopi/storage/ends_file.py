@@ -29,7 +29,8 @@ content     rest   kind (1 byte), length of the topic id (1 byte), the topic id 
 ====  =======  ========================================================================
 kind  meaning  fields
 ====  =======  ========================================================================
-1     made     the replica has this log: a CBOR map (RFC 8949) that describes the topic
+1     made     the replica has this log: a CBOR map (RFC 8949) that describes the topic; again
+               if the topic was altered
 2     moved    start, recovery point, highwater mark and cached end of the log, 8 bytes each
 3     deleted  none: the replica doesn't have this log any more
 4     stored   of the checkpoint that was stored last: its number, its start and its
@@ -225,7 +226,7 @@ def _after(logs: Mapping[str, NotedLog], content: bytes) -> tuple[str, NotedLog 
         topic = cbor2.loads(rest)
         if not isinstance(topic, dict):
             raise struct.error("a topic is described by a map")
-        return topic_id, NotedLog(topic)
+        return topic_id, attrs.evolve(known, topic=topic)
     if kind == _MOVED:
         start, recovery_point, highwater, cached_end = map(Offset, _ENDS.unpack(rest))
         moved = attrs.evolve(
@@ -376,17 +377,17 @@ class EndsFile:
             self._is_whole = False  # the file may end with a part of the entry
 
     async def add(self, topic_id: str, topic: Mapping[str, Any]) -> None:
-        """List a log, durably.  If it is listed already, what is noted of it stays.
+        """List a log, durably.  If it is listed already, only what describes its *topic* changes.
 
         Raises:
           StorageError: if the disk fails; then it is listed, but maybe not durably: call this
               again.
         """
-        async with self._writing:
-            if topic_id not in self._logs:
-                log = self._logs[topic_id] = NotedLog(topic)
-                self._append(topic_id, _made(topic_id, log) + _moved(topic_id, log))
-            await self._sync()
+        known = self._logs.get(topic_id)
+        if known is None or known.topic != topic:
+            log = self._logs[topic_id] = attrs.evolve(known or NotedLog(topic), topic=topic)
+            self._append(topic_id, _made(topic_id, log) + _moved(topic_id, log))
+        await self.sync()  # logs that are listed meanwhile share it
 
     async def remove(self, topic_id: str) -> None:
         """Remove a log from the list, durably; harmless if it isn't listed.
@@ -478,7 +479,8 @@ class EndsFile:
         self._stored_bytes = len(data)
         self._synced_changes = changes
         for topic_id in moved:  # their entries went into the old file
-            self._append(topic_id, _known(topic_id, self._logs[topic_id]))
+            log = self._logs[topic_id]
+            self._append(topic_id, _made(topic_id, log) + _known(topic_id, log))
 
     async def end(self) -> None:
         """Close the file and write nothing any more, because the file is about to be removed: a

@@ -48,6 +48,10 @@ class LogRetention:
         self._options = options
         self._opened_ms = opened_ms
 
+    def alter(self, options: LogOptions) -> None:
+        """Apply *options* from now on."""
+        self._options = options
+
     def learn_ages(self, now_ms: int) -> Slices[None]:
         """Find out how old the oldest segments are that an earlier process wrote, as far as
         `expired_count` needs it.  After this, `expired_count` is quick."""

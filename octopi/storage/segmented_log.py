@@ -89,6 +89,11 @@ class SegmentedLog:
         )
         """Finds and removes old segments."""
 
+    def alter(self, options: LogOptions) -> None:
+        """Go by *options* from now on."""
+        self._options = options
+        self.retention.alter(options)
+
     @classmethod
     def open(
         cls,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from octopi.identifiers import PartitionId
 from octopi.tracing.common import BrokerStep, LogStep, ReplicaLogStep
 from octopi.tracing.step import Step, part, step
-from octopi.wire.messages import TopicRecord
+from octopi.wire.messages import TopicOptions, TopicRecord
 
 
 @part
@@ -21,6 +21,13 @@ class PlacedTopicStep(TopicStep):
     """A step about a topic and its partitions."""
 
     partitions: list[PartitionId]
+
+
+@part
+class AlteredTopicStep(TopicStep):
+    """A step about the new options of a topic."""
+
+    options: TopicOptions
 
 
 @part
@@ -101,3 +108,23 @@ class T7Removing(ReplicaLogStep):
 @step("T7b broker removed a log")
 class T7Removed(ReplicaLogStep):
     pass
+
+
+@step("T8a register alters a topic")
+class T8Altering(AlteredTopicStep):
+    pass
+
+
+@step("T8b register made durable that a topic is altered")
+class T8Altered(AlteredTopicStep):
+    pass
+
+
+@step("T9a broker alters a log")
+class T9Altering(LogStep):
+    options: TopicOptions
+
+
+@step("T9b broker altered a log")
+class T9Altered(LogStep):
+    options: TopicOptions

@@ -70,6 +70,8 @@ from sim.generate.scenarios_of_leaders import (
 from sim.generate.scenarios_of_loss import LOSS_SCENARIOS
 from sim.generate.scenarios_of_queues import QUEUE_SCENARIOS
 from sim.generate.scenarios_of_registers import (
+    altered,
+    altered_and_forgotten,
     forgets_with_a_full_disk,
     made_again,
     made_again_and_forgotten,
@@ -121,6 +123,9 @@ _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     spent_epoch,
     slow_to_remember,
     slow_to_remember,
+    altered,
+    altered,
+    altered_and_forgotten,
     answers_get_lost,
     answers_get_lost,
     full_for_a_moment,

@@ -175,3 +175,47 @@ def made_again_and_forgotten(randomness: Random) -> Scenario:
     )
     options = {"faults_s": 12.0, "replicas": 3, "min_insync": 1, "partitions": 1}
     return Scenario(faults, options, {"chores": ("renew", "renew"), "topic_partitions": 1})
+
+
+def altered(randomness: Random) -> Scenario:
+    """Topics are altered, and nodes die meanwhile."""
+    step = randomness.choice(("T8a", "T8b", "T9a", "T9b", "T2a", "T2b"))
+    gone = randomness.choice((Kill, Kill, Stop, LosePower))(some_seconds(randomness, 0.3, 3.0))
+    faults = [
+        InjectedFault(
+            AtStep(step, occurrence=randomness.choice((1, 2, 3, 4))),
+            gone,
+            randomness.choice(("here", "follower", "leader", "register")),
+        )
+    ]
+    if randomness.random() < 0.5:
+        other = InjectedFault(
+            AtTime(some_seconds(randomness, 0.1, 1.0), behind=True),
+            a_death(randomness),
+            randomness.choice(("leader", "follower")),
+        )
+        faults.append(other)
+    options = {"replicas": randomness.choice((2, 3)), "min_insync": 1, "faults_s": 8.0}
+    load = {"chores": ("alter", "alter", "alter"), "pause_s": 0.05, "records": 80}
+    return Scenario(tuple(faults), options, load)
+
+
+def altered_and_forgotten(randomness: Random) -> Scenario:
+    """A broker is away while a topic is altered, and the register loses its disk before the broker
+    is back; then they all report at the same time."""
+    away = randomness.choice(BROKERS)
+    faults = (
+        InjectedFault(
+            AtStep("T9a", away, randomness.choice((1, 1, 2))),
+            Kill(some_seconds(randomness, 0.5, 1.5)),
+            away,
+        ),
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.2, 0.4), behind=True),
+            Wipe(some_seconds(randomness, 1.0, 3.0)),
+            "register",
+        ),
+    )
+    options = {"faults_s": 12.0, "replicas": 3, "min_insync": 1, "partitions": 1}
+    load = {"chores": ("alter", "alter"), "topic_partitions": 1, "pause_s": 0.05, "records": 80}
+    return Scenario(faults, options, load)

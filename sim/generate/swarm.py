@@ -88,7 +88,7 @@ _PEERS: Final = ("others", "register", "leader", "follower", "client")
 _WAYS: Final[tuple[Way, ...]] = ("both", "both", "in", "out")
 _TARGETS: Final = ("register", "leader", "leader/0", "follower", "broker", "broker-1", "client")
 _CHORES: Final[tuple[Chore, ...]] = (
-    *("topic", "drain", "grow", "move", "ask"),
+    *("topic", "drain", "grow", "move", "ask", "alter"),
     *(("renew", "replace") if is_drawn(RENEWED) else ()),
 )
 

@@ -32,6 +32,27 @@ MUTANTS: Final = (
         LIVENESS,
     ),
     Mutant(
+        "altered-options-wait-for-a-restart",
+        "octopi.roles.broker.alteration",
+        """
+-    replica.require(log.topic_id, options.min_insync, flush=options.flush_before_ack)
+""",
+        "a broker stores how many replicas in sync an altered topic requires, and goes by it when "
+        "it is started the next time",
+        "acknowledged-unheld",
+    ),
+    Mutant(
+        "the-first-report-of-options-counts",
+        "octopi.coordination.admission",
+        """
+-            if topic.alteration > known.alteration:
++            if False:
+""",
+        "a register that lost its disk takes the options of a topic from the broker that reports "
+        "first, which may have been away when they were altered",
+        "options-back",
+    ),
+    Mutant(
         "topics-made-anew-overtake-deletions",
         "octopi.roles.register.topics",
         """

@@ -12,6 +12,7 @@ import trio
 from octopi.clients.client import Client
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError, TopicExistsError
+from octopi.limits import GIB
 from octopi.retry import may_pass
 from octopi.simulation.history.events import (
     Invoked,
@@ -34,6 +35,8 @@ from sim.run.subscription_chores import (
 _FIRST_CHORE_S: Final = 0.5
 """The longest pause before a chore."""
 _CHORE_TIMEOUT_S: Final = 5.0
+_ALTERED_S: Final = 2.0
+"""The longest time for which a chore has a topic require more replicas in sync."""
 _SCRATCH_COUNT: Final = 3
 _RENEWALS: Final = 2
 _ANEW_S: Final = 0.0005
@@ -138,6 +141,8 @@ class Operator:
                     await client.admin.add_partitions(1)
                 case "move":
                     await self._move(client, randomness)
+                case "alter":
+                    await self._alter(client, randomness)
         except OctopiError as error:
             # The broker or partition may have changed since the chore was chosen.
             is_outdated = isinstance(error, RefusedError) and error.meaning.outdated
@@ -184,6 +189,29 @@ class Operator:
                 randomness.choice(others),
                 timeout_s=_CHORE_TIMEOUT_S,
             )
+
+    async def _alter(self, client: Client, randomness: Random) -> None:
+        """Alter a topic, and some time later have it require as many replicas in sync as before: a
+        broker that is gone for good must not stop it."""
+        plan, clock = self._client_log.plan, self._environment.clock
+        topic = randomness.choice(self._client_log.topics)
+        info = await client.describe_topic(topic)
+        most = min(len(one.replicas) for one in info.partitions)
+        await client.alter_topic(
+            topic,
+            min_insync=max(info.options.min_insync, min(2, most)),
+            flush_before_ack=randomness.random() < 0.5,
+            retention_bytes=randomness.choice((plan.retention_bytes, GIB, 2 * GIB)),
+        )
+        await clock.sleep_until(clock.now() + randomness.random() * _ALTERED_S)
+        while True:
+            try:
+                await client.alter_topic(topic, min_insync=plan.min_insync)
+            except OctopiError as error:
+                if not may_pass(error):
+                    raise
+            else:
+                return
 
     async def _renew(self, client: Client, topic: str, randomness: Random) -> None:
         """Make and delete a topic several times under one name; leave the last one for the clients

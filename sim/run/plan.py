@@ -64,7 +64,18 @@ _WORDS: Final = _LINE_OF_WORDS.split()
 Tier = Literal["message", "websocket"]
 Order = Literal["random", "fifo"]
 Chore = Literal[
-    "topic", "drain", "grow", "move", "renew", "replace", "ask", "poll", "end", "reset", "delete"
+    "topic",
+    "drain",
+    "grow",
+    "move",
+    "renew",
+    "replace",
+    "ask",
+    "poll",
+    "end",
+    "reset",
+    "delete",
+    "alter",
 ]
 MemberMode = Literal["exclusive", "failover", "shared", "key_shared"]
 Entrances = Literal["register", "brokers", "any"]

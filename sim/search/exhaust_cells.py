@@ -100,6 +100,8 @@ _OTHER_ROLES: Final = {
     steps.T3Made.text: ("leader", "follower"),
     steps.T7Removing.text: ("leader", "follower"),
     steps.T7Removed.text: ("leader", "follower"),
+    steps.T9Altering.text: ("leader", "follower"),
+    steps.T9Altered.text: ("leader", "follower"),
 }
 """Roles of steps whose first word is ``broker``, if they differ: the register performs the step, or
 it is about one partition."""

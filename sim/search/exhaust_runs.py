@@ -76,6 +76,8 @@ SCENARIOS: Final[dict[str, Plan]] = {
     ),
     # A topic is created and deleted; leaders and replicas move.
     "chores": _plan(brokers=4, load={"pause_s": 0.1, "chores": ("topic", "grow", "drain", "move")}),
+    # A topic is altered, twice.
+    "altered": _plan(load={"pause_s": 0.1, "chores": ("alter",)}),
     # The leader is cut off from all others.
     "isolation": _plan(
         InjectedFault(AtTime(_BUSY_S), Cut("others", 2.0), "leader"), load={"pause_s": 0.1}

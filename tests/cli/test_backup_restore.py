@@ -57,7 +57,7 @@ def test_a_restored_topic_has_the_same_records_at_the_same_offsets(
     program: Program, consume: Consume, server: str, tmp_path: Path, topic: str
 ) -> None:
     """Records of producers with and without names, of two lives, and of version 1."""
-    created = ("--on", "5,2", "--segment-bytes", "8192", "--retention-ms", "999999999999")
+    created = ("--on", "5,2", "--segment-size", "8192", "--retention", "999999999999ms")
     assert program("topics", "create", topic, *created).exit_code == 0
 
     async def fill(client: octopi.Client) -> None:
@@ -154,7 +154,7 @@ def test_a_damaged_backup_is_refused_before_anything_is_made(
 def test_a_topic_without_its_beginning_is_restored_with_new_offsets_only(
     program: Program, consume: Consume, tmp_path: Path, topic: str
 ) -> None:
-    small = ("--segment-bytes", "4096", "--retention-bytes", "4096")
+    small = ("--segment-size", "4096", "--retention-size", "4096")
     assert program("topics", "create", topic, *small).exit_code == 0
     lines = b"".join(b"%04d %s\n" % (number, b"x" * 1000) for number in range(40))
     produce(program, tmp_path, topic, lines, "-k", "key", "-H", "n=1", "--linger", "0")

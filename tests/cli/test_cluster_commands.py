@@ -39,22 +39,83 @@ def topics(program: Program, cluster: RunningCluster) -> Topics:
 
 
 def test_a_topic_waits_for_subscriptions_if_it_is_created_so(topics: Topics) -> None:
-    hold = ("--retention-ms", "60000", "--hold-ms", "9000", "--hold-bytes", "500")
+    hold = ("--retention", "1m", "--hold", "9s", "--hold-size", "500")
     assert topics("create", "slow", *hold).exit_code == 0
     (described, *_) = topics("describe", "slow").stdout.splitlines()
     assert described.endswith("): retention_ms 60000, hold_ms 9000, hold_bytes 500")
     assert topics("delete", "slow", "--yes").exit_code == 0
-    refused = topics("create", "kept", "--hold-ms", "9000")
+    refused = topics("create", "kept", "--hold", "9s")
     assert refused.exit_code != 0
     assert "hold_ms and hold_bytes are for topics with retention_ms" in refused.stderr
 
 
+def test_a_topic_is_altered_as_far_as_that_is_asked_for(topics: Topics) -> None:
+    assert topics("create", "bills", "--retention", "1d", "--segment-size", "64KiB").exit_code == 0
+    altered = topics("alter", "bills", "--retention", "7d", "--retention-size", "10GB")
+    assert altered.stdout == (
+        "altered bills: retention_ms 604800000, retention_bytes 10000000000, segment_bytes 65536\n"
+    )
+    altered = topics("alter", "bills", "--retention", "default", "--flush-before-ack", "--json")
+    options = json.loads(altered.stdout)["options"]
+    assert options["retention_ms"] is None
+    assert options["retention_bytes"] == 10_000_000_000
+    assert options["flush_before_ack"] is True
+    (described, *_) = topics("describe", "bills").stdout.splitlines()
+    assert described.endswith(
+        "): retention_bytes 10000000000, segment_bytes 65536, flush_before_ack True"
+    )
+    assert topics("delete", "bills", "--yes").exit_code == 0
+
+
+def test_what_can_not_be_altered_is_refused_and_changes_nothing(topics: Topics) -> None:
+    assert topics("create", "firm").exit_code == 0
+    assert topics("alter", "firm").exit_code == ExitCode.USAGE
+    assert topics("alter", "firm", "--retention", "7x").exit_code == ExitCode.USAGE
+    assert topics("alter", "firm", "--retention-size", "0").exit_code == ExitCode.USAGE
+    refused = topics("alter", "firm", "--min-insync", "99", "--retention", "1h")
+    assert refused.exit_code == ExitCode.REFUSED
+    assert "so 99 can't be in sync" in refused.stderr
+    assert topics("alter", "other", "--retention", "1h").exit_code == ExitCode.REFUSED
+    assert (
+        json.loads(topics("describe", "firm", "--json").stdout)["options"]["retention_ms"] is None
+    )
+    assert topics("delete", "firm", "--yes").exit_code == 0
+
+
+def test_several_topics_are_created_though_one_of_them_exists(topics: Topics) -> None:
+    assert topics("create", "one").exit_code == 0
+    created = topics("create", "one", "two", "three")
+    assert [line.split()[1] for line in created.stdout.splitlines()] == ["two", "three"]
+    assert created.exit_code == ExitCode.FAILED
+    assert "not created: one: topic one exists already" in created.stderr
+    assert "1 of 3 topics could not be created" in created.stderr
+    assert topics("delete", "one", "two", "three", "--yes").exit_code == 0
+
+
+def test_topics_are_listed_with_their_sizes_the_largest_first(
+    topics: Topics, program: Program, cluster: RunningCluster
+) -> None:
+    assert topics("create", "empty", "full").exit_code == 0
+    produced = program("produce", "full", "0123456789" * 200, "--server", cluster.url)
+    assert produced.exit_code == 0, produced.stderr
+    by_size = json.loads(topics("list", "--sort", "size", "--json").stdout)
+    sizes = {one["topic"]: one["messages_bytes"] for one in by_size}
+    assert next(iter(sizes)) == "full"
+    assert sizes["full"] > 1000
+    assert sizes["empty"] == 0
+    assert by_size[0]["written_bytes_per_s"] is None
+    rows = topics("list", "--rates").stdout.splitlines()
+    assert rows[0].endswith("WRITTEN/S")
+    assert [row.split()[-2:] for row in rows[1:]] == [["0", "B"]] * 2
+    assert topics("delete", "empty", "full", "--yes").exit_code == 0
+
+
 def test_a_topic_is_created_listed_described_and_deleted(topics: Topics) -> None:
-    created = topics("create", "orders", "--partitions", "2", "--retention-ms", "60000")
+    created = topics("create", "orders", "--partitions", "2", "--retention", "60")
     assert created.exit_code == 0
     assert created.stdout.startswith("created orders on partitions ")
     listed = topics("list").stdout.splitlines()
-    assert listed[0].split() == ["TOPIC", "PARTITIONS", "LEADERS"]
+    assert listed[0].split() == ["TOPIC", "PARTITIONS", "LEADERS", "SIZE", "ON", "DISK"]
     assert [line.split()[0] for line in listed[1:]] == ["orders"]
     described = topics("describe", "orders").stdout.splitlines()
     assert described[0].startswith("orders (id ")
@@ -78,7 +139,8 @@ def test_a_topic_is_created_listed_described_and_deleted(topics: Topics) -> None
 def test_the_json_has_everything(topics: Topics) -> None:
     created = json.loads(topics("create", "wide", "--on", "1,6", "--json").stdout)
     assert [one["partition"] for one in created["partitions"]] == [1, 6]
-    assert created in json.loads(topics("list", "--json").stdout)
+    listed = json.loads(topics("list", "--json").stdout)
+    assert created.items() <= next(one for one in listed if one["topic"] == "wide").items()
     described = json.loads(topics("describe", "wide", "--json").stdout)
     assert [one["log"]["partition"] for one in described["logs"]] == [1, 6]
     assert described["logs"][0]["log"]["highwater"] == 0

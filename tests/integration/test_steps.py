@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -465,6 +466,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
                 impatient.setattr(election_driver, "HAND_OVER_TIMEOUT_S", 0.0)
                 await hand_over(cluster, flow)
             await stop_and_start(cluster, flow)
+            await alter_a_topic(cluster, environment)
             await use_a_subscription(cluster, environment)
             await use_a_queue(cluster, environment)
         await follow_from_behind_retention(cluster, observation)
@@ -472,6 +474,12 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
         await read_on_behind_a_fork(cluster, environment)
     seen = {event.step for event in observation.events}
     assert sorted({one.text for one in steps.ALL} - seen) == []
+
+
+async def alter_a_topic(cluster: LocalCluster, environment: Environment) -> None:
+    """A topic is altered while it is in use."""
+    async with octopi.connect(cluster.url, environment=environment) as client:
+        await client.alter_topic("orders", retention=timedelta(days=7))
 
 
 async def cut_a_tail(cluster: LocalCluster, observation: Observation, flow: Traffic) -> None:

@@ -210,10 +210,10 @@ def test_an_internal_log_is_flushed_before_it_is_acknowledged_where_a_topic_is()
 
 def test_the_min_insync_of_a_topic_holds_for_the_internal_log() -> None:
     machine = PartitionReplica(0, 1, 1, ReplicaState(), {INTERNAL: log(end=0, flushed_end=0)})
-    assert machine.require_in_sync(INTERNAL, 2) == []
+    assert machine.require(INTERNAL, 2, flush=True) == []
     assert machine.logs[INTERNAL].min_insync == 2
-    assert machine.require_in_sync(INTERNAL, 2) == []
-    assert machine.require_in_sync(TopicId("~other"), 2) == []
+    assert machine.require(INTERNAL, 2, flush=True) == []
+    assert machine.require(TopicId("~other"), 2, flush=True) == []
 
 
 def test_a_clean_shutdown_leaves_logs_that_a_power_loss_can_not_harm() -> None:

@@ -15,6 +15,7 @@ from octopi.coordination.decisions import (
     EpochDecision,
     InSyncDecision,
     LeaderDecision,
+    TopicAlterationDecision,
     TopicCreationDecision,
     TopicDeletionDecision,
 )
@@ -24,6 +25,7 @@ from octopi.coordination.journal_entries import (
     Entry,
     EpochAnnounced,
     PartitionDecided,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
 )
@@ -187,6 +189,8 @@ JOINED = BrokerRegistered(1, 1, "nonce", "ws://broker:1")
             ["E17b"],
         ),
         (TopicCreationDecision(TOPIC, [TopicCreated(TOPIC)]), ["T1a"], ["T1b"]),
+        (TopicAlterationDecision(TOPIC, [TopicAltered(TOPIC)]), ["T8a"], ["T8b"]),
+        (TopicAlterationDecision(TOPIC, []), [], []),
         (
             TopicDeletionDecision(TOPIC, [TopicDeleted(TOPIC.topic, TOPIC.topic_id, [1])]),
             ["T5a"],

@@ -92,6 +92,13 @@ ENTRIES: list[tuple[e.Entry, dict[str, Any]]] = [
     (e.PartitionDecided(PARTITION), {"record": PARTITION_FIELDS, "entry": "PartitionDecided"}),
     (e.TopicCreated(TOPIC, "me"), {"record": TOPIC_FIELDS, "owner": "me", "entry": "TopicCreated"}),
     (
+        e.TopicAltered(attrs.evolve(TOPIC, generation=7, version=2)),
+        {
+            "record": {**TOPIC_FIELDS, "generation": 7, "version": 2},
+            "entry": "TopicAltered",
+        },
+    ),
+    (
         e.TopicDeleted("t", "1" * 16, [4]),
         {"topic": "t", "topic_id": "1" * 16, "brokers": [4], "entry": "TopicDeleted"},
     ),
@@ -209,7 +216,10 @@ def test_the_bytes_of_the_partition_table_of_a_broker_stay_the_same() -> None:
 @pytest.mark.parametrize(
     ("stored", "kept"),
     [
-        (topic_fields(STREAM), STREAM),
+        (
+            topic_fields(attrs.evolve(STREAM, generation=7, version=2)),
+            attrs.evolve(STREAM, generation=7, version=2),
+        ),
         (stream_fields(StreamDefinition()), StreamDefinition()),
         (options_fields(TOPIC.options), TOPIC.options),
         (partition_fields(PARTITION), PARTITION),

@@ -17,6 +17,7 @@ SUBSCRIPTION = "billing"
 
 NEEDED: dict[type, Verb | None] = {
     m.CreateTopic: Verb.CREATE,
+    m.AlterTopic: Verb.ADMIN,
     m.DeleteTopic: Verb.ADMIN,
     m.Produce: Verb.PUBLISH,
     m.DescribeProducer: Verb.PUBLISH,

@@ -26,7 +26,12 @@ from octopi.identifiers import (
     optional_log_id_fault,
     topic_name_fault,
 )
-from octopi.model import PartitionRecord, StreamDefinition, SubscriptionDefinition
+from octopi.model import (
+    PartitionRecord,
+    StreamDefinition,
+    SubscriptionDefinition,
+    option_name_fault,
+)
 from octopi.printable import controls_fault
 from octopi.wire.codec import encode
 from octopi.wire.messages import MESSAGES, Grammar, TopicOptions, Within
@@ -35,6 +40,7 @@ FILE = Path(__file__).with_name("golden_messages.txt")
 
 _TEXTS: dict[object, str] = {
     topic_name_fault: "orders",
+    option_name_fault: "retention_ms",
     consumer_name_fault: "billing",
     id_fault: "00c1a5735eed0001",
     log_id_fault: "00c1a5735eed0001",

@@ -1,10 +1,9 @@
-"""`octopi-node topics`: list, create, describe and delete topics."""
+"""`octopi-node topics`: list, create, alter, describe and delete topics."""
 
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -15,6 +14,9 @@ from octopi.cli.invocation import Invocation, client_options, json_option, pass_
 from octopi.cli.output import agreed, print_json, say
 from octopi.cli.rendering import counted, print_table, size
 from octopi.cli.topic_completion import complete_topics
+from octopi.cli.topic_list import ORDERS, RATE_S, ListedTopic, in_order, listed
+from octopi.cli.topic_options import given_options, topic_options
+from octopi.errors import OctopiError
 
 if TYPE_CHECKING:
     from octopi import Client, TopicInfo
@@ -23,21 +25,42 @@ if TYPE_CHECKING:
 
 @click.group()
 def topics() -> None:
-    """List, create, describe and delete topics."""
+    """List, create, alter, describe and delete topics."""
 
 
 @topics.command("list")
+@click.option(
+    "--rates", is_flag=True, help=f"Also show how much is written, observed for {RATE_S:g} s."
+)
+@click.option(
+    "--sort",
+    "by",
+    type=click.Choice([*ORDERS]),
+    default="name",
+    show_default=True,
+    help="The order; the largest comes first.",
+)
 @json_option
 @client_options
 @pass_invocation
 def list_topics(
-    invocation: Invocation, /, as_json: bool, server: str | None, timeout_s: float | None
+    invocation: Invocation,
+    /,
+    rates: bool,
+    by: str,
+    as_json: bool,
+    server: str | None,
+    timeout_s: float | None,
 ) -> None:
     """Print the topics of the cluster.
 
     \b
     For instance:
       octopi-node topics list
+      octopi-node topics list --rates --sort rate
+
+    SIZE is that of the messages that are kept, counted once; ON DISK is that of all replicas.  No
+    broker counts messages: an offset is a position in bytes.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -45,27 +68,30 @@ def list_topics(
 
     from octopi.cli.client_request import ask
 
-    infos = ask(settings, lambda client: client.topics())
+    found = in_order(ask(settings, lambda client: listed(client, rates=rates or by == "rate")), by)
     if as_json:
-        print_json([attrs.asdict(info) for info in infos])
-    else:
-        print_table(
-            ["TOPIC", "PARTITIONS", "LEADERS"],
-            [
-                [
-                    info.topic,
-                    " ".join(str(one.partition) for one in info.partitions),
-                    " ".join(
-                        "-" if one.leader is None else str(one.leader) for one in info.partitions
-                    ),
-                ]
-                for info in infos
-            ],
-        )
+        print_json([one.as_json() for one in found])
+        return
+    headings = ["TOPIC", "PARTITIONS", "LEADERS", "SIZE", "ON DISK"]
+    print_table(
+        [*headings, "WRITTEN/S"] if rates else headings, [_row(one, rates) for one in found]
+    )
+
+
+def _row(one: ListedTopic, rates: bool) -> list[object]:
+    places, written = one.info.partitions, one.written_bytes_per_s
+    row: list[object] = [
+        one.info.topic,
+        " ".join(str(place.partition) for place in places),
+        " ".join("-" if place.leader is None else str(place.leader) for place in places),
+        None if one.messages_bytes is None else size(one.messages_bytes),
+        None if one.disk_bytes is None else size(one.disk_bytes),
+    ]
+    return [*row, None if written is None else size(written)] if rates else row
 
 
 @topics.command()
-@click.argument("topic")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @click.option(
     "--partitions",
     "partition_count",
@@ -79,71 +105,38 @@ def list_topics(
     metavar="P[,P...]",
     help="Place the topic on these partitions; by default the register chooses.",
 )
-@click.option("--retention-ms", type=click.IntRange(min=1), help="Remove messages older than this.")
-@click.option(
-    "--retention-bytes",
-    type=click.IntRange(min=1),
-    help="Remove the oldest messages of a log beyond this size.",
-)
-@click.option(
-    "--segment-bytes", type=click.IntRange(min=1), help="Begin a new segment file beyond this size."
-)
-@click.option(
-    "--flush-before-ack",
-    is_flag=True,
-    help="Acknowledge messages only after they are flushed to the disk.",
-)
-@click.option(
-    "--min-insync",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Acknowledge messages only while this many replicas are in sync, leader included.",
-)
-@click.option(
-    "--hold-ms",
-    type=click.IntRange(min=1),
-    help="Keep messages for subscriptions so much longer than --retention-ms.",
-)
-@click.option(
-    "--hold-bytes",
-    type=click.IntRange(min=1),
-    help="Keep so much more of a log for subscriptions.",
-)
+@topic_options(alters=False)
 @json_option
 @client_options
 @pass_invocation
 def create(
     invocation: Invocation,
     /,
-    topic: str,
+    names: tuple[str, ...],
     partition_count: int,
     on: str | None,
-    retention_ms: int | None,
-    retention_bytes: int | None,
-    segment_bytes: int | None,
-    flush_before_ack: bool,
-    min_insync: int,
-    hold_ms: int | None,
-    hold_bytes: int | None,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
+    **options: Any,  # noqa: ANN401
 ) -> None:
-    """Create TOPIC.  Producing to a missing topic creates it, too, with the defaults.
+    """Create topics.  Producing to a missing topic creates it, too, with the defaults.
 
     \b
     For instance:
-      octopi-node topics create orders --partitions 4 --retention-ms 86400000
-      octopi-node topics create payments --min-insync 2
-      octopi-node topics create clicks --retention-bytes 1000000000 --hold-bytes 5000000000
+      octopi-node topics create orders --partitions 4 --retention 1d
+      octopi-node topics create payments refunds --min-insync 2
+      octopi-node topics create clicks --retention-size 1GB --hold-size 5GB
+
+    Several topics are created at the same time, which takes much less time than one after the
+    other.
 
     An acknowledged message is on every in-sync replica.  With --min-insync 2 these are at least
     two, so the message survives the loss of a broker and its disk even while other brokers are
     away.  The price: producers wait while only one replica is in sync.
 
-    With --hold-ms or --hold-bytes, old messages stay while a durable subscription has yet to
-    process them, up to that bound; of two bounds, the one that is reached first counts.
+    With --hold or --hold-size, old messages stay while a durable subscription has yet to process
+    them, up to that bound; of two bounds, the one that is reached first counts.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -152,30 +145,119 @@ def create(
 
     from octopi.cli.client_request import ask
 
-    info = ask(
+    found, refused = ask(
         settings,
-        lambda client: client.create_topic(
-            topic,
-            partition_count,
-            partition_ids=partitions,
-            retention=_time(retention_ms),
-            retention_bytes=retention_bytes,
-            segment_bytes=segment_bytes,
-            flush_before_ack=flush_before_ack,
-            min_insync=min_insync,
-            hold=_time(hold_ms),
-            hold_bytes=hold_bytes,
+        lambda client: _created(
+            client, names, partition_count, partition_ids=partitions, **given_options(**options)
         ),
     )
     if as_json:
-        print_json(attrs.asdict(info))
+        infos = [attrs.asdict(info) for info in found]
+        print_json(infos[0] if len(names) == 1 and infos else infos)
     else:
-        places = " ".join(str(one.partition) for one in info.partitions)
-        say(f"created {info.topic} on partition{'s' * (len(info.partitions) > 1)} {places}")
+        for info in found:
+            places = " ".join(str(one.partition) for one in info.partitions)
+            say(f"created {info.topic} on partition{'s' * (len(info.partitions) > 1)} {places}")
+    if len(names) == 1 or not refused:
+        for error in refused.values():
+            raise error
+        return
+    for name, error in refused.items():
+        say(f"not created: {name}: {error}", err=True)
+    raise CommandError(f"{len(refused)} of {counted(len(names), 'topic')} could not be created")
 
 
-def _time(milliseconds: int | None) -> timedelta | None:
-    return None if milliseconds is None else timedelta(milliseconds=milliseconds)
+async def _created(
+    client: Client,
+    names: tuple[str, ...],
+    count: int,
+    **options: Any,  # noqa: ANN401
+) -> tuple[list[TopicInfo], dict[str, OctopiError]]:
+    """The topics that were created, in the order of *names*, and why others were not."""
+    import trio
+
+    found: dict[str, TopicInfo] = {}
+    refused: dict[str, OctopiError] = {}
+
+    async def make(name: str) -> None:
+        try:
+            found[name] = await client.create_topic(name, count, **options)
+        except OctopiError as error:
+            refused[name] = error
+
+    async with trio.open_nursery() as nursery:
+        for name in dict.fromkeys(names):
+            nursery.start_soon(make, name)
+    return [found[name] for name in names if name in found], refused
+
+
+@topics.command()
+@click.argument("topic", shell_complete=complete_topics)
+@topic_options(alters=True)
+@json_option
+@client_options
+@pass_invocation
+def alter(
+    invocation: Invocation,
+    /,
+    topic: str,
+    as_json: bool,
+    server: str | None,
+    timeout_s: float | None,
+    **options: Any,  # noqa: ANN401
+) -> None:
+    """Change options of TOPIC, without a restart.  What is not named stays as it is.
+
+    \b
+    For instance:
+      octopi-node topics alter orders --retention 7d --retention-size 10GB
+      octopi-node topics alter payments --min-insync 2 --flush-before-ack
+      octopi-node topics alter orders --retention default --no-flush-before-ack
+
+    `default` takes an option back: without --retention and --retention-size everything is kept.
+    The command returns when all brokers that are connected to the register go by the new options;
+    one that is away is told when it comes back.
+
+    Messages that are too old or too many by the new options are removed at the next check, a
+    segment at a time.  While fewer than --min-insync replicas are in sync, producers wait.
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+    changes = given_options(**options)
+    if not changes:
+        raise CommandError(
+            "name the options to change; `octopi-node topics alter --help` lists them",
+            ExitCode.USAGE,
+        )
+
+    from octopi.cli.client_request import ask
+
+    info = ask(settings, lambda client: client.alter_topic(topic, **changes))
+    if as_json:
+        print_json(attrs.asdict(info))
+        return
+    say(f"altered {info.topic}: {', '.join(_special_options(info)) or 'all options are defaults'}")
+    few = [one for one in info.partitions if len(one.in_sync) < info.options.min_insync]
+    for one in few:
+        say(
+            f"warning: partition {one.partition} has {len(one.in_sync)} of "
+            f"{info.options.min_insync} replicas in sync: producers wait until more are; "
+            f"`octopi-node topics describe {info.topic}` shows which are missing",
+            err=True,
+        )
+
+
+def _special_options(info: TopicInfo) -> list[str]:
+    """The options that differ from the defaults, each with its value."""
+    from octopi import TopicOptions
+
+    usual = attrs.asdict(TopicOptions())
+    return [
+        f"{name} {value}"
+        for name, value in attrs.asdict(info.options).items()
+        if value != usual[name]
+    ]
 
 
 def _partitions(text: str) -> list[int]:
@@ -235,15 +317,9 @@ def describe(
 
 
 def _print(info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
-    from octopi import TopicOptions
     from octopi.admin.cluster_snapshot import PARTITION_HEADINGS, faults, holds, partition_rows
 
-    usual = attrs.asdict(TopicOptions())
-    options = [
-        f"{name} {value}"
-        for name, value in attrs.asdict(info.options).items()
-        if value != usual[name]
-    ]
+    options = _special_options(info)
     say(f"{info.topic} (id {info.topic_id}){': ' if options else ''}{', '.join(options)}")
     say()
     rows = partition_rows(seen.cluster, info.partitions, info.options.min_insync)

@@ -140,8 +140,9 @@ class InternalLogs:
         are in sync.  *count* is the greatest ``min_insync`` of the topics whose subscriptions are
         kept in this log, and 1 if there are none."""
         replica = self._replica_of(partition)
-        if replica is not None:
-            replica.require_in_sync(self._topic_id, count)
+        log = replica.logs.get(self._topic_id) if replica is not None else None
+        if replica is not None and log is not None:
+            replica.require(self._topic_id, count, flush=log.state.flush_before_ack)
 
     # --- reading -------------------------------------------------------------------------
 

@@ -20,13 +20,17 @@ from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId
 from octopi.limits import DISK_LOOK_INTERVAL_S, FETCH_BYTES_DEFAULT
 from octopi.logger import get_logger
-from octopi.replication.epoch_history import EpochHistory
-from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher, FlushListener
 from octopi.roles.broker.kept_start import KeptStart, kept_start
 from octopi.roles.broker.log_checkpoint import LogCheckpoint, checkpoint_path
-from octopi.roles.broker.log_files import open_files, sequences_of
+from octopi.roles.broker.log_files import (
+    log_options,
+    open_files,
+    opened_state,
+    sequences_of,
+    with_shared_options,
+)
 from octopi.roles.broker.readable_log import ReadableLog
 from octopi.roles.broker.replica_ends import ReplicaEnds, expected
 from octopi.storage import checkpoint
@@ -97,25 +101,7 @@ class LocalLog(ReadableLog):
         self._files = files
         self._sets_aside = files.damage is not None
         """Whether damage was found that is not yet moved out of the log and noted as such."""
-        highwater = Offset(stored.get("highwater", 0))
-        if noted is not None:
-            highwater = max(highwater, noted.highwater)
-        self.state = LogState(
-            end=files.end,
-            highwater=max(files.start, min(highwater, files.end)),
-            flushed_end=files.flushed_end,
-            start=files.start,
-            epochs=EpochHistory.load(stored.get("epochs", [])),
-            sequences=sequences,
-            flush_before_ack=topic.options.flush_before_ack,
-            min_insync=topic.options.min_insync,
-            sound=files.damage is None,
-            held_end=max(
-                self._checkpoint.recovery_point,
-                highwater,
-                noted.recovery_point if noted else highwater,
-            ),
-        )
+        self.state = opened_state(topic, files, stored, noted, sequences)
         self._published = self.state.highwater
 
     @classmethod
@@ -274,6 +260,20 @@ class LocalLog(ReadableLog):
             self._sets_aside = False
         self._published = self.state.highwater
         self.wake()
+
+    async def alter(self, topic: TopicRecord) -> None:
+        """Go by the options of *topic* from now on, and store them durably.
+
+        Raises:
+          StorageError: if the disk fails; then the log goes by the former ones.
+        """
+        async with self._storing:
+            await self._checkpoint.store(self._checkpoint.altered(topic), self._ends)
+            if self._notes is not None:
+                await self._notes.add(topic)
+            self.note_checkpoint()
+            self.topic = with_shared_options(topic)
+            self._files.alter(log_options(topic.options))
 
     async def restart(self, start: Offset) -> None:
         """Drop all records; the log continues at *start*.

@@ -82,6 +82,16 @@ class LogCheckpoint:
             "requests": sequences.dump_requests(),
         }
 
+    def altered(self, topic: TopicRecord) -> dict[str, Any]:
+        """The fields of the next checkpoint if only the *topic* has changed.
+
+        Raises:
+          StorageError: if the file can't be read.
+        """
+        fields = self.load()
+        self._number += 1
+        return fields | {"topic": topic_fields(topic), "number": self._number}
+
     async def store(self, fields: dict[str, Any], ends: Callable[[], dict[str, Any]]) -> None:
         """Store *fields*, which `next` returned.  *ends* returns the trace fields of the log.
 

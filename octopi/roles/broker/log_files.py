@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
+
+import attrs
 
 from octopi import record
 from octopi.environment import Disk, Environment
@@ -12,10 +15,13 @@ from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId, is_internal, topic_name_fault
 from octopi.limits import LIST_COUNT_MAX, SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
+from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.replica_ends import ReplicaEnds, topic_of
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
+from octopi.storage.ends_file import NotedLog
 from octopi.storage.file_names import segment_bases, segment_path
 from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Noted
@@ -107,6 +113,11 @@ def shared_options(options: TopicOptions) -> TopicOptions:
     return options
 
 
+def with_shared_options(topic: TopicRecord) -> TopicRecord:
+    """*topic*, with an object for its options that is shared with other topics."""
+    return attrs.evolve(topic, options=shared_options(topic.options))
+
+
 @lru_cache(maxsize=100)
 def log_options(options: TopicOptions) -> LogOptions:
     """The options of the log's files."""
@@ -122,6 +133,36 @@ def log_options(options: TopicOptions) -> LogOptions:
 def sequences_of(stored: dict[str, Any]) -> ProducerSequences:
     """The producers' sequences in a log's checkpoint."""
     return ProducerSequences.load(stored.get("producers", []), stored.get("requests", []))
+
+
+def opened_state(
+    topic: TopicRecord,
+    files: SegmentedLog,
+    stored: Mapping[str, Any],
+    noted: NotedLog | None,
+    sequences: ProducerSequences,
+) -> LogState:
+    """The state of a log that was opened with the checkpoint *stored* and the entry *noted* in the
+    file of ends; *sequences* are those of all its records."""
+    highwater = Offset(stored.get("highwater", 0))
+    if noted is not None:
+        highwater = max(highwater, noted.highwater)
+    return LogState(
+        end=files.end,
+        highwater=max(files.start, min(highwater, files.end)),
+        flushed_end=files.flushed_end,
+        start=files.start,
+        epochs=EpochHistory.load(stored.get("epochs", [])),
+        sequences=sequences,
+        flush_before_ack=topic.options.flush_before_ack,
+        min_insync=topic.options.min_insync,
+        sound=files.damage is None,
+        held_end=max(
+            Offset(stored.get("recovery_point", 0)),
+            highwater,
+            noted.recovery_point if noted else highwater,
+        ),
+    )
 
 
 def restart_begun(disk: Disk, directory: str) -> Offset | None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from octopi.errors import (
     HistoryForkedError,
     InvalidOptionError,
@@ -23,7 +21,7 @@ from octopi.position import Anchor, epochs_of
 from octopi.printable import without_directory
 from octopi.replication.log_state import LogState
 from octopi.roles.broker.kept_start import NOTHING_KEPT
-from octopi.roles.broker.log_files import shared_options
+from octopi.roles.broker.log_files import with_shared_options
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import Slices, in_turns
@@ -51,7 +49,7 @@ class ReadableLog:
 
     def __init__(self, topic: TopicRecord, partition: PartitionId) -> None:
         """The subclass that opens the log sets the files, the state and the published mark."""
-        self.topic = attrs.evolve(topic, options=shared_options(topic.options))
+        self.topic = with_shared_options(topic)
         self.topic_id = TopicId(topic.topic_id)
         self.partition = partition
         self.epoch = NO_EPOCH

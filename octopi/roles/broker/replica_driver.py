@@ -216,9 +216,9 @@ class ReplicaDriver:
         self.logs.pop(topic_id, None)
         self.submit(lambda: self.machine.remove_log(topic_id))
 
-    def require_in_sync(self, topic_id: TopicId, count: int) -> None:
-        """Commit nothing in an internal log while fewer than *count* replicas are in sync."""
-        self.submit(lambda: self.machine.require_in_sync(topic_id, count))
+    def require(self, topic_id: TopicId, count: int, *, flush: bool) -> None:
+        """See `octopi.replication.partition_replica.PartitionReplica.require`."""
+        self.submit(lambda: self.machine.require(topic_id, count, flush=flush))
 
     def joined(self) -> None:
         """The register has let this incarnation of the broker in: send again what is sent only

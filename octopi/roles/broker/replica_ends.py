@@ -85,7 +85,7 @@ class ReplicaEnds:
         await self._file.sync()
 
     async def add(self, topic: TopicRecord) -> None:
-        """List a log, durably, if it isn't listed yet.
+        """List a log, durably, with what describes its *topic* now.
 
         Raises:
           StorageError: if the disk fails; then the log may be listed, but not durably.

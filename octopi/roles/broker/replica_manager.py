@@ -15,10 +15,16 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
-from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S, RETIRED_KEEP_S
+from octopi.limits import (
+    DELETION_RETRY_S,
+    NOTES_SYNC_S,
+    REPLICA_TICK_S,
+    RETIRED_KEEP_S,
+)
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.partition_replica import Role
+from octopi.roles.broker.alteration import alter_log
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
@@ -27,6 +33,7 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.hand_over_preparation import HandOverPreparation
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
+from octopi.roles.broker.order_parts import at_once
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_state import begin_state
 from octopi.roles.broker.replica_streams import ReplicaStreams
@@ -307,12 +314,16 @@ class ReplicaManager(Decisions):
         if trace is not None and stored:
             trace(steps.E10Installed(records=stored))
         self._note_away(frozenset(one.broker for one in brokers if not one.live))
-        for decided in stored:
+        broker = self._identity[0]
+
+        async def act_on(decided: PartitionRecord) -> None:
             try:
-                await self._act_on(decided, self._identity[0])
+                await self._act_on(decided, broker)
                 self.status.done(decided.partition)
             except StorageError as error:
                 undone.append(self.status.undone(error, [decided.partition]))
+
+        await at_once(act_on, stored)
         return undone
 
     async def _act_on(self, decided: PartitionRecord, broker: BrokerId) -> None:
@@ -396,22 +407,27 @@ class ReplicaManager(Decisions):
 
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
         """Ensure that there is a log of each of *topics* in each of its partitions that this broker
-        has a replica of; return the ones that failed, with reasons."""
+        holds, by the topic's options; return the ones that failed, with reasons."""
         undone: list[m.Undone] = []
-        for topic in topics:
-            held = [PartitionId(one) for one in topic.partitions if one in self._replicas]
-            failed = None
-            for partition_id in held:
-                try:
-                    log = await self.store.create(topic, partition_id)
-                    if log is not None:
-                        self._replicas[partition_id].add_log(log)
-                    self.status.done(partition_id, topic.topic_id)
-                except StorageError as error:
-                    failed = self.status.undone(error, [partition_id], topic.topic_id)
-            if failed is not None:
-                undone.append(failed)
+
+        await at_once(partial(self._install_topic, undone), topics)
         return undone
+
+    async def _install_topic(self, undone: list[m.Undone], topic: TopicRecord) -> None:
+        failed: list[m.Undone] = []
+        for partition_id in filter(self._replicas.__contains__, topic.partitions):
+            try:
+                replica = self._replicas[partition_id]
+                log = await self.store.create(topic, partition_id)
+                if log is not None:
+                    replica.add_log(log)
+                else:
+                    log = self.store.logs[topic.topic, partition_id]
+                    await alter_log(self._environment, replica, log, topic)
+                self.status.done(partition_id, topic.topic_id)
+            except StorageError as error:
+                failed = [self.status.undone(error, [partition_id], topic.topic_id)]
+        undone.extend(failed)
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         """Delete the logs of these topics; return the topics of which files are left, with reasons.

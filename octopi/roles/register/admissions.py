@@ -3,12 +3,13 @@ each the decisions that it has to know."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import trio
 
 from octopi.coordination.controller import Controller
-from octopi.coordination.journal_entries import TopicCreated
+from octopi.coordination.journal_entries import TopicAltered, TopicCreated
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, RefusedError, SupersededError
 from octopi.identifiers import BrokerId
@@ -23,7 +24,7 @@ from octopi.roles.register.member import Member
 from octopi.roles.register.members import Members
 from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.roles.register.startup_recovery import former_cluster, tell_older_copy
-from octopi.wire.messages import Inventory, Join
+from octopi.wire.messages import Inventory, Join, TopicRecord
 
 _log = get_logger(__name__)
 
@@ -114,7 +115,8 @@ class Admissions:
         self._members.joined(member, admission.broker, join.incarnation)
         if admission.learned:
             self._election_driver.wait_for_brokers()
-        learned = [one.record for one in admission.entries if isinstance(one, TopicCreated)]
+        entries = admission.entries
+        learned = [one.record for one in entries if isinstance(one, TopicCreated | TopicAltered)]
         if learned:
             # Not a task of the session: else the others would not be told if this broker is lost.
             self._tasks.start_soon(self._members.tell_learned, learned, member)
@@ -161,11 +163,13 @@ class Admissions:
     def _token(self) -> str:
         return self._environment.randomness.token_bytes(8).hex()
 
-    async def sync(self, member: Member, broker: BrokerId) -> None:
-        """Send a newly joined broker the partition table and its topics; once it has answered, send
-        clients to it, except for what it could not do.  Then tell the other brokers what its
-        joining has changed."""
+    async def sync(self, member: Member, broker: BrokerId, reported: Iterable[TopicRecord]) -> None:
+        """Send a newly joined broker, which has *reported* these topics, the partition table and
+        its topics; once it has answered, send clients to it, except for what it could not do.  Then
+        tell the other brokers what its joining has changed."""
         controller, state = self._controller, self._controller.state
+        # Before it leads by an order that comes next, it knows what its topics require by now.
+        await member.install_options(controller.view.outdated(broker, reported))
         self._hand_overs.tell_stopping_to(member)
         # First what is deleted: a topic of the same name may have been made since.
         await self._members.have_removed(member, controller.view.removals_of(broker))

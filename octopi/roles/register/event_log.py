@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Final
 
+import attrs
+
 from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.journal_entries import (
     BrokerRegistered,
@@ -16,6 +18,7 @@ from octopi.coordination.journal_entries import (
     EpochAnnounced,
     PartitionDecided,
     RegisterStarted,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
 )
@@ -23,7 +26,7 @@ from octopi.environment import Clock
 from octopi.identifiers import BrokerId, Epoch, PartitionId
 from octopi.limits import EVENTS_KEPT_COUNT, TEXT_BYTES_MAX
 from octopi.transport.failures import cut
-from octopi.wire.messages import ClusterEvent, PartitionRecord
+from octopi.wire.messages import ClusterEvent, PartitionRecord, TopicOptions
 
 KINDS: Final = (
     "register_started",
@@ -35,6 +38,7 @@ KINDS: Final = (
     "in_sync",
     "recovered",
     "topic_created",
+    "topic_altered",
     "topic_deleted",
 )
 
@@ -70,6 +74,11 @@ class EventLog:
                 self._partition_decided(record, before.partitions.get(record.partition))
             case TopicCreated(record):
                 self._note("topic_created", f"topic {record.topic} was created", topic=record.topic)
+            case TopicAltered(record):
+                former = before.topic(record.topic)
+                changes = "" if former is None else changed_options(former.options, record.options)
+                text = f"topic {record.topic} was altered: {changes}"
+                self._note("topic_altered", text, topic=record.topic)
             case TopicDeleted(topic):
                 self._note("topic_deleted", f"topic {topic} was deleted", topic=topic)
 
@@ -133,3 +142,12 @@ class EventLog:
                 text=text,
             )
         )
+
+
+def changed_options(before: TopicOptions, after: TopicOptions) -> str:
+    """The options that differ, with their values in *after*."""
+    known = attrs.asdict(before)
+    changes = {name: value for name, value in attrs.asdict(after).items() if value != known[name]}
+    return ", ".join(
+        f"{name} {'default' if value is None else value}" for name, value in changes.items()
+    )

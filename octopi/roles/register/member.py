@@ -42,6 +42,15 @@ _CLOCK_RESOLUTION_S: Final = 1e-3
 _T = TypeVar("_T")
 
 
+@attrs.define
+class _TopicOrder:
+    """An order about topics that is being collected, or was sent."""
+
+    topics: dict[str, m.TopicRecord] = attrs.field(factory=dict)
+    """By their ids."""
+    is_confirmed: bool = False
+
+
 class Member:
     """One connection of a broker, from before it joins until the connection has ended."""
 
@@ -70,6 +79,9 @@ class Member:
         """Set when the broker has a newer connection, or is no longer a member."""
         self.is_silent = False
         """Whether an order got no answer, so the connection ends."""
+        self._next_topics = _TopicOrder()
+        self._topics_lock = trio.Lock()
+        """Held while an order about topics is under way."""
         self._hosts: set[PartitionId] = set()
         """Partitions that the broker confirmed to be a replica of, on this connection."""
         self._undone_partitions: set[PartitionId] = set()
@@ -152,26 +164,42 @@ class Member:
         return not undone
 
     async def install_topics(self, records: list[m.TopicRecord]) -> bool:
-        """Tell decisions about topics; say whether the broker confirmed.
+        """Tell decisions about topics; say whether the broker confirmed.  Calls that come while an
+        order is under way share the next one.
 
         A broker ignores topics in partitions of which it doesn't know that it is a replica, and the
         decision about such a partition may not have been sent to it yet.
         """
-        confirmed = True
+        order = self._next_topics
+        order.topics.update({one.topic_id: one for one in records})
+        async with self._topics_lock:
+            if order is self._next_topics:  # else another call has sent it
+                self._next_topics = _TopicOrder()
+                order.is_confirmed = True
+                for page in _pages(self._controller.view.tellable([*order.topics.values()])):
+                    order.is_confirmed &= await self._install_page_of_topics(page)
+        return order.is_confirmed
+
+    async def install_options(self, records: list[m.TopicRecord]) -> None:
+        """Tell a broker that has just joined the options of topics that were altered while it was
+        away, before it is told which partitions it leads."""
         for page in _pages(self._controller.view.tellable(records)):
-            confirmed &= await self._install_page_of_topics(page)
-        return confirmed
+            await self._order_topics(page)
 
     async def _install_page_of_topics(self, records: list[m.TopicRecord]) -> bool:
         if untold := self._unhosted(records):
             brokers = self._controller.view.brokers()
             await self.install_partitions(untold, brokers)
+        return await self._order_topics(records)
+
+    async def _order_topics(self, records: list[m.TopicRecord]) -> bool:
         if not await self._may_tell():
             return False
         # Leave out topics that were deleted meanwhile: the broker would make them again, and report
-        # them when it joins the next time.
+        # them when it joins the next time.  Others may have been altered meanwhile.
         state = self._controller.state
-        records = [one for one in records if one == state.topic(one.topic)]
+        newest = [(one, state.topic(one.topic)) for one in records]
+        records = [now for one, now in newest if now is not None and now.topic_id == one.topic_id]
         if not records:
             return True
         self._tracer.ordering(self.broker, TopicsOrder(records))

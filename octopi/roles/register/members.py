@@ -10,7 +10,7 @@ import trio
 
 from octopi.coordination.controller import Controller
 from octopi.errors import NotReadyError, StorageError
-from octopi.identifiers import BrokerId, Incarnation
+from octopi.identifiers import BrokerId, Incarnation, PartitionId
 from octopi.roles.register.announcements import Announcements
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.member import Member
@@ -28,6 +28,9 @@ class Members(Mapping[BrokerId, Member]):
         self._decisions = decisions
         self._announcements = announcements
         self._members: dict[BrokerId, Member] = {}
+        self._next_placed: dict[PartitionId, None] = {}
+        """Partitions that were placed, and that members are told of next."""
+        self._placed_lock = trio.Lock()
 
     def __getitem__(self, broker: BrokerId) -> Member:
         return self._members[broker]
@@ -58,6 +61,17 @@ class Members(Mapping[BrokerId, Member]):
         async with trio.open_nursery() as nursery:
             for member in members:
                 nursery.start_soon(self._tell, member, records, brokers)
+
+    async def tell_placed(self, partitions: list[PartitionId]) -> None:
+        """Tell all members the newest decisions about *partitions*, which were placed just now.
+        Calls that come while an order is under way share the next one."""
+        order = self._next_placed
+        order.update(dict.fromkeys(partitions))
+        async with self._placed_lock:
+            if order is self._next_placed:  # else another call has told it
+                self._next_placed = {}
+                records = [self._controller.state.partitions[one] for one in order]
+                await self.tell_partitions(records, list(self._members.values()))
 
     async def _tell(
         self, member: Member, records: list[PartitionRecord], brokers: list[BrokerInfo]

@@ -17,6 +17,7 @@ from octopi.coordination.decisions import (
     EpochDecision,
     InSyncDecision,
     LeaderDecision,
+    TopicAlterationDecision,
     TopicCreationDecision,
     TopicDeletionDecision,
 )
@@ -163,6 +164,9 @@ def edges_of_decision(decision: Decision) -> Edges:
             return [steps.E17Altering(*judged)], [steps.E17Altered(*judged)]
         case TopicCreationDecision(topic):
             return [steps.T1Creating(*_placed(topic))], [steps.T1Created(*_placed(topic))]
+        case TopicAlterationDecision(topic) if decision.entries:
+            altered = topic.topic, topic.topic_id, topic.options
+            return [steps.T8Altering(*altered)], [steps.T8Altered(*altered)]
         case TopicDeletionDecision(topic):
             deleted = topic.topic, topic.topic_id
             return [steps.T5Deleting(*deleted)], [steps.T5Deleted(*deleted)]

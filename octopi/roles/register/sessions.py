@@ -109,12 +109,13 @@ class MembershipSession:
         try:
             admissions = self._node.admissions
             broker = await admissions.admit(self._member, join, self._inventory)
+            reported = [topic for page in self._inventory for topic in page.topics]
             self._inventory = []
             state = self._node.controller.state
             seals = self._node.controller.seals
             life, credential = seals.of_life(state.life), seals.credential(broker)
             self._connection.post(m.Joined(join.request, state.cluster, broker, life, credential))
-            await admissions.sync(self._member, broker)
+            await admissions.sync(self._member, broker, reported)
             await self._node.members.keep_telling(self._member)
         except ConnectionLostError:
             pass

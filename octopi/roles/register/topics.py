@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 
+import attrs
 import trio
 
 from octopi.coordination.controller import Controller
-from octopi.coordination.decisions import TopicCreationDecision, TopicDeletionDecision
+from octopi.coordination.decisions import (
+    TopicAlterationDecision,
+    TopicCreationDecision,
+    TopicDeletionDecision,
+)
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError
 from octopi.identifiers import BrokerId, PartitionId, topic_name
@@ -100,13 +106,13 @@ class Topics:
             if older_is_removed is not None:
                 await older_is_removed.wait()
             if placed := creation.placed:
-                await self._members.tell_partitions(placed, list(self._members.values()))
+                await self._members.tell_placed([one.partition for one in placed])
             records = [self._controller.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
             followers = {one for record in records for one in record.replicas} - leaders
             async with trio.open_nursery() as nursery:
                 for broker in sorted(leaders):
-                    nursery.start_soon(self._install_at_leader, broker, topic)
+                    nursery.start_soon(self._install_at, broker, topic)
             async with trio.open_nursery() as nursery:  # a follower needs a leader that has it
                 for broker in sorted(followers & self._members.keys()):
                     nursery.start_soon(self._members[broker].install_topics, [topic])
@@ -117,15 +123,59 @@ class Topics:
         finally:
             self._installing.pop(topic.topic_id).set()
 
-    async def _install_at_leader(self, broker: BrokerId, topic: TopicRecord) -> None:
-        """Have a leader hold a new topic.  If the leader's connection has just broken, wait until
-        it is back or no longer a member: it may hold a deleted topic of the same name, and would
-        store in that what clients send to the new one."""
+    async def _install_at(self, broker: BrokerId, topic: TopicRecord) -> None:
+        """Have a broker hold a new topic, or alter it.  If the broker's connection has just broken,
+        wait until it is back or no longer a member: a leader may hold a deleted topic of the same
+        name, and would store in that what clients send to the new one, and any replica would go by
+        the older options."""
         while (member := self._members.get(broker)) is not None:
             await member.install_topics([topic])
             if not (member.is_closed or member.is_silent):
                 break
             await member.is_over.wait()
+
+    async def alter(self, name: str, options: TopicOptions, names: Collection[str]) -> TopicRecord:
+        """Give the options *names* of a topic the values that they have in *options*, and wait
+        until that is in force on the brokers that are connected.  It takes effect even if this is
+        cancelled.
+
+        Raises:
+          OctopiError: see `TopicDecisions.alter`; `NotReadyError` while gathering.
+        """
+        self._gathering.require_learned()
+        alteration = self._controller.topics.alter(name, options, names)
+        self._decisions.persist(alteration)
+        altered = trio.Event()
+        installing = self._installing.get(alteration.topic.topic_id)
+        self._tasks.start_soon(self._alter_everywhere, alteration, installing, altered)
+        await altered.wait()
+        await self._decisions.durable()
+        await self._decisions.shorten()
+        return self._controller.topics.of_id(alteration.topic.topic_id)
+
+    async def _alter_everywhere(
+        self,
+        alteration: TopicAlterationDecision,
+        installing: trio.Event | None,
+        altered: trio.Event,
+    ) -> None:
+        """Tell brokers the new options of a topic, once they are durable and the topic is
+        installed."""
+        topic = alteration.topic
+        try:
+            await self._decisions.durable(alteration)
+            if installing is not None:
+                await installing.wait()
+            partitions = self._controller.state.partitions
+            holders = {one for number in topic.partitions for one in partitions[number].replicas}
+            async with trio.open_nursery() as nursery:
+                for broker in sorted(holders):
+                    nursery.start_soon(self._install_at, broker, topic)
+            _log.info("topic altered", topic=topic.topic, options=attrs.asdict(topic.options))
+        except NotReadyError:
+            return  # the register's disk failed: the client that asked is told so
+        finally:
+            altered.set()
 
     async def find(self, name: str, *, creator: Creator | None) -> TopicRecord:
         """The topic of that name, once it is installed.  If it is missing, *creator* creates it.

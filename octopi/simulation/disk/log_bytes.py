@@ -7,15 +7,17 @@ This module only reads the files of `octopi.storage` (`octopi.storage.file_names
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from octopi.environment import Disk
 from octopi.errors import StorageError
 from octopi.identifiers import PartitionId
+from octopi.roles.broker.log_checkpoint import checkpoint_path
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.replica_ends import ends_path
 from octopi.simulation.disk.disk import SimulatedDisk
 from octopi.simulation.disk.image import Directory, FileImage
+from octopi.storage.checkpoint import load as load_checkpoint
 from octopi.storage.ends_file import load_ends
 from octopi.storage.file_names import segment_bases, segment_path
 
@@ -83,7 +85,7 @@ class LogBytes:
 
 
 class _Content:
-    """The part of a disk that `load_ends` needs."""
+    """The part of a disk that is needed to read a small file."""
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
         self.read_file = read
@@ -109,6 +111,14 @@ class ReplicaBytes(LogBytes):
             stored = None
         noted = stored.logs.values() if stored is not None else ()
         return max((one.start for one in noted if one.topic.get("topic") == self._topic), default=0)
+
+    def checkpoint(self) -> dict[str, Any] | None:
+        """The log's checkpoint, as processes see it; None if it has none that can be read."""
+        content = cast(Disk, _Content(self._disk.cached))
+        try:
+            return load_checkpoint(content, checkpoint_path(self._path))
+        except StorageError:
+            return None
 
 
 class JournalBytes:

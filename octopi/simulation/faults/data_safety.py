@@ -217,7 +217,7 @@ class LastCopyGuard:
         if not isinstance(action, LosePower) or host in self._unsure:
             return False
         topics = self._cluster.register_view.state.topics_on({record.partition})
-        flushed = all(one.options.flush_before_ack for one in topics)
+        flushed = all(map(self._cluster.register_view.has_always_flushed, topics))
         # A broker without logs doesn't know that what it had was flushed.
         flushed &= any((host, record.partition, one.topic_id) in self._made for one in topics)
         led_alone = len(record.in_sync) == 1 and len(record.replicas) > 1

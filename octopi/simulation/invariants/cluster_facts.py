@@ -290,9 +290,9 @@ class ClusterFacts:
     def _counts_cache(self, log: CommittedLog) -> bool:
         if log.topic in INTERNAL_LOGS:
             topics = self._view.state.topics_on({log.partition})
-            return not all(one.options.flush_before_ack for one in topics)
+            return not all(map(self._view.has_always_flushed, topics))
         topic = self._view.state.topic(log.topic)
-        return topic is None or not topic.options.flush_before_ack
+        return topic is None or not self._view.has_always_flushed(topic)
 
     def _taken_out(self, log: CommittedLog, step: CommitStep) -> set[int]:
         """The brokers that lost data and have been removed from the in-sync set.  A leader that

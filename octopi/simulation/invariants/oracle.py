@@ -59,6 +59,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import attrs
+
 from octopi.errors import Status
 from octopi.identifiers import (
     SUBSCRIPTIONS_LOG,
@@ -80,6 +82,7 @@ from octopi.simulation.invariants.producer_lives import ProducerLives
 from octopi.simulation.invariants.recoveries import ORDERED
 from octopi.simulation.invariants.retention_rules import CommittedMarks, removed_wrongly
 from octopi.simulation.invariants.systems import SYSTEMS
+from octopi.simulation.invariants.topic_options import OptionsInForce
 from octopi.simulation.kernel.host import KILL, LOSE_POWER, RESUME
 from octopi.simulation.kernel.world import Event, StepEvent, Violation
 from octopi.simulation.step_handlers import StepHandlers
@@ -96,6 +99,7 @@ class Oracle(ElectionRules):
         self, cluster: SimulatedCluster, report: Callable[[Violation], None] | None = None
     ) -> None:
         super().__init__(cluster, report)
+        self._options = OptionsInForce(cluster)
         self._marks: dict[PartitionId, CommittedMarks] = {}
         self._lives = ProducerLives()
         self._deletions: Counter[str] = Counter()
@@ -144,6 +148,7 @@ class Oracle(ElectionRules):
         on(self._check_delivery, steps.C10Delivering)
         on(self._note_life, steps.C15Began)
         self._systems = [make(cluster, self._break) for make in SYSTEMS]
+        self._handlers.add(self._options.handlers)
         for system in self._systems:
             self._handlers.add(system.handlers)
 
@@ -205,17 +210,23 @@ class Oracle(ElectionRules):
                 return
         record = self._view.state.partitions.get(log.partition)
         topic = self._view.state.topic(log.topic)
-        if topic is not None and len(members) < topic.options.min_insync:
+        options = [] if topic is None else self._options.of(event.host, topic)
+        if options and len(members) < min(one.min_insync for one in options):
             text = f"{log.name} is committed with {members} in sync, fewer than its topic asks for"
             self._break("acknowledged-unheld", text, event)
         alone = len(counted) == 1 and record is not None and len(record.replicas) > 1
-        flushed = topic is not None and topic.options.flush_before_ack
+        flushed = bool(options) and all(one.flush_before_ack for one in options)
         if alone and leader.durable_end < highwater:
             text = f"{event.host} leads {log.name} alone and commits up to {highwater}; its "
             text += f"device has it to {leader.durable_end}"
             self._break("acknowledged-unheld", text, event)
-        elif flushed:
-            self._check_flushed(event, log, sorted(counted - out))
+        elif topic is not None and flushed:
+            asked = [
+                broker
+                for broker in sorted(counted - out)
+                if all(one.flush_before_ack for one in self._options.of_broker(broker, topic))
+            ]
+            self._check_flushed(event, log, asked)
 
     def _check_flushed(
         self, event: StepEvent[CommitStep], log: CommittedLog, counted: list[BrokerId]
@@ -359,7 +370,7 @@ class Oracle(ElectionRules):
             topic = None  # the log belongs to an older topic of that name
         now_ms = self._wall_ms(event.host)
         needed = self._needed(event.host, log, topic, now_ms)
-        wrong = removed_wrongly(log, replica, topic, now_ms, needed)
+        wrong = self._removed_wrongly(event.host, log, topic, now_ms, needed)
         if wrong:
             text = f"retention removes what {event.host} has of {log.name} before {replica.start}: "
             self._break("removed-too-early", text + wrong, event)
@@ -377,8 +388,25 @@ class Oracle(ElectionRules):
             replica = self._replica(event.host, log)
             topic = self._view.state.topic(log.topic)
             needed = self._needed(event.host, log, topic, now_ms)
-            if not removed_wrongly(log, replica, topic, now_ms, needed):
+            if not self._removed_wrongly(event.host, log, topic, now_ms, needed):
                 log.removed_end = max(log.removed_end, replica.start)
+
+    def _removed_wrongly(
+        self,
+        host: str,
+        log: CommittedLog,
+        topic: TopicRecord | None,
+        now_ms: int | None,
+        needed: int | None,
+    ) -> str:
+        """See `removed_wrongly`; *host* may go by any options that are in force there."""
+        replica, wrong = self._replica(host, log), ""
+        options = [None] if topic is None else self._options.of(host, topic)
+        for one in options:
+            altered = None if topic is None or one is None else attrs.evolve(topic, options=one)
+            if not (wrong := removed_wrongly(log, replica, altered, now_ms, needed)):
+                return ""
+        return wrong
 
     def _needed(
         self, host: str, log: CommittedLog, topic: TopicRecord | None, now_ms: int | None

@@ -7,14 +7,21 @@ only once it is on the device.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from octopi.coordination.cluster_state import ClusterState
-from octopi.coordination.journal_entries import BrokerRegistered, Entry, PartitionDecided
+from octopi.coordination.journal_entries import (
+    BrokerRegistered,
+    Entry,
+    PartitionDecided,
+    TopicAltered,
+    TopicCreated,
+)
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
-from octopi.wire.messages import PartitionRecord
+from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
 
 
 class RegisterView:
@@ -36,6 +43,9 @@ class RegisterView:
         """The number of changes of `state`."""
         self.before: dict[PartitionId, PartitionRecord] = {}
         """For each partition the record before the one in `state`."""
+        self.options: dict[str, dict[tuple[int, int], TopicOptions]] = {}
+        """For each topic, by its id, all options that it ever had, by their alterations
+        (`TopicRecord.alteration`).  Options count here before they are on the device."""
         self._out_of_sync: dict[tuple[int, int], int] = {}
         self._known_before: dict[PartitionId, PartitionRecord] = {}
         """The partitions that the register knew when it lost its disk."""
@@ -50,6 +60,7 @@ class RegisterView:
         match event.about:
             case steps.R2Appended(entries):
                 self._appended.extend(entries)
+                self._note_options(entries)
                 self._appended_count += len(entries)
             case steps.R3Flushing(log_end):
                 self._flushing[log_end] = self._appended_count
@@ -67,6 +78,7 @@ class RegisterView:
                 self._appended.clear()
                 self._flushing.clear()
                 self._appended_count = 0
+                self._note_options(entries)
                 for entry in entries:  # the known ones, and perhaps a few more
                     self.state.apply(entry)
                 self.version += 1
@@ -105,6 +117,17 @@ class RegisterView:
         if record is None or broker not in record.in_sync:
             return self.version
         return self._out_of_sync.get((partition, broker), -1)
+
+    def has_always_flushed(self, topic: TopicRecord) -> bool:
+        """Whether *topic* was never acknowledged from a page cache."""
+        options = [topic.options, *self.options.get(topic.topic_id, {}).values()]
+        return all(one.flush_before_ack for one in options)
+
+    def _note_options(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if isinstance(entry, TopicCreated | TopicAltered):
+                topic = entry.record
+                self.options.setdefault(topic.topic_id, {})[topic.alteration] = topic.options
 
     def _apply(self, entry: Entry) -> None:
         if isinstance(entry, PartitionDecided):

@@ -8,6 +8,12 @@ from octopi.simulation.invariants.node_load import NodeLoad
 from octopi.simulation.invariants.queues import QueueRules
 from octopi.simulation.invariants.subscriptions import SubscriptionRules
 from octopi.simulation.invariants.system import SystemInvariants
+from octopi.simulation.invariants.topic_options import TopicOptionRules
 
-SYSTEMS: Final[tuple[type[SystemInvariants], ...]] = (NodeLoad, SubscriptionRules, QueueRules)
+SYSTEMS: Final[tuple[type[SystemInvariants], ...]] = (
+    NodeLoad,
+    TopicOptionRules,
+    SubscriptionRules,
+    QueueRules,
+)
 """They get each event in this order, after the oracle's own rules."""

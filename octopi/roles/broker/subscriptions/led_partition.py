@@ -413,6 +413,10 @@ class LedPartition:
         """See which logs have come and gone."""
         for topic_id in list(self._without_log):
             self._note_topic(topic_id)
+        for topic_id in self._topics:
+            if (log := self.leadership.log(topic_id)) is not None:  # it may have been altered
+                self._topics[topic_id] = log.topic.options.min_insync
+        self._require_in_sync()
         gone = [one for one in self._without_log if self.leadership.is_removed(one)]
         gone += [one for one in self._topics if self.leadership.log(one) is None]
         for topic_id in gone:

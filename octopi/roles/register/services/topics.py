@@ -1,4 +1,4 @@
-"""Topics: looked up, created, deleted and listed."""
+"""Topics: looked up, created, altered, deleted and listed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class TopicService(Service):
             {
                 m.DescribeTopic: self._look_up,
                 m.CreateTopic: lambda asked: start(asked.request, partial(self._create, asked)),
+                m.AlterTopic: lambda asked: start(asked.request, partial(self._alter, asked)),
                 m.DeleteTopic: lambda asked: start(asked.request, partial(self._delete, asked)),
                 m.DeleteTopicById: lambda asked: start(
                     asked.request, partial(self._delete_by_id, asked)
@@ -77,6 +78,10 @@ class TopicService(Service):
         )
         self._tell_topic(message.request, record)
 
+    async def _alter(self, message: m.AlterTopic) -> None:
+        record = await self._topics.alter(message.topic, message.options, message.names)
+        self._tell_topic(message.request, record)
+
     async def _delete(self, message: m.DeleteTopic) -> None:
         await self._topics.delete(message.topic)
         self._connection.post(m.Done(message.request))
@@ -102,7 +107,8 @@ class TopicService(Service):
             after, more = found[-1].topic if found else after, len(found) == _RECORDS_PER_PAGE
             yield
         # What was deleted while others were asked for is no topic any more.
-        page = [one for one in page[: wanted + 1] if state.topic(one.topic) == one]
+        newest = [state.topic(one.topic) for one in page[: wanted + 1]]
+        page = [one for one in newest if one is not None]
         topics, partition_count = list[m.TopicInfo](), 0
         for some in in_groups(page[:wanted]):
             for record in some:
