@@ -1,4 +1,5 @@
-"""Messages with which an operator changes a cluster: its partitions, replicas and brokers."""
+"""Messages with which an operator changes a cluster: its topics, partitions, replicas and
+brokers."""
 
 from __future__ import annotations
 
@@ -9,9 +10,36 @@ import attrs
 from octopi.field_bounds import AtMost, MayBeMissing
 from octopi.identifiers import BrokerId, Epoch, PartitionId
 from octopi.limits import ASK_TIMEOUT_S, DRAIN_TIMEOUT_S, MOVE_TIMEOUT_S
-from octopi.model import Verb
+from octopi.model import OPTION_COUNT, OptionName, TopicOptions, Verb
 from octopi.wire.common import Brokers, Text
-from octopi.wire.declarations import CLIENT_TO_DECIDER, TO_CLIENT, answer, on_the_cluster, request
+from octopi.wire.declarations import (
+    CLIENT_TO_DECIDER,
+    TO_CLIENT,
+    answer,
+    on_its_topic,
+    on_the_cluster,
+    request,
+)
+
+
+@request(
+    "alter_topic",
+    CLIENT_TO_DECIDER,
+    needs=on_its_topic(Verb.ADMIN),
+    asked_s=ASK_TIMEOUT_S,
+    since=2,
+)
+@attrs.frozen
+class AlterTopic:
+    """Change options of a topic.  Answer: `octopi.wire.client.TopicDescription`, when the change is
+    in force on all brokers that are connected to the register."""
+
+    request: int
+    topic: Text
+    names: Annotated[list[OptionName], AtMost(OPTION_COUNT)]
+    """The options to change; the others stay as they are."""
+    options: TopicOptions
+    """Their new values; the values of other options are ignored."""
 
 
 @request(

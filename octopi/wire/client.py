@@ -13,7 +13,7 @@ import attrs
 from octopi.field_bounds import AtMost, MayBeMissing, MayBeNegative
 from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
 from octopi.limits import ASK_TIMEOUT_S, EVENTS_KEPT_COUNT, LIST_COUNT_MAX, UNSERVED_TOPICS_MAX
-from octopi.model import OPTION_COUNT, OptionName, StreamDefinition, TopicOptions, Verb
+from octopi.model import StreamDefinition, TopicOptions, Verb
 from octopi.wire.common import (
     Agent,
     Anchor,
@@ -167,26 +167,6 @@ class CreateTopic:
     `partition_count` is 0 or their number, and `partitions` is None."""
     stream: Annotated[StreamDefinition | None, MayBeMissing()] = None
     """What the topic is as a stream over HTTP; None: nothing in particular."""
-
-
-@request(
-    "alter_topic",
-    CLIENT_TO_DECIDER,
-    needs=on_its_topic(Verb.ADMIN),
-    asked_s=ASK_TIMEOUT_S,
-    since=2,
-)
-@attrs.frozen
-class AlterTopic:
-    """Change options of a topic.  Answer: `TopicDescription`, when the change is in force on all
-    brokers that are connected to the register."""
-
-    request: int
-    topic: Text
-    names: Annotated[list[OptionName], AtMost(OPTION_COUNT)]
-    """The options to change; the others stay as they are."""
-    options: TopicOptions
-    """Their new values; the values of other options are ignored."""
 
 
 @request("delete_topic", CLIENT_TO_DECIDER, needs=on_its_topic(Verb.ADMIN), asked_s=ASK_TIMEOUT_S)

@@ -12,6 +12,7 @@ import trio
 import octopi
 from octopi.environment import TraceEvent
 from octopi.errors import Status
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.storage import checkpoint
 from octopi.tracing import steps
 from octopi.wire import messages as m
@@ -76,8 +77,17 @@ async def test_what_can_not_be_altered_is_refused(tmp_path: Path) -> None:
             await client.alter_topic("orders", retention_bytes=-1)
 
 
-async def test_topics_that_are_created_at_the_same_time_share_orders(tmp_path: Path) -> None:
-    count = 40
+async def test_topics_that_are_created_at_the_same_time_share_orders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, orders = 40, list[int]()
+    install = ReplicaManager.install_topics
+
+    async def counted(self: ReplicaManager, topics: list[m.TopicRecord]) -> list[m.Undone]:
+        orders.append(len(topics))
+        return await install(self, topics)
+
+    monkeypatch.setattr(ReplicaManager, "install_topics", counted)
     async with local_cluster(tmp_path, brokers=2) as cluster, octopi.connect(cluster.url) as client:
         names = [f"topic-{number}" for number in range(count)]
         async with trio.open_nursery() as nursery:
@@ -86,3 +96,5 @@ async def test_topics_that_are_created_at_the_same_time_share_orders(tmp_path: P
         assert sorted(one.topic for one in await client.topics()) == sorted(names)
         logs = await client.admin.describe_logs()
         assert len([one for one in logs if one.log.topic in names]) == 2 * count
+    assert sum(orders) >= 2 * count
+    assert len([one for one in orders if one]) < count, "there are two brokers"
