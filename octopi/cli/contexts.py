@@ -73,8 +73,16 @@ def context_file(environ: Mapping[str, str]) -> Path:
     """The file with the contexts of the user.  A relative ``$XDG_CONFIG_HOME`` counts as not set
     (https://specifications.freedesktop.org/basedir-spec)."""
     configured = environ.get("XDG_CONFIG_HOME", "")
-    base = Path(configured) if os.path.isabs(configured) else Path.home() / ".config"
+    base = Path(configured) if os.path.isabs(configured) else _home() / ".config"
     return base / "octopi" / "contexts.toml"
+
+
+def _home() -> Path:
+    """The user's home; that of the system for a user without one, as there are in containers."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
 
 
 def read_contexts(file: Path) -> Contexts:

@@ -30,6 +30,16 @@ def client(environ: dict[str, str], context: str | None = None, **flags: object)
     return Configuration(None, environ, context).section(ClientSettings, **flags)
 
 
+def test_a_user_without_a_home_has_the_contexts_of_the_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    assert context_file({}) == Path("/.config/octopi/contexts.toml")
+
+
 def test_a_context_is_added_used_listed_and_removed(program: Program, file: Path) -> None:
     added = program(*PROD, "--token-file", "prod.token", "--tls-ca", "ca.pem")
     assert (added.exit_code, added.stdout) == (0, "")
