@@ -81,6 +81,8 @@ class Terminal:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            # What runs in the background of a shell may ignore Ctrl-C, and hands that on.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert self._process.stdout is not None
         self.output = read_until(self._process.stdout.fileno(), ready)
