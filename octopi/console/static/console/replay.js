@@ -119,7 +119,7 @@ export class Replay {
     });
     const names = new Set(logs.filter(([topic]) => topic).map(([topic]) => topic));
     const register = { down: "away", paused: "silent", ended: "away" }[spell.get(registerLane)] ?? "up";
-    return { cluster: "a simulated run", topic_count: names.size, partition_count: partitions.length, brokers, partitions, register };
+    return { cluster: "a simulated run", topic_count: names.size, partition_count: partitions.length, brokers, partitions, register_state: register };
   }
 
   // partition -> lane -> log end, over all topics of it.

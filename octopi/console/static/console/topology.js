@@ -23,10 +23,10 @@ export function topology(cluster, isStale = false) {
   `;
 }
 
-function register({ cluster, partition_count: partitions, topic_count: topics, register_trouble: trouble, register = trouble ? "away" : "up" }) {
+function register({ cluster, partition_count: partitions, topic_count: topics, register_trouble: trouble, register_state: state = trouble ? "away" : "up" }) {
   return html`
-    <article class="node register ${register}">
-      <h3>Register <span class="state">${register}</span></h3>
+    <article class="node register ${state}">
+      <h3>Register <span class="state">${state}</span></h3>
       <dl>
         <dt>cluster</dt><dd><code>${cluster || "not formed yet"}</code></dd>
         <dt>holds</dt><dd>${plural(topics, "topic")}, ${plural(partitions, "partition")}</dd>
