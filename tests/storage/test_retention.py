@@ -131,6 +131,18 @@ async def test_the_oldest_segments_are_removed_with_their_indexes(disk: MemoryDi
     assert read_all(open_log(disk)) == data * 3
 
 
+async def test_altered_options_hold_for_the_segments_that_are_there(disk: MemoryDisk) -> None:
+    log = open_log(disk, options())
+    data = batch(b"v" * 900)
+    append(log, *[data] * 6)
+    await log.flush()
+    assert log.apply_retention(NOW_MS, below=log.end).segment_count == 0
+    log.alter(LogOptions(segment_bytes_max=2000, retention_bytes=2500))
+    assert log.apply_retention(NOW_MS, below=log.end).segment_count == 3
+    append(log, *[data] * 2)  # the first of them joins the segment of the one before
+    assert files_of(disk.files(), ".log") == [n * len(data) for n in (3, 4, 5, 7)]
+
+
 async def test_the_active_segment_is_never_removed(disk: MemoryDisk) -> None:
     log = open_log(disk, options(age_ms=0, size_bytes=0))
     data = batch(b"v" * 900)
