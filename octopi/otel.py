@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypedDict, TypeVar, Unpack
 
 try:
     from opentelemetry import trace
@@ -67,6 +67,15 @@ class TracedMessage(Protocol):
     @property
     def headers(self) -> Mapping[str, bytes]:
         """Its headers."""
+
+
+class SendOptions(TypedDict, total=False):
+    """What `octopi.Producer.send` and `octopi.Producer.submit` take beside topic and value."""
+
+    key: bytes | None
+    headers: Mapping[str, bytes] | None
+    timestamp: datetime | None
+    partition: int | None
 
 
 class AsyncSender(Protocol[_PendingOut]):
@@ -263,49 +272,21 @@ class TracedProducer(Generic[_Pending]):
         self._telemetry = telemetry
         self._producer = producer
 
-    async def send(
-        self,
-        topic: str,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        timestamp: datetime | None = None,
-        partition: int | None = None,
-    ) -> Receipt:
+    async def send(self, topic: str, value: bytes, **options: Unpack[SendOptions]) -> Receipt:
         """`octopi.Producer.send`, in a span ``send TOPIC``."""
-        with self._telemetry.sending(topic, value, headers) as sending:
-            receipt = await self._producer.send(
-                topic,
-                value,
-                key=key,
-                headers=sending.headers,
-                timestamp=timestamp,
-                partition=partition,
-            )
+        with self._telemetry.sending(topic, value, options.get("headers")) as sending:
+            options["headers"] = sending.headers
+            receipt = await self._producer.send(topic, value, **options)
             sending.committed(receipt)
             return receipt
 
-    async def submit(
-        self,
-        topic: str,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        timestamp: datetime | None = None,
-        partition: int | None = None,
-    ) -> _Pending:
+    async def submit(self, topic: str, value: bytes, **options: Unpack[SendOptions]) -> _Pending:
         """`octopi.Producer.submit`, in a span ``create TOPIC``."""
-        with self._telemetry.sending(topic, value, headers, is_sent=False) as sending:
-            return await self._producer.submit(
-                topic,
-                value,
-                key=key,
-                headers=sending.headers,
-                timestamp=timestamp,
-                partition=partition,
-            )
+        with self._telemetry.sending(
+            topic, value, options.get("headers"), is_sent=False
+        ) as sending:
+            options["headers"] = sending.headers
+            return await self._producer.submit(topic, value, **options)
 
 
 class TracedSender(Generic[_Pending]):
@@ -315,49 +296,21 @@ class TracedSender(Generic[_Pending]):
         self._telemetry = telemetry
         self._producer = producer
 
-    def send(
-        self,
-        topic: str,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        timestamp: datetime | None = None,
-        partition: int | None = None,
-    ) -> Receipt:
+    def send(self, topic: str, value: bytes, **options: Unpack[SendOptions]) -> Receipt:
         """`octopi.blocking.Producer.send`, in a span ``send TOPIC``."""
-        with self._telemetry.sending(topic, value, headers) as sending:
-            receipt = self._producer.send(
-                topic,
-                value,
-                key=key,
-                headers=sending.headers,
-                timestamp=timestamp,
-                partition=partition,
-            )
+        with self._telemetry.sending(topic, value, options.get("headers")) as sending:
+            options["headers"] = sending.headers
+            receipt = self._producer.send(topic, value, **options)
             sending.committed(receipt)
             return receipt
 
-    def submit(
-        self,
-        topic: str,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        timestamp: datetime | None = None,
-        partition: int | None = None,
-    ) -> _Pending:
+    def submit(self, topic: str, value: bytes, **options: Unpack[SendOptions]) -> _Pending:
         """`octopi.blocking.Producer.submit`, in a span ``create TOPIC``."""
-        with self._telemetry.sending(topic, value, headers, is_sent=False) as sending:
-            return self._producer.submit(
-                topic,
-                value,
-                key=key,
-                headers=sending.headers,
-                timestamp=timestamp,
-                partition=partition,
-            )
+        with self._telemetry.sending(
+            topic, value, options.get("headers"), is_sent=False
+        ) as sending:
+            options["headers"] = sending.headers
+            return self._producer.submit(topic, value, **options)
 
 
 def sender_of(message: TracedMessage) -> trace.SpanContext:
