@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import stat
 from collections.abc import AsyncGenerator
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from octopi.cli.config import ClientSettings
+from octopi.cli.input_file import opened, size_bytes_of
 from octopi.cli.invocation import (
     Invocation,
     client_options,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from octopi.cli.produce_run import ProduceRun
     from octopi.cli.producing import LineProducer, Portion
 
-_STDIN: Final = 0
 _STANDARD: Final = Path("-")
 
 
@@ -129,19 +127,13 @@ def import_(
 def _import_lines(produce_run: ProduceRun, file: Path) -> None:
     from octopi.cli.running import run
 
-    descriptor = _STDIN if file == _STANDARD else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    with opened(str(file)) as descriptor:
 
-    async def work(lines: LineProducer) -> None:
-        await lines.produce(descriptor)
+        async def work(lines: LineProducer) -> None:
+            await lines.produce(descriptor)
 
-    try:
-        status = os.fstat(descriptor)
-        size_bytes = status.st_size if stat.S_ISREG(status.st_mode) else None
-        with produce_run.meter.shown("importing", size_bytes):
+        with produce_run.meter.shown("importing", size_bytes_of(descriptor)):
             run(partial(produce_run.produce, work), produce_run.summary)
-    finally:
-        if descriptor != _STDIN:
-            os.close(descriptor)
 
 
 def _import_parquet(produce_run: ProduceRun, file: Path) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.input_file import STDIN, opened, size_bytes_of
 from octopi.cli.invocation import (
     Invocation,
     client_options,
@@ -28,8 +26,6 @@ from octopi.cli.topic_completion import complete_topics
 
 if TYPE_CHECKING:
     from octopi.cli.producing import LineProducer
-
-_STDIN: Final = 0
 
 
 @click.command()
@@ -150,9 +146,9 @@ def produce(
         unit="message" if messages else "line",
     )
     meter = RateMeter()
-    with _opened(file) as descriptor:
-        size_bytes = None if messages else _size_bytes(descriptor)
-        if not messages and descriptor == _STDIN and sys.stdin.isatty():
+    with opened(file) as descriptor:
+        size_bytes = None if messages else size_bytes_of(descriptor)
+        if not messages and descriptor == STDIN and sys.stdin.isatty():
             say("Each line is a message; end with Ctrl-D.", err=True)
         produce_run = ProduceRun(
             settings,
@@ -209,21 +205,3 @@ def _headers(given: tuple[str, ...]) -> dict[str, bytes]:
             raise CommandError(f"--header {name} is given twice", ExitCode.USAGE)
         headers[name] = os.fsencode(value)
     return headers
-
-
-@contextmanager
-def _opened(file: str) -> Iterator[int]:
-    if file == "-":
-        yield _STDIN
-        return
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _size_bytes(descriptor: int) -> int | None:
-    """The size of the input; None if it is not a regular file."""
-    status = os.fstat(descriptor)
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
