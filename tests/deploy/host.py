@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
@@ -32,7 +32,9 @@ class Host:
     def __attrs_post_init__(self) -> None:
         for path in (*_PATHS, "/usr/local/bin"):
             self.path(path).mkdir(parents=True)
-        program = self.path("/usr/local/bin/octopi-node")
+        self._install(self.path("/usr/local/bin/octopi-node"))
+
+    def _install(self, program: Path) -> None:
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m octopi_node "$@"\n')
         program.chmod(0o755)
 
@@ -40,11 +42,15 @@ class Host:
         """Where this absolute path of a node is."""
         return self.root / path.lstrip("/")
 
+    def named(self, path: str) -> str:
+        """How the programs of this host name this absolute path of a node."""
+        return str(self.path(path))
+
     def here(self, text: str, places: Mapping[str, str]) -> str:
         """*text* of a file in deploy/, with the paths of this host, and *places*: the address of
         this host for each address in the text."""
         for path in (*_PATHS, "/usr/local/bin"):
-            text = text.replace(path, str(self.path(path)))
+            text = text.replace(path, self.named(path))
         for theirs, ours in places.items():
             text = re.sub(rf"(?<![\w.-]){re.escape(theirs)}\b", ours, text)
         return text
@@ -54,10 +60,14 @@ class Host:
         path = f"{self.path('/usr/local/bin')}:{os.environ['PATH']}"
         return {**node_environment(), **variables, "PATH": path}
 
+    def command_line(self, command: Sequence[str]) -> list[str]:
+        """The command line of this machine that runs *command* on the host."""
+        return [*command]
+
     def run(self, command: Sequence[str], variables: Mapping[str, str], code: int = 0) -> str:
         """Run *command* to its end; what it printed."""
         done = subprocess.run(
-            command,
+            self.command_line(command),
             env=self.environment(variables),
             cwd=self.path("/etc/octopi"),
             capture_output=True,
@@ -72,7 +82,7 @@ class Host:
         """Start the node *name*."""
         with (self.root / f"{name}.log").open("a") as log:
             self._running[name] = subprocess.Popen(
-                command,
+                self.command_line(command),
                 env=self.environment(variables),
                 cwd=self.root,
                 stdin=subprocess.DEVNULL,
@@ -99,17 +109,31 @@ class Host:
         process.communicate(timeout=_STOP_TIMEOUT_S)
         return process.returncode
 
+    def kill9(self, name: str) -> None:
+        """End the node *name* with SIGKILL; return when it is gone."""
+        process = self._running.pop(name)
+        process.kill()
+        process.communicate()
+
     def kill(self) -> None:
         """End what still runs."""
-        for process in self._running.values():
-            process.kill()
-            process.communicate()
+        for name in list(self._running):
+            self.kill9(name)
+
+
+HostKind = TypeVar("HostKind", bound=Host)
 
 
 @contextmanager
 def host(root: Path) -> Iterator[Host]:
     """A host, whose processes end with the block."""
-    made = Host(root)
+    with ended(Host(root)) as made:
+        yield made
+
+
+@contextmanager
+def ended(made: HostKind) -> Iterator[HostKind]:
+    """The host *made*, whose processes end with the block."""
     try:
         yield made
     finally:

@@ -1,84 +1,18 @@
-"""The executables that `make executables` makes, on a system that has no Python.
-
-They are skipped where there are no executables, but not in CI, which makes them.
-"""
+"""The executables that `make executables` makes, on a system that has no Python."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import attrs
 import pytest
 
-ROOT = Path(__file__).parents[2]
-DIST = ROOT / "dist"
-KINDS = {"directory": "octopi-node/octopi-node", "one file": "octopi-node-one-file"}
+from tests.dist.bare import KINDS, OF_EXECUTABLES, Bare, bare_root
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        "CI" not in os.environ and not (DIST / KINDS["directory"]).exists(),
-        reason="no executables: `make executables` makes them",
-    ),
-    pytest.mark.timeout(300),
-]
-
-
-@attrs.frozen
-class Bare:
-    """A root directory with an executable, the C library that it needs, and nothing else."""
-
-    root: Path
-
-    def command(self, *arguments: str) -> list[str]:
-        """The command line that runs the program there."""
-        as_root = [] if os.geteuid() == 0 else ["/usr/bin/unshare", "--map-root-user"]
-        return [*as_root, "/usr/sbin/chroot", str(self.root), "/opt/octopi-node/octopi-node", *arguments]
-
-    def run(self, *arguments: str, text: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
-        """Run the program with an empty environment."""
-        done = subprocess.run(
-            self.command(*arguments),
-            input=text,
-            env={},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return done
-
-
-def bare_root(directory: Path, kind: str) -> Bare:
-    made = DIST / KINDS[kind]
-    opt = directory / "opt" / "octopi-node"
-    if kind == "directory":
-        shutil.copytree(made.parent, opt, symlinks=True)
-    else:
-        opt.mkdir(parents=True)
-        shutil.copy(made, opt / "octopi-node")
-    # The libraries of the machine that any program needs: the loader, the C library, zlib.
-    said = subprocess.run(["ldd", opt / "octopi-node"], capture_output=True, text=True, check=True)
-    for library in re.findall(r"(/\S+) \(0x", said.stdout):
-        place = directory / library.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(library, place)
-    libraries = next(directory.glob("**/libc.so.6")).parent
-    found = Path("/") / libraries.relative_to(directory)
-    for name in ("libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libutil.so.1"):
-        shutil.copy(found / name, libraries / name)
-    for name in ("tmp", "dev/shm", "data"):
-        (directory / name).mkdir(parents=True, exist_ok=True)
-    (directory / "dev" / "null").touch()
-    return Bare(directory)
+pytestmark = OF_EXECUTABLES
 
 
 @pytest.fixture(scope="module", params=KINDS)
