@@ -34,6 +34,7 @@ from octopi.transport.frame_reader import (
     parse_close,
 )
 from octopi.transport.frame_sender import FrameSender
+from octopi.transport.secure_stream import SecureStream
 
 RECEIVE_BYTES: Final = 256 * KIB
 """The most that one read takes from the socket.  An idle connection keeps no such buffer."""
@@ -91,6 +92,8 @@ class FramedLink(FrameSender):
         self._is_receiving = False
         self._received_all = trio.Event()
         self._drained: trio.Event | None = None
+        self._peer_said_close = False
+        """Whether its close frame was received: nothing follows that."""
         self._fault_code: int | None = None
         """The close code for what the peer did wrong; None: nothing."""
 
@@ -293,6 +296,7 @@ class FramedLink(FrameSender):
             self._reader.useless_count += PING_FRAMES - 1
             self._send_control(PONG, payload)
         elif opcode == CLOSE:
+            self._peer_said_close = True
             code, reason = parse_close(payload)
             self._send_control(CLOSE, payload[:2] if code != NO_CODE else b"")
             said = f": {reason}" if reason else ""
@@ -359,5 +363,8 @@ class FramedLink(FrameSender):
         except OctopiError:
             pass  # the peer is gone, or broke the protocol: the link is closed in any case
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            if self._peer_said_close and isinstance(self._stream, SecureStream):
+                # TLS can't end one direction alone, so each side would wait for the other's end.
+                return
             await self._send_eof()
             await self._drain()

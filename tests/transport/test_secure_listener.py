@@ -53,6 +53,20 @@ async def test_clients_are_served_over_tls(tls: Tls, autojump_clock: MockClock) 
         await server.still_serves()
 
 
+async def test_a_connection_over_tls_ends_as_soon_as_both_sides_have_said_so(
+    tls: Tls, autojump_clock: MockClock
+) -> None:
+    async with serving(streams=MemoryStreams(), tls=tls) as server:
+        async with server.client():
+            (session,) = server.sessions
+            began = trio.current_time()
+        assert trio.current_time() == began
+        await session.ended.wait()
+        await wait_all_tasks_blocked()
+        assert server.websockets.connection_count == 0
+        assert trio.current_time() == began
+
+
 async def test_a_silent_peer_is_given_up_before_the_tls_handshake(
     tls: Tls, autojump_clock: MockClock
 ) -> None:
