@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
+import trio
 
 from tests.dist.bare import KINDS, OF_EXECUTABLES, Bare, bare_root
+from tests.kit.cluster import eventually
 
 pytestmark = OF_EXECUTABLES
 
@@ -59,6 +64,48 @@ def test_the_demonstration_kills_nodes_that_are_the_executable_itself(bare: Bare
     assert re.search(r"^went on .* without an acknowledgement$", shown, re.MULTILINE)
     assert "survived the death of the leader" in shown.splitlines()[-1]
     assert list((bare.root / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(("command", "nodes_count"), [("dev", 0), ("demo", 4)])
+def test_no_node_outlives_the_cluster_that_is_killed(
+    bare: Bare, command: str, nodes_count: int
+) -> None:
+    """``dev`` is one process, and ``demo`` starts a process for each node."""
+    options = ["--listen", "127.0.0.1:0"] if command == "dev" else []
+    with subprocess.Popen(
+        bare.command(command, *options),
+        env={},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as started:
+        try:
+            if command == "dev":
+                assert started.stdout is not None
+                assert started.stdout.readline().startswith(b"ready register ")
+            wait_until(lambda: len(running_as(bare, "--role")) >= nodes_count)
+            of_cluster = running_as(bare, command)
+            # Of one file, the process that was started only unpacks: the cluster is its child.
+            (cluster,) = of_cluster - {started.pid} or of_cluster
+            if cluster != started.pid:
+                os.kill(started.pid, signal.SIGKILL)
+                started.wait()
+                assert running_as(bare, command) == {cluster}, "docs/install.md says: it goes on"
+            os.kill(cluster, signal.SIGKILL)
+            wait_until(lambda: not bare.processes())
+        finally:
+            for pid in bare.processes():
+                os.kill(pid, signal.SIGKILL)
+            for left in (bare.root / "tmp").iterdir():  # the other tests leave nothing
+                shutil.rmtree(left)
+
+
+def running_as(bare: Bare, first: str) -> set[int]:
+    """The processes of the executable whose first argument is *first*."""
+    return {pid for pid, words in bare.processes().items() if words[1] == first}
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    trio.run(partial(eventually, holds, within_s=30))
 
 
 def test_the_simulator_runs_in_several_processes(bare: Bare) -> None:
