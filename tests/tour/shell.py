@@ -112,7 +112,9 @@ def read_until(descriptor: int, end: str) -> str:
     said = b""
     deadline = time.monotonic() + BLOCK_TIMEOUT_S
     while end.encode() not in said and (left := deadline - time.monotonic()) > 0:
-        if select.select([descriptor], [], [], left)[0]:
+        poll = select.poll()  # unlike `select`, it takes descriptors above 1,023
+        poll.register(descriptor, select.POLLIN)
+        if poll.poll(left * 1000):
             part = os.read(descriptor, 1 << 16)
             if not part:
                 break
