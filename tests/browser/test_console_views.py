@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from octopi.version import __version__
 from tests.browser.console_pages import (
     ROWS,
     create_topics,
@@ -22,7 +24,7 @@ from tests.browser.console_pages import (
 from tests.browser.test_console_subscriptions import prepare
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 pytestmark = pytest.mark.process
 
@@ -103,6 +105,42 @@ def test_a_healthy_cluster_is_told_in_a_few_numbers(url: str, page: Page) -> Non
     page.wait_for_selector(".tiles li:has-text('Topics'):has-text('47')")
     assert page.locator("#topology, .alarm").count() == 0
     assert page.evaluate("document.querySelector('.tiles').getBoundingClientRect().bottom") < 270
+
+
+def test_version_and_uptime_of_each_node_are_shown(url: str, page: Page) -> None:
+    open_console(page, url, "overview")
+    page.wait_for_selector(f".tiles li:has-text('Version'):has-text('{__version__}')")
+    show(page, "brokers")
+    for node in ("Register", "Broker 1"):
+        page.wait_for_selector(f".node:has(h3:has-text('{node}')) dd:text-is('{__version__}')")
+        card = page.locator(f".node:has(h3:has-text('{node}'))")
+        assert re.search(r"up for\s+[\d.]+ (s|min)", card.inner_text())
+    assert page.locator("#versions").count() == 0
+    show(page, "brokers/1")
+    page.wait_for_selector(f"#broker .facts dd:text-is('{__version__}')")
+
+
+def test_different_versions_are_told_with_the_nodes_that_run_them(url: str, page: Page) -> None:
+    """A second node claims another version: what the page of the cluster says is changed here."""
+
+    def changed(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        [broker] = told["brokers"]
+        broker["agent"] = "octopi-node/9.9.9"
+        silent = broker | {"broker": 2, "agent": None, "uptime_s": None}
+        told["brokers"].append(silent)
+        route.fulfill(response=answer, json=told)
+
+    page.route("**/api/v1/cluster*", changed)
+    open_console(page, url, "overview")
+    page.wait_for_selector("#versions li:has-text('9.9.9: broker 1')")
+    page.wait_for_selector(f"#versions li:has-text('{__version__}: the register')")
+    page.wait_for_selector(".tiles li:has-text('Version') .warning:text-is('2 versions')")
+    show(page, "brokers")
+    page.wait_for_selector("#versions")
+    page.wait_for_selector(".node:has(h3:has-text('Broker 2')) dd:has-text('\u2013')")
+    page.unroute_all(behavior="wait")
 
 
 def test_a_topic_has_its_options_partitions_subscriptions_and_consumers(

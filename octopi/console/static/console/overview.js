@@ -7,6 +7,7 @@ import { eventGroups } from "./event_groups.js";
 import { eventsCard } from "./events.js";
 import { lossesLeft, oneMoreLoss } from "./losses.js";
 import { chartCard, table, topicsOfAll, written } from "./parts.js";
+import { leastUptime, versions, versionsCard } from "./versions.js";
 import { count, date, duration, plural, rate, size } from "./words.js";
 
 const GROUPS_SHOWN = 8;
@@ -18,6 +19,7 @@ export function overviewTab(feed) {
   return html`
     ${feed.registerAwaySince ? registerAway(feed) : nothing}
     ${away.map((one) => brokerAway(cluster, one))}
+    ${versionsCard(cluster)}
     ${tiles(feed)}
     <div class="columns">
       <div>${chartCard("Bytes", feed.traffic.points, written(feed))} ${largest(feed)}</div>
@@ -44,8 +46,16 @@ function tiles(feed) {
       ${tile("Consumers", count(feed.consumersCount), addressOf("subscriptions"), false, html`<small>largest lag ${size(lag)}</small>`)}
       ${tile("Brokers that may be lost", left === null ? "–" : count(left), null, left === 0 && cluster.brokers.length > 1, html`<small>${left === 0 ? "one more loss stops partitions" : "and all goes on"}</small>`)}
       ${tile("Least free disk", fullest === null ? "–" : `${Math.round(100 * fullest)} %`, addressOf("brokers"), fullest !== null && fullest < LOW_DISK)}
+      ${versionTile(cluster)}
     </ul>
   `;
+}
+
+function versionTile(cluster) {
+  const found = [...versions(cluster).keys()];
+  const uptime = leastUptime(cluster);
+  const value = found.length > 1 ? plural(found.length, "version") : (found[0] ?? "–");
+  return tile("Version", value, addressOf("brokers"), found.length > 1, uptime === null ? nothing : html`<small>last start ${duration(uptime)} ago</small>`);
 }
 
 function tile(label, value, address, isWrong = false, more = nothing) {

@@ -104,7 +104,7 @@ function topicPage(feed, actions) {
       <h2 id="topic-title">Topic ${name} <small>${plural(topic.partitions.length, "partition")}, ${size(bytes)}</small></h2>
       <p class="bar">
         <a class="button primary" href=${messagesAddress(name, { from: "-100" })}>Messages</a>
-        ${feed.may("admin", name) ? html`<button type="button" @click=${() => actions.deleteTopic(name)}>Delete …</button>` : nothing}
+        ${feed.may("admin", name) ? html`<button type="button" @click=${() => actions.alterTopic(name, topic.options)}>Change options …</button> <button type="button" @click=${() => actions.deleteTopic(name)}>Delete …</button>` : nothing}
         <a href=${addressOf("topics")}>All topics</a>
       </p>
       ${options(topic)}
