@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from harness.processes import node_processes
 from octopi.version import __version__
 from tests.browser.console_pages import (
     ROWS,
@@ -176,13 +177,9 @@ def test_no_view_of_the_console_is_wider_than_the_screen(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_any_view(url: str, page: Page, scheme: str) -> None:
-    if not AXE.exists():
-        if os.environ.get("CI"):
-            pytest.fail("CI has to install axe: `make .tools/axe`")
-        pytest.skip("there is no axe: `make .tools/axe` installs it")
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     open_console(page, url)
-    page.evaluate(AXE.read_text())
+    page.evaluate(axe())
     for view in VIEWS:
         show(page, view)
         page.wait_for_selector("main .card")
@@ -191,6 +188,41 @@ def test_axe_finds_nothing_serious_in_any_view(url: str, page: Page, scheme: str
     page.click("button:has-text('Create a topic')")
     page.wait_for_selector("dialog[open]")
     assert serious_faults(page) == [], "dialog"
+    page.keyboard.press("Escape")
+    show(page, "topics/orders")
+    page.click("button:has-text('Change options')")
+    page.fill("dialog input[name=retention]", "7d")
+    page.wait_for_selector("dialog input[name=confirmed]")
+    assert serious_faults(page) == [], "dialog with a warning"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_when_a_broker_is_away(
+    tmp_path: Path, page: Page, scheme: str
+) -> None:
+    """What is wrong is shown in elements of its own."""
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        broker = nodes.broker(register)
+        trio.run(create_topics, register.url, "orders")
+        broker.kill9()
+        open_console(page, register.url)
+        page.evaluate(axe())
+        for view in ("overview", "topics", "topics/orders", "brokers", "brokers/1"):
+            show(page, view)
+            page.wait_for_selector("main .card")
+            page.wait_for_selector(".problem[role=alert] li")
+            assert serious_faults(page) == [], view
+
+
+def axe() -> str:
+    """The script of axe; without it, the test is skipped."""
+    if not AXE.exists():
+        if os.environ.get("CI"):
+            pytest.fail("CI has to install axe: `make .tools/axe`")
+        pytest.skip("there is no axe: `make .tools/axe` installs it")
+    return AXE.read_text()
 
 
 def serious_faults(page: Page) -> list[Any]:
@@ -258,6 +290,11 @@ def test_what_one_more_loss_would_mean_is_told_partition_by_partition(url: str, 
         [broker, leaderless.map((one) => one.partition), waiting.map((one) => one.partition)])"""
     assert concluded(page, "losses.js", told, cluster) == [[1, [], [2]], [2, [1], [2]]]
     assert concluded(page, "losses.js", "it.lossesLeft(argument)", cluster) == 0
+    # A partition that would take no messages counts, although it would give them.
+    up = [{"broker": one, "live": True} for one in (1, 2, 3)]
+    for min_insync, left in ((1, 2), (2, 1), (3, 0)):
+        one = {"brokers": up, "partitions": [partition(0, [1, 2, 3], min_insync)]}
+        assert concluded(page, "losses.js", "it.lossesLeft(argument)", one) == left
 
 
 def event(at: int, kind: str, number: int | None, text: str = "") -> dict[str, object]:

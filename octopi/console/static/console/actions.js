@@ -73,7 +73,7 @@ export class Actions {
     this.ask({
       title: `Change options of topic ${topic}`,
       verb: "Change them",
-      text: "All brokers go by the new options at once, without a restart. While fewer replicas are in sync than must be, producers wait.",
+      text: "All brokers go by the new options at once, one that is away when it is back. While fewer replicas are in sync than must be, producers wait.",
       fields: optionFields(options),
       // What retention removes is gone, so that is confirmed as a deletion is.
       typed: (values) => (removesMore(optionsOf(values), options) ? topic : ""),

@@ -49,7 +49,7 @@ function brokerPage(feed, actions) {
 }
 
 function partitions(broker, held) {
-  const head = [["Partition", "w6"], ["Role", "w8"], ["Topics"], ["Epoch", "number w4 roomy"], ["In sync", "w8 roomy"], ["Size", "number w6 roomy"], ["Behind", "number w6"]];
+  const head = [["Partition", "w6"], ["Role", "w10"], ["Topics"], ["Epoch", "number w4 roomy"], ["In sync", "w8 roomy"], ["Size", "number w6 roomy"], ["Behind", "number w6"]];
   const rows = held.map((one) => {
     const copy = one.copies.find((each) => each.broker === broker);
     const mark = markOf(broker, one.leader, one.in_sync, copy);
