@@ -137,7 +137,7 @@ def test_different_versions_are_told_with_the_nodes_that_run_them(url: str, page
     open_console(page, url, "overview")
     page.wait_for_selector("#versions li:has-text('9.9.9: broker 1')")
     page.wait_for_selector(f"#versions li:has-text('{__version__}: the register')")
-    page.wait_for_selector(".tiles li:has-text('Version') .warning:text-is('2 versions')")
+    page.wait_for_selector(".tiles li:has-text('Versions') .warning:text-is('2')")
     show(page, "brokers")
     page.wait_for_selector("#versions")
     page.wait_for_selector(".node:has(h3:has-text('Broker 2')) dd:has-text('\u2013')")

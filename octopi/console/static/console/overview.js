@@ -54,8 +54,8 @@ function tiles(feed) {
 function versionTile(cluster) {
   const found = [...versions(cluster).keys()];
   const uptime = leastUptime(cluster);
-  const value = found.length > 1 ? plural(found.length, "version") : (found[0] ?? "–");
-  return tile("Version", value, addressOf("brokers"), found.length > 1, uptime === null ? nothing : html`<small>last start ${duration(uptime)} ago</small>`);
+  const differ = found.length > 1;
+  return tile(differ ? "Versions" : "Version", differ ? count(found.length) : (found[0] ?? "–"), addressOf("brokers"), differ, uptime === null ? nothing : html`<small>last start ${duration(uptime)} ago</small>`);
 }
 
 function tile(label, value, address, isWrong = false, more = nothing) {
@@ -110,7 +110,7 @@ export function brokerAway(cluster, { broker, address, left_at_ms: left }) {
       ${losses.length
         ? html`<ul>${losses.map((one) => html`<li>${lossOf(one)}</li>`)}</ul>`
         : html`<p>If one more broker is lost, other replicas in sync lead, and all goes on.</p>`}
-      <p>Start it again where it was (<code>${address.replace(/^wss?:\/\//, "")}</code>), with the same command: it catches up by itself. <a href=${addressOf("runbook", ["broker-away"])}>What to do</a>, also if its disk is lost. <a href=${brokerAddress(broker)}>Broker ${broker}</a></p>
+      <p>Start it again where it was (<code>${address.replace(/^wss?:\/\//, "")}</code>), with the same command: it catches up by itself. <a href=${addressOf("runbook", ["broker-away"])}>What to do</a>, also if its disk is lost. <a href=${brokerAddress(broker)}>Broker\u00a0${broker}</a></p>
     </section>
   `;
 }
