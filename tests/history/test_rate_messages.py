@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from octopi.history.rate_messages import Amounts, LogCounters, RateMessages, grown_by_topic
 from octopi.limits import HISTORY_BATCH_MAX, HISTORY_SAMPLES_MAX, HISTORY_TOPICS_MAX
