@@ -29,11 +29,19 @@ def note(broker: int, at_s: float) -> dict[str, Any]:
     amounts = {"messages_in": 1_000, "bytes_in": 1_000_000, "bytes_out": 0}
     topics = [{"topic": "orders", **amounts}]
     at_ms = round(1000 * at_s)
-    return {"broker": broker, "at_ms": at_ms, "seconds": 10.0, **amounts, "topics": topics}
+    return {
+        "format": 1,
+        "broker": broker,
+        "at_ms": at_ms,
+        "seconds": 10.0,
+        **amounts,
+        "topics": topics,
+    }
 
 
 def event(number: int) -> dict[str, Any]:
     return {
+        "format": 1,
         "life": "a-former-life",
         "number": number,
         "at_ms": 1000 * (BEGAN_S + 100 * number),
@@ -54,6 +62,8 @@ async def write_history(url: str) -> None:
             for broker in (1, 2):
                 value = json.dumps(note(broker, BEGAN_S + 10 * step + broker))
                 await producer.submit(RATES_TOPIC, value.encode())
+        await producer.submit(RATES_TOPIC, b"no JSON")
+        await producer.submit(EVENTS_TOPIC, b'{"format": 2}')
         for number in (1, 2, 2, 3):
             await producer.submit(EVENTS_TOPIC, json.dumps(event(number)).encode())
 

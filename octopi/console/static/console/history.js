@@ -5,7 +5,8 @@ import { Octopi } from "../octopi.js";
 
 const RATES = "_octopi.rates";
 const EVENTS = "_octopi.events";
-const READ_FOR_MS = 5_000; // then the page goes on with what has come
+const FORMAT = 1;
+const READ_FOR_MS = 5_000; // then the page goes on with what has come, or with nothing
 const EVENTS_READ = 1_000;
 
 export const SPAN_MS = 1_800_000; // of the charts
@@ -24,18 +25,24 @@ export async function readHistory(feed) {
   }
 }
 
+// Null: it is something else, as a cluster without keys lets everybody write.
+function contentOf(message) {
+  try {
+    return message.json();
+  } catch {
+    return null;
+  }
+}
+
 // The messages from *from* up to the end of the topic; none, if there is no such topic.
 async function messagesOf(client, topic, from) {
   const reading = client.subscribe(topic, { from, partition: "all", onGap: "skip", onFork: "resume" });
   const timer = setTimeout(() => reading.unsubscribe(), READ_FOR_MS);
   const found = [];
   try {
-    await reading.ready;
-    if (reading.lagBytes + reading.bufferedBytes > 0) {
-      for await (const batch of reading.batches()) {
-        found.push(...batch.map((one) => one.json()));
-        if (reading.lagBytes + reading.bufferedBytes === 0) break;
-      }
+    for await (const batch of reading.batches()) {
+      found.push(...batch.map(contentOf).filter((one) => one?.format === FORMAT));
+      if (reading.lagBytes + reading.bufferedBytes === 0) break;
     }
   } catch {
     // The page shows what comes from now on.
