@@ -13,6 +13,7 @@ import pytest
 import trio
 
 import octopi
+from octopi.cli.topic_list import listed
 from octopi.errors import NotDeliveredError, RefusedError, Status
 from octopi.history.writer import HistoryAccess, write_events, write_rates
 from octopi.identifiers import EVENTS_TOPIC, RATES_TOPIC
@@ -226,3 +227,21 @@ async def test_no_topic_of_another_name_begins_as_system_topics_do(tmp_path: Pat
             with pytest.raises(RefusedError, match="cluster's own topics"):
                 await producer.send("_octopi.mine", b"")
         assert await client.topics() == []
+
+
+async def test_lists_and_patterns_leave_system_topics_out_unless_they_ask(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, history_of(cluster) as history:
+        url = cluster.register.url
+        history.of_register()
+        await produce(url, "orders", 1)
+        await read_until(url, EVENTS_TOPIC, lambda seen: len(seen) > 1)
+        async with octopi.connect(url) as client:
+            names = [one.info.topic for one in await listed(client, rates=False)]
+            assert names == ["orders"]
+            names = [one.info.topic for one in await listed(client, rates=False, system=True)]
+            assert names == [EVENTS_TOPIC, "orders"]
+            for pattern, expected in (("*", {"orders"}), ("_octopi*", {EVENTS_TOPIC})):
+                async with client.consumer(
+                    [pattern], start="earliest", stop_at_end=True
+                ) as consumer:
+                    assert {message.topic async for message in consumer} == expected
