@@ -11,7 +11,8 @@ from typing import Final
 
 import attrs
 
-from benchmarks.processes import free_ports, running, wait_for_port
+from benchmarks.processes import running, wait_for_port
+from harness.ports import free_ports
 
 _SETTINGS: Final = """\
 process.roles=broker,controller

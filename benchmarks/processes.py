@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,17 +23,6 @@ READY_TIMEOUT_S: Final = 300.0
 """This is long because clients that create 10,000 topics take minutes."""
 CLIENT_TIMEOUT_S: Final = 120.0
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-
-
-def free_ports(count: int) -> list[int]:
-    """*count* ports of this machine on which nothing listens now."""
-    with ExitStack() as sockets:
-        ports = []
-        for _ in range(count):
-            one = sockets.enter_context(socket.socket())
-            one.bind(("127.0.0.1", 0))
-            ports.append(int(one.getsockname()[1]))
-        return ports
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:

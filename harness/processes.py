@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from harness.machines import Machine
+from harness.ports import free_port
 from octopi.cli.node_processes import node_command, node_environment, ready_url
 from octopi.cli.secret_files import add_secret
 from octopi.limits import JOIN_SECRET_BYTES
@@ -68,7 +69,7 @@ class NodeProcess:
         self._options = list(options)
         if "--join-secret" not in options:
             self._options += ["--join-secret", str(join_secret(directory))]
-        self._listen = "127.0.0.1:0"
+        self._listen = f"127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:

@@ -18,8 +18,9 @@ from typing import Any, Final
 import trio
 
 from benchmarks.client import Gate, age_s, spread, stamped
-from benchmarks.processes import free_ports, running, wait_for_port
+from benchmarks.processes import running, wait_for_port
 from benchmarks.systems import Serving
+from harness.ports import free_ports
 
 TITLE: Final = "bare Trio"
 KINDS: Final = frozenset({"request", "latency"})

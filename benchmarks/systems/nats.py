@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.client import Gate, age_s, spread, stamped
-from benchmarks.processes import free_ports, running, wait_for_port
+from benchmarks.processes import running, wait_for_port
 from benchmarks.subscribers import Greeting, drain
 from benchmarks.systems import Serving, not_installed
+from harness.ports import free_ports
 
 TITLE: Final = "NATS JetStream"
 KINDS: Final = frozenset({"produce", "consume", "queue", "request", "latency", "fan-out"})

@@ -84,6 +84,39 @@ def test_a_topic_is_created_with_its_options(url: str, page: Page) -> None:
     page.wait_for_selector("dialog", state="detached")
 
 
+def test_options_of_a_topic_are_changed_and_less_retention_is_confirmed(
+    url: str, page: Page
+) -> None:
+    trio.run(create_topics, url, "kept")
+    open_console(page, url, "topics/kept")
+    page.click("#topic button:has-text('Change options')")
+    page.click("dialog button:text-is('Change them')")
+    page.wait_for_selector("dialog .problem:has-text('nothing was changed')")
+    page.check("dialog input[name=flush]")
+    assert page.locator("dialog input[name=confirmed]").count() == 0  # it removes nothing
+    page.fill("dialog input[name=retention]", "36h")
+    page.fill("dialog input[name=confirmed]", "orders")
+    page.click("dialog button:text-is('Change them')")
+    assert page.evaluate("document.querySelector('dialog form').checkValidity()") is False
+    assert trio.run(topic, url, "kept").options.retention_ms is None
+    page.fill("dialog input[name=confirmed]", "kept")
+    carry_out(page)
+    page.wait_for_selector("#topic .facts dd:text-is('1.5 d')")
+    altered = trio.run(topic, url, "kept").options
+    assert (altered.retention_ms, altered.flush_before_ack) == (129_600_000, True)
+    page.click("#topic button:has-text('Change options')")
+    assert page.input_value("dialog input[name=retention]") == "36h"
+    assert page.is_checked("dialog input[name=flush]")
+    page.fill("dialog input[name=retention]", "")
+    page.fill("dialog input[name=insync]", "2")
+    page.click("dialog button:text-is('Change them')")
+    page.wait_for_selector("dialog .problem:has-text('invalid_option')")  # it has one replica
+    page.fill("dialog input[name=insync]", "1")
+    carry_out(page)
+    page.wait_for_selector("#topic .facts dd:text-is('for ever')")
+    assert trio.run(topic, url, "kept").options.flush_before_ack
+
+
 def test_a_topic_is_deleted_only_when_its_name_was_typed(url: str, page: Page) -> None:
     trio.run(create_topics, url, "passing.by")
     open_console(page, url, "topics/passing.by")
@@ -150,11 +183,11 @@ async def protected(directory: Path) -> AsyncIterator[Nodes]:
 
 
 ACTIONS = {
-    "topics": "button:has-text('Create a topic')",
-    "topics/orders": "button:has-text('Delete')",
-    "subscriptions/orders/billing": "button:has-text('Reset')",
-    "brokers/1": "button:has-text('Drain')",
-    "messages/orders": "#produce button",
+    "topics": ["button:has-text('Create a topic')"],
+    "topics/orders": ["button:has-text('Change options')", "button:has-text('Delete')"],
+    "subscriptions/orders/billing": ["button:has-text('Reset')"],
+    "brokers/1": ["button:has-text('Drain')"],
+    "messages/orders": ["#produce button"],
 }
 SHOWN = {
     "topics": "#topics td",
@@ -170,6 +203,7 @@ TRY_ALL = """async (mine) => {
     const said = [];
     for (const attempt of [
         () => admin.createTopic("more", 1, {}),
+        () => admin.alterTopic("orders", ["retention_ms"], { retention_ms: 1 }),
         () => admin.deleteTopic("orders"),
         () => admin.drainBroker(1),
         () => admin.moveReplica(0, 1, 2),
@@ -188,12 +222,13 @@ def test_a_token_is_offered_only_what_it_grants_and_refused_the_rest(
         page.goto(f"{nodes.register.replace('ws', 'http')}/console/#/topics")
         page.wait_for_selector("input[name=token]")
         assert page.locator("nav, .tiles, #topics").count() == 0  # without a token there is nothing
-        assert page.evaluate(TRY_ALL, "") == ["unauthenticated"] * 5
-        assert page.evaluate(TRY_ALL, reader) == ["forbidden"] * 5
+        assert page.evaluate(TRY_ALL, "") == ["unauthenticated"] * 6
+        assert page.evaluate(TRY_ALL, reader) == ["forbidden"] * 6
         for mine, count in ((reader, 0), (operator, 1)):
             page.evaluate("(mine) => sessionStorage.setItem('octopi-token', mine)", mine)
-            for view, button in ACTIONS.items():
+            for view, buttons in ACTIONS.items():
                 open_console(page, nodes.register, view)
                 page.wait_for_selector(SHOWN[view])
                 page.wait_for_selector("main .card")
-                assert page.locator(f"main {button}").count() == count, (view, mine)
+                for button in buttons:
+                    assert page.locator(f"main {button}").count() == count, (button, mine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from harness.processes import node_processes
+from octopi.version import __version__
 from tests.browser.console_pages import (
     ROWS,
     create_topics,
@@ -22,7 +25,7 @@ from tests.browser.console_pages import (
 from tests.browser.test_console_subscriptions import prepare
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 pytestmark = pytest.mark.process
 
@@ -105,6 +108,42 @@ def test_a_healthy_cluster_is_told_in_a_few_numbers(url: str, page: Page) -> Non
     assert page.evaluate("document.querySelector('.tiles').getBoundingClientRect().bottom") < 270
 
 
+def test_version_and_uptime_of_each_node_are_shown(url: str, page: Page) -> None:
+    open_console(page, url, "overview")
+    page.wait_for_selector(f".tiles li:has-text('Version'):has-text('{__version__}')")
+    show(page, "brokers")
+    for node in ("Register", "Broker 1"):
+        page.wait_for_selector(f".node:has(h3:has-text('{node}')) dd:text-is('{__version__}')")
+        card = page.locator(f".node:has(h3:has-text('{node}'))")
+        assert re.search(r"up for\s+[\d.]+ (s|min)", card.inner_text())
+    assert page.locator("#versions").count() == 0
+    show(page, "brokers/1")
+    page.wait_for_selector(f"#broker .facts dd:text-is('{__version__}')")
+
+
+def test_different_versions_are_told_with_the_nodes_that_run_them(url: str, page: Page) -> None:
+    """A second node claims another version: what the page of the cluster says is changed here."""
+
+    def changed(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        [broker] = told["brokers"]
+        broker["agent"] = "octopi-node/9.9.9"
+        silent = broker | {"broker": 2, "agent": None, "uptime_s": None}
+        told["brokers"].append(silent)
+        route.fulfill(response=answer, json=told)
+
+    page.route("**/api/v1/cluster*", changed)
+    open_console(page, url, "overview")
+    page.wait_for_selector("#versions li:has-text('9.9.9: broker 1')")
+    page.wait_for_selector(f"#versions li:has-text('{__version__}: the register')")
+    page.wait_for_selector(".tiles li:has-text('Versions') .warning:text-is('2')")
+    show(page, "brokers")
+    page.wait_for_selector("#versions")
+    page.wait_for_selector(".node:has(h3:has-text('Broker 2')) dd:has-text('\u2013')")
+    page.unroute_all(behavior="wait")
+
+
 def test_a_topic_has_its_options_partitions_subscriptions_and_consumers(
     url: str, page: Page
 ) -> None:
@@ -138,13 +177,9 @@ def test_no_view_of_the_console_is_wider_than_the_screen(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_any_view(url: str, page: Page, scheme: str) -> None:
-    if not AXE.exists():
-        if os.environ.get("CI"):
-            pytest.fail("CI has to install axe: `make .tools/axe`")
-        pytest.skip("there is no axe: `make .tools/axe` installs it")
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     open_console(page, url)
-    page.evaluate(AXE.read_text())
+    page.evaluate(axe())
     for view in VIEWS:
         show(page, view)
         page.wait_for_selector("main .card")
@@ -153,6 +188,41 @@ def test_axe_finds_nothing_serious_in_any_view(url: str, page: Page, scheme: str
     page.click("button:has-text('Create a topic')")
     page.wait_for_selector("dialog[open]")
     assert serious_faults(page) == [], "dialog"
+    page.keyboard.press("Escape")
+    show(page, "topics/orders")
+    page.click("button:has-text('Change options')")
+    page.fill("dialog input[name=retention]", "7d")
+    page.wait_for_selector("dialog input[name=confirmed]")
+    assert serious_faults(page) == [], "dialog with a warning"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_when_a_broker_is_away(
+    tmp_path: Path, page: Page, scheme: str
+) -> None:
+    """What is wrong is shown in elements of its own."""
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        broker = nodes.broker(register)
+        trio.run(create_topics, register.url, "orders")
+        broker.kill9()
+        open_console(page, register.url)
+        page.evaluate(axe())
+        for view in ("overview", "topics", "topics/orders", "brokers", "brokers/1"):
+            show(page, view)
+            page.wait_for_selector("main .card")
+            page.wait_for_selector(".problem[role=alert] li")
+            assert serious_faults(page) == [], view
+
+
+def axe() -> str:
+    """The script of axe; without it, the test is skipped."""
+    if not AXE.exists():
+        if os.environ.get("CI"):
+            pytest.fail("CI has to install axe: `make .tools/axe`")
+        pytest.skip("there is no axe: `make .tools/axe` installs it")
+    return AXE.read_text()
 
 
 def serious_faults(page: Page) -> list[Any]:
@@ -220,6 +290,11 @@ def test_what_one_more_loss_would_mean_is_told_partition_by_partition(url: str, 
         [broker, leaderless.map((one) => one.partition), waiting.map((one) => one.partition)])"""
     assert concluded(page, "losses.js", told, cluster) == [[1, [], [2]], [2, [1], [2]]]
     assert concluded(page, "losses.js", "it.lossesLeft(argument)", cluster) == 0
+    # A partition that would take no messages counts, although it would give them.
+    up = [{"broker": one, "live": True} for one in (1, 2, 3)]
+    for min_insync, left in ((1, 2), (2, 1), (3, 0)):
+        one = {"brokers": up, "partitions": [partition(0, [1, 2, 3], min_insync)]}
+        assert concluded(page, "losses.js", "it.lossesLeft(argument)", one) == left
 
 
 def event(at: int, kind: str, number: int | None, text: str = "") -> dict[str, object]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +13,11 @@ from typing import Final
 import trio
 
 from harness.machines import Machine
+from harness.ports import free_port
 from harness.processes import NodeProcess, NodeProcesses
 from tests.chaos.proxy import Network
 
 REGISTER: Final = "register"
-
-_PORTS: Final = range(20_000, 32_000)
-"""Below those that the system gives to whoever connects: a node that was killed has to get
-its own again."""
 
 _DISK_MIB: Final = 640
 """Of the small disk that a broker has if disks are to be full."""
@@ -143,19 +138,6 @@ def fill_disk(data_dir: Path) -> Path:
             file.write(bytes(4096))
             file.flush()
     return filler
-
-
-def free_port() -> int:
-    """A port of this machine where nobody listens."""
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 async def in_thread(act: Callable[[], object]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from harness.ports import free_port
 from octopi.environment import Disk, Environment, Trace
 from octopi.errors import RefusedError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
@@ -96,7 +97,7 @@ class Cluster:
         self,
         *,
         gather_s: float = 0.05,
-        listen: str = "127.0.0.1:0",
+        listen: str | None = None,
         name: str = "register",
         rebalance_interval_s: float = 3600.0,
         snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
@@ -108,7 +109,7 @@ class Cluster:
         """Start a register, which moves nothing by itself unless that is asked for."""
         environment = attrs.evolve(self.environment, trace=trace)
         options = RegisterOptions(
-            listen=listen,
+            listen=listen or f"127.0.0.1:{free_port()}",
             data_directory=str(self.directory / name),
             gather_s=gather_s,
             rebalance_interval_s=rebalance_interval_s,
@@ -133,7 +134,7 @@ class Cluster:
         own = NodeDisk()
         environment = attrs.evolve(self.environment, disk=disk or own, trace=trace)
         filled = BrokerOptions(
-            listen=str(options.pop("listen", "127.0.0.1:0")),
+            listen=str(options.pop("listen", "") or f"127.0.0.1:{free_port()}"),
             data_directory=str(self.directory / name),
             registers=[self.register.url],
             secrets=options.pop("secrets", SECRETS),  # type: ignore[arg-type]

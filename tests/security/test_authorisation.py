@@ -105,6 +105,11 @@ async def outcome(connection: Connection, message: Any, answer: type) -> Status 
 AT_REGISTER: list[tuple[Verb | None, Callable[[int], Any], type]] = [
     (Verb.CREATE, lambda n: m.CreateTopic(n, "orders", 1, None, OPTIONS), m.TopicDescription),
     (Verb.CREATE, lambda n: m.DescribeTopic(n, f"missing-{n}", True), m.TopicDescription),
+    (
+        Verb.ADMIN,
+        lambda n: m.AlterTopic(n, "orders", ["min_insync"], OPTIONS),
+        m.TopicDescription,
+    ),
     (Verb.ADMIN, lambda n: m.DeleteTopic(n, "orders"), m.Done),
     (Verb.ADMIN, lambda n: m.DrainBroker(n, 99), m.Done),
     (Verb.ADMIN, lambda n: m.AddPartitions(n, 1), m.Done),

@@ -13,6 +13,9 @@ from pathlib import Path
 BLOCK_TIMEOUT_S = 150.0
 """The slowest block moves all replicas of a broker."""
 
+INTERRUPT_TIMEOUT_S = 30.0
+"""A node ends gracefully in less, on a busy machine, too."""
+
 
 class Shell:
     """A real shell, which keeps its variables, functions and background jobs from one text to the
@@ -91,15 +94,22 @@ class Terminal:
             self.close()
             raise AssertionError(f"{text}\ndid not print {ready!r}:\n{self.output}")
 
-    def interrupt(self) -> None:
-        """Press Ctrl-C, and wait until the command has ended.
+    def interrupt(self, timeout_s: float = INTERRUPT_TIMEOUT_S) -> None:
+        """Press Ctrl-C, and wait until the command has ended.  It is killed if it goes on.
 
         Raises:
-          AssertionError: it ended with an error.
+          AssertionError: it ended with an error, or not within *timeout_s*.
         """
         os.killpg(self._process.pid, signal.SIGINT)
-        code = self._process.wait(30)
-        self.close()
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"the command goes on, {timeout_s:g} s after Ctrl-C: {self._process.args!r}"
+            ) from None
+        finally:
+            # What is left open warns in a later test of the same worker, which then fails instead.
+            self.close()
         assert code in {0, 130}, f"the command ended with code {code} at Ctrl-C"
 
     def close(self) -> None:
@@ -112,7 +122,9 @@ def read_until(descriptor: int, end: str) -> str:
     said = b""
     deadline = time.monotonic() + BLOCK_TIMEOUT_S
     while end.encode() not in said and (left := deadline - time.monotonic()) > 0:
-        if select.select([descriptor], [], [], left)[0]:
+        poll = select.poll()  # unlike `select`, it takes descriptors above 1,023
+        poll.register(descriptor, select.POLLIN)
+        if poll.poll(left * 1000):
             part = os.read(descriptor, 1 << 16)
             if not part:
                 break

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,3 +97,18 @@ def test_a_command_that_keeps_running_is_ended_by_ctrl_c(tmp_path: Path) -> None
     assert terminal.output == "ready\n"
     with pytest.raises(AssertionError, match="ended with code -2 at Ctrl-C"):
         terminal.interrupt()  # no clean end
+
+
+def test_a_command_that_goes_on_at_ctrl_c_fails_and_is_killed_and_closed(tmp_path: Path) -> None:
+    """What stayed open would warn when it is collected, and fail a later test in its stead."""
+    text = "trap '' INT; echo $$; echo ready; exec sleep 100"
+    terminal = Terminal(tmp_path, dict(os.environ), text, "ready\n")
+    with pytest.raises(AssertionError, match="the command goes on"):
+        terminal.interrupt(0.1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(terminal.output.split()[0]), 0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        del terminal
+        gc.collect()
+    assert told == []

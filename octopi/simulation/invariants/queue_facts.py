@@ -339,11 +339,13 @@ class KnownQueue:
     def messages(self, begin: Offset, end: Offset, log: LogBytes) -> Iterator[KnownMessage]:
         """The messages that begin from *begin* on and before *end*, as *log* has them."""
         start = Offset(max(begin, log.start))
-        if not self._messages or start < self._messages[0].offset:
-            self._messages.clear()
+        known = self._messages
+        if not known or start < known[0].offset or known[-1].end < log.start:
+            # Retention may have removed what is between, and less of it on another broker.
+            known.clear()
             self._read(start, end, log)
-        elif end > self._messages[-1].end:
-            self._read(max(self._messages[-1].end, Offset(log.start)), end, log)
+        elif end > known[-1].end:
+            self._read(known[-1].end, end, log)
         at = bisect_left(self._messages, start, key=lambda one: one.offset)
         while at < len(self._messages) and self._messages[at].offset < end:
             yield self._messages[at]

@@ -9,6 +9,7 @@ const MOVE_MS = 3_600_000; // a replica is copied meanwhile
 const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 5_000;
 const NO_CLAIM = 0;
+export const TOPIC_DEFAULTS = { retention_ms: null, retention_bytes: null, segment_bytes: null, flush_before_ack: false, min_insync: 1 }; // as TopicOptions
 
 export class Admin {
   // *server*: a function that names the node that answers now (ws://host:port).
@@ -21,8 +22,12 @@ export class Admin {
 
   // *options*: as TopicOptions, without those that have their default.
   createTopic(topic, partitions, options) {
-    const all = { retention_ms: null, retention_bytes: null, segment_bytes: null, flush_before_ack: false, min_insync: 1, ...options };
-    return this.#ask({ type: "create_topic", topic, partition_count: partitions, partitions: null, options: all }, "topic_description");
+    return this.#ask({ type: "create_topic", topic, partition_count: partitions, partitions: null, options: { ...TOPIC_DEFAULTS, ...options } }, "topic_description");
+  }
+
+  // Changes those options that *names* has.  Resolves with the topic's description.
+  alterTopic(topic, names, options) {
+    return this.#ask({ type: "alter_topic", topic, names, options: { ...TOPIC_DEFAULTS, ...options } }, "topic_description");
   }
 
   deleteTopic(topic) {

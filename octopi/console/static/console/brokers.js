@@ -5,11 +5,12 @@ import { addressOf } from "./address.js";
 import { brokerAway, registerAway } from "./overview.js";
 import { table, topicsOf } from "./parts.js";
 import { MARKS, markOf, topology } from "./topology.js";
+import { uptimeOf, versionOf, versionsCard } from "./versions.js";
 import { count, size } from "./words.js";
 
 export function brokersTab(feed, actions) {
   if (feed.view.names.length) return brokerPage(feed, actions);
-  return [feed.registerAwaySince ? registerAway(feed) : nothing, ...feed.cluster.brokers.filter((one) => !one.live && one.state === "away").map((one) => brokerAway(feed.cluster, one)), topology(feed.cluster, feed.isStale || feed.registerAwaySince > 0)];
+  return [feed.registerAwaySince ? registerAway(feed) : nothing, ...feed.cluster.brokers.filter((one) => !one.live && one.state === "away").map((one) => brokerAway(feed.cluster, one)), versionsCard(feed.cluster), topology(feed.cluster, feed.isStale || feed.registerAwaySince > 0)];
 }
 
 function brokerPage(feed, actions) {
@@ -27,6 +28,8 @@ function brokerPage(feed, actions) {
     ["leads", `${count(one.leads)} of ${count(one.replicas)} replicas`],
     ["disk", one.disk_free_bytes === null ? "–" : `${size(one.disk_free_bytes)} of ${size(one.disk_total_bytes)} free`],
     ["starts", count(one.incarnation)],
+    ["version", versionOf(one)],
+    ["up for", uptimeOf(one)],
   ];
   return html`
     ${!one.live && one.state === "away" ? brokerAway(cluster, one) : nothing}
@@ -46,7 +49,7 @@ function brokerPage(feed, actions) {
 }
 
 function partitions(broker, held) {
-  const head = [["Partition", "w6"], ["Role", "w8"], ["Topics"], ["Epoch", "number w4 roomy"], ["In sync", "w8 roomy"], ["Size", "number w6"], ["Behind", "number w6"]];
+  const head = [["Partition", "w6"], ["Role", "w10"], ["Topics"], ["Epoch", "number w4 roomy"], ["In sync", "w8 roomy"], ["Size", "number w6 roomy"], ["Behind", "number w6"]];
   const rows = held.map((one) => {
     const copy = one.copies.find((each) => each.broker === broker);
     const mark = markOf(broker, one.leader, one.in_sync, copy);
@@ -57,7 +60,7 @@ function partitions(broker, held) {
         <td>${topicsOf(one)}</td>
         <td class="number roomy">${one.epoch}</td>
         <td class="roomy">${one.in_sync.join(", ")}</td>
-        <td class="number">${size(copy?.size_bytes)}</td>
+        <td class="number roomy">${size(copy?.size_bytes)}</td>
         <td class="number">${size(mark === "leader" ? 0 : copy?.lag_bytes)}</td>
       </tr>
     `;

@@ -17,10 +17,10 @@ export function oneMoreLoss({ brokers, partitions }) {
   });
 }
 
-// How many brokers may still be lost, one after the other, without a partition that has no replica
-// in sync.
+// How many brokers may still be lost, one after the other, with all partitions giving and taking
+// messages: each has as many replicas in sync as its topics ask for, and at least one.
 export function lossesLeft({ brokers, partitions }) {
   const up = new Set(brokers.filter((one) => one.live).map((one) => one.broker));
-  const left = partitions.map((one) => one.in_sync.filter((replica) => up.has(replica)).length - 1);
+  const left = partitions.map((one) => one.in_sync.filter((replica) => up.has(replica)).length - Math.max(1, one.min_insync));
   return partitions.length ? Math.max(0, Math.min(...left)) : null;
 }

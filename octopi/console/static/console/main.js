@@ -132,7 +132,7 @@ function problems(cluster, problem) {
   // What is away has a card of its own in these tabs.
   const isTold = ["overview", "brokers"].includes(feed.view.tab);
   const all = problem ? [problem, "what is shown is what was seen last"] : cluster.problems.filter((one) => !(isTold && /^(broker \d+ is away$|the register does not answer)/.test(one)));
-  return all.length ? html`<ul class="problem" role="alert">${all.map((one) => html`<li>${one}</li>`)}</ul>` : nothing;
+  return all.length ? html`<div class="problem" role="alert"><ul class="plain">${all.map((one) => html`<li>${one}</li>`)}</ul></div>` : nothing;
 }
 
 function tokenForm() {

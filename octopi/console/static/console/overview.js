@@ -7,6 +7,7 @@ import { eventGroups } from "./event_groups.js";
 import { eventsCard } from "./events.js";
 import { lossesLeft, oneMoreLoss } from "./losses.js";
 import { chartCard, table, topicsOfAll, written } from "./parts.js";
+import { leastUptime, versions, versionsCard } from "./versions.js";
 import { count, date, duration, plural, rate, size } from "./words.js";
 
 const GROUPS_SHOWN = 8;
@@ -18,6 +19,7 @@ export function overviewTab(feed) {
   return html`
     ${feed.registerAwaySince ? registerAway(feed) : nothing}
     ${away.map((one) => brokerAway(cluster, one))}
+    ${versionsCard(cluster)}
     ${tiles(feed)}
     <div class="columns">
       <div>${chartCard("Bytes", feed.traffic.points, written(feed))} ${largest(feed)}</div>
@@ -42,10 +44,18 @@ function tiles(feed) {
       ${tile("Partitions in sync", `${count(cluster.partitions.length - wrong)} of ${count(cluster.partitions.length)}`, addressOf("topics", [], { sort: "state", descending: 1 }), wrong > 0)}
       ${tile("Written", rate(inside), null)}
       ${tile("Consumers", count(feed.consumersCount), addressOf("subscriptions"), false, html`<small>largest lag ${size(lag)}</small>`)}
-      ${tile("Brokers that may be lost", left === null ? "–" : count(left), null, left === 0 && cluster.brokers.length > 1, html`<small>${left === 0 ? "one more loss stops partitions" : "and all goes on"}</small>`)}
+      ${tile("Brokers that may be lost", left === null ? "–" : count(left), null, left === 0 && cluster.brokers.length > 1, html`<small>${left === 0 ? "one more loss is too many" : "and all goes on"}</small>`)}
       ${tile("Least free disk", fullest === null ? "–" : `${Math.round(100 * fullest)} %`, addressOf("brokers"), fullest !== null && fullest < LOW_DISK)}
+      ${versionTile(cluster)}
     </ul>
   `;
+}
+
+function versionTile(cluster) {
+  const found = [...versions(cluster).keys()];
+  const uptime = leastUptime(cluster);
+  const differ = found.length > 1;
+  return tile(differ ? "Versions" : "Version", differ ? count(found.length) : (found[0] ?? "–"), addressOf("brokers"), differ, uptime === null ? nothing : html`<small>last start ${duration(uptime)} ago</small>`);
 }
 
 function tile(label, value, address, isWrong = false, more = nothing) {
@@ -100,7 +110,7 @@ export function brokerAway(cluster, { broker, address, left_at_ms: left }) {
       ${losses.length
         ? html`<ul>${losses.map((one) => html`<li>${lossOf(one)}</li>`)}</ul>`
         : html`<p>If one more broker is lost, other replicas in sync lead, and all goes on.</p>`}
-      <p>Start it again where it was (<code>${address.replace(/^wss?:\/\//, "")}</code>), with the same command: it catches up by itself. <a href=${addressOf("runbook", ["broker-away"])}>What to do</a>, also if its disk is lost. <a href=${brokerAddress(broker)}>Broker ${broker}</a></p>
+      <p>Start it again where it was (<code>${address.replace(/^wss?:\/\//, "")}</code>), with the same command: it catches up by itself. <a href=${addressOf("runbook", ["broker-away"])}>What to do</a>, also if its disk is lost. <a href=${brokerAddress(broker)}>Broker\u00a0${broker}</a></p>
     </section>
   `;
 }

@@ -52,7 +52,7 @@ function row(one) {
     <tr>
       <td class="name" title="${one.topic}/${one.subscription}"><a href=${subscriptionAddress(one.topic, one.subscription)}>${one.topic}/${one.subscription}</a></td>
       <td class="roomy">${one.mode}</td>
-      <td>${state(one)}</td>
+      <td class="wraps">${state(one)}</td>
       <td class="number roomy">${count(one.members_count)}</td>
       <td class="number">${size(one.lag_bytes)}</td>
       <td class="number roomy">${duration(one.lag_ms)}</td>

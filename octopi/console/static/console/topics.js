@@ -10,8 +10,8 @@ import { count, duration, plural, rate, size } from "./words.js";
 
 const COLUMNS = [
   ["name", "Topic", ""],
-  ["partitions", "Partitions", "number w6"],
-  ["state", "State", "w10"],
+  ["partitions", "Partitions", "number w6 roomy"],
+  ["state", "State", "w10 state"],
   ["size", "Size", "number w6"],
   ["", "Written", "number w6 roomy"],
   ["", "Retention", "w10 roomy"],
@@ -74,8 +74,8 @@ function row({ topic, partitions_count: partitions, replicas_count: replicas, st
   return html`
     <tr>
       <td class="name" title=${topic}><a href=${topicAddress(topic)}>${topic}</a></td>
-      <td class="number">${count(partitions)}<span class="faint roomy"> ×${replicas}</span></td>
-      <td title=${state}>${state === "ok" ? html`<span class="good">in sync</span>` : html`<span class="warning">${state}</span>`}${held > 0 ? html` <span class="faint" title="kept for subscriptions alone">${size(held)} kept for subscriptions</span>` : nothing}</td>
+      <td class="number roomy">${count(partitions)}<span class="faint"> ×${replicas}</span></td>
+      <td class="wraps" title=${state}>${state === "ok" ? html`<span class="good">in sync</span>` : html`<span class="warning">${state}</span>`}${held > 0 ? html` <span class="faint" title="kept for subscriptions alone">${size(held)} kept for subscriptions</span>` : nothing}</td>
       <td class="number">${size(bytes)}</td>
       <td class="number roomy">${rate(written)}</td>
       <td class="roomy" title=${retention(options)}>${retention(options)}</td>
@@ -104,7 +104,7 @@ function topicPage(feed, actions) {
       <h2 id="topic-title">Topic ${name} <small>${plural(topic.partitions.length, "partition")}, ${size(bytes)}</small></h2>
       <p class="bar">
         <a class="button primary" href=${messagesAddress(name, { from: "-100" })}>Messages</a>
-        ${feed.may("admin", name) ? html`<button type="button" @click=${() => actions.deleteTopic(name)}>Delete …</button>` : nothing}
+        ${feed.may("admin", name) ? html`<button type="button" @click=${() => actions.alterTopic(name, topic.options)}>Change options …</button> <button type="button" @click=${() => actions.deleteTopic(name)}>Delete …</button>` : nothing}
         <a href=${addressOf("topics")}>All topics</a>
       </p>
       ${options(topic)}
@@ -129,14 +129,14 @@ function options({ topic_id: id, options }) {
 }
 
 function partitions(topic) {
-  const head = [["Partition", "w6"], ["Epoch", "number w4 roomy"], ["Replicas", ""], ["From offset", "number w8 roomy"], ["Committed", "number w8"], ["Size", "number w6 roomy"], ["", "w8"]];
+  const head = [["Partition", "w6"], ["Epoch", "number w4 roomy"], ["Replicas", ""], ["From offset", "number w8 roomy"], ["Committed", "number w8"], ["Size", "number w6 roomy"], [html`<span class="sr">Messages</span>`, "w8"]];
   const rows = topic.partitions.map((one) => {
     const { partition, epoch, leader, replicas, in_sync: inSync, log_start: start, highwater, size_bytes: bytes, held_bytes: held, held_for: heldFor, copies } = one;
     return html`
       <tr>
         <td>p${partition}</td>
         <td class="number roomy">${epoch}</td>
-        <td>${replicas.map((broker) => replica(broker, leader, inSync, copies.find((copy) => copy.broker === broker)))}${leader === null ? html`<b class="warning">no leader</b>` : nothing}${kept(held, heldFor)}</td>
+        <td class="wraps">${replicas.map((broker) => replica(broker, leader, inSync, copies.find((copy) => copy.broker === broker)))}${leader === null ? html`<b class="warning">no leader</b>` : nothing}${kept(held, heldFor)}</td>
         <td class="number roomy">${count(start)}</td>
         <td class="number">${count(highwater)}</td>
         <td class="number roomy">${size(bytes)}</td>

@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { brokerAddress } from "./address.js";
+import { uptimeOf, versionOf } from "./versions.js";
 import { count, duration, plural, size } from "./words.js";
 
 const CHIPS_MAX = 60; // of a broker; what is wrong comes first
@@ -23,13 +24,14 @@ export function topology(cluster, isStale = false) {
   `;
 }
 
-function register({ cluster, partition_count: partitions, topic_count: topics, register_trouble: trouble, register_state: state = trouble ? "away" : "up" }) {
+function register({ cluster, register: node, partition_count: partitions, topic_count: topics, register_trouble: trouble, register_state: state = trouble ? "away" : "up" }) {
   return html`
     <article class="node register ${state}">
       <h3>Register <span class="state">${state}</span></h3>
       <dl>
         <dt>cluster</dt><dd><code>${cluster || "not formed yet"}</code></dd>
         <dt>holds</dt><dd>${plural(topics, "topic")}, ${plural(partitions, "partition")}</dd>
+        ${program(node)}
       </dl>
     </article>
   `;
@@ -40,7 +42,13 @@ function room({ disk_free_bytes: free, disk_total_bytes: total, disk_trouble: tr
   return html`<dd>${free === null || free === undefined ? "–" : `${size(free)} of ${size(total)} free`}</dd>`;
 }
 
-function broker({ broker, state, address, leads, incarnation, left_at_ms: left, ...disk }, chips) {
+// The version and uptime of a node; a simulated run has none.
+function program(node) {
+  if (node?.agent === undefined) return nothing;
+  return html`<dt>version</dt><dd>${versionOf(node)}</dd><dt>up for</dt><dd>${uptimeOf(node)}</dd>`;
+}
+
+function broker({ broker, state, address, leads, incarnation, left_at_ms: left, ...node }, chips) {
   const isSilent = chips.length > 0 && chips.every((one) => one.mark === "unknown");
   const lag = isSilent ? null : Math.max(0, ...chips.map((one) => one.lag ?? 0));
   const isBehind = chips.some((one) => one.mark === "behind");
@@ -52,8 +60,9 @@ function broker({ broker, state, address, leads, incarnation, left_at_ms: left, 
         <dt>at</dt><dd><code>${address.replace(/^wss?:\/\//, "") || "–"}</code></dd>
         <dt>leads</dt><dd>${count(leads)} of ${plural(chips.length, "replica")}</dd>
         <dt>behind</dt><dd class=${isBehind ? "warning" : ""}>${size(lag)}</dd>
-        <dt>disk</dt>${room(disk)}
+        <dt>disk</dt>${room(node)}
         <dt>starts</dt><dd>${count(incarnation)}</dd>
+        ${program(node)}
       </dl>
       <ul class="chips">
         ${shown.map(
