@@ -78,6 +78,15 @@ INTERNAL_LOGS: Final = (SUBSCRIPTIONS_LOG,)
 """The internal logs of each partition, which are replicated with the logs of its topics.  A ``~``
 tells their names and ids from those of topics, which never have one."""
 
+EVENTS_TOPIC: Final = TopicName("_octopi.events")
+RATES_TOPIC: Final = TopicName("_octopi.rates")
+
+SYSTEM_TOPICS: Final = (EVENTS_TOPIC, RATES_TOPIC)
+"""The topics with the cluster's own history: nodes write them, and clients read them."""
+
+SYSTEM_PREFIX: Final = "_octopi."
+"""What the names of system topics begin with.  No other topic has such a name."""
+
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _ID: Final = re.compile(rf"[0-9a-f]{{{ID_CHARACTERS}}}", re.ASCII)
 _NONCE: Final = re.compile(rf"[!-~]{{1,{NONCE_BYTES_MAX}}}", re.ASCII)
@@ -145,6 +154,21 @@ def id_fault(text: str) -> str:
     if _ID.fullmatch(text) is not None:
         return ""
     return f"it has to be {ID_CHARACTERS} hexadecimal digits in lower case"
+
+
+def is_system_topic(name: str) -> bool:
+    """Whether *name* is one that only topics of the cluster itself can have."""
+    return name.startswith(SYSTEM_PREFIX)
+
+
+def system_name_fault(name: str) -> str:
+    """Why no topic can be created under *name*, which is a legal one; empty: one can."""
+    if not is_system_topic(name) or name in SYSTEM_TOPICS:
+        return ""
+    return (
+        f"names that begin with {SYSTEM_PREFIX} are for the cluster's own topics "
+        f"({', '.join(SYSTEM_TOPICS)}): choose another name than {name!r}"
+    )
 
 
 def is_internal(log: str) -> bool:

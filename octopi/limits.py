@@ -542,6 +542,35 @@ lost its data."""
 EVENTS_KEPT_COUNT: Final = 1_000
 """Decisions and observations that the register keeps for people to look at."""
 
+HISTORY_INTERVAL_S: Final = 10.0
+"""How often a broker notes what it took and gave, in the topic of rates: a chart of half an hour
+then has 180 points."""
+
+HISTORY_LOOK_S: Final = 1.0
+"""How often a node looks whether it has something to write to the cluster's history."""
+
+HISTORY_RETRY_S_MAX: Final = 30.0
+"""The longest wait before a node tries again to write to the cluster's history."""
+
+HISTORY_SAMPLES_MAX: Final = 360
+"""Notes of rates that a broker keeps while they can't be written: those of an hour."""
+
+HISTORY_BATCH_MAX: Final = 100
+"""Messages of the cluster's history that a node writes at once."""
+
+HISTORY_TOPICS_MAX: Final = 10
+"""Topics that one note of a broker's rates names, the busiest ones: a note has at most 4 KiB then,
+and that of a broker with ordinary names about 1 KiB."""
+
+HISTORY_RETENTION_S: Final = 7 * 24 * 3600
+"""How long the cluster's history is kept."""
+
+HISTORY_RETENTION_BYTES: Final = 64 * MIB
+"""How much of each topic of the cluster's history is kept."""
+
+HISTORY_SEGMENT_BYTES: Final = 4 * MIB
+"""What retention removes of it at a time."""
+
 BENCH_BYTES_MAX: Final = 4 * GIB
 """Values that one run of `octopi-node bench` may store: it should not fill a cluster's disks."""
 

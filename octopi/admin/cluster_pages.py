@@ -27,7 +27,7 @@ from octopi.admin.page_writer import (
     number_wanted,
 )
 from octopi.clients.answers import BrokerLog, NodeInfo
-from octopi.identifiers import PartitionId
+from octopi.identifiers import SYSTEM_PREFIX, PartitionId
 from octopi.wire.messages import (
     BrokerInfo,
     ClusterEvent,
@@ -76,7 +76,8 @@ async def cluster_page(
     """The page of brokers and partitions.
 
     ``topics`` of a partition are the names of a few of its topics, of those that the requester may
-    describe, and ``topics_count`` is the number of all."""
+    describe, and ``topics_count`` is the number of all.  ``topic_count`` leaves out system topics,
+    as lists of topics do."""
     cluster = seen.look.cluster
     live = live_brokers(cluster)
     page = PageWriter()
@@ -84,7 +85,9 @@ async def cluster_page(
     page.field("cluster", cluster.cluster)
     page.field("healthy", not seen.problems)
     page.field("problems", seen.problems)
-    page.field("topic_count", cluster.topic_count)
+    first = bisect_left(seen.topics, SYSTEM_PREFIX, key=_name)
+    system = bisect_left(seen.topics, f"{SYSTEM_PREFIX}{_LAST_CHARACTER}", key=_name) - first
+    page.field("topic_count", cluster.topic_count - system)
     page.field("partition_count", cluster.partition_count)
     asked = seen.look.asked
     page.field(

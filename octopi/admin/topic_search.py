@@ -16,6 +16,7 @@ from octopi.admin.cluster_pages import NAMES_LOOKED_AT_MAX, Covers
 from octopi.admin.cluster_snapshot import live_brokers, partition_state
 from octopi.admin.cluster_watch import CachedSnapshot
 from octopi.admin.page_writer import InSlices, Json, PageWriter, count_wanted, number_wanted
+from octopi.identifiers import is_system_topic
 from octopi.wire.messages import TopicInfo
 
 _SEARCHED_IN_A_TURN: Final = 1_000
@@ -30,12 +31,13 @@ async def topic_search_page(
     """The topics whose names contain ``contains``, sorted by ``sort`` (``name``, ``partitions``,
     ``size``, ``state`` or ``consumers``; ``descending=1`` reverses that), ``limit`` of them from
     number ``first`` on.  ``count`` says how many there are.  ``truncated``: only the first
-    `NAMES_LOOKED_AT_MAX` by name were sorted and counted."""
+    `NAMES_LOOKED_AT_MAX` by name were sorted and counted.  System topics are found by a search;
+    without one they are not listed."""
     contains = query.get("contains", "")
     found: list[TopicInfo] = []
     looked_at, truncated = 0, False
     async for info in InSlices(seen.topics, _SEARCHED_IN_A_TURN):
-        if contains not in info.topic:
+        if contains not in info.topic or (is_system_topic(info.topic) and not contains):
             continue
         if looked_at == NAMES_LOOKED_AT_MAX:
             truncated = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
@@ -21,6 +21,7 @@ from octopi.cli.node_security import NodeSecurity, protection
 from octopi.clients.credentials import Credentials
 from octopi.console.static_files import console_file
 from octopi.environment import Environment, Link
+from octopi.history.writer import HistoryAccess
 from octopi.logger import get_logger
 from octopi.operating_system import (
     SystemClock,
@@ -61,6 +62,8 @@ class NodePlace:
         self._site = site
         self._nursery = nursery
         self._ready = ready
+        self.history: Callable[[HistoryAccess], Awaitable[None]] | None = None
+        """Writes the node's history once it is ready; None: it writes none."""
 
     def show(self, node: NodeView) -> None:
         """Serve the pages of *node*, which exists but is not ready yet."""
@@ -81,6 +84,11 @@ class NodePlace:
             Credentials(self.shelter.token, self._secrets),
         )
         self._nursery.start_soon(self._site.watch.run)
+        if self.history is not None:
+            # As for the pages: a broker may not reach the address that it advertises.
+            servers = [*node.facts().registers, url]
+            access = HistoryAccess(self.environment, servers, self.shelter.token, self._secrets)
+            self._nursery.start_soon(self.history, access)
         self._ready(url)
 
 

@@ -223,6 +223,7 @@ class NodeSettings:
         "OCTOPI_INSECURE",
         "whether to accept connections from the network without tokens",
     )
+    history: bool = _setting(True, "OCTOPI_HISTORY", "whether to write the cluster's history")
     metrics_listen: str = _setting(
         "",
         "OCTOPI_METRICS_LISTEN",

@@ -185,6 +185,12 @@ def node_options(function: _F) -> _F:
             metavar=metavar,
             help=help_text(NodeSettings, key),
         )(function)
+    function = click.option(
+        "--history/--no-history",
+        default=None,
+        help="Write the cluster's history to the topics _octopi.events and _octopi.rates.  "
+        "[OCTOPI_HISTORY; default --history]",
+    )(function)
     meaning = "Listen to the network without asking for tokens.  [OCTOPI_INSECURE]"
     function = allow_origin_option(function)
     return click.option("--insecure", is_flag=True, default=None, help=meaning)(function)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -12,10 +13,12 @@ from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.secret_files import refuse_open_file, secret_of_broker, secret_of_register
+from octopi.history.writer import write_events, write_rates
 from octopi.identifiers import BrokerId
 from octopi.logger import bind, get_logger
 from octopi.operating_system import allow_many_files, is_open_to_others
-from octopi.roles.broker.node import BrokerOptions, run_broker
+from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
+from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
 from octopi.storage.flush_policy import FlushOptions
@@ -57,11 +60,17 @@ async def run_register_node(
             memory_budget_bytes=common.memory_budget,
             secrets=secrets,
         )
+
+        def show(node: RegisterNode) -> None:
+            place.show(RegisterNodeView(node))
+            if common.history:
+                place.history = partial(write_events, node)
+
         await run_register(
             place.environment,
             options,
             stop=stop,
-            show=lambda node: place.show(RegisterNodeView(node)),
+            show=show,
             task_status=place,
         )
 
@@ -104,11 +113,17 @@ async def run_broker_node(
             authenticator=place.shelter.authenticator,
             memory_budget_bytes=common.memory_budget,
         )
+
+        def show(node: BrokerNode) -> None:
+            place.show(BrokerNodeView(node))
+            if common.history:
+                place.history = partial(write_rates, node)
+
         await run_broker(
             place.environment,
             options,
             stop=stop,
-            show=lambda node: place.show(BrokerNodeView(node)),
+            show=show,
             task_status=place,
         )
 

@@ -10,6 +10,8 @@ from typing import Final
 
 import click
 
+from octopi.identifiers import is_system_topic
+
 COMPLETION_S: Final = 1.5
 """How long the cluster may take to tell its topics."""
 
@@ -40,7 +42,11 @@ def complete_topics(
         )
         given = context.params.get(parameter.name or "") or ()
         return [
-            name for name in trio.run(names) if name.startswith(incomplete) and name not in given
+            name
+            for name in trio.run(names)
+            if name.startswith(incomplete)
+            and name not in given
+            and (not is_system_topic(name) or incomplete.startswith("_"))
         ]
     except Exception:  # a message would disturb the line that is typed
         return []

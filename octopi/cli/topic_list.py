@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from octopi.identifiers import is_system_topic
+
 if TYPE_CHECKING:
     from octopi import Client, TopicInfo
     from octopi.admin.cluster_snapshot import ClusterSnapshot
@@ -34,8 +36,8 @@ class ListedTopic:
         return attrs.asdict(self.info) | sums
 
 
-async def listed(client: Client, *, rates: bool) -> list[ListedTopic]:
-    """All topics of the cluster, by name.
+async def listed(client: Client, *, rates: bool, system: bool = False) -> list[ListedTopic]:
+    """The topics of the cluster, by name; with *system* also those of the cluster itself.
 
     Raises:
       OctopiError: if the register can't be reached.
@@ -44,7 +46,7 @@ async def listed(client: Client, *, rates: bool) -> list[ListedTopic]:
 
     from octopi.admin.cluster_snapshot import look
 
-    infos = await client.topics()
+    infos = [one for one in await client.topics() if system or not is_system_topic(one.topic)]
     began = trio.current_time()
     first = await look(client, in_order=False)
     seen, seconds = first, 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from octopi.identifiers import is_system_topic
 from octopi.security.grants import Grants, Verb
 from octopi.wire import messages as m
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, PEER, Endpoint
@@ -46,7 +47,8 @@ def denied(grants: Grants, message: object) -> str | None:
         if not grants.allows(verb, topic, name):
             return not_granted(verb, topic, name)
         also = _NEEDS[cls].also
-        return None if also is None or grants.allows(also, topic) else not_granted(also, topic)
+        is_enough = also is None or grants.allows_with(also, topic)
+        return None if is_enough else not_granted(also or verb, topic)
     verb = _ON_THE_CLUSTER.get(cls)
     if verb is not None and grants.allows(verb, None):
         return None
@@ -62,6 +64,8 @@ def denied_at(grants: Grants, endpoint: Endpoint) -> str | None:
 
 def not_granted(verb: Verb, topic: str, subscription: str | None = None) -> str:
     """The text of a refusal."""
+    if is_system_topic(topic) and verb not in (Verb.SUBSCRIBE, Verb.CONSUME):
+        return f"only nodes may change topic {topic!r}, which is the cluster's own history: read it"
     if subscription is not None:
         return f"the token does not grant {verb} on subscription {f'{topic}/{subscription}'!r}"
     return f"the token does not grant {verb} on topic {topic!r}"

@@ -6,6 +6,9 @@ draining a broker, need the pattern ``*``.
 The verb ``consume`` is about durable subscriptions.  Its patterns have two parts, that of the topic
 and that of the subscription, as in ``orders/billing`` and ``orders.*/*``; ``*`` alone stands for
 ``*/*``.
+
+System topics are written by nodes only: creating, altering and deleting them, and producing to
+them, needs ``replicate``.  Reading them needs what reading any topic needs.
 """
 
 from __future__ import annotations
@@ -17,12 +20,16 @@ from typing import Final
 import attrs
 
 from octopi.errors import InvalidOptionError
+from octopi.identifiers import is_system_topic
 from octopi.limits import PATTERNS_PER_VERB_MAX, TOPIC_NAME_BYTES_MAX
 from octopi.model import Verb as Verb
 
 EVERY_TOPIC: Final = "*"
 
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*-]+", re.ASCII)
+
+_CHANGES: Final = frozenset({Verb.CREATE, Verb.PUBLISH, Verb.ADMIN})
+"""The verbs that need ``replicate`` on system topics."""
 
 _BETWEEN: Final = "/"
 """Stands between the topic and the subscription, and in no name."""
@@ -38,6 +45,16 @@ class Grants:
         """Whether *verb* is granted on *topic*; None: on the cluster as a whole.
 
         ``consume`` is granted on a *subscription* of the topic; None: on any of them."""
+        if topic is not None and verb in _CHANGES and is_system_topic(topic):
+            return self._allows(Verb.REPLICATE, None, None)
+        return self._allows(verb, topic, subscription)
+
+    def allows_with(self, verb: Verb, topic: str) -> bool:
+        """Whether *verb* is granted on *topic* for an order about a durable subscription of it,
+        which changes nothing in the topic, so that system topics are no exception."""
+        return self._allows(verb, topic, None)
+
+    def _allows(self, verb: Verb, topic: str | None, subscription: str | None) -> bool:
         patterns = self.patterns.get(verb, ())
         if topic is None:
             return EVERY_TOPIC in patterns

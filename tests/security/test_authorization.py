@@ -180,6 +180,35 @@ def test_a_message_that_names_its_subscription_needs_the_verb_on_that_one(
     assert (denied(held, by_id) is None) == of_some
 
 
+SYSTEM = "_octopi.events"
+
+
+@pytest.mark.parametrize("cls", NEEDED, ids=lambda cls: cls.__name__)
+def test_only_nodes_change_system_topics(cls: type) -> None:
+    message = example(cls)
+    if not hasattr(message, "topic"):
+        return
+    object.__setattr__(message, "topic", SYSTEM)
+    changes = NEEDED[cls] in {Verb.CREATE, Verb.PUBLISH, Verb.ADMIN}
+    clients = grants({verb: ["*"] for verb in Verb if verb is not Verb.REPLICATE})
+    text = denied(clients, message)
+    if changes:
+        assert text is not None
+        assert "only nodes may change topic '_octopi.events'" in text
+        assert denied(grants({Verb.REPLICATE: ["*"]}), message) is None
+        some = grants({Verb.REPLICATE: ["_octopi.*"]})
+        assert denied(some, message) is not None
+    else:
+        assert (text is None) == (NEEDED[cls] is not Verb.REPLICATE)
+
+
+def test_system_topics_are_read_as_all_others() -> None:
+    reads = m.Fetch(1, SYSTEM, 0, 0, 1, 0)
+    assert denied(grants({Verb.SUBSCRIBE: ["_octopi.*"]}), reads) is None
+    assert denied(grants({Verb.SUBSCRIBE: ["orders"]}), reads) is not None
+    assert not grants({verb: ["*"] for verb in ("create", "publish", "admin")}).covers(SYSTEM)
+
+
 def test_a_refusal_quotes_control_characters_of_the_request() -> None:
     text = denied(Grants({}), m.Produce(1, "a\nb\x1b[2J", 0, b""))
     assert text == r"the token does not grant publish on topic 'a\nb\x1b[2J'"

@@ -40,6 +40,9 @@ def topics() -> None:
     show_default=True,
     help="The order; the largest comes first.",
 )
+@click.option(
+    "--system", is_flag=True, help="Also list the topics in which the cluster keeps its history."
+)
 @json_option
 @client_options
 @pass_invocation
@@ -48,6 +51,7 @@ def list_topics(
     /,
     rates: bool,
     by: str,
+    system: bool,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
@@ -68,7 +72,10 @@ def list_topics(
 
     from octopi.cli.client_request import ask
 
-    found = in_order(ask(settings, lambda client: listed(client, rates=rates or by == "rate")), by)
+    with_rates = rates or by == "rate"
+    found = in_order(
+        ask(settings, lambda client: listed(client, rates=with_rates, system=system)), by
+    )
     if as_json:
         print_json([one.as_json() for one in found])
         return

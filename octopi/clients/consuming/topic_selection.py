@@ -14,13 +14,16 @@ import attrs
 from octopi.clients.consuming.positions import Positions
 from octopi.clients.consuming.start_position import Start, offset_query
 from octopi.errors import InvalidOptionError, InvalidTopicError
-from octopi.identifiers import TopicName, topic_name
+from octopi.identifiers import SYSTEM_PREFIX, TopicName, is_system_topic, topic_name
 from octopi.limits import TOPICS_PER_CONSUMER_MAX
 from octopi.position import Position
 from octopi.security.grants import is_pattern, matches
 
 ANY: Final = "*"
 """Stands for any characters in a pattern, and for all other topics in a mapping of starts."""
+
+_SYSTEM: Final = SYSTEM_PREFIX.rstrip(".")
+"""What a pattern begins with that also means system topics."""
 
 _GREATEST: Final = "~"
 """Comes behind all characters of names."""
@@ -65,8 +68,12 @@ class TopicSelection:
         return cls(tuple(names), tuple(patterns))
 
     def is_matched(self, topic: str) -> bool:
-        """Whether a pattern matches *topic*, which was not named."""
-        return topic not in self.names and any(matches(one, topic) for one in self.patterns)
+        """Whether a pattern matches *topic*, which was not named.  Topics of the cluster itself are
+        matched by patterns that begin as their names do."""
+        patterns = self.patterns
+        if is_system_topic(topic):
+            patterns = tuple(one for one in patterns if one.startswith(_SYSTEM))
+        return topic not in self.names and any(matches(one, topic) for one in patterns)
 
     @property
     def prefixes(self) -> list[str]:

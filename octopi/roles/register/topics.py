@@ -15,8 +15,8 @@ from octopi.coordination.decisions import (
     TopicDeletionDecision,
 )
 from octopi.environment import Environment
-from octopi.errors import NotReadyError, OctopiError
-from octopi.identifiers import BrokerId, PartitionId, topic_name
+from octopi.errors import InvalidTopicError, NotReadyError, OctopiError
+from octopi.identifiers import BrokerId, PartitionId, system_name_fault, topic_name
 from octopi.limits import LIST_COUNT_MAX
 from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
@@ -72,8 +72,11 @@ class Topics:
         cancelled.
 
         Raises:
-          OctopiError: see `TopicDecisions.create`; `NotReadyError` while gathering.
+          OctopiError: see `TopicDecisions.create`; `NotReadyError` while gathering;
+              `InvalidTopicError` if the name is one of the cluster's own topics.
         """
+        if fault := system_name_fault(name):
+            raise InvalidTopicError(fault)
         self._gathering.require_learned()
         topic_id = self._environment.randomness.token_bytes(8).hex()
         creation = self._controller.topics.create(

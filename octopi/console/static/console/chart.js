@@ -3,7 +3,7 @@
 import { clock, size } from "./words.js";
 
 const HEIGHT = 150;
-const SPAN_S = 300;
+const SPAN_S = 1_800; // at most; at least a sixth of it
 const DASH = [6, 4]; // of the second line: nothing is told by colour alone
 
 export class RateChart {
@@ -34,7 +34,7 @@ export class RateChart {
       height: HEIGHT,
       cursor: { y: false },
       legend: { show: false },
-      scales: { x: { range: (_, begin, end) => [end - SPAN_S, end] }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1000)] } },
+      scales: { x: { range: (_, begin, end) => [Math.max(end - SPAN_S, Math.min(begin, end - SPAN_S / 6)), end] }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1000)] } },
       axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((one) => clock(1000 * one).slice(0, 8)) }, { ...axis, size: 70, values: (_, ticks) => ticks.map((one) => `${size(one)}/s`) }],
       series: [
         {},

@@ -3,8 +3,9 @@
 
 import { viewOf } from "./address.js";
 import { allows } from "./grants.js";
+import { readHistory } from "./history.js";
 import { NodePages } from "./node_pages.js";
-import { Rates } from "./rates.js";
+import { amountsOfAll, amountsOfTopic, pointsOf, Rates } from "./rates.js";
 import { LagHistory } from "./trend.js";
 
 const INTERVAL_MS = 1_000;
@@ -42,7 +43,7 @@ export class ClusterFeed {
     this.subscriptionsAfter = ""; // topics behind this one were not asked
     this.subscriptionsProblem = ""; // why the last look at them failed
     this.detail = null; // what is known of the subscription that has the page
-    this.events = []; // newest first
+    this.events = []; // newest first: those of the register's list, and before them the history's
     this.problem = ""; // why the last look failed
     this.needsToken = false;
     this.traffic = new Rates(); // bytes written and sent to consumers
@@ -51,6 +52,10 @@ export class ClusterFeed {
     this.lags = new Map(); // consumer -> LagHistory
   }
   #life = "";
+  #ownEvents = []; // of the register's list
+  #pastEvents = []; // of the cluster's history, and of registers before this one; each with its life
+  #notes = []; // of brokers' rates, from before the page was opened
+  #hasReadHistory = false;
   #wake = () => {};
   #topicEnds = new Map();
   #isLookingAtSubscriptions = false;
@@ -88,6 +93,7 @@ export class ClusterFeed {
       this.topic = this.detail = this.subscriptions = this.found = null;
       this.subscriptionsProblem = "";
       this.topicTraffic = new Rates();
+      this.#beginTopic();
     }
     this.#wake();
   }
@@ -122,7 +128,7 @@ export class ClusterFeed {
     const { view } = this;
     try {
       this.status ??= await this.#greet();
-      const newest = this.events[0]?.number ?? 0;
+      const newest = this.#ownEvents[0]?.number ?? 0;
       const [cluster, consumers, events, ...more] = await Promise.all([
         this.pages.get("cluster"),
         this.pages.get(this.#consumersPage(view)),
@@ -136,6 +142,7 @@ export class ClusterFeed {
       this.needsToken = false;
       this.#failed = 0;
       if (this.status.role === "register") this.pages.warm();
+      this.#readHistory();
     } catch (error) {
       this.problem = error.message;
       this.needsToken = error.status === 401 || error.status === 403;
@@ -210,11 +217,47 @@ export class ClusterFeed {
   async #takeEvents({ events, life }) {
     if (life !== this.#life && this.#life) {
       // A register was started anew and counts from the beginning.
-      this.events = [];
+      this.#pastEvents = [...this.#ownEvents.map((one) => ({ ...one, life: this.#life })), ...this.#pastEvents];
+      this.#ownEvents = [];
       ({ events } = await this.pages.get("events?after=0"));
     }
     this.#life = life;
-    this.events = [...events.reverse(), ...this.events].slice(0, EVENTS_MAX);
+    this.#ownEvents = [...events.reverse(), ...this.#ownEvents].slice(0, EVENTS_MAX);
+    this.#joinEvents();
+  }
+
+  #joinEvents() {
+    this.events = [...this.#ownEvents, ...this.#pastEvents].slice(0, EVENTS_MAX);
+  }
+
+  // Once, beside the looks: what was before the page was opened.
+  async #readHistory() {
+    if (this.#hasReadHistory) return;
+    this.#hasReadHistory = true;
+    try {
+      const { rates, events } = await readHistory(this);
+      this.#notes = rates;
+      this.traffic.begin(pointsOf(rates, amountsOfAll));
+      this.#beginTopic();
+      const oldest = this.#ownEvents.at(-1)?.number ?? Infinity;
+      const known = new Set(this.#pastEvents.map(eventKey));
+      for (const event of events) {
+        const isKnown = known.has(eventKey(event)) || (event.life === this.#life && event.number >= oldest);
+        if (!isKnown) this.#pastEvents.push(event);
+        known.add(eventKey(event));
+      }
+      this.#pastEvents.sort((one, other) => other.at_ms - one.at_ms || other.number - one.number);
+      this.#joinEvents();
+      this.onChange();
+    } catch {
+      // No way to a node but for its pages: the page begins with nothing.
+    }
+  }
+
+  // The chart of the topic that has the page.
+  #beginTopic() {
+    const { tab, names } = this.view;
+    if (tab === "topics" && names.length) this.topicTraffic.begin(pointsOf(this.#notes, amountsOfTopic(names[0])));
   }
 
   // --- subscriptions ------------------------------------------------------------------------
@@ -257,6 +300,10 @@ export class ClusterFeed {
     }
     return { subscriptions, subscriptionsSilent: silent, subscriptionsContinued: continued, subscriptionsAfter: tab === "topics" ? "" : after };
   }
+}
+
+function eventKey({ life, number }) {
+  return `${life} ${number}`;
 }
 
 export function consumerName({ broker, consumer, topic, partition }) {

@@ -11,7 +11,7 @@ const GOOD = new Set(["broker_joined", "register_started"]);
 const LINES_MAX = 200; // of a group that is opened
 
 export function eventsTab(feed) {
-  return eventsCard(eventGroups(feed.events), `${plural(feed.events.length, "event")}, newest first; the register keeps 1,000, until it is started again`, "tall");
+  return eventsCard(eventGroups(feed.events), `${plural(feed.events.length, "event")}, newest first, at most 1,000, also of registers before this one`, "tall");
 }
 
 // *groups*: as `eventGroups` makes them.
@@ -20,11 +20,16 @@ export function eventsCard(groups, about, kind = "") {
     <section class="card" aria-labelledby="events-title" id="events">
       <h2 id="events-title">Events <small>${about}</small></h2>
       <ol class="scroll log ${kind}" tabindex="0" aria-label="Events, newest first">
-        ${repeat(groups, (one) => one.number, groupItem)}
+        ${repeat(groups, keyOf, groupItem)}
       </ol>
       ${groups.length ? nothing : html`<p class="empty">Nothing has happened yet.</p>`}
     </section>
   `;
+}
+
+// Each life of the register numbers its events from 1.
+function keyOf({ number, events }) {
+  return `${events.at(-1).life ?? ""} ${number}`;
 }
 
 function groupItem({ at_ms: at, lines, events }) {

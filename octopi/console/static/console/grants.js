@@ -3,6 +3,7 @@
 // Whether *grants* (verb -> patterns) has *verb* on a topic, on a subscription of it, or (topic
 // null) on the whole cluster.  As octopi/security/grants.py.
 export function allows(grants, verb, topic = null, subscription = null) {
+  if (topic?.startsWith("_octopi.") && ["create", "publish", "admin"].includes(verb)) return allows(grants, "replicate");
   return (grants[verb] ?? []).some((pattern) => {
     if (pattern === "*") return true;
     if (topic === null) return false;

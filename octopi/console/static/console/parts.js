@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { topicAddress } from "./address.js";
 import { consumerName, leastLag } from "./cluster_feed.js";
-import { count, plural, rate, size } from "./words.js";
+import { clock, count, plural, rate, size } from "./words.js";
 
 // A table in a frame that scrolls by itself, also with a keyboard.
 export function table(label, head, rows, empty, kind = "") {
@@ -43,7 +43,7 @@ export function chartCard(title, points, legend) {
     <section class="card" aria-labelledby="chart-title">
       <h2 id="chart-title">${title} <small>${legend}</small></h2>
       ${points.length < 2 ? html`<p class="empty">The second look will tell.</p>` : nothing}
-      <div id="chart" role="img" aria-label="${title}, over the last five minutes: ${legend}"></div>
+      <div id="chart" role="img" aria-label="${title}${points.length ? `, since ${clock(1000 * points[0][0]).slice(0, 8)}` : ""}: ${legend}"></div>
     </section>
   `;
 }

@@ -1,7 +1,9 @@
-// Rates of the last minutes, from what counters were at two looks.  A history that the cluster
-// keeps by itself would go in front of these points, with `begin`.
+// Rates of the last half hour: of the time before the page was opened as the cluster's history has
+// them, and then from what counters were at two looks.
 
-const POINTS_MAX = 300;
+const POINTS_MAX = 1_800;
+const GRID_S = 10;
+const LATE_S = 30; // a broker that wrote nothing for so long is away
 
 export class Rates {
   #last = null;
@@ -9,7 +11,8 @@ export class Rates {
 
   // *points*: what is known of the time before.
   begin(points) {
-    this.points = [...points, ...this.points].slice(-POINTS_MAX);
+    const first = this.points[0]?.[0] ?? Infinity;
+    this.points = [...points.filter(([at]) => at < first), ...this.points].slice(-POINTS_MAX);
   }
 
   // *at*: ms; *counters*: name -> Map of a counter each.  What is new or began anew counts as 0.
@@ -30,4 +33,31 @@ export class Rates {
   get newest() {
     return this.points.at(-1)?.[1] ?? null;
   }
+}
+
+// Points for `begin`, every ten seconds, of the brokers' *notes* (messages of `_octopi.rates`).
+// *amountsOf*: what of a note counts, one number for each line.  Each note tells of the seconds
+// before it, so at any time there is one note of each broker.
+export function pointsOf(notes, amountsOf) {
+  const newest = new Map(notes.map((one) => [one.broker, one.at_ms / 1000]));
+  const last = Math.max(...newest.values());
+  // The notes of the last seconds are not there of all brokers yet.
+  const end = Math.min(...[...newest.values()].filter((at) => last - at <= LATE_S));
+  const sums = new Map();
+  for (const note of notes) {
+    const amounts = amountsOf(note);
+    const until = Math.min(note.at_ms / 1000, end);
+    for (let at = Math.floor(until / GRID_S) * GRID_S; at > note.at_ms / 1000 - note.seconds; at -= GRID_S) {
+      const before = sums.get(at) ?? amounts.map(() => 0);
+      sums.set(at, before.map((sum, line) => sum + amounts[line] / note.seconds));
+    }
+  }
+  return [...sums].sort(([one], [other]) => one - other);
+}
+
+export const amountsOfAll = (note) => [note.bytes_in, note.bytes_out];
+
+// A note names the busiest topics only; of others it counts nothing.
+export function amountsOfTopic(topic) {
+  return (note) => [note.topics.find((one) => one.topic === topic)?.bytes_in ?? 0];
 }
