@@ -6,6 +6,7 @@ import math
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -98,20 +99,17 @@ def test_an_interruption_of_a_call_whose_time_is_up_counts_more(
     cancel = Call._cancel
 
     class Interrupted:
-        """A queue whose second wait is interrupted."""
+        """A thread of Trio; the first post to it is interrupted."""
 
         def __init__(self, inner: object) -> None:
             self._inner = inner
 
-        def put(self, item: None) -> None:
-            self._inner.put(item)  # type: ignore[attr-defined]
-
-        def get(self) -> None:
-            self.get = self._inner.get  # type: ignore[attr-defined, method-assign]
+        def post(self, function: Callable[[], None]) -> bool:
+            self.post = self._inner.post  # type: ignore[attr-defined, method-assign]
             raise KeyboardInterrupt
 
     def cancel_interrupted(self: Call[object]) -> None:
-        self._woken = Interrupted(self._woken)  # type: ignore[assignment]
+        self._thread = Interrupted(self._thread)  # type: ignore[assignment]
         cancel(self)
 
     with octopi.blocking.connect(url) as client:
