@@ -44,8 +44,8 @@ covered: .venv/.dev ## the tests of record, wire and storage reach every branch 
 	$(BIN)/coverage run -m pytest -q tests/record tests/wire tests/storage
 	$(BIN)/coverage report --fail-under=100 \
 	  --include='octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
-plain: .venv/.dev ## clients and clusters again, with the framing of trio-websocket instead of ours
-	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest -n 2 --dist loadfile tests/clients tests/integration
+plain: .venv/.dev ## clusters again, with the framing of trio-websocket instead of ours
+	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest -n 2 --dist loadfile tests/integration
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/octopi-node sim run --tier websocket --seeds 50
 conformance: .venv/.dev .venv/.conformance ## the cases of Autobahn against a listener of ours
 	OCTOPI_REQUIRE_CONFORMANCE=1 $(BIN)/pytest tests/transport/test_autobahn.py
@@ -54,8 +54,8 @@ exhaust: .venv/.runtime ## simulated clusters: everybody fails at every step and
 search: .venv/.runtime ## the same, but everybody fails once at each of these places; plans that failed once, and some seeds; results in search/
 	$(BIN)/octopi-node sim exhaust --moments 1 --table search/exhaust.txt --json search/exhaust.json
 	$(BIN)/octopi-node sim seeds
-	$(BIN)/octopi-node sim run --tier message --seeds 300 --json search/message.json --pages search/pages
-	$(BIN)/octopi-node sim run --tier websocket --seeds 150 --json search/websocket.json --pages search/pages
+	$(BIN)/octopi-node sim run --tier message --seeds 100 --json search/message.json --pages search/pages
+	$(BIN)/octopi-node sim run --tier websocket --seeds 50 --json search/websocket.json --pages search/pages
 chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers, ten with 5, ten with members of subscriptions; needs root, to mount small disks
 	$(BIN)/python -m tests.chaos --kinds all --brokers 3 --seconds 600
 	$(BIN)/python -m tests.chaos --kinds all --brokers 5 --seconds 600

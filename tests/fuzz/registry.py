@@ -44,20 +44,20 @@ TARGETS: Final[dict[str, Target]] = {
 """By name."""
 
 SAME_INPUTS: Final = {
-    "codec": 50_000,
-    "frames": 20_000,
-    "heads": 8_000,
-    "bodies": 600,
-    "streams": 1_500,
-    "records": 25_000,
-    "positions": 100_000,
-    "plans": 12_500,
-    "toml": 7_500,
-    "tokens": 12_500,
-    "secrets": 300_000,
-    "checkpoints": 75_000,
-    "ends": 10_000,
-    "segments": 8_750,
+    "codec": 25_000,
+    "frames": 10_000,
+    "heads": 4_000,
+    "bodies": 300,
+    "streams": 750,
+    "records": 12_500,
+    "positions": 50_000,
+    "plans": 6_250,
+    "toml": 3_750,
+    "tokens": 6_250,
+    "secrets": 150_000,
+    "checkpoints": 37_500,
+    "ends": 5_000,
+    "segments": 4_375,
 }
-"""How many inputs of each `--same` tries: 175 s of processor time in all.  Those targets get more
+"""How many inputs of each `--same` tries: 90 s of processor time in all.  Those targets get more
 of it of whose code the fewest branches are covered: `heads` and the last five."""
