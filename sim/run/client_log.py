@@ -15,6 +15,8 @@ from octopi.identifiers import PartitionId
 from octopi.roles.broker.log_files import log_directory
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.log_bytes import ReplicaBytes
+from octopi.simulation.faults.actions import goes_unnoticed
+from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.history.events import (
     Acknowledged,
     Delivered,
@@ -55,6 +57,10 @@ class ClientLog:
         self.removed_end: dict[LogName, int] = {}
         """Records before it were removed by retention from some replica, or given up by an
         operator's order, so they need not exist any more."""
+        self.unnoticed_count = 0
+        """How many disks were changed in a way that their broker can't detect.  While it leads
+        without what was committed, messages that were settled come again, also as dead letters."""
+        cluster.world.observe(self._note_fault, {FAULT})
         self._recoveries = Recoveries(cluster)
         self._client_count = 0
         if plan.loses_all or plan.loses_last:
@@ -69,9 +75,18 @@ class ClientLog:
         return self.cluster.world.now
 
     @property
+    def may_repeat(self) -> bool:
+        """Whether messages that were confirmed may come again, to members with claims that were
+        given before: a log is lost, or a broker leads without what was committed."""
+        return self.plan.may_lose or self.unnoticed_count > 0
+
+    @property
     def topics(self) -> list[str]:
         """The names of the topics that all clients use."""
         return [f"topic-{number}" for number in range(1, self.plan.workload.topics + 1)]
+
+    def _note_fault(self, event: WorldEvent) -> None:
+        self.unnoticed_count += goes_unnoticed(event.facts["action"])
 
     def _see_effect(self, life: ProcessLife, operation: str, edge: str, path: str) -> None:
         """Note the start of a log when a segment was removed from its beginning.  The step at the

@@ -79,7 +79,6 @@ class GroupNotes:
         """The offset before which a reset may have left messages out, by partition."""
         plan = client_log.plan
         self._keeps_all = plan.retention_bytes is None and plan.retention_ms is None
-        self._loses = plan.may_lose
 
     # --- members -----------------------------------------------------------------------
 
@@ -88,15 +87,15 @@ class GroupNotes:
         self._note(HANDED, host, held, message)
         self.newest_sid = held.sid
         progress = self._of(held.place)
-        if held.claim > progress.newest_claim or self._loses:
+        if held.claim > progress.newest_claim or self._client_log.may_repeat:
             progress.newest_claim = held.claim
         name = f"{held.log} with claim {held.claim}"
         owner = progress.owners.setdefault(held.claim, held.member)
-        if owner != held.member and not self._loses:
+        if owner != held.member and not self._client_log.may_repeat:
             self._complain(host, f"{name}, which {owner} has, too")
         partition = held.log.partition
         known_end = max(progress.front, held.handed_end, self._skipped.get(partition, 0))
-        is_judged = partition not in self._resetting and not self._loses
+        is_judged = partition not in self._resetting and not self._client_log.may_repeat
         if is_judged and self._keeps_all and message.offset > known_end:
             what = f"{name}: it is handed the message at {message.offset}, and the messages from "
             self._complain(host, f"{what}{known_end} on were never processed")

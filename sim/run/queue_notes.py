@@ -99,7 +99,7 @@ class QueueNotes:
         self._note(HANDED, one)
         self._newest_sid = one.sid
         before = self._confirmed[one.place].get(one.offset)
-        if before is None or self._loses or one.log.partition in self._resetting:
+        if before is None or self._client_log.may_repeat or one.log.partition in self._resetting:
             return
         # It may have waited at the member since before another one had it, and confirmed it.
         is_new = before.at < one.began_at or (before.by.host, before.by.life) == (
@@ -206,9 +206,10 @@ class QueueNotes:
         offset = origin.offsets.get(letter.partition, -1)
         place = sid, letter.partition
         self._letters[place][offset] += 1
-        if self._letters[place][offset] > 1 + self._restarts[letter.partition]:
+        again_count = self._restarts[letter.partition] + self._client_log.unnoticed_count
+        if self._letters[place][offset] > 1 + again_count:
             self._complain("the reader", f"{who}, and another one of the message at {offset}")
-        if offset in self._confirmed[place] and not self._restarts[letter.partition]:
+        if offset in self._confirmed[place] and not again_count:
             self._complain("the reader", f"{who}, whose message was acknowledged for good")
         original = logs.get(LogName(self.topic, letter.partition), {}).get(offset)
         if original is not None:

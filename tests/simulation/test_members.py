@@ -11,7 +11,11 @@ import pytest
 
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message
+from octopi.roles.broker.subscriptions.letters import ORIGIN
 from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.faults.actions import BitFlip, RollBack
+from octopi.simulation.faults.damage import Damage
+from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.history.events import LogName
 from octopi.simulation.invariants import queues
 from octopi.simulation.invariants.oracle import Oracle
@@ -163,6 +167,12 @@ def test_a_confirmed_message_that_comes_again_is_a_complaint(told: Told) -> None
     assert "again" in told.client_log.complaints[0]
 
 
+def test_confirmed_messages_may_come_again_from_a_broker_with_an_older_disk(told: Told) -> None:
+    told.client_log.cluster.world.note(FAULT, "broker-1", action=RollBack())
+    told.hand(held(2, "m2"), 0)
+    assert told.client_log.complaints == []
+
+
 def test_a_message_that_no_member_was_given_is_a_complaint(told: Told) -> None:
     told.hand(held(2, "m2"), 30)
     assert "were never processed" in told.client_log.complaints[0]
@@ -181,3 +191,30 @@ def test_a_reset_excuses_repeated_messages(told: Told) -> None:
     assert told.client_log.complaints == []
     told.hand(held(4), 70)
     assert "were never processed" in told.client_log.complaints[0]
+
+
+def dead_letters(count: int) -> list[Message]:
+    """*count* dead letters of the message at 0."""
+    headers = {ORIGIN: b"v1:topic-1@5f0c2a1b5f0c2a1b:0=0"}
+    where = TopicName("topic-1.billing.dead"), LOG.partition
+    ends = [(Offset(10 * one), Offset(10 * one + 10)) for one in range(count)]
+    return [Message(*where, *one, None, None, b"", headers, bytes(28)) for one in ends]
+
+
+def test_a_second_dead_letter_of_a_message_is_a_complaint() -> None:
+    told = Told()
+    QueueNotes(told.client_log).judge(dead_letters(2))
+    assert any("and another one of the message at 0" in one for one in told.client_log.complaints)
+
+
+@pytest.mark.parametrize("action", [Damage(harm="older", part="ends"), BitFlip(), RollBack()])
+def test_a_dead_letter_may_be_there_again_after_a_broker_led_with_an_older_disk(
+    action: Damage | BitFlip | RollBack,
+) -> None:
+    told = Told()
+    notes = QueueNotes(told.client_log)
+    told.client_log.cluster.world.note(FAULT, "broker-1", action=action)
+    notes.judge(dead_letters(2))
+    assert not any("another one" in one for one in told.client_log.complaints)
+    notes.judge(dead_letters(1))
+    assert any("another one" in one for one in told.client_log.complaints)

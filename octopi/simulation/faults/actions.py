@@ -297,6 +297,14 @@ Destroying: TypeAlias = LosePower | Wipe | BitFlip | RollBack | Damage
 """Actions that may destroy data."""
 
 
+def goes_unnoticed(action: object) -> bool:
+    """Whether *action* changes what is on a disk in a way that its node can't detect: it goes on
+    with what it finds, until an operator gives it an empty disk."""
+    if isinstance(action, Damage):
+        return not action.is_noticed
+    return isinstance(action, BitFlip | RollBack)
+
+
 @attrs.frozen
 class InjectedFault:
     """*action* happens to *target* at *place*, once."""

@@ -16,7 +16,7 @@ import attrs
 from octopi.coordination.cluster_state import Removal
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.simulation.cluster import WIPE, SimulatedCluster
-from octopi.simulation.faults.actions import BitFlip, Destroying, LosePower, RollBack, Wipe
+from octopi.simulation.faults.actions import Destroying, LosePower, Wipe, goes_unnoticed
 from octopi.simulation.faults.damage import Damage
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
@@ -117,7 +117,7 @@ class LastCopyGuard:
                 # Without this broker no replica may lead, whatever happened to its data before.
                 return f"nobody else is in sync in partition {record.partition}"
             if (
-                _is_for_good(action)
+                goes_unnoticed(action)
                 and broker in record.replicas
                 and broker not in record.in_sync
                 and len(record.in_sync) == 1
@@ -241,7 +241,7 @@ class LastCopyGuard:
             self._partitions_before_wipe |= view.state.partitions.keys()
             self._register_is_lost |= isinstance(action, Damage)
         broker = self._cluster.broker_of(host)
-        at = _FOR_GOOD if _is_for_good(action) else view.version_to_be
+        at = _FOR_GOOD if goes_unnoticed(action) else view.version_to_be
         for record in view.records.values():
             if broker is not None and not self._is_durable(host, record, action):
                 self._destroyed_at[record.partition, broker] = at
@@ -256,9 +256,3 @@ class LastCopyGuard:
 
 _FOR_GOOD: Final = 1 << 62
 """Only a new disk repairs a flipped bit or an older copy; its broker has a new id then."""
-
-
-def _is_for_good(action: Destroying) -> bool:
-    if isinstance(action, Damage):
-        return not action.is_noticed
-    return isinstance(action, BitFlip | RollBack)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from octopi.identifiers import PartitionId
 from octopi.simulation.cluster import WIPE, SimulatedCluster
-from octopi.simulation.faults.actions import BitFlip, RollBack, Wipe
+from octopi.simulation.faults.actions import BitFlip, RollBack, Wipe, goes_unnoticed
 from octopi.simulation.faults.damage import Damage
 from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.invariants.recoveries import Recoveries
@@ -64,8 +64,7 @@ class Losses:
             for record in self._cluster.register_view.state.partitions.values():
                 if [self._cluster.host_of(one) for one in record.replicas] == [event.host]:
                     self._serving_less.add((event.host, record.partition))
-        is_unnoticed = isinstance(action, Damage) and not action.is_noticed
-        if isinstance(action, BitFlip | RollBack) or is_unnoticed:
+        if goes_unnoticed(action):
             self._spoiled.add(event.host)
 
     def _note_empty_disk(self, event: Event) -> None:
