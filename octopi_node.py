@@ -7,15 +7,20 @@ file looks for `sim` beside itself and passes the search to the command line.
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
     from octopi.cli.search import FaultSearch
 
 __all__ = ["find_search", "main"]
+
+_YOUNG_COUNT: Final = 100_000
+"""New objects between two collections of cyclic garbage: more than importing a command makes, as
+none of these is garbage.  A node sets its own (`octopi.cli.garbage`)."""
 
 _SEARCH = Path(__file__).resolve().parent / "sim" / "handed_in.py"
 
@@ -51,6 +56,7 @@ def _is_executable() -> bool:
 
 def main() -> NoReturn:
     """Run the program."""
+    gc.set_threshold(_YOUNG_COUNT)
     try:
         from octopi.cli.main import main as run
     except ImportError as error:
