@@ -255,10 +255,9 @@ class ReadableLog:
         Raises:
           StorageError: if the log was closed.
         """
-        until = self._published
-        start, count = yield from self._files.search.count(until)
-        topic = self.topic
-        return LogCount(topic.topic, topic.topic_id, self.partition, start, until, count)
+        topic, highwater = self.topic, self.highwater
+        start, count = yield from self._files.search.count(highwater)
+        return LogCount(topic.topic, topic.topic_id, self.partition, start, highwater, count)
 
     def describe(self) -> LogInfo:
         """The state of the log, for admin pages and metrics."""
