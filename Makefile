@@ -15,6 +15,9 @@ EXECUTABLE := $(if $(CI),dist/octopi-node/octopi-node)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where it is set (images for containers often set it), each process of a test compiles all modules
+# of Octopi again, which takes longer than all else it does to start.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile

@@ -24,6 +24,7 @@ if sys.platform == "win32":
 if TYPE_CHECKING:
     from octopi.clients.admin import Admin
     from octopi.clients.answers import (
+        BrokerCount,
         BrokerLog,
         BrokerReading,
         ClusterInfo,
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
         ClusterEvent,
         EventList,
         FoundOffset,
+        LogCount,
         LogInfo,
         LostRange,
         PartitionInfo,
@@ -134,6 +136,7 @@ _MODULES = {
     "Admin": "octopi.clients.admin",
     "Anchor": "octopi.position",
     "Blame": "octopi.errors",
+    "BrokerCount": "octopi.clients.answers",
     "BrokerId": "octopi.identifiers",
     "BrokerInfo": "octopi.wire.messages",
     "BrokerLog": "octopi.clients.answers",
@@ -161,6 +164,7 @@ _MODULES = {
     "InvalidTopicError": "octopi.errors",
     "LastMessages": "octopi.clients.consuming.start_position",
     "LeftTopic": "octopi.clients.consuming.multi_topic_consumer",
+    "LogCount": "octopi.wire.messages",
     "LogInfo": "octopi.wire.messages",
     "LostRange": "octopi.wire.messages",
     "MalformedRecordError": "octopi.errors",
@@ -232,6 +236,7 @@ __all__ = [
     "Admin",
     "Anchor",
     "Blame",
+    "BrokerCount",
     "BrokerId",
     "BrokerInfo",
     "BrokerLog",
@@ -259,6 +264,7 @@ __all__ = [
     "InvalidTopicError",
     "LastMessages",
     "LeftTopic",
+    "LogCount",
     "LogInfo",
     "LostRange",
     "MalformedRecordError",
