@@ -47,7 +47,8 @@ that the checksum covers, so it is detected, and the versions differ in two bits
 A reader of a log walks from length to length.  After an interrupted write the log ends in a torn
 tail, an incomplete last record.
 
-This module only computes; it knows no file, no socket and no clock.
+This module only computes; it knows no file, no socket and no clock.  Where `octopi.kernels` has
+compiled code, that does the same for plain records: of version 2, valid, without headers.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ from zlib import crc32
 
 import attrs
 
+from octopi import kernels
 from octopi.errors import ChecksumError, IncompleteRecordError, MalformedRecordError, RecordError
 from octopi.identifiers import (
     Offset,
@@ -320,6 +322,10 @@ class BatchBuilder:
         """
         last_sequence = first_sequence + max(0, len(self._messages) - 1)
         producer = _producer(producer_id, epoch, first_sequence, last_sequence)
+        if (compiled := kernels.KERNELS) is not None:
+            records = compiled.encode(self._messages, producer, first_sequence)
+            if records is not None:
+                return records
         pack_frame, pack_body = _FRAME.pack, _BODY.pack
         parts: list[bytes] = []
         append = parts.append
@@ -367,6 +373,7 @@ def scan(buffer: bytes | memoryview, count_max: int = sys.maxsize) -> Scan:
     end = len(view)
     last = end - STRUCTURED_BYTES_MIN
     unpack = _SCANNED.unpack_from
+    go_on = None if kernels.KERNELS is None else kernels.KERNELS.scan
     runs: list[Run] = []
     marks: list[RecordStart] = []
     requests: list[Request] = []
@@ -414,6 +421,13 @@ def scan(buffer: bytes | memoryview, count_max: int = sys.maxsize) -> Scan:
                 run_next = sequence + 1
             position = stop
             count += 1
+            if go_on is not None and producer and position < end and not lengths & _UINT32_MAX:
+                # Over the records that continue the run, up to the next mark.
+                position, last_sequence, timestamp_max = go_on(
+                    view, position, next_mark, producer, sequence, timestamp_max
+                )
+                count += last_sequence - sequence
+                run_next = last_sequence + 1
     except RecordError as error:
         fault = error
     if run_producer:
@@ -507,7 +521,7 @@ def record_key(buffer: bytes | memoryview, position: int) -> bytes | None:
 
 
 def decode(
-    buffer: bytes, base_offset: Offset, topic: TopicName, partition: PartitionId
+    buffer: bytes | memoryview, base_offset: Offset, topic: TopicName, partition: PartitionId
 ) -> list[Message]:
     """The messages of *buffer*, which has whole records from *base_offset* on.  They are checked as
     by `scan`.
@@ -518,13 +532,20 @@ def decode(
     """
     view = memoryview(buffer)
     messages: list[Message] = []
+    position = stop = 0
+    if (compiled := kernels.KERNELS) is not None:
+        position = compiled.decode(
+            view, 0, base_offset, topic, partition, Message, NO_HEADERS, messages
+        )
+        if position == len(view):
+            return messages
+    buffer = bytes(buffer)  # no copy, if it is bytes
     append = messages.append
     new = tuple.__new__
     unpack = _DECODED.unpack_from
     end = len(buffer)
     last = end - STRUCTURED_BYTES_MIN
-    position = stop = 0
-    offset: int = base_offset
+    offset: int = base_offset + position
     try:
         while position < end:
             version = length = 0
@@ -566,6 +587,11 @@ def decode(
             )
             append(new(Message, fields))  # at half the cost of calling Message
             position, offset = stop, next_offset
+            if compiled is not None and headers is NO_HEADERS and position < end:
+                position = compiled.decode(
+                    view, position, base_offset, topic, partition, Message, NO_HEADERS, messages
+                )
+                offset = base_offset + position
     except RecordError as error:
         raise type(error)(f"record at offset {base_offset + position}: {error}") from None
     return messages
