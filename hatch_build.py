@@ -34,7 +34,7 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg,misc,unused-igno
         if why_not:
             # No older one may be taken for it.
             (root / MODULE).unlink(missing_ok=True)
-            print(f"octopi: records are handled by Python alone: {why_not}", file=sys.stderr)
+            sys.stderr.write(f"octopi: no kernels are compiled, Python does all: {why_not}\n")
             return
         build_data["pure_python"] = False
         build_data["tag"] = f"{TAG}-{platform_tag()}"

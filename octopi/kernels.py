@@ -1,12 +1,12 @@
 """The compiled kernels: what takes most of the time with records, in C.
 
-`octopi/_kernels.c` is compiled when Octopi is installed where a C compiler and the headers of Python
-are (`hatch_build.py`).  Where it isn't, or where the environment variable OCTOPI_KERNELS is ``0``,
+`octopi/_kernels.c` is compiled when Octopi is installed, where there are a C compiler and Python's
+headers (`hatch_build.py`).  Elsewhere, or where the environment variable OCTOPI_KERNELS is ``0``,
 `KERNELS` is None, and Python does all by itself.
 
-The kernels take only plain records: of version 2, whole and sound, without headers.  They stop in
-front of the first other one, at which Python looks.  So `octopi.record` stays the reference, and only
-it words errors.
+The kernels take only plain records: valid ones of version 2 without headers.  They stop in front of
+the first other one, at which Python looks.  So `octopi.record` stays the reference, and only it
+words errors.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import hashlib
 import importlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SOURCE: Final = Path(__file__).with_name("_kernels.c")
 _DIGEST_CHARACTERS: Final = 16
+_Message = TypeVar("_Message", bound=tuple[object, ...])
 
 
 class Kernels(Protocol):
@@ -52,19 +53,19 @@ class Kernels(Protocol):
         base_offset: int,
         topic: str,
         partition: int,
-        message_type: type[tuple[object, ...]],
+        message_type: type[_Message],
         no_headers: Mapping[str, bytes],
-        messages: list[tuple[object, ...]],
+        messages: list[_Message],
         /,
     ) -> int:
-        """Append the messages of plain records from *position* on to *messages*; return the position
-        behind them.  *base_offset* is that of the buffer's first byte."""
+        """Append the messages of plain records from *position* on to *messages*; return the
+        position behind them.  *base_offset* is that of the buffer's first byte."""
 
     def values(
         self, buffer: bytes | memoryview, position: int, base_offset: int, /
     ) -> tuple[int, list[bytes], bytes]:
-        """The position behind the plain records from *position* on, their values, and their offsets,
-        as ``array('q').frombytes`` takes them."""
+        """The position behind the plain records from *position* on, their values, and their
+        offsets, as ``array('q').frombytes`` takes them."""
 
     def encode(
         self,
@@ -77,7 +78,7 @@ class Kernels(Protocol):
         sequences; None if Python has to encode them."""
 
     def crc32(self, way: str, buffer: bytes | memoryview, /) -> int | None:
-        """``zlib.crc32`` by ``tables`` or by ``clmul``; None if this processor can't.  For tests."""
+        """As `zlib.crc32`, by ``tables`` or ``clmul``; None if this processor can't.  For tests."""
 
 
 def digest_of(source: bytes) -> str:
@@ -99,7 +100,7 @@ def load(setting: str, source: Path = _SOURCE) -> Kernels | str:
         return "none were built; install again where there is a C compiler"
     except ImportError as error:
         return f"they can't be loaded: {error}"
-    if source.exists() and kernels.SOURCE != digest_of(source.read_bytes()):
+    if source.exists() and digest_of(source.read_bytes()) != kernels.SOURCE:
         return "they were built from another source; install again"
     return kernels
 
