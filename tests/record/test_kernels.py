@@ -28,7 +28,7 @@ from tests.record.comparing import (
     encoded,
     using,
 )
-from tests.record.crafting import craft_structured
+from tests.record.crafting import craft_structured, plain_batch
 from tests.record.golden import GOLDEN_LOG
 from tests.record.strategies import UINT64, anything, messages
 
@@ -44,14 +44,6 @@ def _records_handled_by() -> None:
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
     return compiled_kernels()
-
-
-def plain_batch(count: int, size: int = 10, first: int = 0) -> bytes:
-    builder = BatchBuilder()
-    for number in range(count):
-        builder.add(bytes([number % 256]) * size, timestamp_ms=number)
-    with using(None):
-        return builder.encode(ProducerId(b"p" * 16), ProducerEpoch(1), Sequence(first))
 
 
 # --- what they take ------------------------------------------------------------------------
