@@ -23,6 +23,7 @@ from octopi.record import NO_HEADERS, BatchBuilder, Message, decode, encode_opaq
 from tests.record.comparing import (
     PARTITION,
     TOPIC,
+    StoppingKernels,
     check_agreement,
     compiled_kernels,
     encoded,
@@ -204,6 +205,16 @@ def test_messages_are_encoded_to_the_same_bytes_or_refused_with_the_same_words(
         assert compiled.encode(builder._messages, bytes(20), 0) is not None
 
 
+def test_what_kernels_encode_is_the_batch() -> None:
+    class Encoding(StoppingKernels):
+        def encode(self, messages: object, producer: bytes, first_sequence: int, /) -> bytes:
+            return b"%r %d %d" % (messages, len(producer), first_sequence)
+
+    builder = BatchBuilder()
+    builder.add(b"value", timestamp_ms=5)
+    assert encoded(builder, PRODUCER, 7, Encoding()) == b"[(b'value', None, b'', 5)] 20 7"
+
+
 def test_what_is_not_bytes_is_encoded_by_python(compiled: Kernels) -> None:
     class Bytes(bytes):
         pass
@@ -321,11 +332,18 @@ def test_kernels_are_not_loaded_if_they_are_not_wanted() -> None:
     assert kernels.load("0") == "OCTOPI_KERNELS is 0"
 
 
-def test_kernels_of_another_source_are_not_loaded(compiled: Kernels, tmp_path: Path) -> None:
-    other = tmp_path / "_kernels.c"
-    other.write_text("/* another */")
-    assert kernels.load("", other) == "they were built from another source; install again"
-    assert kernels.load("", tmp_path / "without source") is compiled
+def test_kernels_of_another_source_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, built = tmp_path / "_kernels.c", StoppingKernels()
+    source.write_text("/* one */")
+    built.SOURCE = kernels.digest_of(source.read_bytes())
+    monkeypatch.setattr(importlib, "import_module", lambda name: built)
+    assert kernels.load("", source) is built
+    source.write_text("/* another */")
+    assert kernels.load("", source) == "they were built from another source; install again"
+    # An executable has no source.
+    assert kernels.load("", tmp_path / "missing.c") is built
 
 
 @pytest.mark.parametrize(
@@ -345,10 +363,8 @@ def test_kernels_that_do_not_load_are_no_reason_to_fail(
     assert kernels.load("") == reason
 
 
-def test_the_description_says_what_handles_records(
-    compiled: Kernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with using(compiled):
+def test_the_description_says_what_handles_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    with using(StoppingKernels()):
         assert kernels.description() == "records: compiled"
     monkeypatch.setattr(kernels, "WHY_NONE", "OCTOPI_KERNELS is 0")
     with using(None):
