@@ -115,7 +115,7 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'octopi: $(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 # An installation compiles the kernels where there is a C compiler.
-KERNELS := hatch_build.py octopi/_kernels.c
+KERNELS := $(wildcard hatch_build.py octopi/_kernels.c)
 # All stamps stand for one environment: the tools are added to what a node needs to run, and
 # what is large, for a browser, the site, the examples or Spark, to the tools.
 .venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.dist .venv/.docs .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml $(KERNELS) | .venv/bin/pip
