@@ -43,7 +43,7 @@ cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) $(EXAMPLES) ## all test
 covered: .venv/.dev ## the tests of record, wire and storage reach every branch of those by themselves
 	$(BIN)/coverage run -m pytest -q tests/record tests/wire tests/storage
 	$(BIN)/coverage report --fail-under=100 \
-	  --include='octopi/kernels.py,octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
+	  --include='octopi/kernels.py,octopi/record*.py,octopi/wire/*,octopi/storage/*'
 plain: .venv/.dev ## clusters again, with the framing of trio-websocket instead of ours
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest -n 2 --dist loadfile tests/integration
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/octopi-node sim run --tier websocket --seeds 50

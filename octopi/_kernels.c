@@ -1,9 +1,10 @@
 /* Kernels: what takes most of the time with records, in C.
 
-   `octopi/record.py` describes the format, and is the reference: each function here does what a loop
-   there does, for *plain* records only, and stops in front of the first other one.  Python looks at
-   that one, and may go on behind it with the same function.  So only Python words errors, and
-   everything works without this file (`octopi/kernels.py`).
+   `octopi/record_format.py` describes the format.  The loops of `octopi/record.py` and
+   `octopi/record_encoding.py` are the reference: each function here does what one of them does, for
+   *plain* records only, and stops in front of the first other one.  Python looks at that one, and
+   may go on behind it with the same function.  So only Python words errors, and everything works
+   without this file (`octopi/kernels.py`).
 
    A record is plain if it is whole and of version 2, its length and key_length are legal, its
    reserved bytes are zero, it has no headers, and its checksum is right.
@@ -34,7 +35,7 @@
 #error "sizes of records have to fit Py_ssize_t"
 #endif
 
-/* --- the format (octopi/record.py) ------------------------------------------------------------ */
+/* --- the format (octopi/record_format.py) ----------------------------------------------------- */
 
 enum {
     LENGTH_BYTES = 4,
@@ -148,8 +149,8 @@ WITH_CLMUL static inline __m128i load128(const uint8_t *at)
 }
 
 /* 64, then 16 bytes at a time, with carry-less multiplications; the rest by tables.  The method and
-   the constants, powers of x modulo the polynomial, bits reflected, are those of Gopal et al., "Fast
-   CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009. */
+   the constants, powers of x modulo the polynomial, bits reflected, are those of Gopal et al.,
+   "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009. */
 WITH_CLMUL static uint32_t checksum_by_clmul(uint32_t crc, const uint8_t *data, size_t size)
 {
     const __m128i by_64_bytes = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
@@ -162,7 +163,8 @@ WITH_CLMUL static uint32_t checksum_by_clmul(uint32_t crc, const uint8_t *data, 
         return checksum_by_tables(crc, data, size);
     __m128i folded = _mm_xor_si128(load128(data), _mm_cvtsi32_si128((int)crc));
     if (size >= 64) {
-        __m128i second = load128(data + 16), third = load128(data + 32), fourth = load128(data + 48);
+        __m128i second = load128(data + 16), third = load128(data + 32);
+        __m128i fourth = load128(data + 48);
         for (data += 64, size -= 64; size >= 64; data += 64, size -= 64) {
             folded = fold(folded, by_64_bytes, load128(data));
             second = fold(second, by_64_bytes, load128(data + 16));
@@ -274,8 +276,8 @@ static int take_buffer(PyObject *given, PyObject *at, Py_buffer *buffer, Py_ssiz
     return -1;
 }
 
-/* Take the offset of the buffer's first byte.  Return 1 if every position in the buffer has an offset
-   of 64 bits, else 0, without an exception; -1 with one, if it is no integer. */
+/* Take the offset of the buffer's first byte.  Return 1 if every position in the buffer has an
+   offset below 2**63, else 0, without an exception; -1 with one, if it is no integer. */
 static int take_base_offset(PyObject *given, Py_ssize_t size, int64_t *base_offset)
 {
     int overflow;
@@ -291,10 +293,10 @@ static int take_base_offset(PyObject *given, Py_ssize_t size, int64_t *base_offs
 /* scan(buffer, position, limit, producer, sequence, timestamp_max_ms)
        -> (position, sequence, timestamp_max_ms)
 
-   Walk over plain records that continue a run: those of *producer* (producer id and epoch, 20 bytes)
-   with the sequences after *sequence*.  It stops in front of the first other record, and of the first
-   that starts at *limit* or behind it.  Returned are where it stopped, the sequence of the last record
-   of the run, and the largest time stamp, that given included. */
+   Walk over plain records that continue a run: those of *producer* (producer id and epoch, 20
+   bytes) with the sequences after *sequence*.  It stops in front of the first other record, and of
+   the first that starts at *limit* or behind it.  Returned are where it stopped, the sequence of
+   the last record of the run, and the largest time stamp, that given included. */
 static PyObject *scan(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     (void)module;
@@ -408,8 +410,8 @@ static PyObject *new_message(const MessageMaker *maker, const uint8_t *at, const
 
    Append the messages of the plain records from *position* on to the list *messages*, and return
    where it stopped.  *message_type* is a subclass of tuple with the fields of
-   `octopi.record.Message`; *no_headers* is the mapping that messages without headers have.  It stops
-   at once if an offset doesn't fit 63 bits. */
+   `octopi.record.Message`; *no_headers* is the mapping that messages without headers have.  It
+   stops at once if an offset doesn't fit 63 bits. */
 static PyObject *decode(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     (void)module;
@@ -441,7 +443,7 @@ static PyObject *decode(PyObject *module, PyObject *const *arguments, Py_ssize_t
     const uint8_t *data = buffer.buf;
     while (fits && is_plain(data + position, buffer.len - position, &record)) {
         const uint8_t *at = data + position;
-        /* Many records have the time stamp of the one before, and each has its end for an offset. */
+        /* Many records have the time stamp of the one before, and each begins where that ended. */
         if (timestamp == NULL || timestamp_ms != load64(at + AT_TIMESTAMP)) {
             timestamp_ms = load64(at + AT_TIMESTAMP);
             Py_XDECREF(timestamp);
@@ -529,7 +531,7 @@ end:
 
 /* --- encode ----------------------------------------------------------------------------------- */
 
-/* A message as `octopi.record.BatchBuilder` keeps it.  The objects belong to its tuple. */
+/* A message as `octopi.record_encoding.BatchBuilder` keeps it.  The objects belong to its tuple. */
 typedef struct {
     PyObject *value;
     PyObject *key; /* NULL: none */
@@ -538,8 +540,8 @@ typedef struct {
     size_t bytes; /* of its record */
 } Outgoing;
 
-/* Look at the message at *index* of the list.  Return 1 if its record can be written here; 0, without
-   an exception, if Python has to: its parts are of other types, or it is too large. */
+/* Look at the message at *index* of the list.  Return 1 if its record can be written here; 0,
+   without an exception, if Python has to: its parts are of other types, or it is too large. */
 static int take_message(PyObject *messages, Py_ssize_t index, Outgoing *message)
 {
     PyObject *tuple = PyList_GetItem(messages, index);
@@ -583,9 +585,9 @@ static uint8_t *put(uint8_t *at, PyObject *part)
 
 /* encode(messages, producer, first_sequence) -> bytes or None
 
-   The records of the list *messages*, whose items are tuples (value, key, headers, timestamp_ms), with
-   consecutive sequences; *producer* is producer id and epoch (20 bytes).  None if Python has to encode
-   them; see `take_message`. */
+   The records of the list *messages*, whose items are tuples (value, key, headers, timestamp_ms),
+   with consecutive sequences; *producer* is producer id and epoch (20 bytes).  None if Python has
+   to encode them; see `take_message`. */
 static PyObject *encode(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     (void)module;
@@ -640,8 +642,8 @@ static PyObject *encode(PyObject *module, PyObject *const *arguments, Py_ssize_t
 
 /* crc32(way, buffer) -> int or None
 
-   What zlib.crc32 says of *buffer*, computed by "tables" or by "clmul"; None if this processor can't
-   do it in that way. */
+   What zlib.crc32 says of *buffer*, computed by "tables" or by "clmul"; None if this processor
+   can't do it in that way. */
 static PyObject *crc32_by(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     (void)module;

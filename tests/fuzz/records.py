@@ -116,7 +116,7 @@ TARGET = Target(
         damaged_logs().filter(lambda data: len(data) < 3000),
     ),
     check,
-    ("octopi/record.py", "octopi/record_headers.py"),
+    ("octopi/record.py", "octopi/record_encoding.py", "octopi/record_headers.py"),
     words=(
         encode_opaque(bytes(REQUEST_ID_BYTES), b"x"),
         encode_opaque(b"r" * REQUEST_ID_BYTES, b""),
