@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         NodeInfo,
     )
     from octopi.clients.client import Client, connect
+    from octopi.clients.consuming.batch import Batch
     from octopi.clients.consuming.consumer import Consumer
     from octopi.clients.consuming.consumer_session import Chunk
     from octopi.clients.consuming.multi_topic_consumer import LeftTopic, MultiTopicConsumer
@@ -133,6 +134,7 @@ else:
 _MODULES = {
     "Admin": "octopi.clients.admin",
     "Anchor": "octopi.position",
+    "Batch": "octopi.clients.consuming.batch",
     "Blame": "octopi.errors",
     "BrokerId": "octopi.identifiers",
     "BrokerInfo": "octopi.wire.messages",
@@ -231,6 +233,7 @@ _MODULES = {
 __all__ = [
     "Admin",
     "Anchor",
+    "Batch",
     "Blame",
     "BrokerId",
     "BrokerInfo",
