@@ -1,7 +1,9 @@
 """`export` and `import` of Parquet files."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -106,6 +108,17 @@ def test_a_file_ends_before_a_damaged_record(damage: str, tmp_path: Path) -> Non
     _, rows = written(tmp_path / "a.parquet", batch)
     assert rows == [row_of(one) for one in batch_of(good)]
     assert f"record at offset {1000 + len(good)}: " in str(batch.damage)
+
+
+def test_the_documented_function_makes_rows_of_a_batch() -> None:
+    page = (Path(__file__).parents[2] / "docs/clients.md").read_text()
+    [block] = re.findall(r"^```python\n(import pyarrow.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    batch = batch_of(records_of_every_kind())
+    rows = names["rows_of"](batch)
+    assert rows.column("offset").to_pylist() == [one.offset for one in batch]
+    assert rows.column("value").to_pylist() == [one.value for one in batch]
 
 
 @pytest.mark.process
