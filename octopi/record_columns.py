@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from octopi.errors import MalformedRecordError, RecordError
@@ -44,22 +44,28 @@ _VALUE_ONLY: Final = _NO_KEY << 32
 assert _HEAD.size == STRUCTURED_BYTES_MIN == _LENGTHS_AT + _LENGTHS.size
 
 
-class Columns(NamedTuple):
+if TYPE_CHECKING:
+    OffsetArray: TypeAlias = array[int]
+else:
+    OffsetArray = array  # before Python 3.12 it takes no type
+
+
+class RecordColumns(NamedTuple):
     """One entry for each message, in the order of the log."""
 
     values: list[bytes]
     """Each is an object of its own, and doesn't keep the buffer."""
-    offsets: array[int]
+    offsets: OffsetArray
     """Of type ``q``.  The last message ends where the buffer does."""
 
 
-def columns(buffer: bytes, base_offset: Offset) -> Columns:
+def columns(buffer: bytes, base_offset: Offset) -> RecordColumns:
     """The values and offsets of *buffer*, which has whole records from *base_offset* on.
 
     Raises:
       IncompleteRecordError, MalformedRecordError, ChecksumError: as `octopi.record.decode`.
     """
-    found = Columns([], array("q"))
+    found = RecordColumns([], array("q"))
     position, end = 0, len(buffer)
     while position < end:
         position = _take_sound(buffer, position, base_offset, found)
@@ -68,7 +74,7 @@ def columns(buffer: bytes, base_offset: Offset) -> Columns:
     return found
 
 
-def _take_sound(buffer: bytes, position: int, base_offset: int, found: Columns) -> int:
+def _take_sound(buffer: bytes, position: int, base_offset: int, found: RecordColumns) -> int:
     """Take the sound records of version 2 from *position* on; return where the first other record
     starts, or the end.
 
@@ -109,7 +115,7 @@ def _has_headers(buffer: bytes, position: int, headers_length: int) -> bool:
     return True
 
 
-def _take_any(buffer: bytes, position: int, base_offset: int, found: Columns) -> int:
+def _take_any(buffer: bytes, position: int, base_offset: int, found: RecordColumns) -> int:
     """Take the record at *position*, of any kind; return where it ends.
 
     Raises:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from octopi.blocking.wrapping import BlockingWrapper, calling, opening
-from octopi.clients.consuming.batch import Batch
 from octopi.clients.consuming.consumer import Consumer
 from octopi.clients.consuming.consumer_session import Chunk
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.consuming.multi_topic_consumer import LeftTopic, MultiTopicConsumer
 from octopi.clients.consuming.positions import Positions
 from octopi.clients.stored_records import RecordReader, StoredRecords
@@ -61,12 +61,12 @@ class BlockingConsumer(BlockingWrapper[Consumer]):
                 raise StopIteration
         return message
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[MessageBatch]:
         """The messages in batches, each of one partition, as they arrive.  This is the fastest
         way."""
         return _BlockingBatches(self)
 
-    def next_batch(self) -> Batch | None:
+    def next_batch(self) -> MessageBatch | None:
         """The next one of `batches`; None at the end."""
         return self._thread.call(self._inner.next_batch)
 
@@ -119,11 +119,11 @@ class BlockingMultiTopicConsumer(BlockingWrapper[MultiTopicConsumer]):
                 raise StopIteration
         return message
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[MessageBatch]:
         """The messages in batches, each of one partition of one topic, as they arrive."""
         return _BlockingBatches(self)
 
-    def next_batch(self) -> Batch | None:
+    def next_batch(self) -> MessageBatch | None:
         """The next one of `batches`; None at the end."""
         return self._thread.call(self._inner.next_batch)
 
@@ -142,7 +142,7 @@ class _BlockingBatches:
     def __iter__(self) -> _BlockingBatches:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> MessageBatch:
         batch = self._consumer.next_batch()
         if batch is None:
             raise StopIteration

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from octopi import Batch, Consumer
+from octopi import Consumer, MessageBatch
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.message_format import as_json
 from octopi.cli.rate_meter import RateMeter
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class MessageWriter(Protocol):
     """Writes messages to a file."""
 
-    def write(self, batch: Batch) -> tuple[int, int]:
+    def write(self, batch: MessageBatch) -> tuple[int, int]:
         """Write the messages of *batch*; return their number, and their size in bytes."""
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class JsonLinesWriter:
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
 
-    def write(self, batch: Batch) -> tuple[int, int]:
+    def write(self, batch: MessageBatch) -> tuple[int, int]:
         """Write the messages of *batch*; return their number, and their size in bytes."""
         return len(batch.messages()), self._file.write(b"".join(map(as_json, batch)))
 

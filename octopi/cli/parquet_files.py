@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from octopi import Batch
+from octopi import MessageBatch
 from octopi.cli.failures import CommandError
 from octopi.cli.json_messages import Outgoing, timestamp_of
 from octopi.cli.line_splitter import BadLineError
@@ -40,7 +40,7 @@ class ParquetWriter:
         self._held: list[Any] = []
         self._held_rows = self._held_bytes = 0
 
-    def write(self, batch: Batch) -> tuple[int, int]:
+    def write(self, batch: MessageBatch) -> tuple[int, int]:
         """Write the messages of *batch*; return their number, and the size of their keys and values
         in bytes."""
         rows = batch.decoded(

@@ -16,8 +16,8 @@ import trio
 
 from octopi.clients.answers import FetchResult
 from octopi.clients.client import Client
-from octopi.clients.consuming.batch import Batch
 from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.consuming.multi_topic_consumer import MultiTopicConsumer
 from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
@@ -306,7 +306,7 @@ class RecordedConsumer(Consumer):
         self._note_gaps()
         return self._scribe.delivered(self._name, message)
 
-    async def next_batch(self) -> Batch | None:
+    async def next_batch(self) -> MessageBatch | None:
         batch = await self._consumer.next_batch()
         if batch is None:
             self._ended()
@@ -348,7 +348,7 @@ class UntaggedTopics(MultiTopicConsumer):
     async def __anext__(self) -> Message:
         return untagged(await self._consumer.__anext__())
 
-    async def next_batch(self) -> Batch | None:
+    async def next_batch(self) -> MessageBatch | None:
         batch = await self._consumer.next_batch()
         return None if batch is None else batch.rest([untagged(one) for one in batch])
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from octopi import Batch, Message, Offset, PartitionId, TopicName
+from octopi import Message, MessageBatch, Offset, PartitionId, TopicName
 from octopi.cli import parquet_files
 from octopi.identifiers import ProducerEpoch, ProducerId, Sequence
 from octopi.record import BatchBuilder, encode_opaque
@@ -44,8 +44,8 @@ def test_an_exported_topic_is_imported_as_the_same_messages(
     assert table.column("topic").to_pylist() == [topic] * 5
 
 
-def batch_of(records: bytes) -> Batch:
-    return Batch(TopicName("orders"), PartitionId(3), Offset(1000), records)
+def batch_of(records: bytes) -> MessageBatch:
+    return MessageBatch(TopicName("orders"), PartitionId(3), Offset(1000), records)
 
 
 def records_of_every_kind() -> bytes:
@@ -74,7 +74,7 @@ def row_of(message: Message) -> dict[str, object]:
     }
 
 
-def written(file: Path, *batches: Batch) -> tuple[tuple[int, int], list[dict[str, object]]]:
+def written(file: Path, *batches: MessageBatch) -> tuple[tuple[int, int], list[dict[str, object]]]:
     """What was counted when *batches* were written to *file*, and its rows."""
     writer = parquet_files.ParquetWriter(file)
     counted = [writer.write(one) for one in batches]

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 import octopi
-from octopi.clients.consuming.batch import Batch
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TopicName
 from octopi.record import BatchBuilder, decode, scan
 from octopi.wire import messages as m
@@ -41,11 +41,11 @@ def damage_at(number: int) -> Callable[[object], object]:
     return change
 
 
-LOOKS: dict[str, Callable[[Batch], object]] = {
+LOOKS: dict[str, Callable[[MessageBatch], object]] = {
     "at nothing": lambda batch: None,
-    "at the values": Batch.values,
+    "at the values": MessageBatch.values,
     "at the offsets": lambda batch: batch.offsets,
-    "at the messages": Batch.messages,
+    "at the messages": MessageBatch.messages,
     "at the length": len,
     "at the end": lambda batch: batch.next_offset,
 }
@@ -125,7 +125,7 @@ async def test_messages_and_batches_may_be_taken_in_turn(
 @several_or_one
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 async def test_a_batch_ends_before_a_damaged_record_which_is_raised_next(
-    look: Callable[[Batch], object], several: bool, autojump_clock: MockClock
+    look: Callable[[MessageBatch], object], several: bool, autojump_clock: MockClock
 ) -> None:
     async with running_world() as world, world.client() as client:
         receipts = await fill(client, "orders", *numbered(100))
@@ -179,7 +179,7 @@ async def test_batches_that_are_not_looked_at_move_the_window_on(
 ) -> None:
     async with running_world() as world, world.client() as client:
         receipts = await fill(client, "orders", *numbered(1000))
-        kept: list[Batch] = []
+        kept: list[MessageBatch] = []
         options = {"start": "earliest", "window_bytes": 2000, "stop_at_end": True}
         async with client.consumer("orders", **options) as consumer:  # type: ignore[call-overload]
             await trio.sleep(100)
@@ -204,8 +204,8 @@ def records_of(*values: bytes) -> bytes:
     return builder.encode(ProducerId(b"p" * 16), ProducerEpoch(1), Sequence(0))
 
 
-def batch_of(records: bytes) -> Batch:
-    return Batch(TopicName("orders"), PartitionId(3), Offset(1000), records)
+def batch_of(records: bytes) -> MessageBatch:
+    return MessageBatch(TopicName("orders"), PartitionId(3), Offset(1000), records)
 
 
 def damaged(number: int) -> bytes:
@@ -282,7 +282,7 @@ def test_threads_that_look_at_the_same_time_see_the_same_damage() -> None:
         batch = batch_of(records_of(*[b"value"] * 200) + damaged(1))
         found: list[tuple[int, type | None]] = []
 
-        def look(batch: Batch = batch, found: list[tuple[int, type | None]] = found) -> None:
+        def look(batch: MessageBatch = batch, found: list[tuple[int, type | None]] = found) -> None:
             found.append((len(batch.values()), type(batch.damage)))
 
         threads = [threading.Thread(target=look) for _ in range(4)]

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Iterator
 import attrs
 import trio
 
-from octopi.clients.consuming.batch import Batch
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
 from octopi.clients.consuming.log_subscriber import LogSubscriber
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.news import News
 from octopi.errors import (
     ClosedError,
@@ -57,13 +57,13 @@ class Consumer:
         self._running_count = 0
         self._offsets: dict[PartitionId, Offset] = {}
         """The offsets behind the messages that the program has dealt with: it asked for more."""
-        self._in_hand: Message | Batch | None = None
+        self._in_hand: Message | MessageBatch | None = None
         """What the last call handed out, which the program works on; None: it has asked for more
         since."""
         self._anchors: dict[PartitionId, Anchor] = {}
         """The anchors of the places behind the last message (or batch) that was handed out."""
         self._ready: deque[tuple[LogSubscriber, Chunk] | _Fork | OctopiError] = deque()
-        self._opened: Batch | None = None
+        self._opened: MessageBatch | None = None
         """The newest batch; None: there was none, or its damage is queued."""
         self._messages: Iterator[Message] = iter(())
         """The messages of the newest batch, if it is handed out one by one, that weren't yet."""
@@ -126,7 +126,7 @@ class Consumer:
         self._in_hand = message
         return message
 
-    def batches(self) -> AsyncIterator[Batch]:
+    def batches(self) -> AsyncIterator[MessageBatch]:
         """The messages in batches, each of one partition, as they arrive.  This is the fastest way.
 
         `position` is behind the whole batch once it was handed out.  If single messages were
@@ -134,7 +134,7 @@ class Consumer:
         """
         return _Batches(self)
 
-    async def next_batch(self) -> Batch | None:
+    async def next_batch(self) -> MessageBatch | None:
         """The next one of `batches`; None at the end."""
         batch = self._rest()
         if batch is None:
@@ -163,7 +163,7 @@ class Consumer:
             self._messages = iter(batch)
         return message
 
-    def next_batch_nowait(self) -> Batch | None:
+    def next_batch_nowait(self) -> MessageBatch | None:
         """`next_batch` from synchronous code.
 
         Raises:
@@ -184,12 +184,12 @@ class Consumer:
         self._messages = iter(())
         self.news.tell()
 
-    def _rest(self) -> Batch | None:
+    def _rest(self) -> MessageBatch | None:
         """The messages of the newest batch that weren't handed out yet; None: there are none."""
         messages = list(self._messages)
         return self._opened.rest(messages) if messages and self._opened is not None else None
 
-    async def _next_batch(self) -> Batch | None:
+    async def _next_batch(self) -> MessageBatch | None:
         """The messages of the next chunk; None at the end."""
         self.settle()
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -201,7 +201,7 @@ class Consumer:
             await self.news.lot.park()
         return batch
 
-    def _next_batch_nowait(self) -> Batch | None:
+    def _next_batch_nowait(self) -> MessageBatch | None:
         self.settle()
         batch = self.poll()
         if batch is None and not self.is_at_end:
@@ -215,10 +215,10 @@ class Consumer:
         self._offsets[fork.partition] = fork.place.offset
         self._anchors[fork.partition] = fork.place.anchor
 
-    def _open(self, subscriber: LogSubscriber, chunk: Chunk) -> Batch | None:
+    def _open(self, subscriber: LogSubscriber, chunk: Chunk) -> MessageBatch | None:
         """The messages of *chunk*; None if the first one is damaged."""
         session = subscriber.session
-        batch = Batch(session.topic, session.partition, chunk.offset, chunk.records)
+        batch = MessageBatch(session.topic, session.partition, chunk.offset, chunk.records)
         self._opened = batch
         if batch.is_empty:
             return None
@@ -246,7 +246,7 @@ class Consumer:
         while not (self._ready or self._is_closed or self.is_at_end):
             await self.news.lot.park()
 
-    def poll(self) -> Batch | None:
+    def poll(self) -> MessageBatch | None:
         """The messages of the next chunk; None: no chunk has arrived.  Doesn't wait.
 
         Raises what iterating raises.
@@ -267,7 +267,7 @@ class Consumer:
         batch = self._open(*item)
         return self.poll() if batch is None else batch  # it raises the damage
 
-    def hand_out(self, item: Message | Batch) -> None:
+    def hand_out(self, item: Message | MessageBatch) -> None:
         """The program works on this batch of `poll`, or on a message of it."""
         self._in_hand = item
 
@@ -329,7 +329,7 @@ class _Batches:
     def __aiter__(self) -> _Batches:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> MessageBatch:
         batch = await self._consumer.next_batch()
         if batch is None:
             raise StopAsyncIteration

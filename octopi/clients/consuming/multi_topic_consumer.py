@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 import attrs
 import trio
 
-from octopi.clients.consuming.batch import Batch
 from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.consuming.positions import Positions
 from octopi.clients.news import News
 from octopi.errors import (
@@ -93,7 +93,7 @@ class MultiTopicConsumer:
         """The topics that may have something to hand out, the next one first."""
         self._current: TopicReading | None = None
         """Where the last messages that were handed out are from."""
-        self._opened: Batch | None = None
+        self._opened: MessageBatch | None = None
         """The newest batch; None: there was none."""
         self._messages: Iterator[Message] = iter(())
         """The messages of the newest batch, if it is handed out one by one, that weren't yet."""
@@ -141,7 +141,7 @@ class MultiTopicConsumer:
         self._hand_out(message)
         return message
 
-    def batches(self) -> AsyncIterator[Batch]:
+    def batches(self) -> AsyncIterator[MessageBatch]:
         """The messages in batches, each of one partition of one topic, as they arrive.
 
         `positions` is behind the whole batch once it was handed out.  If single messages were
@@ -149,7 +149,7 @@ class MultiTopicConsumer:
         """
         return _BatchesOfTopics(self)
 
-    async def next_batch(self) -> Batch | None:
+    async def next_batch(self) -> MessageBatch | None:
         """The next one of `batches`; None at the end."""
         batch = self._rest()
         if batch is None:
@@ -164,7 +164,7 @@ class MultiTopicConsumer:
         self._messages = iter(())
         self.news.tell()
 
-    def _hand_out(self, item: Message | Batch) -> None:
+    def _hand_out(self, item: Message | MessageBatch) -> None:
         assert self._current is not None, "messages come from a topic"
         self._current.consumer.hand_out(item)
 
@@ -189,7 +189,7 @@ class MultiTopicConsumer:
             self._messages = iter(batch)
         return message
 
-    def next_batch_nowait(self) -> Batch | None:
+    def next_batch_nowait(self) -> MessageBatch | None:
         """`next_batch` from synchronous code.
 
         Raises:
@@ -203,19 +203,19 @@ class MultiTopicConsumer:
             self._hand_out(batch)
         return batch
 
-    def _rest(self) -> Batch | None:
+    def _rest(self) -> MessageBatch | None:
         """The messages of the newest batch that weren't handed out yet; None: there are none."""
         messages = list(self._messages)
         return self._opened.rest(messages) if messages and self._opened is not None else None
 
-    async def _next_batch(self) -> Batch | None:
+    async def _next_batch(self) -> MessageBatch | None:
         """The messages of the next chunk of any topic; None at the end."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._turns:
             await trio.lowlevel.cancel_shielded_checkpoint()
         return await self.news.taken(self._next_batch_nowait)
 
-    def _next_batch_nowait(self) -> Batch | None:
+    def _next_batch_nowait(self) -> MessageBatch | None:
         if self._current is not None:
             self._current.consumer.settle()
         if self._is_closed:
@@ -229,7 +229,7 @@ class MultiTopicConsumer:
             return None
         raise trio.WouldBlock
 
-    def _take_turn(self, reading: TopicReading) -> Batch | None:
+    def _take_turn(self, reading: TopicReading) -> MessageBatch | None:
         """What *reading*, the first of `_turns`, hands out; None: nothing, and its turn is over.
 
         Raises:
@@ -293,7 +293,7 @@ class _BatchesOfTopics:
     def __aiter__(self) -> _BatchesOfTopics:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> MessageBatch:
         batch = await self._consumer.next_batch()
         if batch is None:
             raise StopAsyncIteration

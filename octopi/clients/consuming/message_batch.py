@@ -15,12 +15,12 @@ from typing import TypeVar, overload
 from octopi.errors import RecordError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message, check_record, decode, scan
-from octopi.record_columns import Columns, columns
+from octopi.record_columns import OffsetArray, RecordColumns, columns
 
 _T = TypeVar("_T")
 
 
-class Batch(Sequence[Message]):
+class MessageBatch(Sequence[Message]):
     """Consecutive messages of one log, as they arrived.  Handed out by `Consumer.batches`.
 
     It is a sequence of its messages.  For their values alone, `values` is quicker, since it decodes
@@ -60,7 +60,7 @@ class Batch(Sequence[Message]):
         """The offset of the first message."""
         self._records = records
         self._messages = messages
-        self._columns: Columns | None = None
+        self._columns: RecordColumns | None = None
         self._is_checked = messages is not None
         self._damage: RecordError | None = None
 
@@ -80,7 +80,7 @@ class Batch(Sequence[Message]):
         return self._decoded_columns().values
 
     @property
-    def offsets(self) -> array[int]:
+    def offsets(self) -> OffsetArray:
         """The offset of each message, as 64-bit numbers (type ``q``): one for each of `values`."""
         return self._decoded_columns().offsets
 
@@ -148,20 +148,22 @@ class Batch(Sequence[Message]):
         self._check()
         return self._damage
 
-    def rest(self, messages: list[Message]) -> Batch:
+    def rest(self, messages: list[Message]) -> MessageBatch:
         """The batch of *messages*, which are the last ones of this batch, or stand for them; there
         is at least one."""
         start = messages[0].offset
         records = self._records[start - self.offset :]
-        return Batch(self.topic, self.partition, start, records, messages)
+        return MessageBatch(self.topic, self.partition, start, records, messages)
 
-    def _decoded_columns(self) -> Columns:
+    def _decoded_columns(self) -> RecordColumns:
         if self._columns is None:
             if self._messages is None:
                 self._columns = self.decoded(columns)
             else:
                 values = [one.value for one in self._messages]
-                self._columns = Columns(values, array("q", [one.offset for one in self._messages]))
+                self._columns = RecordColumns(
+                    values, array("q", [one.offset for one in self._messages])
+                )
         return self._columns
 
     def _check(self) -> None:
