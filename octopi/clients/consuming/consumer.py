@@ -21,6 +21,7 @@ from octopi.errors import (
     HistoryForkedError,
     HistoryLostError,
     OctopiError,
+    RecordError,
 )
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Anchor, Place, Position
@@ -226,13 +227,12 @@ class Consumer:
         self._anchors[session.partition] = chunk.anchor
         return batch
 
-    def _look_for_damage(self) -> None:
-        """If the newest batch, which the program has dealt with, has ended before damaged records,
-        raise that next: the position points there."""
-        if (batch := self._opened) is not None and (damage := batch.damage) is not None:
-            self._opened = None
-            where = f"{batch.topic}/{batch.partition}"
-            self._ready.appendleft(type(damage)(f"{where}: {damage}"))
+    def _tell_damage(self, batch: MessageBatch, damage: RecordError) -> None:
+        """The program has dealt with *batch*, which has ended before damaged records: raise that
+        next.  The position points there."""
+        self._opened = None
+        where = f"{batch.topic}/{batch.partition}"
+        self._ready.appendleft(type(damage)(f"{where}: {damage}"))
 
     # --- for a consumer of several topics ----------------------------------------------
 
@@ -251,7 +251,8 @@ class Consumer:
 
         Raises what iterating raises.
         """
-        self._look_for_damage()
+        if (batch := self._opened) is not None and batch.damage is not None:
+            self._tell_damage(batch, batch.damage)
         while self._ready and isinstance(fork := self._ready[0], _Fork):
             self._ready.popleft()
             self._go_back(fork)
@@ -264,8 +265,8 @@ class Consumer:
             raise item  # it stays in the queue, and is raised again by the next call
         assert not isinstance(item, _Fork), "they were taken before"
         self._ready.popleft()
-        batch = self._open(*item)
-        return self.poll() if batch is None else batch  # it raises the damage
+        opened = self._open(*item)
+        return self.poll() if opened is None else opened  # it raises the damage
 
     def hand_out(self, item: Message | MessageBatch) -> None:
         """The program works on this batch of `poll`, or on a message of it."""

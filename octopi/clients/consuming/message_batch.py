@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar, overload
+from typing import Final, TypeVar, overload
 
 from octopi.errors import RecordError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message, check_record, decode, scan
 from octopi.record_columns import OffsetArray, RecordColumns, columns
+
+_SMALL_BYTES: Final = 1024
+"""A batch with no more records than this is decoded at once: at the end of a log most have one
+record, and a check of that would cost as much."""
 
 _T = TypeVar("_T")
 
@@ -34,10 +38,10 @@ class MessageBatch(Sequence[Message]):
 
     __slots__ = (
         "_columns",
-        "_damage",
         "_is_checked",
         "_messages",
         "_records",
+        "damage",
         "offset",
         "partition",
         "topic",
@@ -62,7 +66,9 @@ class MessageBatch(Sequence[Message]):
         self._messages = messages
         self._columns: RecordColumns | None = None
         self._is_checked = messages is not None
-        self._damage: RecordError | None = None
+        self.damage: RecordError | None = None
+        """Why the batch ends before the records do that arrived; None: it has all of them, or was
+        not checked yet, as it is by each look at what it has."""
 
     def __repr__(self) -> str:
         return f"<batch of {self.topic}/{self.partition} from {self.offset} to {self.next_offset}>"
@@ -72,7 +78,8 @@ class MessageBatch(Sequence[Message]):
     @property
     def next_offset(self) -> Offset:
         """The offset behind the last message; start here to read on behind the batch."""
-        self._check()
+        if not self._is_checked:
+            self._check()
         return Offset(self.offset + len(self._records))
 
     def values(self) -> list[bytes]:
@@ -86,12 +93,14 @@ class MessageBatch(Sequence[Message]):
 
     def messages(self) -> list[Message]:
         """The messages, as iterating over the consumer gives them."""
-        if self._messages is None:
-            topic, partition = self.topic, self.partition
-            self._messages = self.decoded(
-                lambda records, offset: decode(records, offset, topic, partition)
-            )
-        return self._messages
+        if (messages := self._messages) is None:
+            try:
+                messages = decode(self._records, self.offset, self.topic, self.partition)
+            except RecordError:
+                self._check()
+                messages = decode(self._records, self.offset, self.topic, self.partition)
+            self._messages, self._is_checked = messages, True
+        return messages
 
     def decoded(self, decode_records: Callable[[bytes, Offset], _T]) -> _T:
         """What *decode_records* makes of the encoded records and the offset of the first one: for
@@ -104,7 +113,7 @@ class MessageBatch(Sequence[Message]):
             made = decode_records(self._records, self.offset)
         except RecordError:
             self._check()
-            if self._damage is None:
+            if self.damage is None:
                 raise
             made = decode_records(self._records, self.offset)
         self._is_checked = True
@@ -116,7 +125,7 @@ class MessageBatch(Sequence[Message]):
         return len(self._decoded_columns().values if self._messages is None else self._messages)
 
     def __bool__(self) -> bool:
-        return not self.is_empty  # what is handed out isn't, so nothing need be decoded to know
+        return bool(self._records)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages())
@@ -136,17 +145,14 @@ class MessageBatch(Sequence[Message]):
     def is_empty(self) -> bool:
         """Whether not even the first record is valid."""
         if not self._is_checked:
-            try:
-                check_record(self._records)
-            except RecordError:
-                self._check()
+            if len(self._records) <= _SMALL_BYTES:
+                self.messages()
+            else:
+                try:
+                    check_record(self._records)
+                except RecordError:
+                    self._check()
         return not self._records
-
-    @property
-    def damage(self) -> RecordError | None:
-        """Why the batch ends before the records do that arrived; None: it has all of them."""
-        self._check()
-        return self._damage
 
     def rest(self, messages: list[Message]) -> MessageBatch:
         """The batch of *messages*, which are the last ones of this batch, or stand for them; there
@@ -173,6 +179,6 @@ class MessageBatch(Sequence[Message]):
         try:
             self._columns = columns(self._records, self.offset)
         except RecordError as error:
-            self._damage = error  # first: another thread may find the records cut already
+            self.damage = error  # first: another thread may find the records cut already
             self._records = self._records[: scan(self._records).valid_bytes]
         self._is_checked = True
