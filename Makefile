@@ -46,7 +46,7 @@ cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) $(EXAMPLES) ## all test
 covered: .venv/.dev ## the tests of record, wire and storage reach every branch of those by themselves
 	$(BIN)/coverage run -m pytest -q tests/record tests/wire tests/storage
 	$(BIN)/coverage report --fail-under=100 \
-	  --include='octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
+	  --include='octopi/kernels.py,octopi/record*.py,octopi/wire/*,octopi/storage/*'
 plain: .venv/.dev ## clusters again, with the framing of trio-websocket instead of ours
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest -n 2 --dist loadfile tests/integration
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/octopi-node sim run --tier websocket --seeds 50
@@ -117,16 +117,18 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("octopi: Python 3.11 or newer is needed and $(PYTHON) is %d.%d: name a newer one: make PYTHON=..." % sys.version_info[:2])'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'octopi: $(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+# An installation compiles the kernels where there is a C compiler.
+KERNELS := $(wildcard hatch_build.py octopi/_kernels.c)
 # All stamps stand for one environment: the tools are added to what a node needs to run, and
 # what is large, for a browser, the site, the examples or Spark, to the tools.
-.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.dist .venv/.docs .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.dist .venv/.docs .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml $(KERNELS) | .venv/bin/pip
 	$(BIN)/pip install --quiet --require-hashes -r $<
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 # Peers are measured if they are there: Debian's redis-server, rabbitmq-server and nats-server, or,
 # newer than Debian's, nats-server from the source of its module where there is a Go compiler;
 # Kafka, where OCTOPI_BENCH_KAFKA_JARS names a directory of its jars.
-.bench/.ready: requirements/bench.txt pyproject.toml
+.bench/.ready: requirements/bench.txt pyproject.toml $(KERNELS)
 	$(PYTHON) -m venv .bench
 	.bench/bin/pip install --quiet --require-hashes -r $<
 	.bench/bin/pip install --quiet --no-deps --no-build-isolation --editable .

@@ -125,7 +125,7 @@ async def _consume_batches(client: octopi.Client | octopi.aio.Client, meter: Met
         seen = 0
         with meter.on():
             while seen < meter.count:
-                seen += len(await consumer.next_batch() or [])
+                seen += len(list(await consumer.next_batch() or ()))
 
 
 async def _consume(client: octopi.Client | octopi.aio.Client, meter: Meter) -> None:

@@ -168,7 +168,10 @@ def _consume(url: str, count: int, *, in_batches: bool) -> float:
         client.consumer(READ, start="earliest", stop_at_end=True) as consumer,
     ):
         began = time.perf_counter()
-        seen = sum(map(len, consumer.batches())) if in_batches else sum(1 for _ in consumer)
+        if in_batches:
+            seen = sum(len(batch.messages()) for batch in consumer.batches())
+        else:
+            seen = sum(1 for _ in consumer)
         assert seen == count
         return count / (time.perf_counter() - began)
 
@@ -181,7 +184,7 @@ async def _consume_in_trio(url: str, count: int, in_batches: bool) -> float:
         began, seen = time.perf_counter(), 0
         if in_batches:
             async for batch in consumer.batches():
-                seen += len(batch)
+                seen += len(batch.messages())
         else:
             async for _ in consumer:
                 seen += 1

@@ -119,7 +119,7 @@ async def _consume(cluster: octopi.testing.Cluster, meter: _Meter, count: int) -
             with meter.on():
                 seen = 0
                 while seen < count:
-                    seen += len(await consumer.next_batch() or [])
+                    seen += len(list(await consumer.next_batch() or ()))
 
 
 async def _subscribe(cluster: octopi.testing.Cluster, meter: _Meter, count: int) -> None:
@@ -133,7 +133,7 @@ async def _subscribe(cluster: octopi.testing.Cluster, meter: _Meter, count: int)
             started.set()
             while True:
                 batch = await consumer.next_batch()
-                got += len(batch or [])
+                got += len(list(batch or ()))
 
     async with (
         cluster.client() as client,

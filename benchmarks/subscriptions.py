@@ -119,7 +119,7 @@ async def _consume(client: octopi.Client, meter: Meter, *, in_batches: bool) -> 
         with meter.on():
             while seen < meter.count:
                 if in_batches:
-                    seen += len(await consumer.next_batch() or [])
+                    seen += len(list(await consumer.next_batch() or ()))
                 else:
                     await anext(consumer)
                     seen += 1

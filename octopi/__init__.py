@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from octopi.clients.client import Client, connect
     from octopi.clients.consuming.consumer import Consumer
     from octopi.clients.consuming.consumer_session import Chunk
+    from octopi.clients.consuming.message_batch import MessageBatch
     from octopi.clients.consuming.multi_topic_consumer import LeftTopic, MultiTopicConsumer
     from octopi.clients.consuming.positions import Positions
     from octopi.clients.consuming.start_position import LastMessages, OffsetSpec, Start, last
@@ -173,6 +174,7 @@ _MODULES = {
     "MemberFencedError": "octopi.errors",
     "MemberId": "octopi.identifiers",
     "Message": "octopi.record",
+    "MessageBatch": "octopi.clients.consuming.message_batch",
     "MultiTopicConsumer": "octopi.clients.consuming.multi_topic_consumer",
     "NodeInfo": "octopi.clients.answers",
     "NotDeliveredError": "octopi.errors",
@@ -273,6 +275,7 @@ __all__ = [
     "MemberFencedError",
     "MemberId",
     "Message",
+    "MessageBatch",
     "MultiTopicConsumer",
     "NodeInfo",
     "NotDeliveredError",

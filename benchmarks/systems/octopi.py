@@ -224,7 +224,7 @@ async def _receive(
         async with client.consumer(topic, start="latest") as consumer:
             access.wait()
             while len(latencies) < count:
-                batch = await consumer.next_batch() or []
+                batch = list(await consumer.next_batch() or ())
                 latencies += [age_s(one.value) for one in batch if len(one.value) == size]
     return spread(latencies)
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from octopi.aio.wrapping import Wrapper, calling, opening
 from octopi.clients.consuming.consumer import Consumer
 from octopi.clients.consuming.consumer_session import Chunk
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.consuming.multi_topic_consumer import LeftTopic, MultiTopicConsumer
 from octopi.clients.consuming.positions import Positions
 from octopi.clients.stored_records import RecordReader, StoredRecords
@@ -53,13 +54,13 @@ class AsyncioConsumer(Wrapper[Consumer]):
                 raise StopAsyncIteration
         return message
 
-    def batches(self) -> AsyncIterator[list[Message]]:
-        """The messages in lists, each of one partition, as they arrive.  This is the fastest
+    def batches(self) -> AsyncIterator[MessageBatch]:
+        """The messages in batches, each of one partition, as they arrive.  This is the fastest
         way."""
         return _AsyncioBatches(self)
 
-    async def next_batch(self) -> list[Message] | None:
-        """The next list of `batches`; None at the end."""
+    async def next_batch(self) -> MessageBatch | None:
+        """The next one of `batches`; None at the end."""
         return await self._run.taken(self._inner.next_batch_nowait, self._inner.news)
 
 
@@ -111,12 +112,12 @@ class AsyncioMultiTopicConsumer(Wrapper[MultiTopicConsumer]):
                 raise StopAsyncIteration
         return message
 
-    def batches(self) -> AsyncIterator[list[Message]]:
-        """The messages in lists, each of one partition of one topic, as they arrive."""
+    def batches(self) -> AsyncIterator[MessageBatch]:
+        """The messages in batches, each of one partition of one topic, as they arrive."""
         return _AsyncioBatches(self)
 
-    async def next_batch(self) -> list[Message] | None:
-        """The next list of `batches`; None at the end."""
+    async def next_batch(self) -> MessageBatch | None:
+        """The next one of `batches`; None at the end."""
         return await self._run.taken(self._inner.next_batch_nowait, self._inner.news)
 
 
@@ -129,7 +130,7 @@ class _AsyncioBatches:
     def __aiter__(self) -> _AsyncioBatches:
         return self
 
-    async def __anext__(self) -> list[Message]:
+    async def __anext__(self) -> MessageBatch:
         batch = await self._consumer.next_batch()
         if batch is None:
             raise StopAsyncIteration

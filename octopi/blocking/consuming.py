@@ -14,6 +14,7 @@ from functools import partial
 from octopi.blocking.wrapping import BlockingWrapper, calling, opening
 from octopi.clients.consuming.consumer import Consumer
 from octopi.clients.consuming.consumer_session import Chunk
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.consuming.multi_topic_consumer import LeftTopic, MultiTopicConsumer
 from octopi.clients.consuming.positions import Positions
 from octopi.clients.stored_records import RecordReader, StoredRecords
@@ -60,13 +61,13 @@ class BlockingConsumer(BlockingWrapper[Consumer]):
                 raise StopIteration
         return message
 
-    def batches(self) -> Iterator[list[Message]]:
-        """The messages in lists, each of one partition, as they arrive.  This is the fastest
+    def batches(self) -> Iterator[MessageBatch]:
+        """The messages in batches, each of one partition, as they arrive.  This is the fastest
         way."""
         return _BlockingBatches(self)
 
-    def next_batch(self) -> list[Message] | None:
-        """The next list of `batches`; None at the end."""
+    def next_batch(self) -> MessageBatch | None:
+        """The next one of `batches`; None at the end."""
         return self._thread.call(self._inner.next_batch)
 
 
@@ -118,12 +119,12 @@ class BlockingMultiTopicConsumer(BlockingWrapper[MultiTopicConsumer]):
                 raise StopIteration
         return message
 
-    def batches(self) -> Iterator[list[Message]]:
-        """The messages in lists, each of one partition of one topic, as they arrive."""
+    def batches(self) -> Iterator[MessageBatch]:
+        """The messages in batches, each of one partition of one topic, as they arrive."""
         return _BlockingBatches(self)
 
-    def next_batch(self) -> list[Message] | None:
-        """The next list of `batches`; None at the end."""
+    def next_batch(self) -> MessageBatch | None:
+        """The next one of `batches`; None at the end."""
         return self._thread.call(self._inner.next_batch)
 
 
@@ -141,7 +142,7 @@ class _BlockingBatches:
     def __iter__(self) -> _BlockingBatches:
         return self
 
-    def __next__(self) -> list[Message]:
+    def __next__(self) -> MessageBatch:
         batch = self._consumer.next_batch()
         if batch is None:
             raise StopIteration

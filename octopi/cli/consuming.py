@@ -164,9 +164,9 @@ class Output:
         self.meter.start()
         try:
             save_at = trio.current_time()
-            async for messages in consumer.batches():
+            async for batch in consumer.batches():
                 self._warn_of_losses(consumer)
-                await self._print(messages, self._position_of(consumer))
+                await self._print(batch.messages(), self._position_of(consumer))
                 if self.is_complete:
                     break
                 if trio.current_time() >= save_at:

@@ -289,9 +289,10 @@ async def _consume(url: str, copy: Path, total_bytes: int) -> RateMeter:
             client.consumer(_TOPIC, start="earliest", stop_at_end=True) as consumer,
         ):
             async for batch in consumer.batches():
-                data = b"".join([message.value + b"\n" for message in batch])
+                values = batch.values()
+                data = b"".join([value + b"\n" for value in values])
                 file.write(data)
-                meter.add(len(batch), len(data))
+                meter.add(len(values), len(data))
         meter.stop()
     return meter
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from octopi import Consumer
+from octopi import Consumer, MessageBatch
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.message_format import as_json
 from octopi.cli.rate_meter import RateMeter
-from octopi.record import Message
 
 if TYPE_CHECKING:
     from octopi.cli.parquet_files import ParquetWriter
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 class MessageWriter(Protocol):
     """Writes messages to a file."""
 
-    def write(self, messages: list[Message]) -> int:
-        """Write *messages*; return their size in bytes."""
+    def write(self, batch: MessageBatch) -> tuple[int, int]:
+        """Write the messages of *batch*; return their number, and their size in bytes."""
 
     def close(self) -> None:
         """Write the end of the file."""
@@ -40,9 +39,9 @@ class JsonLinesWriter:
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
 
-    def write(self, messages: list[Message]) -> int:
-        """Write *messages*; return their size in bytes."""
-        return self._file.write(b"".join(map(as_json, messages)))
+    def write(self, batch: MessageBatch) -> tuple[int, int]:
+        """Write the messages of *batch*; return their number, and their size in bytes."""
+        return len(batch.messages()), self._file.write(b"".join(map(as_json, batch)))
 
     def close(self) -> None:
         """Close the file."""
@@ -53,7 +52,7 @@ def parquet_writer(path: Path) -> ParquetWriter:
     """A writer of a Parquet file.
 
     Raises:
-      CommandError: if pyarrow is not installed.
+      CommandError: if what that needs is not installed.
     """
     require_pyarrow()
     from octopi.cli.parquet_files import ParquetWriter
@@ -65,14 +64,15 @@ def require_pyarrow() -> None:
     """Check that Parquet files can be read and written.
 
     Raises:
-      CommandError: if pyarrow is not installed.
+      CommandError: if pyarrow or numpy is not installed.
     """
     try:
+        import_module("numpy")
         import_module("pyarrow.parquet")
     except ImportError:
         raise CommandError(
-            "Parquet files need pyarrow: install it with `pip install 'octopi-node[parquet]'`, or "
-            "use --format jsonl",
+            "Parquet files need pyarrow and numpy: install them with "
+            "`pip install 'octopi-node[parquet]'`, or use --format jsonl",
             ExitCode.USAGE,
         ) from None
 
@@ -111,9 +111,9 @@ async def export(
         writer = open_writer(beside)
         meter.start()
         try:
-            async for messages in consumer.batches():
-                size_bytes = await trio.to_thread.run_sync(writer.write, messages)
-                meter.add(len(messages), size_bytes)
+            async for batch in consumer.batches():
+                count, size_bytes = await trio.to_thread.run_sync(writer.write, batch)
+                meter.add(count, size_bytes)
         finally:
             writer.close()
         meter.stop()

@@ -11,26 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from octopi import MessageBatch
 from octopi.cli.failures import CommandError
-from octopi.cli.json_messages import TIMESTAMP_MS_MAX, Outgoing, timestamp_of
+from octopi.cli.json_messages import Outgoing, timestamp_of
 from octopi.cli.line_splitter import BadLineError
 from octopi.limits import MIB
-from octopi.record import NO_HEADERS, Message
+from octopi.record import NO_HEADERS
+from octopi.spark.columns import arrow_schema, checked_rows
 
-_TIME: Final = pa.timestamp("us", tz="UTC")
-_SCHEMA: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("next_offset", pa.int64()),
-        ("timestamp", _TIME),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
+_SCHEMA: Final = arrow_schema(
+    ["topic", "partition", "offset", "next_offset", "timestamp", "key", "value", "headers"]
 )
 _GROUP_BYTES: Final = 64 * MIB
 """The size of the keys and values of a row group, of which a reader and a writer hold one."""
@@ -39,21 +32,30 @@ _READ_ROWS: Final = 1_000
 
 
 class ParquetWriter:
-    """Writes messages to the file *path*."""
+    """Writes messages to the file *path*.  No object is made of a message: the columns are built
+    from the records of a batch, as in the Spark source."""
 
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, _SCHEMA, compression="zstd")
-        self._held: list[Message] = []
-        self._held_bytes = 0
+        self._held: list[Any] = []
+        self._held_rows = self._held_bytes = 0
 
-    def write(self, messages: list[Message]) -> int:
-        """Write *messages*; return the size of their keys and values in bytes."""
-        size_bytes = sum(len(one.value) + len(one.key or b"") for one in messages)
-        self._held += messages
+    def write(self, batch: MessageBatch) -> tuple[int, int]:
+        """Write the messages of *batch*; return their number, and the size of their keys and values
+        in bytes."""
+        rows = batch.decoded(
+            lambda records, offset: checked_rows(
+                records, offset, batch.topic, batch.partition, _SCHEMA
+            )
+        )
+        lengths = [pc.sum(pc.binary_length(rows.column(name))).as_py() for name in ("key", "value")]
+        size_bytes = sum(one or 0 for one in lengths)
+        self._held.append(rows)
+        self._held_rows += rows.num_rows
         self._held_bytes += size_bytes
-        if len(self._held) >= _GROUP_ROWS or self._held_bytes >= _GROUP_BYTES:
+        if self._held_rows >= _GROUP_ROWS or self._held_bytes >= _GROUP_BYTES:
             self._write_held()
-        return size_bytes
+        return rows.num_rows, size_bytes
 
     def close(self) -> None:
         """Write what is left, and the end of the file."""
@@ -62,21 +64,9 @@ class ParquetWriter:
         self._writer.close()
 
     def _write_held(self) -> None:
-        columns = [
-            pa.array([_cell(one, field.name) for one in self._held], field.type)
-            for field in _SCHEMA
-        ]
-        self._held, self._held_bytes = [], 0
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
-
-
-def _cell(message: Message, name: str) -> object:
-    if name == "timestamp":
-        stamp = message.timestamp_ms
-        return None if stamp is None or stamp > TIMESTAMP_MS_MAX else stamp * 1000
-    if name == "headers":
-        return list(message.headers.items()) or None
-    return getattr(message, name)
+        group = pa.Table.from_batches(self._held, _SCHEMA)
+        self._writer.write_table(group, row_group_size=self._held_rows)
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
 
 
 class ParquetReader:

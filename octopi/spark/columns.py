@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from octopi.errors import InvalidOptionError
+from octopi.errors import IncompleteRecordError, InvalidOptionError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import HEADER_BYTES, STRUCTURED_BYTES_MIN, Message, decode, decode_headers
-from octopi.spark.frames import NO_KEY, Frames, Positions
+from octopi.spark.frames import NO_KEY, Frames, Positions, check_records, find_records
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -47,6 +47,23 @@ def arrow_schema(names: Sequence[str]) -> Any:  # pyarrow has no types
         if name not in _TYPES:
             raise InvalidOptionError(f"there is no column {name!r}; there are {list(_TYPES)}")
     return pa.schema([(name, _TYPES[name]) for name in names])
+
+
+def checked_rows(
+    records: bytes, base_offset: int, topic: TopicName, partition: PartitionId, schema: Any
+) -> Any:
+    """`record_batch` of *records*, which have to be whole and are checked.
+
+    Raises:
+      RecordError: if a record is not valid.
+    """
+    frames = find_records(records)
+    if frames.size_bytes < len(records):
+        raise IncompleteRecordError(
+            f"the records end within the one at offset {base_offset + frames.size_bytes}"
+        )
+    check_records(frames, base_offset)
+    return record_batch(frames, base_offset, topic, partition, schema)
 
 
 def record_batch(

@@ -17,6 +17,7 @@ import trio
 from octopi.clients.answers import FetchResult
 from octopi.clients.client import Client
 from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.consuming.multi_topic_consumer import MultiTopicConsumer
 from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
@@ -305,13 +306,13 @@ class RecordedConsumer(Consumer):
         self._note_gaps()
         return self._scribe.delivered(self._name, message)
 
-    async def next_batch(self) -> list[Message] | None:
+    async def next_batch(self) -> MessageBatch | None:
         batch = await self._consumer.next_batch()
         if batch is None:
             self._ended()
             return None
         self._note_gaps()
-        return [self._scribe.delivered(self._name, message) for message in batch]
+        return batch.rest([self._scribe.delivered(self._name, message) for message in batch])
 
     def close(self) -> None:
         self._consumer.close()
@@ -347,9 +348,9 @@ class UntaggedTopics(MultiTopicConsumer):
     async def __anext__(self) -> Message:
         return untagged(await self._consumer.__anext__())
 
-    async def next_batch(self) -> list[Message] | None:
+    async def next_batch(self) -> MessageBatch | None:
         batch = await self._consumer.next_batch()
-        return None if batch is None else [untagged(one) for one in batch]
+        return None if batch is None else batch.rest([untagged(one) for one in batch])
 
     def close(self) -> None:
         self._consumer.close()

@@ -54,7 +54,7 @@ def test_messages_that_were_sent_are_consumed_in_order(url: str) -> None:
                 assert consumer.lag_bytes == 0
             assert seen == [b"0", b"1", b"2"]
             async with client.consumer("in-order", start="earliest", stop_at_end=True) as consumer:
-                values = [one.value async for batch in consumer.batches() for one in batch]
+                values = [one async for batch in consumer.batches() for one in batch.values()]
             assert values == [b"0", b"1", b"2", b"3", b"4"]
 
     run(main)
@@ -348,6 +348,25 @@ def test_a_killed_leader_costs_neither_a_message_nor_a_repeat(tmp_path: Path) ->
     run(main, within_s=100)
 
 
+def test_single_messages_and_batches_may_be_taken_in_turn(url: str) -> None:
+    async def main() -> None:
+        async with octopi.aio.connect(url) as client:
+            sent = [b"%d" % number for number in range(100)]
+            async with client.producer() as producer:
+                await producer.submit_many("taken-in-turn", sent)
+            topic = "taken-in-turn"
+            async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+                first = await anext(consumer)
+                batch = await consumer.next_batch()
+                assert batch is not None
+                assert batch.offset == first.next_offset
+                assert consumer.position.offsets == {batch.partition: batch.next_offset}
+                assert [first.value, *batch.values()] == sent[: 1 + len(batch)]
+                assert [one.value async for one in consumer] == sent[1 + len(batch) :]
+
+    run(main)
+
+
 def test_one_consumer_reads_several_topics(url: str) -> None:
     async def main() -> None:
         async with octopi.aio.connect(url) as client:
@@ -368,7 +387,7 @@ def test_one_consumer_reads_several_topics(url: str) -> None:
                 b"several.us",
             ]
             async with client.consumer(names, start=saved, stop_at_end=True) as consumer:
-                again = [one.value async for batch in consumer.batches() for one in batch]
+                again = [one async for batch in consumer.batches() for one in batch.values()]
             assert sorted(again) == sorted(one.value for one in rest)
 
     run(main)

@@ -25,6 +25,8 @@ CLASSES = [one for one in PUBLIC.values() if inspect.isclass(one)]
 
 def named_in(hint: object) -> Iterator[str]:
     """The names of this library's types in a type hint."""
+    if isinstance(hint, typing.TypeVar):
+        return  # what the program makes of it
     if getattr(hint, "__module__", "").startswith("octopi."):
         yield hint.__name__  # type: ignore[attr-defined]
     for part in typing.get_args(hint):

@@ -43,8 +43,23 @@ def test_messages_that_were_sent_are_consumed_in_order(url: str) -> None:
             assert consumer.lag_bytes == 0
         assert seen == [b"0", b"1", b"2"]
         with client.consumer("in-order", start="earliest", stop_at_end=True) as consumer:
-            values = [one.value for batch in consumer.batches() for one in batch]
+            values = [value for batch in consumer.batches() for value in batch.values()]
         assert values == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_single_messages_and_batches_may_be_taken_in_turn(url: str) -> None:
+    with octopi.blocking.connect(url) as client:
+        with client.producer() as producer:
+            sent = [b"%d" % number for number in range(100)]
+            producer.submit_many("taken-in-turn", sent)
+        with client.consumer("taken-in-turn", start="earliest", stop_at_end=True) as consumer:
+            first = next(consumer)
+            batch = consumer.next_batch()
+            assert batch is not None
+            assert batch.offset == first.next_offset
+            assert consumer.position.offsets == {batch.partition: batch.next_offset}
+            assert [first.value, *batch.values()] == sent[: 1 + len(batch)]
+            assert [one.value for one in consumer] == sent[1 + len(batch) :]
 
 
 def test_what_a_thread_sends_and_submits_by_turns_is_stored_in_that_order(url: str) -> None:
@@ -315,7 +330,7 @@ def test_one_consumer_reads_several_topics(url: str) -> None:
             assert (consumer.lag_bytes, consumer.left) == (0, [])
         assert len([*first, *rest]) == 3
         with client.consumer(names, start=saved, stop_at_end=True) as consumer:
-            again = [one.value for batch in consumer.batches() for one in batch]
+            again = [value for batch in consumer.batches() for value in batch.values()]
         assert sorted(again) == sorted(one.value for one in rest)
 
 

@@ -1,14 +1,21 @@
 """`export` and `import` of Parquet files."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from octopi import Message, MessageBatch, Offset, PartitionId, TopicName
 from octopi.cli import parquet_files
+from octopi.identifiers import ProducerEpoch, ProducerId, Sequence
+from octopi.record import BatchBuilder, encode_opaque
+from octopi.spark.columns import TIMESTAMP_MS_MAX
 from tests.cli.conftest import Consume, Program, produce
+from tests.record.crafting import NO_KEY, craft_header, craft_structured
 
 CONTENT = rb"%k|%h|%T|%v\0".decode()
 
@@ -35,6 +42,83 @@ def test_an_exported_topic_is_imported_as_the_same_messages(
     offsets = consume(topic, "-e", "-f", r"%o\n").decode().split()
     assert [str(one) for one in table.column("offset").to_pylist()] == offsets
     assert table.column("topic").to_pylist() == [topic] * 5
+
+
+def batch_of(records: bytes) -> MessageBatch:
+    return MessageBatch(TopicName("orders"), PartitionId(3), Offset(1000), records)
+
+
+def records_of_every_kind() -> bytes:
+    builder = BatchBuilder()
+    for stamp in (0, TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX + 1):
+        for key in (None, b"", b"key"):
+            for headers in ({}, {"name": b"content", "other": b""}):
+                builder.add(b"value", key, headers, stamp)
+    new = builder.encode(ProducerId(b"p" * 16), ProducerEpoch(1), Sequence(0))
+    return new + encode_opaque(bytes(32), b"of version 1") + new
+
+
+def row_of(message: Message) -> dict[str, object]:
+    stamp = message.timestamp_ms
+    is_written = stamp is not None and stamp <= TIMESTAMP_MS_MAX
+    headers = [{"key": name, "value": value} for name, value in message.headers.items()]
+    return {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "next_offset": message.next_offset,
+        "timestamp": message.timestamp if is_written else None,
+        "key": message.key,
+        "value": message.value,
+        "headers": headers or None,
+    }
+
+
+def written(file: Path, *batches: MessageBatch) -> tuple[tuple[int, int], list[dict[str, object]]]:
+    """What was counted when *batches* were written to *file*, and its rows."""
+    writer = parquet_files.ParquetWriter(file)
+    counted = [writer.write(one) for one in batches]
+    writer.close()
+    count, size_bytes = (sum(some) for some in zip(*counted, strict=True))
+    return (count, size_bytes), pq.read_table(file).to_pylist()
+
+
+@pytest.mark.parametrize("with_version_1", [True, False])
+def test_a_file_has_the_messages_of_every_kind(with_version_1: bool, tmp_path: Path) -> None:
+    records = records_of_every_kind()
+    if not with_version_1:
+        records = records[: records.index(b"of version 1") - 41]
+    messages = batch_of(records).messages()
+    counted, rows = written(tmp_path / "a.parquet", batch_of(records), batch_of(records))
+    assert rows == [row_of(one) for one in messages] * 2
+    size_bytes = sum(len(one.value) + len(one.key or b"") for one in messages)
+    assert counted == (2 * len(messages), 2 * size_bytes)
+
+
+@pytest.mark.parametrize("damage", ["checksum", "cut", "headers"])
+def test_a_file_ends_before_a_damaged_record(damage: str, tmp_path: Path) -> None:
+    good = records_of_every_kind()
+    twice = craft_header(b"n", b"1") * 2
+    bad = craft_structured(twice + b"value", key_length=NO_KEY, headers_length=len(twice))
+    if damage == "checksum":
+        bad = bad[:-1] + b"?"
+    elif damage == "cut":
+        bad = bad[:-1]
+    batch = batch_of(good + bad)
+    _, rows = written(tmp_path / "a.parquet", batch)
+    assert rows == [row_of(one) for one in batch_of(good)]
+    assert f"record at offset {1000 + len(good)}: " in str(batch.damage)
+
+
+def test_the_documented_function_makes_rows_of_a_batch() -> None:
+    page = (Path(__file__).parents[2] / "docs/clients.md").read_text()
+    [block] = re.findall(r"^```python\n(import pyarrow.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    batch = batch_of(records_of_every_kind())
+    rows = names["rows_of"](batch)
+    assert rows.column("offset").to_pylist() == [one.offset for one in batch]
+    assert rows.column("value").to_pylist() == [one.value for one in batch]
 
 
 @pytest.mark.process

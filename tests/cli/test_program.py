@@ -88,10 +88,13 @@ def test_the_help_of_a_command_teaches_with_an_example(
     assert "--debug" in result.stdout or names == ("completion",)
 
 
-def test_the_version_is_the_distributions(program: Program) -> None:
+def test_the_version_is_the_distributions_and_says_what_handles_records(program: Program) -> None:
     from importlib.metadata import version
 
-    assert program("--version").stdout == f"octopi-node {version('octopi-node')}\n"
+    from octopi.kernels import description
+
+    said = program("--version").stdout
+    assert said == f"octopi-node {version('octopi-node')} ({description()})\n"
 
 
 def test_without_arguments_the_help_is_shown_as_a_usage_error(program: Program) -> None:

@@ -126,6 +126,25 @@ def test_a_consumer_that_resumes_after_a_fork_reads_the_new_records_and_tells_th
     with_one_replica(test)
 
 
+def test_batches_that_were_not_looked_at_count_as_read_before_a_fork() -> None:
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        consumers = client.consumer("orders", start="earliest", on_fork="resume")
+        async with consumers as consumer:
+            lost = (await send(client, "second"))[-1]
+            while consumer.position.offsets[lost.partition] < lost.next_offset:
+                await consumer.next_batch()
+            refound = await lose_the_tail(cluster, client)
+            batch = await consumer.next_batch()
+            assert batch is not None
+            (fork,) = consumer.forks
+            assert (fork.offset, fork.read_until) == (refound.offset, lost.next_offset)
+            assert batch.offset == refound.offset
+            assert consumer.position.offsets == {batch.partition: batch.next_offset}
+            assert {one.split()[0] for one in batch.values()} == {b"third"}
+
+    with_one_replica(test)
+
+
 def test_a_consumer_of_several_topics_resumes_in_the_topic_that_lost_records() -> None:
     async def test(cluster: Cluster, client: octopi.Client) -> None:
         await client.create_topic("others", 1)

@@ -14,6 +14,7 @@ import trio
 
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
 from octopi.clients.consuming.log_subscriber import LogSubscriber
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.news import News
 from octopi.errors import (
     ClosedError,
@@ -24,15 +25,15 @@ from octopi.errors import (
 )
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Anchor, Place, Position
-from octopi.record import Message, decode, scan
+from octopi.record import Message
 
 
 class Consumer:
     """Reads messages.  Made by `Client.consumer`; for one task at a time.
 
-    Iterate over it for single messages, or over `batches` for lists of them; both hand out each
-    message of a log once and in the order of the log, across reconnects.  Logs
-    (partitions) take turns as their records arrive.
+    Iterate over it for single messages, or over `batches` for those that arrived together; both
+    hand out each message of a log once and in the order of the log, across reconnects.  Logs
+    (partitions) take turns as their records arrive.  A program may change between the two.
 
     Iterating waits only where nothing has arrived; it is a checkpoint once a batch, not
     once a message.  If it is cancelled, `position` counts exactly what was handed out.
@@ -57,15 +58,16 @@ class Consumer:
         self._running_count = 0
         self._offsets: dict[PartitionId, Offset] = {}
         """The offsets behind the messages that the program has dealt with: it asked for more."""
-        self._first: Message | None = None
-        self._last: Message | None = None
-        """The first and the last message that the last call handed out, which the program works on;
-        None: it has asked for more since."""
+        self._in_hand: Message | MessageBatch | None = None
+        """What the last call handed out, which the program works on; None: it has asked for more
+        since."""
         self._anchors: dict[PartitionId, Anchor] = {}
         """The anchors of the places behind the last message (or batch) that was handed out."""
         self._ready: deque[tuple[LogSubscriber, Chunk] | _Fork | OctopiError] = deque()
+        self._opened: MessageBatch | None = None
+        """The newest batch; None: there was none, or its damage is queued."""
         self._messages: Iterator[Message] = iter(())
-        """The messages of the newest batch that weren't handed out yet."""
+        """The messages of the newest batch, if it is handed out one by one, that weren't yet."""
         self._is_closed = False
         self.news: News = News()
         """Told when there may be something for the methods that don't wait."""
@@ -98,8 +100,8 @@ class Consumer:
 
     def _offset(self, partition: PartitionId) -> Offset:
         """The offset behind the messages that were handed out."""
-        if self._last is not None and self._last.partition == partition:
-            return self._last.next_offset
+        if (item := self._in_hand) is not None and item.partition == partition:
+            return item.next_offset
         return self._offsets[partition]
 
     @property
@@ -122,31 +124,30 @@ class Consumer:
                 raise StopAsyncIteration
             self._messages = iter(batch)
             message = next(self._messages, None)
-        self._first = self._last = message
+        self._in_hand = message
         return message
 
-    def batches(self) -> AsyncIterator[list[Message]]:
-        """The messages in lists, each of one partition, as they arrive.  This is the fastest way.
+    def batches(self) -> AsyncIterator[MessageBatch]:
+        """The messages in batches, each of one partition, as they arrive.  This is the fastest way.
 
-        `position` is behind the whole list once it was handed out.  If single messages were
+        `position` is behind the whole batch once it was handed out.  If single messages were
         iterated before, the rest of their batch comes first.
         """
         return _Batches(self)
 
-    async def next_batch(self) -> list[Message] | None:
-        """The next list of `batches`; None at the end."""
-        batch: list[Message] | None = list(self._messages)
-        while batch is not None and not batch:
+    async def next_batch(self) -> MessageBatch | None:
+        """The next one of `batches`; None at the end."""
+        batch = self._rest()
+        if batch is None:
             batch = await self._next_batch()
-        if batch:
-            self._first, self._last = batch[0], batch[-1]
+        self._in_hand = batch
         return batch
 
     def next_at_hand(self) -> Message | None:
         """The next message, if it came together with the one before; None: it didn't."""
         message = next(self._messages, None)
         if message is not None:
-            self._first = self._last = message
+            self._in_hand = message
         return message
 
     def next_nowait(self) -> Message | None:
@@ -163,28 +164,33 @@ class Consumer:
             self._messages = iter(batch)
         return message
 
-    def next_batch_nowait(self) -> list[Message] | None:
+    def next_batch_nowait(self) -> MessageBatch | None:
         """`next_batch` from synchronous code.
 
         Raises:
           trio.WouldBlock: if it would wait.
           Also the errors of iterating.
         """
-        batch: list[Message] | None = list(self._messages)
-        while batch is not None and not batch:
+        batch = self._rest()
+        if batch is None:
             batch = self._next_batch_nowait()
-        if batch:
-            self._first, self._last = batch[0], batch[-1]
+        self._in_hand = batch
         return batch
 
     def close(self) -> None:
         """Hand out nothing more.  The end of the consumer's block calls this."""
         self._is_closed = True
         self._ready.clear()
+        self._opened = None
         self._messages = iter(())
         self.news.tell()
 
-    async def _next_batch(self) -> list[Message] | None:
+    def _rest(self) -> MessageBatch | None:
+        """The messages of the newest batch that weren't handed out yet; None: there are none."""
+        messages = list(self._messages)
+        return self._opened.rest(messages) if messages and self._opened is not None else None
+
+    async def _next_batch(self) -> MessageBatch | None:
         """The messages of the next chunk; None at the end."""
         self.settle()
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -196,7 +202,7 @@ class Consumer:
             await self.news.lot.park()
         return batch
 
-    def _next_batch_nowait(self) -> list[Message] | None:
+    def _next_batch_nowait(self) -> MessageBatch | None:
         self.settle()
         batch = self.poll()
         if batch is None and not self.is_at_end:
@@ -210,22 +216,23 @@ class Consumer:
         self._offsets[fork.partition] = fork.place.offset
         self._anchors[fork.partition] = fork.place.anchor
 
-    def _open(self, subscriber: LogSubscriber, chunk: Chunk) -> list[Message]:
+    def _open(self, subscriber: LogSubscriber, chunk: Chunk) -> MessageBatch | None:
+        """The messages of *chunk*; None if the first one is damaged."""
         session = subscriber.session
-        records = chunk.records
-        try:
-            messages = decode(records, chunk.offset, session.topic, session.partition)
-        except RecordError as error:
-            # The messages before the damage are good, and the position must point at the damage.
-            valid = records[: scan(records).valid_bytes]
-            messages = decode(valid, chunk.offset, session.topic, session.partition)
-            where = f"{session.topic}/{session.partition}"
-            self._ready.appendleft(type(error)(f"{where}: {error}"))
-        else:
-            subscriber.took(chunk)
-        if messages:  # then the first of them is handed out now
-            self._anchors[session.partition] = chunk.anchor
-        return messages
+        batch = MessageBatch(session.topic, session.partition, chunk.offset, chunk.records)
+        self._opened = batch
+        if batch.is_empty:
+            return None
+        subscriber.took(chunk)
+        self._anchors[session.partition] = chunk.anchor
+        return batch
+
+    def _tell_damage(self, batch: MessageBatch, damage: RecordError) -> None:
+        """The program has dealt with *batch*, which has ended before damaged records: raise that
+        next.  The position points there."""
+        self._opened = None
+        where = f"{batch.topic}/{batch.partition}"
+        self._ready.appendleft(type(damage)(f"{where}: {damage}"))
 
     # --- for a consumer of several topics ----------------------------------------------
 
@@ -239,11 +246,13 @@ class Consumer:
         while not (self._ready or self._is_closed or self.is_at_end):
             await self.news.lot.park()
 
-    def poll(self) -> list[Message] | None:
-        """The messages of the next chunk, perhaps none; None: no chunk has arrived.  Doesn't wait.
+    def poll(self) -> MessageBatch | None:
+        """The messages of the next chunk; None: no chunk has arrived.  Doesn't wait.
 
         Raises what iterating raises.
         """
+        if (batch := self._opened) is not None and batch.damage is not None:
+            self._tell_damage(batch, batch.damage)
         while self._ready and isinstance(fork := self._ready[0], _Fork):
             self._ready.popleft()
             self._go_back(fork)
@@ -256,17 +265,18 @@ class Consumer:
             raise item  # it stays in the queue, and is raised again by the next call
         assert not isinstance(item, _Fork), "they were taken before"
         self._ready.popleft()
-        return self._open(*item)
+        opened = self._open(*item)
+        return self.poll() if opened is None else opened  # it raises the damage
 
-    def hand_out(self, first: Message, last: Message) -> None:
-        """The program works on these messages of `poll`, and on those between them."""
-        self._first, self._last = first, last
+    def hand_out(self, item: Message | MessageBatch) -> None:
+        """The program works on this batch of `poll`, or on a message of it."""
+        self._in_hand = item
 
     def settle(self) -> None:
         """The program has dealt with all messages that were handed out."""
-        if (last := self._last) is not None:
-            self._offsets[last.partition] = last.next_offset
-            self._first = self._last = None
+        if (item := self._in_hand) is not None:
+            self._offsets[item.partition] = item.next_offset
+            self._in_hand = None
 
     # --- what subscribers report -------------------------------------------------------
 
@@ -279,8 +289,8 @@ class Consumer:
         """See `octopi.clients.consuming.log_subscriber.SubscriberListener`.  The messages that the
         last call handed out don't count before the next call."""
         partition = subscriber.session.partition
-        if self._first is not None and self._first.partition == partition:
-            return self._first.offset
+        if (item := self._in_hand) is not None and item.partition == partition:
+            return item.offset
         return self._offsets[partition]
 
     def take_gap(self, gap: HistoryLostError) -> None:
@@ -320,7 +330,7 @@ class _Batches:
     def __aiter__(self) -> _Batches:
         return self
 
-    async def __anext__(self) -> list[Message]:
+    async def __anext__(self) -> MessageBatch:
         batch = await self._consumer.next_batch()
         if batch is None:
             raise StopAsyncIteration

@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.consuming.positions import Positions
 from octopi.clients.news import News
 from octopi.errors import (
@@ -72,9 +73,9 @@ class TopicReading:
 class MultiTopicConsumer:
     """Reads messages of several topics.  Made by `Client.consumer`; for one task at a time.
 
-    Iterate over it for single messages, or over `batches` for lists of them, each of one partition
-    of one topic.  Within a log everything is as for `Consumer`.  Topics take turns: one that has
-    messages waits for at most one batch of each other topic.
+    Iterate over it for single messages, or over `batches` for those that arrived together, each of
+    one partition of one topic.  Within a log everything is as for `Consumer`.  Topics take turns:
+    one that has messages waits for at most one batch of each other topic.
 
     `Message.topic` tells where a message is from.  A topic that is created while the consumer runs
     and matches a pattern joins in after some seconds, from its beginning; one that matched and was
@@ -92,8 +93,10 @@ class MultiTopicConsumer:
         """The topics that may have something to hand out, the next one first."""
         self._current: TopicReading | None = None
         """Where the last messages that were handed out are from."""
+        self._opened: MessageBatch | None = None
+        """The newest batch; None: there was none."""
         self._messages: Iterator[Message] = iter(())
-        """The messages of the newest batch that weren't handed out yet."""
+        """The messages of the newest batch, if it is handed out one by one, that weren't yet."""
         self._failure: OctopiError | None = None
         self._is_closed = False
         self.news: News = News()
@@ -135,24 +138,24 @@ class MultiTopicConsumer:
                 raise StopAsyncIteration
             self._messages = iter(batch)
             message = next(self._messages, None)
-        self._hand_out(message, message)
+        self._hand_out(message)
         return message
 
-    def batches(self) -> AsyncIterator[list[Message]]:
-        """The messages in lists, each of one partition of one topic, as they arrive.
+    def batches(self) -> AsyncIterator[MessageBatch]:
+        """The messages in batches, each of one partition of one topic, as they arrive.
 
-        `positions` is behind the whole list once it was handed out.  If single messages were
+        `positions` is behind the whole batch once it was handed out.  If single messages were
         iterated before, the rest of their batch comes first.
         """
         return _BatchesOfTopics(self)
 
-    async def next_batch(self) -> list[Message] | None:
-        """The next list of `batches`; None at the end."""
-        batch: list[Message] | None = list(self._messages)
-        while batch is not None and not batch:
+    async def next_batch(self) -> MessageBatch | None:
+        """The next one of `batches`; None at the end."""
+        batch = self._rest()
+        if batch is None:
             batch = await self._next_batch()
-        if batch:
-            self._hand_out(batch[0], batch[-1])
+        if batch is not None:
+            self._hand_out(batch)
         return batch
 
     def close(self) -> None:
@@ -161,15 +164,15 @@ class MultiTopicConsumer:
         self._messages = iter(())
         self.news.tell()
 
-    def _hand_out(self, first: Message, last: Message) -> None:
+    def _hand_out(self, item: Message | MessageBatch) -> None:
         assert self._current is not None, "messages come from a topic"
-        self._current.consumer.hand_out(first, last)
+        self._current.consumer.hand_out(item)
 
     def next_at_hand(self) -> Message | None:
         """The next message, if it came together with the one before; None: it didn't."""
         message = next(self._messages, None)
         if message is not None:
-            self._hand_out(message, message)
+            self._hand_out(message)
         return message
 
     def next_nowait(self) -> Message | None:
@@ -186,28 +189,33 @@ class MultiTopicConsumer:
             self._messages = iter(batch)
         return message
 
-    def next_batch_nowait(self) -> list[Message] | None:
+    def next_batch_nowait(self) -> MessageBatch | None:
         """`next_batch` from synchronous code.
 
         Raises:
           trio.WouldBlock: if it would wait.
           Also the errors of iterating.
         """
-        batch: list[Message] | None = list(self._messages)
-        while batch is not None and not batch:
+        batch = self._rest()
+        if batch is None:
             batch = self._next_batch_nowait()
-        if batch:
-            self._hand_out(batch[0], batch[-1])
+        if batch is not None:
+            self._hand_out(batch)
         return batch
 
-    async def _next_batch(self) -> list[Message] | None:
-        """The messages of the next chunk of any topic, perhaps none; None at the end."""
+    def _rest(self) -> MessageBatch | None:
+        """The messages of the newest batch that weren't handed out yet; None: there are none."""
+        messages = list(self._messages)
+        return self._opened.rest(messages) if messages and self._opened is not None else None
+
+    async def _next_batch(self) -> MessageBatch | None:
+        """The messages of the next chunk of any topic; None at the end."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._turns:
             await trio.lowlevel.cancel_shielded_checkpoint()
         return await self.news.taken(self._next_batch_nowait)
 
-    def _next_batch_nowait(self) -> list[Message] | None:
+    def _next_batch_nowait(self) -> MessageBatch | None:
         if self._current is not None:
             self._current.consumer.settle()
         if self._is_closed:
@@ -221,7 +229,7 @@ class MultiTopicConsumer:
             return None
         raise trio.WouldBlock
 
-    def _take_turn(self, reading: TopicReading) -> list[Message] | None:
+    def _take_turn(self, reading: TopicReading) -> MessageBatch | None:
         """What *reading*, the first of `_turns`, hands out; None: nothing, and its turn is over.
 
         Raises:
@@ -247,7 +255,7 @@ class MultiTopicConsumer:
                 reading.empty()
             return None
         self._turns.append(reading)
-        self._current = reading
+        self._current, self._opened = reading, batch
         return batch
 
     # --- for what finds and opens topics -----------------------------------------------
@@ -285,7 +293,7 @@ class _BatchesOfTopics:
     def __aiter__(self) -> _BatchesOfTopics:
         return self
 
-    async def __anext__(self) -> list[Message]:
+    async def __anext__(self) -> MessageBatch:
         batch = await self._consumer.next_batch()
         if batch is None:
             raise StopAsyncIteration
