@@ -208,9 +208,12 @@ def _wrong(what: str) -> int:
 
 
 def _say_left_out(left_out: list[LeftOut]) -> None:
+    together: dict[tuple[str, str], list[str]] = {}
     for one in left_out:
-        where = f" of {one.workload!r}" if one.workload else ""
-        print(f"{one.system} is left out{where}: {one.reason}", file=sys.stderr)
+        together.setdefault((one.workload, one.reason), []).append(one.system)
+    for (workload, reason), systems in together.items():
+        where = f" of {workload!r}" if workload else ""
+        print(f"left out{where}: {', '.join(systems)}: {reason}", file=sys.stderr)
 
 
 def _list(workloads: list[Workload], systems: list[str], left_out: list[LeftOut]) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, Literal, get_args
 
-from benchmarks.machine_load import OTHERS_MAX, Load, reasons
+from benchmarks.machine_load import OTHERS_MAX, Load, Program, reasons
+from octopi.printable import printable
 
 Way = Literal["refuse", "mark", "wait"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
@@ -15,6 +18,8 @@ WAYS: Final[tuple[Way, ...]] = get_args(Way)
 WAIT_MAX_S: Final = 600.0
 """How long ``--busy wait`` waits for a quiet machine each time: longer than most builds and test
 runs take, shorter than a run of all workloads."""
+
+_COMMAND_LENGTH: Final = 70
 
 
 class BusyError(Exception):
@@ -66,7 +71,7 @@ def _refusal(load: Load, why: Sequence[str], way: Way) -> str:
     lines = [f"{head}, so nothing was measured:"]
     lines += [f"  {one} (a quiet machine: at most {OTHERS_MAX:.0%})" for one in why]
     lines += [
-        f"  {one.name}, process {one.pid}, takes {one.cores:.2f} of a processor"
+        f"  process {one.pid} takes {one.cores:.2f} of a processor: {_command(one)}"
         for one in load.busiest
     ]
     lines.append(
@@ -75,3 +80,14 @@ def _refusal(load: Load, why: Sequence[str], way: Way) -> str:
         "whether everything works."
     )
     return "\n".join(lines)
+
+
+def _command(program: Program) -> str:
+    """The command line of a program, as far as it fits; results have only its name, because a
+    command line may have secrets."""
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{program.pid}/cmdline").read_bytes().split(b"\0")
+        line = printable(" ".join(word.decode(errors="replace") for word in words).strip())
+        if line:
+            return line if len(line) <= _COMMAND_LENGTH else f"{line[:_COMMAND_LENGTH]}..."
+    return program.name

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from benchmarks.client import Gate
 from benchmarks.systems import kafka
-from benchmarks.systems.own_tool import number_before, output_of, took_s
+from benchmarks.systems.own_tool import number_in, output_of, took_s
 
 TITLE: Final = "Kafka, its perf-test tools (Java)"
 KINDS: Final = frozenset({"produce", "consume"})
@@ -42,7 +42,7 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
         tool += ["--producer-props", f"bootstrap.servers={address}", "acks=all"]
         tool += [f"linger.ms={kafka.LINGER_MS}", f"batch.size={kafka.BATCH_BYTES}"]
         tool += [f"buffer.memory={256 << 20}"]
-        return took_s(count, number_before("records/sec", output_of(access, [*java, *tool])))
+        return took_s(count, number_in(r"NUMBER records/sec", output_of(access, [*java, *tool])))
     tool = [f"{_TOOLS}.ConsumerPerformance", "--topic", topic, "--hide-header"]
     tool += ["--bootstrap-server", address, "--messages", str(count)]
     return took_s(count, consumed_per_s(output_of(access, [*java, *tool])))

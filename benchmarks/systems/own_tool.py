@@ -39,16 +39,16 @@ def output_of(access: Gate, command: Sequence[str]) -> str:
     return done.stdout
 
 
-def number_before(unit: str, output: str) -> float:
-    """The last number in *output* that stands in front of *unit*; commas between thousands are
-    fine.
+def number_in(pattern: str, output: str) -> float:
+    """The last number in *output* that stands at ``NUMBER`` in the regular expression *pattern*;
+    commas between thousands are fine.
 
     Raises:
       RuntimeError: if there is none; perhaps a new version of the tool prints something else.
     """
-    found = re.findall(rf"{_NUMBER} {re.escape(unit)}", output)
+    found = re.findall(pattern.replace("NUMBER", _NUMBER), output)
     if not found:
-        raise RuntimeError(f"the tool printed no number of {unit}: {output.strip()[-300:]}")
+        raise RuntimeError(f"the tool printed no rate: {output.strip()[-300:]}")
     return float(found[-1].replace(",", ""))
 
 
