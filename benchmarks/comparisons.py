@@ -22,10 +22,13 @@ peers' own tools are measured for what they show, and aren't peers."""
 class Comparison:
     """One row of the page: how far one system is ahead of another, and the goal for that."""
 
+    figure: Figure
     label: str
     factors: Mapping[int, float]
     """By round; never empty."""
     verdict: Verdict | None
+    busy: frozenset[int]
+    """The rounds in which the machine was busy on one side at least."""
 
 
 @attrs.frozen
@@ -114,17 +117,11 @@ def _best(run: Run, workload: str, figure: Figure) -> dict[int, float]:
     return best
 
 
-def busy_rounds(run: Run, workload: str, system: str) -> int:
-    """In how many rounds the machine was busy while *system* had its turn."""
-    return sum(bool(one.busy) for one in run.of(workload, system))
-
-
-_WORDS: Final[Mapping[Figure, str]] = {
-    "rate": "rate",
-    "p50": "median time",
-    "p99": "99th percentile of times",
-    "cpu": "processor time",
-}
+def busy_rounds(run: Run, workload: str, *systems: str) -> frozenset[int]:
+    """The rounds in which the machine was busy while one of *systems* had its turn."""
+    return frozenset(
+        one.round for system in systems for one in run.of(workload, system) if one.busy
+    )
 
 
 def comparisons(run: Run, workload: Workload) -> list[Comparison]:
@@ -145,15 +142,23 @@ def comparisons(run: Run, workload: Workload) -> list[Comparison]:
                 ]
                 rest = [one for one in rest if one not in of_pair]
                 verdict = of_pair[0] if of_pair else None
-                found.append(Comparison(_label(figure, workload, title), factors, verdict))
+                busy = busy_rounds(run, workload.name, OURS, system)
+                found.append(Comparison(figure, f"beside {title}", factors, verdict, busy))
     return found + [
-        Comparison(_goal_label(one.goal, titles), one.factors, one) for one in rest if one.factors
+        Comparison(
+            one.goal.figure,
+            _goal_label(one.goal, titles),
+            one.factors,
+            one,
+            busy_rounds(run, workload.name, one.goal.system, *_others(one.goal)),
+        )
+        for one in rest
+        if one.factors
     ]
 
 
-def _label(figure: Figure, workload: Workload, title: str) -> str:
-    beside = f"beside {title}"
-    return beside if main_figures(workload) == (figure,) else f"{_WORDS[figure]} {beside}"
+def _others(goal: Goal) -> tuple[str, ...]:
+    return PEERS if goal.other == BEST else (goal.other,)
 
 
 def _goal_label(goal: Goal, titles: Mapping[str, str]) -> str:
@@ -163,4 +168,4 @@ def _goal_label(goal: Goal, titles: Mapping[str, str]) -> str:
     elif goal.workload:
         other = f"the workload \u201c{goal.workload}\u201d"
     ours = "" if goal.system == OURS else f"{titles.get(goal.system, goal.system)}: "
-    return f"{ours}{_WORDS[goal.figure]} beside {other}"
+    return f"{ours}beside {other}"

@@ -33,6 +33,12 @@ _FIGURES: Final[dict[Figure, str]] = {
     "p99": "Time of a message, 99th percentile (less is better)",
     "cpu": "Processor time of a message (less is better)",
 }
+_WORDS: Final[dict[Figure, str]] = {
+    "rate": "in messages a second",
+    "p50": "in the median time",
+    "p99": "in the 99th percentile of times",
+    "cpu": "in processor time",
+}
 _COSTS: Final = ("client_cpu_us", "server_cpu_us", "client_faults", "server_faults")
 
 
@@ -88,7 +94,8 @@ def _introduction(run: Run) -> str:
         f"<dl>{rows}</dl><p>In each round each system runs the workload once. A bar reaches from "
         "the lower to the upper quartile of the rounds, a line is the median, and each dot is a "
         "round; a hollow dot is a round in which the machine was busy with something else. Factors "
-        "compare two systems within each round: above 1, Octopi is faster or takes less time.</p>"
+        "compare two systems within each round: above 1, Octopi is faster or takes less time. "
+        "A thick line is a goal, green if it is met and red if it is missed.</p>"
     )
 
 
@@ -146,7 +153,8 @@ def _contents(workloads: Iterable[Workload]) -> str:
 
 def _section(run: Run, workload: Workload, number: int) -> str:
     plots = [_amounts(run, workload, figure) for figure in main_figures(workload)]
-    plots.append(_factors(comparisons(run, workload)))
+    found = comparisons(run, workload)
+    plots += [_factors(figure, [one for one in found if one.figure == figure]) for figure in _WORDS]
     return (
         f'<section id="w{number}"><h2>{escape(workload.name)}</h2>'
         f'<p class="note">{escape(_described(workload))}</p>'
@@ -181,12 +189,12 @@ def _amounts(run: Run, workload: Workload, figure: Figure) -> str:
     rows = []
     for participant, found in series.items():
         spread = quartiles(found.values())
-        busy = _busy_in(run, workload.name, {participant.system})
+        busy = busy_rounds(run, workload.name, participant.system)
         dots = [
             Dot(value, f"round {number + 1}: {amount(value, figure)}", number in busy)
             for number, value in found.items()
         ]
-        rows.append(_row(participant.title, amount(spread.median, figure)))
+        rows.append(_row(participant.title, _plain(spread.median, figure)))
         rows.append(strip(axis, dots, kind=_kind(participant)))
     unit = "/s" if figure == "rate" else " us"
     scale = ", logarithmic" if axis.is_logarithmic else ""
@@ -196,8 +204,8 @@ def _amounts(run: Run, workload: Workload, figure: Figure) -> str:
     )
 
 
-def _factors(found: list[Comparison]) -> str:
-    """The plot of how far Octopi is ahead of the others."""
+def _factors(figure: Figure, found: list[Comparison]) -> str:
+    """The plot of how far Octopi is ahead of the others in one figure."""
     if not found:
         return ""
     goals = [one.verdict.goal.ahead for one in found if one.verdict is not None]
@@ -205,7 +213,7 @@ def _factors(found: list[Comparison]) -> str:
     rows = []
     for one in found:
         dots = [
-            Dot(value, f"round {number + 1}: {value:.2f}x", False)
+            Dot(value, f"round {number + 1}: {value:.2f}x", number in one.busy)
             for number, value in one.factors.items()
         ]
         lines = [(1.0, "one")]
@@ -218,8 +226,8 @@ def _factors(found: list[Comparison]) -> str:
         rows.append(_row(one.label, value, is_html=True))
         rows.append(strip(axis, dots, kind="ours", lines=lines))
     return (
-        "<figure><figcaption>Octopi ahead, factor (more is better, logarithmic)</figcaption>"
-        f"{''.join(rows)}{axis_line(axis, 'x')}</figure>"
+        f"<figure><figcaption>Octopi ahead {_WORDS[figure]}, factor (more is better), logarithmic"
+        f"</figcaption>{''.join(rows)}{axis_line(axis, 'x')}</figure>"
     )
 
 
@@ -234,26 +242,19 @@ def _kind(participant: Participant) -> str:
     return "theirs" if participant.server == participant.system else "tool"
 
 
-def _busy_in(run: Run, workload: str, systems: set[str]) -> set[int]:
-    return {
-        one.round
-        for one in run.measurements
-        if one.workload == workload and one.system in systems and one.busy
-    }
-
-
 def _table(run: Run, workload: Workload) -> str:
     heads = ["system"]
     for figure in main_figures(workload):
-        heads += [{"rate": "median"}.get(figure, figure), "quartiles", "Octopi ahead"]
+        heads += [f"{'median' if figure == 'rate' else figure} (quartiles)", "Octopi ahead"]
     heads += ["CPU us, clients", "CPU us, servers", "page faults, clients", "page faults, servers"]
     heads += ["rounds", "of them busy"]
     rows = "".join(_table_row(run, workload, one) for one in run.participants_of(workload.name))
     head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
-    return _scroll(
+    return (
+        "<p>The same as a table; processor time and minor page faults are for one message:</p>"
+    ) + _scroll(
         f"figures of {workload.name}",
-        "<table><caption>The same as a table; processor time and minor page faults are for one "
-        f"message</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>",
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>",
     )
 
 
@@ -265,23 +266,31 @@ def _table_row(run: Run, workload: Workload, participant: Participant) -> str:
         found = by_round(run, workload.name, system, figure)
         spread = quartiles(found.values()) if found else None
         cells += [
-            amount(spread.median, figure).removesuffix(f" {figure}") if spread else "",
-            _range(spread),
+            f"{_plain(spread.median, figure)}{_range(spread)}" if spread else "",
             _ahead_of(run, workload, figure, system),
         ]
-    cells += [f"{middle(measured, cost):,.3g}" if measured else "" for cost in _COSTS]
-    busy = busy_rounds(run, workload.name, system)
+    cells += [_cost(middle(measured, cost)) if measured else "" for cost in _COSTS]
+    busy = len(busy_rounds(run, workload.name, system))
     cells += [str(len(measured)), str(busy)]
     marked = "".join(f"<td>{escape(one)}</td>" for one in cells)
     return f'<tr><th scope="row">{escape(participant.title)}</th>{marked}</tr>'
+
+
+def _plain(value: float, figure: Figure) -> str:
+    """A figure with its unit, where a heading names the figure."""
+    return amount(value, figure).removesuffix(f" {figure}")
+
+
+def _cost(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _ahead_of(run: Run, workload: Workload, figure: Figure, system: str) -> str:
     return "" if system == OURS else factor(compared(run, workload.name, figure, system))
 
 
-def _range(spread: Quartiles | None) -> str:
-    return f"{spread.lower:,.0f} to {spread.upper:,.0f}" if spread and spread.count > 1 else ""
+def _range(spread: Quartiles) -> str:
+    return f" ({spread.lower:,.0f}-{spread.upper:,.0f})" if spread.count > 1 else ""
 
 
 def _notes(run: Run, workload: Workload) -> Iterator[str]:

@@ -59,7 +59,7 @@ def _lines(run: Run, workload: Workload, participant: Participant) -> Iterator[s
         if not found:
             continue
         spread = quartiles(found.values())
-        busy = busy_rounds(run, workload.name, system)
+        busy = len(busy_rounds(run, workload.name, system))
         costs = f"{'':31}"
         if number == 0:
             cpu, faults = (
