@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from benchmarks.page import write_page
 from benchmarks.progress import RunProgress
 from benchmarks.results import LeftOut, Run
 from benchmarks.runner import Plan, Runner
-from benchmarks.systems import NAMES, module_of, takes_part
+from benchmarks.systems import NAMES, OWN_TOOLS, module_of, takes_part
 from benchmarks.table import table
 from benchmarks.waiting import WAYS, BusyError, before_round, begin
 from benchmarks.workloads import Workload, load
@@ -60,7 +61,9 @@ def main() -> int:
     ]
     if not workloads:
         return _wrong(f"no workload has {arguments.only!r} in its name")
-    chosen = [one.strip() for one in arguments.systems.split(",")]
+    chosen = [one.strip() for one in arguments.systems.split(",")] if arguments.systems else NAMES
+    if arguments.quick and not arguments.systems:
+        chosen = [one for one in NAMES if one not in OWN_TOOLS]
     unknown = [one for one in chosen if one not in NAMES]
     if unknown:
         return _wrong(f"there is no system {unknown[0]!r}")
@@ -159,9 +162,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--systems",
-        default=",".join(NAMES),
+        default="",
         metavar="NAME,NAME",
-        help="the systems to compare; without it all that are installed (%(default)s)",
+        help="the systems to compare; without it all that are installed (with --quick without the "
+        f"peers' own tools): {', '.join(NAMES)}",
     )
     parser.add_argument(
         "--rounds",
@@ -216,7 +220,7 @@ def _say_left_out(left_out: list[LeftOut]) -> None:
         print(f"left out{where}: {', '.join(systems)}: {reason}", file=sys.stderr)
 
 
-def _list(workloads: list[Workload], systems: list[str], left_out: list[LeftOut]) -> int:
+def _list(workloads: Sequence[Workload], systems: Sequence[str], left_out: list[LeftOut]) -> int:
     missing = {one.system for one in left_out}
     for name in systems:
         print(f"{name:<16} {module_of(name).TITLE}{', missing here' if name in missing else ''}")

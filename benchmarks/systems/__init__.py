@@ -25,6 +25,8 @@ NAMES: Final = (
     *("octopi", "octopi_blocking", "kafka", "kafka_tool", "rabbitmq", "rabbitmq_tool"),
     *("redis", "redis_tool", "nats", "nats_tool", "nats_core", "bare"),
 )
+OWN_TOOLS: Final = ("kafka_tool", "rabbitmq_tool", "redis_tool", "nats_tool")
+"""The peers' own benchmark tools, each in its own language."""
 
 
 @attrs.frozen
