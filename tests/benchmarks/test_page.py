@@ -68,7 +68,7 @@ def test_the_page_has_each_workload_system_and_goal() -> None:
         assert expected in text
     assert "not begun" not in text
     found = outline(text)
-    assert sum(tag == "circle" for tag, name, _ in found.attributes if name == "cx") == 18
+    assert sum(tag == "circle" for tag, name, _ in found.attributes if name == "cx") == 24
     assert text.count("<table>") == 2
 
 

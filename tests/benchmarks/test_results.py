@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +13,13 @@ import attrs
 import pytest
 
 from benchmarks import __main__ as program, results
-from benchmarks.results import Run
+from benchmarks.results import Measurement, Run
 from benchmarks.runner import Plan, Runner
 from benchmarks.systems import Serving
 from benchmarks.workloads import Workload
 from tests.benchmarks.runs import BUSY, measured, one_by_one, produce, run_of, timed
+
+ROOT = Path(__file__).parents[2]
 
 
 def example() -> Run:
@@ -33,6 +36,16 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert results.load(path) == example()
     assert json.loads(path.read_text())["format"] == results.FORMAT
     assert [one.name for one in path.parent.iterdir()] == ["run.json"]
+
+
+def test_the_document_and_a_measurement_have_the_names_that_are_documented() -> None:
+    text = (ROOT / "docs/performance.md").read_text().partition("The file is one object:")[2]
+    sentence, _, rest = text.partition("\n")
+    top = {one.name for one in attrs.fields(Run)} | {"format"}
+    assert top <= set(re.findall(r"`(\w+)`", sentence))
+    table = re.findall(r"^\| (`.*?) \|", rest.partition("\n## ")[0], re.MULTILINE)
+    named = [name for cell in table for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(named) == sorted(one.name for one in attrs.fields(Measurement))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"format": 1', '{"a": 1}'])
