@@ -73,7 +73,7 @@ def main() -> int:
         return _list(workloads, chosen, left_out)
     systems = tuple(one for one in chosen if one not in {other.system for other in left_out})
     if not systems:
-        return _wrong("none of these systems can be measured here")
+        return _wrong("none of these systems can be measured here", "see above what is missing")
     rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else 5)
     plan = Plan(systems, rounds, arguments.seed)
     try:
@@ -104,6 +104,10 @@ def main() -> int:
 
 
 def _measure_and_report(run: Run, plan: Plan, output: Path, arguments: argparse.Namespace) -> int:
+    try:
+        results.save(run, output)
+    except OSError as error:
+        return _wrong(f"{output} can't be written: {error.strerror}", "name another file with -o")
     code = 0
     try:
         _measure(run, plan, output, arguments)
@@ -115,9 +119,18 @@ def _measure_and_report(run: Run, plan: Plan, output: Path, arguments: argparse.
         results.save(run, output)
     _say_left_out([one for one in run.left_out if one.workload])
     print(table(run))
-    write_page(run, arguments.page)
     stopped = "stopped; what was measured until then" if code else "all figures"
-    print(f"{stopped}: {output}\nthe same as a page: {arguments.page}", file=sys.stderr)
+    print(f"{stopped}: {output}", file=sys.stderr)
+    try:
+        write_page(run, arguments.page)
+        print(f"the same as a page: {arguments.page}", file=sys.stderr)
+    except OSError as error:
+        print(
+            f"the page can't be written ({error.strerror}): `python -m benchmarks.report {output} "
+            "-o FILE` writes it elsewhere",
+            file=sys.stderr,
+        )
+        code = code or 1
     failed = any(one.problem for one in run.measurements) or not run.measurements
     return code or int(failed)
 
@@ -206,8 +219,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _wrong(what: str) -> int:
-    print(f"{what}: `python -m benchmarks --list` has all", file=sys.stderr)
+def _wrong(what: str, advice: str = "`python -m benchmarks --list` has all") -> int:
+    print(f"{what}: {advice}", file=sys.stderr)
     return 2
 
 

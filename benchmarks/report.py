@@ -34,10 +34,13 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         run = results.load(arguments.results)
-    except (OSError, ValueError) as error:
-        print(f"{error}", file=sys.stderr)
+        write_page(run, arguments.output)
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 2
-    write_page(run, arguments.output)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     if arguments.table:
         print(table(run))
     print(f"the page: {arguments.output}", file=sys.stderr)
