@@ -15,8 +15,9 @@ TITLE: Final = "Kafka, its perf-test tools (Java)"
 KINDS: Final = frozenset({"produce", "consume"})
 SERVED_BY: Final = "kafka"
 DIFFERS: Final = (
-    "The rate leaves out the start of Java and, when it consumes, joining a group; processor time "
-    "and page faults have them, which weighs much for so few messages."
+    "The rate leaves out the start of Java and, when it consumes, joining a group, but not that "
+    "Java compiles the program meanwhile. Processor time and page faults have all of it, which "
+    "weighs much for so few messages."
 )
 _TOOLS: Final = "org.apache.kafka.tools"
 

@@ -19,7 +19,8 @@ KINDS: Final = frozenset({"produce", "consume"})
 SERVED_BY: Final = "rabbitmq"
 DIFFERS: Final = (
     "The tool wraps each message as AMQP 1.0, which the Python client is told to leave out. The "
-    "rate leaves out the start of Java; processor time and page faults have it."
+    "rate leaves out the start of Java, but not that Java compiles the program meanwhile; "
+    "processor time and page faults have both."
 )
 JAR: Final = "OCTOPI_BENCH_STREAM_PERF_TEST"
 

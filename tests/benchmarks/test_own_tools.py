@@ -30,8 +30,8 @@ NATS = (
 )
 RABBITMQ = (
     "1, published 4 msg/s, confirmed 3 msg/s\n"
-    "Summary: published 220100 msg/s, error 0 msg/s, confirmed 219900 msg/s, consumed 7 msg/s, "
-    "latency 95th 0 ms\n"
+    "Summary: published 220100 msg/s, confirmed 219900 msg/s, consumed 7 msg/s, latency 95th 8 ms, "
+    "chunk size 3042\n"
 )
 
 
