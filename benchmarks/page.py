@@ -247,7 +247,7 @@ def _table(run: Run, workload: Workload) -> str:
     for figure in main_figures(workload):
         heads += [f"{'median' if figure == 'rate' else figure} (quartiles)", "Octopi ahead"]
     heads += ["CPU us, clients", "CPU us, servers", "page faults, clients", "page faults, servers"]
-    heads += ["rounds", "of them busy"]
+    heads.append("rounds")
     rows = "".join(_table_row(run, workload, one) for one in run.participants_of(workload.name))
     head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
     return (
@@ -271,7 +271,7 @@ def _table_row(run: Run, workload: Workload, participant: Participant) -> str:
         ]
     cells += [_cost(middle(measured, cost)) if measured else "" for cost in _COSTS]
     busy = len(busy_rounds(run, workload.name, system))
-    cells += [str(len(measured)), str(busy)]
+    cells.append(f"{len(measured)}, {busy} busy" if busy else str(len(measured)))
     marked = "".join(f"<td>{escape(one)}</td>" for one in cells)
     return f'<tr><th scope="row">{escape(participant.title)}</th>{marked}</tr>'
 

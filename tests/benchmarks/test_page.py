@@ -87,6 +87,7 @@ def test_rounds_of_a_busy_machine_are_marked_in_page_and_table() -> None:
     # In the plot of rates, and in that of factors beside that system and beside the best one.
     assert text.count("class=busy") == 3
     assert "It was busy in 1 of 10 measurements" in text
+    assert "<td>3, 1 busy</td>" in text
     assert "At work in busy rounds: cc1" in text
     printed = table(example())
     assert re.search(r"redis & its client .* 1 of 3$", printed, re.MULTILINE)
