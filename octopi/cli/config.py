@@ -129,8 +129,8 @@ class BrokerSettings:
     host: str = _setting(
         "",
         "OCTOPI_HOST",
-        "name of the machine, or rack, that brokers share: no two of them get replicas of the same "
-        "partition (empty: the broker shares it with no other one)",
+        "machine, or rack, that brokers share: no two of them get replicas of one partition "
+        "(empty: the broker shares it with no other one)",
     )
     workers: int = _setting(
         1,

@@ -180,8 +180,9 @@ class Rebalancing:
         ):
             return
         machines = controller.state.machines
+        wanted = min(self._replica_count, len(machines.of_all(live)))
         for record in records:
-            if len(record.replicas) < self._replica_count:
+            if len(record.replicas) < wanted:
                 joining = next_replica(record, live, records, machines)
                 if joining is None:
                     continue
