@@ -118,6 +118,18 @@ class BrokerSettings:
     id: int | None = _setting(
         None, "OCTOPI_ID", "broker id (none: the register assigns one)", least=1
     )
+    host: str = _setting(
+        "",
+        "OCTOPI_HOST",
+        "machine, or rack, that brokers share: no two of them get replicas of one partition "
+        "(empty: the broker shares it with no other one)",
+    )
+    workers: int = _setting(
+        1,
+        "OCTOPI_WORKERS",
+        "brokers to run on this machine, each as a process with its own port and directory",
+        least=1,
+    )
     flush_messages: int = _setting(
         FLUSH_MESSAGES, "OCTOPI_FLUSH_MESSAGES", "flush a log after this many messages", least=1
     )
