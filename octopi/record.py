@@ -379,7 +379,13 @@ def decode(
             )
             append(new(Message, fields))  # at half the cost of calling Message
             position, offset = stop, next_offset
-            if compiled is not None and headers is NO_HEADERS and position < end:
+            # Kernels go on behind a record without headers: the next one has probably none, either.
+            if (
+                compiled is not None
+                and position < end
+                and headers is NO_HEADERS
+                and timestamp is not None
+            ):
                 position = compiled.decode(
                     view, position, base_offset, topic, partition, Message, NO_HEADERS, messages
                 )

@@ -162,6 +162,20 @@ async def test_no_batch_is_handed_out_whose_first_record_is_damaged(
                 await consumer.next_batch()
 
 
+@several_or_one
+async def test_a_consumer_that_was_closed_says_so_and_no_damage(
+    several: bool, autojump_clock: MockClock
+) -> None:
+    async with running_world() as world, world.client() as client:
+        await fill(client, "orders", *numbered(100))
+        world.net.fault(m.Delivery, "change", change=damage_at(49))
+        async with opened(client, several) as consumer:
+            await consumer.next_batch()
+            consumer.close()
+            with pytest.raises(octopi.ClosedError):
+                await consumer.next_batch()
+
+
 async def test_the_position_before_a_damaged_record_is_known_while_its_batch_is_in_hand(
     autojump_clock: MockClock,
 ) -> None:
