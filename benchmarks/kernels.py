@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from benchmarks.report import machine
+from benchmarks.machine import machine
 from octopi import kernels
 from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TopicName
 from octopi.kernels import Kernels
