@@ -14,7 +14,12 @@ NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler 
 EXECUTABLE := $(if $(CI),dist/octopi-node/octopi-node)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
+# For `make bench` and `make bench-quick`; --help explains all.
+BENCH_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where it is set (images for containers often set it), each process of a test compiles all modules
+# of Octopi again, which takes longer than all else it does to start.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
@@ -68,10 +73,10 @@ attack: .venv/.dev ## hostile clients against real processes, and what others no
 	$(BIN)/python -m tests.attack
 spark-kills: .venv/.dev .venv/.spark ## Spark's streams, whose driver and brokers are killed 20 times each
 	$(BIN)/python -m tests.spark.kills
-bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hour
-	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks
+bench: .bench/.ready ## Octopi and its peers side by side, all workloads, on a quiet machine: an hour
+	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks $(BENCH_OPTIONS)
 bench-quick: .bench/.ready ## the most telling of them: three minutes
-	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick
+	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick $(BENCH_OPTIONS)
 bench-fanout: .bench/.ready ## 1,000 WebSocket subscribers, beside NATS: deliveries and memory
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks.fanout
 docs: .venv/.docs ## the documents as a site, with references made from the code: dist/site
@@ -131,6 +136,8 @@ KERNELS := $(wildcard hatch_build.py octopi/_kernels.c)
 	.bench/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	@! command -v go >/dev/null || GOBIN="$$PWD/.bench/bin" go install github.com/nats-io/nats-server/v2@latest \
 	  || echo 'octopi: no newer nats-server could be built; that of the system is measured, if any' >&2
+	@! command -v go >/dev/null || GOBIN="$$PWD/.bench/bin" go install github.com/nats-io/natscli/nats@latest \
+	  || echo 'octopi: the tool of NATS could not be built; `nats bench` is left out' >&2
 	@touch $@
 # Such as 0.1.0-linux-x86_64.
 RELEASE = $(shell $(BIN)/octopi-node --version | cut -d ' ' -f 2)-$(shell uname -sm | tr 'A-Z ' 'a-z-')
