@@ -256,6 +256,10 @@ class Oracle(ElectionRules):
 
     def _note_life(self, event: StepEvent[steps.C15Began]) -> None:
         step = event.step
+        record = self._view.records.get(step.partition)
+        hosts = () if record is None else map(self._cluster.host_of, record.replicas)
+        if not self._spoiled.isdisjoint(hosts):
+            return  # the leader may have less than was committed, and can't know it
         logs = [one for one in self._live_logs(step.partition) if one.topic == step.topic]
         if any(partition == step.partition for _, partition in self._serving_less):
             logs = []  # its end lies before records that were committed, and are lost
