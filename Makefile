@@ -14,7 +14,12 @@ NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler 
 EXECUTABLE := $(if $(CI),dist/octopi-node/octopi-node)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
+# For `make bench` and `make bench-quick`; --help explains all.
+BENCH_OPTIONS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where it is set (images for containers often set it), each process of a test compiles all modules
+# of Octopi again, which takes longer than all else it does to start.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
@@ -43,7 +48,7 @@ cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) $(EXAMPLES) ## all test
 covered: .venv/.dev ## the tests of record, wire and storage reach every branch of those by themselves
 	$(BIN)/coverage run -m pytest -q tests/record tests/wire tests/storage
 	$(BIN)/coverage report --fail-under=100 \
-	  --include='octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
+	  --include='octopi/kernels.py,octopi/record*.py,octopi/wire/*,octopi/storage/*'
 plain: .venv/.dev ## clusters again, with the framing of trio-websocket instead of ours
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest -n 2 --dist loadfile tests/integration
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/octopi-node sim run --tier websocket --seeds 50
@@ -68,10 +73,10 @@ attack: .venv/.dev ## hostile clients against real processes, and what others no
 	$(BIN)/python -m tests.attack
 spark-kills: .venv/.dev .venv/.spark ## Spark's streams, whose driver and brokers are killed 20 times each
 	$(BIN)/python -m tests.spark.kills
-bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hour
-	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks
+bench: .bench/.ready ## Octopi and its peers side by side, all workloads, on a quiet machine: an hour
+	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks $(BENCH_OPTIONS)
 bench-quick: .bench/.ready ## the most telling of them: three minutes
-	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick
+	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick $(BENCH_OPTIONS)
 bench-fanout: .bench/.ready ## 1,000 WebSocket subscribers, beside NATS: deliveries and memory
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks.fanout
 docs: .venv/.docs ## the documents as a site, with references made from the code: dist/site
@@ -114,21 +119,25 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("octopi: Python 3.11 or newer is needed and $(PYTHON) is %d.%d: name a newer one: make PYTHON=..." % sys.version_info[:2])'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'octopi: $(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+# An installation compiles the kernels where there is a C compiler.
+KERNELS := $(wildcard hatch_build.py octopi/_kernels.c)
 # All stamps stand for one environment: the tools are added to what a node needs to run, and
 # what is large, for a browser, the site, the examples or Spark, to the tools.
-.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.dist .venv/.docs .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.dist .venv/.docs .venv/.examples .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml $(KERNELS) | .venv/bin/pip
 	$(BIN)/pip install --quiet --require-hashes -r $<
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 # Peers are measured if they are there: Debian's redis-server, rabbitmq-server and nats-server, or,
 # newer than Debian's, nats-server from the source of its module where there is a Go compiler;
 # Kafka, where OCTOPI_BENCH_KAFKA_JARS names a directory of its jars.
-.bench/.ready: requirements/bench.txt pyproject.toml
+.bench/.ready: requirements/bench.txt pyproject.toml $(KERNELS)
 	$(PYTHON) -m venv .bench
 	.bench/bin/pip install --quiet --require-hashes -r $<
 	.bench/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	@! command -v go >/dev/null || GOBIN="$$PWD/.bench/bin" go install github.com/nats-io/nats-server/v2@latest \
 	  || echo 'octopi: no newer nats-server could be built; that of the system is measured, if any' >&2
+	@! command -v go >/dev/null || GOBIN="$$PWD/.bench/bin" go install github.com/nats-io/natscli/nats@latest \
+	  || echo 'octopi: the tool of NATS could not be built; `nats bench` is left out' >&2
 	@touch $@
 # Such as 0.1.0-linux-x86_64.
 RELEASE = $(shell $(BIN)/octopi-node --version | cut -d ' ' -f 2)-$(shell uname -sm | tr 'A-Z ' 'a-z-')

@@ -28,7 +28,7 @@ import trio
 
 import octopi
 import octopi.aio
-from benchmarks.report import machine
+from benchmarks.machine import machine
 from benchmarks.subscriptions import Meter, Run
 from harness.processes import node_processes
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 import trio
 
 import octopi
-from benchmarks.report import machine
+from benchmarks.machine import machine
 from harness.processes import node_processes
 
 SIZES: Final = (100, 1024)

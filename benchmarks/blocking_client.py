@@ -29,10 +29,9 @@ import trio
 
 import octopi
 import octopi.blocking
+from benchmarks.machine import machine
 from benchmarks.processes import Client
-from benchmarks.report import machine
-from benchmarks.runner import module_of
-from benchmarks.systems import Serving
+from benchmarks.systems import Serving, module_of
 
 READ: Final = "read"
 WRITTEN: Final = "written"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import resource
 import sys
 import time
 from collections.abc import Iterable
@@ -15,24 +16,47 @@ from typing import Any
 import attrs
 
 
+@attrs.frozen
+class Usage:
+    """What this process has used so far, and those of its children that have ended: a peer's own
+    tool is one."""
+
+    cpu_s: float
+    minor_faults: int
+
+    @classmethod
+    def now(cls) -> Usage:
+        both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return cls(
+            cpu_s=sum(one.ru_utime + one.ru_stime for one in both),
+            minor_faults=sum(one.ru_minflt for one in both),
+        )
+
+
 @attrs.define
 class Gate:
     """Holds a client back until all others are connected.  Its times count from then on."""
 
     opened_at: float = 0.0
-    _cpu_s: float = 0.0
+    _used: Usage = Usage(0.0, 0)
 
     def wait(self) -> None:
         """Report that this client is ready, and wait for the signal to begin."""
         print("ready", flush=True)
         sys.stdin.readline()
-        self._cpu_s = time.process_time()
+        self._used = Usage.now()
         self.opened_at = time.perf_counter()
 
     def figures(self, **more: float) -> dict[str, float]:
-        """The wall time and the processor time since `wait` returned, in seconds, and *more*."""
-        wall_s = time.perf_counter() - self.opened_at
-        return {"wall_s": wall_s, "cpu_s": time.process_time() - self._cpu_s, **more}
+        """The wall time and the processor time since `wait` returned, in seconds, the minor page
+        faults, and *more*, which may replace some of these."""
+        wall_s, used = time.perf_counter() - self.opened_at, Usage.now()
+        return {
+            "wall_s": wall_s,
+            "cpu_s": used.cpu_s - self._used.cpu_s,
+            "minor_faults": used.minor_faults - self._used.minor_faults,
+            **more,
+        }
 
 
 def spread(latencies_s: Iterable[float]) -> dict[str, float]:

@@ -20,9 +20,9 @@ from typing import Final
 
 import attrs
 
+from benchmarks.machine import machine
 from benchmarks.processes import Client, cpu_s
-from benchmarks.report import machine
-from benchmarks.runner import module_of
+from benchmarks.systems import module_of
 
 SYSTEMS: Final = ("octopi", "nats_core", "nats")
 

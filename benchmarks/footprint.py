@@ -22,8 +22,8 @@ from typing import Final
 import trio
 
 import octopi
+from benchmarks.machine import machine
 from benchmarks.processes import main_thread_s
-from benchmarks.report import machine
 from benchmarks.subscribers import Greeting, connected
 from harness.processes import NodeProcess, NodeProcesses, node_processes
 from octopi.identifiers import Offset, PartitionId

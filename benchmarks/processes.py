@@ -13,11 +13,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+
+from benchmarks.machine_load import process_times
 
 READY_TIMEOUT_S: Final = 300.0
 """This is long because clients that create 10,000 topics take minutes."""
@@ -83,12 +86,16 @@ class Client:
     def __init__(self, system: str, role: str, parameters: Mapping[str, Any]) -> None:
         """Start the process, in one of the roles that the system's module has."""
         self._what = f"{system} {role}"
+        self._complaints = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        # In a session of its own: Ctrl-C is for this process alone, which closes its clients.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.client", system, role, json.dumps(parameters)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._complaints,
             cwd=Path(__file__).parents[1],
             text=True,
+            start_new_session=True,
         )
 
     def wait_ready(self) -> None:
@@ -112,27 +119,41 @@ class Client:
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"{self._what} took more than {CLIENT_TIMEOUT_S:g} s") from None
         if self._process.returncode:
-            raise RuntimeError(f"{self._what} failed")
+            raise RuntimeError(f"{self._what} failed{self._last_complaint()}")
         figures: dict[str, float] = json.loads(output)
         return figures
 
     def close(self) -> None:
-        """Kill the process if it is running."""
+        """Kill the process and its children if it is running."""
         if self._process.poll() is None:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
+        self._complaints.close()
 
     def _expect(self, word: str) -> None:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if line.strip() != word:
-            raise RuntimeError(f"{self._what} printed {line!r} instead of {word!r}")
+            self._process.wait(10)
+            raise RuntimeError(
+                f"{self._what} printed {line!r} instead of {word!r}{self._last_complaint()}"
+            )
+
+    def _last_complaint(self) -> str:
+        """The last line that the process wrote to standard error, after a colon."""
+        self._complaints.seek(0)
+        lines = self._complaints.read().split("\n")
+        return next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
 
 
 def cpu_s(pid: int) -> float:
     """The processor time that process *pid* has used so far, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return process_times(Path(f"/proc/{pid}/stat").read_text()).own / _TICKS_PER_S
+
+
+def minor_faults(pid: int) -> int:
+    """The minor page faults of process *pid* so far."""
+    return process_times(Path(f"/proc/{pid}/stat").read_text()).minor_faults
 
 
 def main_thread_s(pid: int) -> float:

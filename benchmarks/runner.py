@@ -1,48 +1,38 @@
-"""Runs workloads in turn: in each round each system runs the workload once, so that other work of
-the machine affects all systems alike.
+"""Runs workloads: in each round each system runs the workload once, so that other work of the
+machine affects all systems alike; `benchmarks.pairing` says in which order.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
+import os
+import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import attrs
 
-from benchmarks.processes import Client, cpu_s
-from benchmarks.systems import NAMES, Serving
+from benchmarks.machine_load import Load, load_at_rest, load_between, read_now, reasons
+from benchmarks.pairing import turns
+from benchmarks.processes import Client, cpu_s, minor_faults
+from benchmarks.results import LeftOut, Measurement, Participant, Run
+from benchmarks.systems import Serving, module_of, server_of, takes_part
 from benchmarks.workloads import Workload
 
 _MARK: Final = "end-of-the-measurement"
 
 
-@attrs.define
-class Result:
-    """The figures of one system for one workload; a list has an entry for each round."""
+@attrs.frozen
+class Plan:
+    """What is measured, apart from the workloads."""
 
-    workload: Workload
-    system: str
-    settings: str
-    version: str
-    rates: list[float] = attrs.field(factory=list)
-    """Messages per second; delivered messages, if there are subscribers."""
-    p50_us: list[float] = attrs.field(factory=list)
-    p99_us: list[float] = attrs.field(factory=list)
-    client_cpu_us: list[float] = attrs.field(factory=list)
-    """The processor time of all clients together per message, in microseconds."""
-    server_cpu_us: list[float] = attrs.field(factory=list)
-    """The same of all servers."""
-    cpu_shares: dict[str, list[float]] = attrs.field(factory=dict)
-    """For each server process, and for all clients together: processor time divided by wall
-    time."""
-    problem: str = ""
-    """Why a round failed; the system runs no other round then."""
+    systems: tuple[str, ...]
+    rounds: int
+    seed: int
+    """Decides the order of the systems in each round."""
 
 
 @attrs.define
@@ -50,7 +40,11 @@ class Runner:
     """Runs workloads.  Servers start with the first workload that needs them, and stay up."""
 
     directory: Path
-    systems: list[str]
+    plan: Plan
+    run: Run
+    """Gets the results."""
+    on_result: Callable[[], None]
+    """Called after each change of *run*."""
     _servers: ExitStack = attrs.field(factory=ExitStack)
     _serving: dict[tuple[str, int, bool], Serving] = attrs.field(factory=dict)
     _filled: dict[tuple[str, str], str] = attrs.field(factory=dict)
@@ -60,47 +54,99 @@ class Runner:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._servers.close()
+        # A second Ctrl-C would leave servers behind.
+        former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._servers.close()
+        finally:
+            signal.signal(signal.SIGINT, former)
 
-    def run(self, workload: Workload, rounds: int) -> list[Result]:
-        """Run *workload* with all systems that take part in it, and return their results.  A system
-        that does not start is named and left out."""
-        results = []
-        for name in self.systems:
-            module = module_of(name)
-            if workload.kind in module.KINDS and name in (workload.systems or NAMES):
-                try:
-                    serving = self._serve(name, workload)
-                except RuntimeError as error:
-                    print(f"{name} is left out: {error}", file=sys.stderr)
-                else:
-                    results.append(Result(workload, name, serving.settings, serving.version))
-        for _ in range(rounds):
-            for result in results:
-                if not result.problem:
-                    try:
-                        self._run_once(result)
-                    except (RuntimeError, OSError, ValueError) as error:
-                        result.problem = str(error)
-                        print(f"{result.system}: {error}", file=sys.stderr)
-        return results
+    def load_at_rest(self) -> Load:
+        """The work of others now, while the benchmark's servers wait."""
+        return load_at_rest(self._processes())
+
+    def measure(self, workload: Workload, before_round: Callable[[], None]) -> None:
+        """Run *workload* in all rounds, with all systems that take part in it.
+
+        A system that doesn't start is left out, and one that fails runs no further round.
+        """
+        systems = [name for name in self.plan.systems if self._joins(name, workload)]
+        failed: set[str] = set()
+        for number in range(self.plan.rounds):
+            before_round()
+            order = turns(systems, workload.name, number, self.plan.seed)
+            for turn, name in enumerate(order):
+                if name not in failed:
+                    found = self._measured(workload, name, number, turn)
+                    if found.problem:
+                        failed.add(name)
+                    self.run.measurements.append(found)
+                self.on_result()
+
+    def _joins(self, name: str, workload: Workload) -> bool:
+        """Whether a system takes part; its servers run then."""
+        if not takes_part(name, workload):
+            return False
+        module = module_of(name)
+        try:
+            serving = self._serve(name, workload)
+        except (RuntimeError, OSError) as error:
+            self.run.left_out.append(LeftOut(name, str(error), workload.name))
+            return False
+        self.run.participants.append(
+            Participant(
+                workload=workload.name,
+                system=name,
+                title=module.TITLE,
+                version=serving.version,
+                settings=serving.settings,
+                server=server_of(name),
+                differs=getattr(module, "DIFFERS", ""),
+            )
+        )
+        return True
 
     def _serve(self, name: str, workload: Workload) -> Serving:
-        kind = (name, workload.replicas, workload.flush_before_ack)
+        kind = (server_of(name), workload.replicas, workload.flush_before_ack)
         if kind not in self._serving:
             folder = self.directory / "-".join(str(part) for part in kind)
-            folder.mkdir()
-            serving = module_of(name).serving(folder, *kind[1:])
+            folder.mkdir(exist_ok=True)
+            serving = module_of(kind[0]).serving(folder, *kind[1:])
             self._serving[kind] = self._servers.enter_context(serving)
         return self._serving[kind]
 
-    def _run_once(self, result: Result) -> None:
-        workload, name = result.workload, result.system
+    def _processes(self) -> set[int]:
+        """This process and all servers; what they start is found from them."""
+        return {os.getpid(), *(pid for one in self._serving.values() for pid in one.pids.values())}
+
+    def _measured(self, workload: Workload, name: str, number: int, turn: int) -> Measurement:
+        """One turn of a system, and what others did meanwhile."""
+        began_at, before = datetime.now(UTC).isoformat(timespec="seconds"), read_now()
+        figures: dict[str, Any] = {}
+        problem = ""
+        try:
+            figures = self._figures(workload, name)
+        except (RuntimeError, OSError, ValueError) as error:
+            problem = str(error) or type(error).__name__
+        load = load_between(before, read_now(), self._processes())
+        return Measurement(
+            workload=workload.name,
+            system=name,
+            round=number,
+            turn=turn,
+            began_at=began_at,
+            load=load,
+            busy=tuple(reasons(load, at_rest=False)),
+            problem=problem,
+            **figures,
+        )
+
+    def _figures(self, workload: Workload, name: str) -> dict[str, Any]:
         serving = self._serve(name, workload)
         self._topics += 1
         topic = f"topic-{self._topics}"
         if workload.kind in {"consume", "queue"}:
-            topic = self._filled_topic(name, serving, workload)
+            topic = self._filled_topic(server_of(name), serving, workload)
         with ExitStack() as clients:
             started = []
             for role, more in _roles(workload, serving):
@@ -109,27 +155,29 @@ class Runner:
                 clients.callback(client.close)
                 client.wait_ready()
                 started.append(client)
-            before = {server: cpu_s(pid) for server, pid in serving.pids.items()}
+            before = {server: _used(pid) for server, pid in serving.pids.items()}
             began = time.perf_counter()
             for client in started:
                 client.go()
             figures = [client.figures() for client in started]
             wall_s = time.perf_counter() - began
-            after = {server: cpu_s(pid) for server, pid in serving.pids.items()}
-        _add(result, figures, {one: after[one] - before[one] for one in after}, wall_s)
+            after = {server: _used(pid) for server, pid in serving.pids.items()}
+        servers_s = {one: after[one][0] - before[one][0] for one in after}
+        faults = sum(after[one][1] - before[one][1] for one in after)
+        return _for_a_message(workload, figures, servers_s, faults, wall_s)
 
-    def _filled_topic(self, name: str, serving: Serving, workload: Workload) -> str:
+    def _filled_topic(self, server: str, serving: Serving, workload: Workload) -> str:
         """A topic with the workload's messages, which each round reads again."""
-        key = (name, workload.name)
+        key = (server, workload.name)
         if key not in self._filled:
-            self._filled[key] = f"filled-{workload.message_bytes}-{self._topics}"
+            topic = f"filled-{workload.message_bytes}-{self._topics}"
             more = {"replicas": workload.replicas} if workload.replicas > 1 else {}
             client = Client(
-                name,
+                server,
                 "produce",
                 {
                     "address": serving.address,
-                    "topic": self._filled[key],
+                    "topic": topic,
                     "size": workload.message_bytes,
                     "count": workload.message_count,
                     **more,
@@ -141,12 +189,12 @@ class Runner:
                 client.figures()
             finally:
                 client.close()
+            self._filled[key] = topic
         return self._filled[key]
 
 
-def module_of(name: str) -> ModuleType:
-    """The module of the system *name*."""
-    return importlib.import_module(f"benchmarks.systems.{name}")
+def _used(pid: int) -> tuple[float, int]:
+    return cpu_s(pid), minor_faults(pid)
 
 
 def _roles(workload: Workload, serving: Serving) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -186,19 +234,29 @@ def _roles(workload: Workload, serving: Serving) -> Iterable[tuple[str, dict[str
             yield "producers", {**what, "producers": workload.producers}
 
 
-def _add(
-    result: Result, figures: list[dict[str, float]], servers_s: dict[str, float], wall_s: float
-) -> None:
-    workload = result.workload
+def _for_a_message(
+    workload: Workload,
+    clients: list[dict[str, float]],
+    servers_s: dict[str, float],
+    server_faults: int,
+    wall_s: float,
+) -> dict[str, Any]:
+    """The figures of a `Measurement`, from those of its processes."""
     count = workload.message_count * max(1, workload.subscribers)
-    if workload.kind not in {"latency"}:
-        result.rates.append(count / max(one["wall_s"] for one in figures))
-    for one in figures:
+    clients_s = sum(one["cpu_s"] for one in clients)
+    found: dict[str, Any] = {
+        "wall_s": wall_s,
+        "client_cpu_us": clients_s / count * 1e6,
+        "server_cpu_us": sum(servers_s.values()) / count * 1e6,
+        "client_faults": sum(one["minor_faults"] for one in clients) / count,
+        "server_faults": server_faults / count,
+        "cores": {
+            name: seconds / wall_s for name, seconds in {**servers_s, "clients": clients_s}.items()
+        },
+    }
+    if workload.kind != "latency":
+        found["rate"] = count / max(one["wall_s"] for one in clients)
+    for one in clients:
         if "p50_us" in one:
-            result.p50_us.append(one["p50_us"])
-            result.p99_us.append(one["p99_us"])
-    clients_s = sum(one["cpu_s"] for one in figures)
-    result.client_cpu_us.append(clients_s / count * 1e6)
-    result.server_cpu_us.append(sum(servers_s.values()) / count * 1e6)
-    for name, seconds in {**servers_s, "clients": clients_s}.items():
-        result.cpu_shares.setdefault(name, []).append(seconds / wall_s)
+            found |= {"p50_us": one["p50_us"], "p99_us": one["p99_us"]}
+    return found

@@ -28,8 +28,8 @@ import attrs
 import trio
 
 import octopi
+from benchmarks.machine import machine
 from benchmarks.processes import main_thread_s
-from benchmarks.report import machine
 from harness.processes import NodeProcess, node_processes
 
 READ: Final = "read"

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
+from benchmarks.goals import parse
+
 Kind = Literal[
     "produce", "consume", "queue", "request", "latency", "fan-out", "topics", "producers"
 ]
@@ -42,12 +44,14 @@ class Workload:
     """The systems that run it; empty: all that can."""
     quick: bool = False
     """Whether `make bench-quick` runs it."""
-    goal: str = ""
-    """The project's goal for this workload, for people to read."""
+    goals: tuple[str, ...] = ()
+    """The project's goals for this workload, as `benchmarks.goals` reads them."""
 
     def __attrs_post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise ValueError(f"{self.name}: there is no kind {self.kind!r}")
+        for goal in self.goals:
+            parse(goal)
 
 
 def load(path: Path = _FILE) -> list[Workload]:
@@ -58,6 +62,12 @@ def load(path: Path = _FILE) -> list[Workload]:
     """
     document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     return [
-        Workload(**{**one, "systems": tuple(one.get("systems", ()))})
+        Workload(
+            **{
+                **one,
+                "systems": tuple(one.get("systems", ())),
+                "goals": tuple(one.get("goals", ())),
+            }
+        )
         for one in document["workload"]
     ]

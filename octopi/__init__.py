@@ -24,6 +24,7 @@ if sys.platform == "win32":
 if TYPE_CHECKING:
     from octopi.clients.admin import Admin
     from octopi.clients.answers import (
+        BrokerCount,
         BrokerLog,
         BrokerReading,
         ClusterInfo,
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
         ClusterEvent,
         EventList,
         FoundOffset,
+        LogCount,
         LogInfo,
         LostRange,
         PartitionInfo,
@@ -135,6 +137,7 @@ _MODULES = {
     "Admin": "octopi.clients.admin",
     "Anchor": "octopi.position",
     "Blame": "octopi.errors",
+    "BrokerCount": "octopi.clients.answers",
     "BrokerId": "octopi.identifiers",
     "BrokerInfo": "octopi.wire.messages",
     "BrokerLog": "octopi.clients.answers",
@@ -162,6 +165,7 @@ _MODULES = {
     "InvalidTopicError": "octopi.errors",
     "LastMessages": "octopi.clients.consuming.start_position",
     "LeftTopic": "octopi.clients.consuming.multi_topic_consumer",
+    "LogCount": "octopi.wire.messages",
     "LogInfo": "octopi.wire.messages",
     "LostRange": "octopi.wire.messages",
     "MalformedRecordError": "octopi.errors",
@@ -234,6 +238,7 @@ __all__ = [
     "Admin",
     "Anchor",
     "Blame",
+    "BrokerCount",
     "BrokerId",
     "BrokerInfo",
     "BrokerLog",
@@ -261,6 +266,7 @@ __all__ = [
     "InvalidTopicError",
     "LastMessages",
     "LeftTopic",
+    "LogCount",
     "LogInfo",
     "LostRange",
     "MalformedRecordError",

@@ -33,6 +33,9 @@ AGENT_BYTES_MAX: Final = 200
 CONNECTION_NAME_BYTES_MAX: Final = 200
 """What a program calls its connections.  It is shown for each of its readings."""
 
+HOST_LABEL_BYTES_MAX: Final = 253
+"""The label of a broker's machine: as long as a host name can be."""
+
 CONTENT_TYPE_BYTES_MAX: Final = 200
 """A content type of a stream; the longest registered ones have less than half of that."""
 

@@ -6,6 +6,7 @@ This is the only module of the library that uses them.  It makes no decisions.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -46,9 +47,13 @@ _FILE_MODE = 0o600
 _LOOKED_AT_COUNT = 8
 """How many files are considered for closing their descriptors when a file needs one."""
 
-_KEPT_FREE_BYTES = 8 * 1024 * 1024
-"""How much freed memory of messages a node may keep: enough for some deliveries of half a megabyte.
-Each of them exists three times for a moment: as it was read, cut to whole records, and encoded."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Parameters of mallopt(3), as in glibc's malloc.h."""
+_MAPPED_ALONE_BYTES = 32 * 1024 * 1024
+"""Smaller blocks than this come from the heap; the greatest value that glibc takes."""
+_KEPT_FREE_BYTES = 64 * 1024 * 1024
+"""How much free memory at the heap's end a node may keep: twice the above, as glibc has it where it
+chooses by itself."""
 
 
 class SystemClock:
@@ -392,19 +397,19 @@ def allow_many_files() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep up to `_KEPT_FREE_BYTES` of free memory for the next messages.
+    """Have the C library keep free memory for the next messages.
 
-    Otherwise it may give the memory of each message back to the system, depending on the layout of
-    the heap.  Then the system maps and clears every page again for the next message: that was a
-    third of a broker's processor time when records of 1 KiB were read (18,000 pages for 60 MB, 2 us
-    each on a virtual machine).
+    Otherwise glibc maps large blocks one by one, or gives the free end of its heap back, so the
+    system maps and clears the same pages for every message.  That was 0.13 page faults for each
+    message of 1 KiB that was read, and a quarter of the processor time of a cluster.
 
-    glibc adapts to the largest block that it has mapped separately and unmapped again: smaller
-    blocks come from its heap from then on, and free memory at the heap's end is unmapped only if it
-    is more than twice that size (mallopt(3), M_MMAP_THRESHOLD).  So one such block is allocated and
-    freed here; only its first page is touched.  With other C libraries this has no effect.
+    Both thresholds are set, because setting one ends glibc's own adaptation of both, and that made
+    it worse (mallopt(3)).  Memory belongs to the whole process, so only programs of Octopi do this,
+    never the client library.  Other C libraries (musl, macOS) have no such function.
     """
-    bytes(_KEPT_FREE_BYTES // 2)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and mallopt(_M_MMAP_THRESHOLD, _MAPPED_ALONE_BYTES):
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES)
 
 
 def connections_possible() -> int:

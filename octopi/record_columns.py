@@ -14,32 +14,31 @@ from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
+from octopi import kernels
 from octopi.errors import MalformedRecordError, RecordError
 from octopi.identifiers import Offset
-from octopi.limits import RECORD_BYTES_MAX
-from octopi.record import (
+from octopi.record import check_record
+from octopi.record_format import (
+    CHECKSUM_END,
     HEADER_BYTES,
     LENGTH_BYTES,
+    LENGTH_MAX,
+    LENGTH_MIN_V2,
+    NO_KEY,
     OPAQUE,
     STRUCTURED,
     STRUCTURED_BYTES_MIN,
-    check_record,
-    decode_headers,
+    UINT32_MAX,
+    VALUE_ONLY,
 )
+from octopi.record_headers import decode_headers
 
 _HEAD: Final = struct.Struct(">IBI20xI16xQ")
 """length, version, checksum, the reserved bytes of the request id, and then key_length and
-headers_length as one number; see `octopi.record`."""
-_CHECKED_AT: Final = 9
-"""Where the bytes begin that the checksum of version 2 covers."""
+headers_length as one number; see `octopi.record_format`."""
 _LENGTHS_AT: Final = HEADER_BYTES + 8
 """Where the lengths of key and headers are in a version 2 record."""
 _LENGTHS: Final = struct.Struct(">II")
-_LENGTH_MIN: Final = STRUCTURED_BYTES_MIN - LENGTH_BYTES
-_LENGTH_MAX: Final = RECORD_BYTES_MAX - LENGTH_BYTES
-_NO_KEY: Final = 0xFFFFFFFF
-_VALUE_ONLY: Final = _NO_KEY << 32
-"""Both lengths of a record with neither key nor headers."""
 
 assert _HEAD.size == STRUCTURED_BYTES_MIN == _LENGTHS_AT + _LENGTHS.size
 
@@ -66,21 +65,26 @@ def columns(buffer: bytes, base_offset: Offset) -> RecordColumns:
       IncompleteRecordError, MalformedRecordError, ChecksumError: as `octopi.record.decode`.
     """
     found = RecordColumns([], array("q"))
+    compiled = kernels.KERNELS
     position, end = 0, len(buffer)
     while position < end:
-        position = _take_sound(buffer, position, base_offset, found)
-        if position < end:
+        before = position
+        if compiled is not None:
+            position, values, offsets = compiled.values(buffer, position, base_offset)
+            found.values.extend(values)
+            found.offsets.frombytes(offsets)
+        position = _take_sound(buffer, position, base_offset, found, compiled is not None)
+        if position == before:
             position = _take_any(buffer, position, base_offset, found)
     return found
 
 
-def _take_sound(buffer: bytes, position: int, base_offset: int, found: RecordColumns) -> int:
+def _take_sound(
+    buffer: bytes, position: int, base_offset: int, found: RecordColumns, has_kernels: bool
+) -> int:
     """Take the sound records of version 2 from *position* on; return where the first other record
-    starts, or the end.
-
-    It raises nothing, so a compiled loop can come before it, which stops at the first record that
-    has headers or a fault: only Python words errors.
-    """
+    starts, or the end.  If *has_kernels*, those without headers are left to the kernels.  It raises
+    nothing."""
     view = memoryview(buffer)
     end = len(buffer)
     last = end - STRUCTURED_BYTES_MIN
@@ -89,14 +93,16 @@ def _take_sound(buffer: bytes, position: int, base_offset: int, found: RecordCol
     while position <= last:
         length, version, checksum, reserved, lengths = unpack(buffer, position)
         stop = position + LENGTH_BYTES + length
-        if version != STRUCTURED or not _LENGTH_MIN <= length <= _LENGTH_MAX or stop > end:
+        if has_kernels and not lengths & UINT32_MAX:
             break
-        if reserved or crc32(view[position + _CHECKED_AT : stop]) != checksum:
+        if version != STRUCTURED or not LENGTH_MIN_V2 <= length <= LENGTH_MAX or stop > end:
+            break
+        if reserved or crc32(view[position + CHECKSUM_END : stop]) != checksum:
             break
         at = position + STRUCTURED_BYTES_MIN
-        if lengths != _VALUE_ONLY:
+        if lengths != VALUE_ONLY:
             key_length, headers_length = divmod(lengths, 1 << 32)
-            at += headers_length + (0 if key_length == _NO_KEY else key_length)
+            at += headers_length + (0 if key_length == NO_KEY else key_length)
             if at > stop or (headers_length and not _has_headers(buffer, position, headers_length)):
                 break
         add_value(buffer[at:stop])
@@ -130,7 +136,7 @@ def _take_any(buffer: bytes, position: int, base_offset: int, found: RecordColum
     else:
         key_length, headers_length = _LENGTHS.unpack_from(buffer, position + _LENGTHS_AT)
         at = position + STRUCTURED_BYTES_MIN + headers_length
-        at += 0 if key_length == _NO_KEY else key_length
+        at += 0 if key_length == NO_KEY else key_length
     found.values.append(buffer[at:stop])
     found.offsets.append(base_offset + position)
     return stop

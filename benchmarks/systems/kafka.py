@@ -1,7 +1,8 @@
 """Apache Kafka: one broker, or three with three replicas; the client is confluent-kafka
 (librdkafka).
 
-``OCTOPI_BENCH_KAFKA_JARS`` names a directory with ``kafka_2.13`` and the jars that it needs.
+``OCTOPI_BENCH_KAFKA_JARS`` names a directory with ``kafka_2.13``, ``kafka-tools`` and the jars that
+they need.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from benchmarks.systems import Serving, not_installed
 TITLE: Final = "Apache Kafka"
 KINDS: Final = frozenset({"produce", "consume", "queue", "request", "latency"})
 JARS: Final = "OCTOPI_BENCH_KAFKA_JARS"
-_BATCH_BYTES: Final = 1 << 20
-_LINGER_MS: Final = 5
+BATCH_BYTES: Final = 1 << 20
+LINGER_MS: Final = 5
 _POLLED_EVERY: Final = 1_000
 _TIMEOUT_S: Final = 60.0
 
@@ -29,8 +30,15 @@ _TIMEOUT_S: Final = 60.0
 def missing() -> str | None:
     """Why this system can't be measured; None: it can."""
     if not os.environ.get(JARS):
-        return f"the variable {JARS} doesn't name a directory of Kafka's jars"
-    return not_installed("java", {"confluent_kafka": "confluent-kafka"})
+        return (
+            f"the variable {JARS} doesn't name a directory of Kafka's jars (`libs` of its release, "
+            "or the Maven artifacts kafka_2.13 and kafka-tools with their dependencies)"
+        )
+    return not_installed(
+        "java",
+        {"confluent_kafka": "confluent-kafka"},
+        "Debian: apt-get install openjdk-17-jre-headless",
+    )
 
 
 @contextmanager
@@ -45,7 +53,7 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
             ",".join(one.address for one in brokers),
             {f"kafka-{number + 1}": one.pid for number, one in enumerate(brokers)},
             jar_version(jars),
-            f"acks=all, batches of {_BATCH_BYTES >> 20} MiB, {_LINGER_MS} ms of lingering; "
+            f"acks=all, batches of {BATCH_BYTES >> 20} MiB, {LINGER_MS} ms of lingering; "
             "neither for single messages and end to end",
         )
 
@@ -64,7 +72,8 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
     return roles[role](access, **parameters)  # type: ignore[operator,no-any-return]
 
 
-def _make(address: str, topic: str, replicas: int) -> None:
+def make_topic(address: str, topic: str, replicas: int) -> None:
+    """Create *topic* with one partition, if there is none."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -84,7 +93,7 @@ def _producer(address: str, linger_ms: int) -> Any:
             "bootstrap.servers": address,
             "acks": "all",
             "linger.ms": linger_ms,
-            "batch.size": _BATCH_BYTES,
+            "batch.size": BATCH_BYTES,
             "batch.num.messages": 100_000,
             "queue.buffering.max.messages": 1_000_000,
             "delivery.report.only.error": True,
@@ -114,8 +123,8 @@ def _produce(
     access: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
 ) -> None:
     value, failures = bytes(size), list[object]()
-    _make(address, topic, replicas)
-    producer = _producer(address, _LINGER_MS)
+    make_topic(address, topic, replicas)
+    producer = _producer(address, LINGER_MS)
     _send(producer, topic, value, failures)
     _flush(producer, failures)
     access.wait()
@@ -130,7 +139,7 @@ def _request(
     access: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
 ) -> dict[str, float]:
     value, failures = bytes(size), list[object]()
-    _make(address, topic, replicas)
+    make_topic(address, topic, replicas)
     producer = _producer(address, 0)
     _send(producer, topic, value, failures)
     _flush(producer, failures)
@@ -146,7 +155,7 @@ def _request(
 
 def _pace(access: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
     failures: list[object] = []
-    _make(address, topic, 1)
+    make_topic(address, topic, 1)
     producer = _producer(address, 0)
     access.wait()
     begin = time.perf_counter()
@@ -168,7 +177,7 @@ def _consumer(address: str, topic: str) -> Any:
             "bootstrap.servers": address,
             "group.id": f"bench-{topic}",
             "enable.auto.commit": False,
-            "fetch.message.max.bytes": 16 * _BATCH_BYTES,
+            "fetch.message.max.bytes": 16 * BATCH_BYTES,
             "queued.max.messages.kbytes": 256 * 1024,
         }
     )
@@ -233,7 +242,7 @@ def _work_off(
 
 
 def _receive(access: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
-    _make(address, topic, 1)
+    make_topic(address, topic, 1)
     consumer = _consumer(address, topic)
     _read_all(consumer, topic)
     consumer.poll(1.0)  # after this it waits for messages

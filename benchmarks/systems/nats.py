@@ -30,7 +30,7 @@ _TIMEOUT_S: Final = 60.0
 
 def missing() -> str | None:
     """Why this system can't be measured; None: it can."""
-    return not_installed("nats-server", {"nats": "nats-py"})
+    return not_installed("nats-server", {"nats": "nats-py"}, "Debian: apt-get install nats-server")
 
 
 @contextmanager

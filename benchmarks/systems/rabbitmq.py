@@ -26,7 +26,9 @@ _TIMEOUT_S: Final = 60.0
 
 def missing() -> str | None:
     """Why this system can't be measured; None: it can."""
-    return not_installed("rabbitmq-server", {"rstream": "rstream"})
+    return not_installed(
+        "rabbitmq-server", {"rstream": "rstream"}, "Debian: apt-get install rabbitmq-server"
+    )
 
 
 @contextmanager

@@ -22,7 +22,11 @@ _WAIT_MS: Final = 60_000
 
 def missing() -> str | None:
     """Why this system can't be measured; None: it can."""
-    return not_installed("redis-server", {"redis": "redis", "hiredis": "hiredis"})
+    return not_installed(
+        "redis-server",
+        {"redis": "redis", "hiredis": "hiredis"},
+        "Debian: apt-get install redis-server",
+    )
 
 
 @contextmanager

@@ -47,6 +47,7 @@ class AsyncioAdmin(Wrapper[Admin]):
     describe_cluster = calling(Admin.describe_cluster)
     describe_node = calling(Admin.describe_node)
     describe_logs = calling(Admin.describe_logs)
+    count_messages = calling(Admin.count_messages)
     describe_events = calling(Admin.describe_events)
     describe_readings = calling(Admin.describe_readings)
     create_subscription = calling(Admin.create_subscription)

@@ -8,18 +8,14 @@ themselves.
 
 from __future__ import annotations
 
-import tomllib
-import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar
 
 import attrs
-import cattrs
-from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
 from octopi.cli.contexts import client_values
-from octopi.cli.failures import CommandError, ExitCode, did_you_mean
+from octopi.cli.setting_checks import SettingsError, from_flag, from_text, read_settings
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
     CONNECTIONS_PER_TOKEN_MAX,
@@ -33,15 +29,11 @@ from octopi.limits import (
     REPLICA_COUNT_DEFAULT,
     RETIRED_KEEP_S,
 )
-from octopi.security.join_secret import SECRET_FILE
 
 DEFAULT_FILE: Final = Path("octopi.toml")
 """Read if it exists and no other file is given."""
 
 _CONTEXT_VARIABLE: Final = "OCTOPI_CONTEXT"
-
-_NUMBER_MAX: Final = 2**63 - 1
-"""The largest integer of TOML."""
 
 DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
 DEFAULT_REGISTER_LISTEN: Final = "127.0.0.1:7000"
@@ -125,6 +117,18 @@ class BrokerSettings:
     )
     id: int | None = _setting(
         None, "OCTOPI_ID", "broker id (none: the register assigns one)", least=1
+    )
+    host: str = _setting(
+        "",
+        "OCTOPI_HOST",
+        "machine, or rack, that brokers share: no two of them get replicas of one partition "
+        "(empty: the broker shares it with no other one)",
+    )
+    workers: int = _setting(
+        1,
+        "OCTOPI_WORKERS",
+        "brokers to run on this machine, each as a process with its own port and directory",
+        least=1,
     )
     flush_messages: int = _setting(
         FLUSH_MESSAGES, "OCTOPI_FLUSH_MESSAGES", "flush a log after this many messages", least=1
@@ -245,6 +249,8 @@ class LogSettings:
 
 def join_secret_in(register_directory: str) -> str:
     """The file with the join secret that a register with this data directory makes."""
+    from octopi.security.join_secret import SECRET_FILE
+
     return str(Path(register_directory) / SECRET_FILE)
 
 
@@ -257,13 +263,6 @@ SECTIONS: Final[dict[str, type]] = {
 }
 
 _S = TypeVar("_S", ClientSettings, RegisterSettings, BrokerSettings, NodeSettings, LogSettings)
-
-
-class SettingsError(CommandError):
-    """A setting is unknown or has a value that it can't have."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, ExitCode.USAGE)
 
 
 @attrs.frozen
@@ -302,14 +301,14 @@ class Configuration:
         self._from_flags: dict[tuple[str, str], tuple[object, str]] = {}
         chosen = file if file is not None else DEFAULT_FILE
         if file is not None or chosen.exists():
-            for section, fields in _read(chosen).items():
+            for section, fields in read_settings(chosen, SECTIONS).items():
                 for key, value in fields.items():
                     self._from_file[section, key] = (value, str(chosen))
         for section, cls in SECTIONS.items():
             for field in attrs.fields(cls):
                 variable = field.metadata["variable"]
                 if variable in environ:
-                    value = _from_text(cls, field.name, variable, environ[variable])
+                    value = from_text(cls, field.name, variable, environ[variable])
                     self._from_environment[section, field.name] = (value, variable)
 
     def override(self, section: str, key: str, value: object, source: str) -> None:
@@ -330,7 +329,7 @@ class Configuration:
         }
         for key, value in given.items():
             flag = f"--{key.removesuffix('_s').replace('_', '-')}"
-            values[key] = _from_flag(cls, key, flag, value)
+            values[key] = from_flag(cls, key, flag, value)
         return cls(**values)
 
     def _in_force(
@@ -373,125 +372,3 @@ def help_text(cls: type, key: str) -> str:
     default = "" if field.default in (None, "", False) else f"; default {field.default}"
     meaning: str = field.metadata["meaning"]
     return f"{meaning[0].upper()}{meaning[1:]}.  [{field.metadata['variable']}{default}]"
-
-
-# --- checking --------------------------------------------------------------------------
-
-
-def _read(file: Path) -> dict[str, dict[str, object]]:
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror}; name another with --config") from error
-    except RecursionError:
-        raise SettingsError(f"{file} is not valid TOML: it is nested too deep") from None
-    except ValueError as error:  # of TOML, of UTF-8, of a number with very many digits
-        raise SettingsError(f"{file} is not valid TOML: {error}") from error
-    for section, fields in content.items():
-        if section not in SECTIONS:
-            raise SettingsError(
-                f"{file}: there is no section [{section}]{did_you_mean(section, SECTIONS)}"
-            )
-        if not isinstance(fields, dict):
-            raise SettingsError(f"{file}: {section} is a section: write [{section}] above its keys")
-        _check(file, section, fields)
-    return content
-
-
-def _check(file: Path, section: str, fields: dict[str, object]) -> None:
-    cls = SECTIONS[section]
-    try:
-        _CONVERTER.structure(fields, cls)
-    except ClassValidationError as group:
-        noted, other = group.group_exceptions()
-        for error, note in noted:
-            raise SettingsError(f"{file}: {section}.{note.name} {error}") from None
-        for error in other:
-            if isinstance(error, ForbiddenExtraKeysError):
-                key = min(error.extra_fields)
-                known = attrs.fields_dict(cls)
-                raise SettingsError(
-                    f"{file}: there is no setting {section}.{key}{did_you_mean(key, known)}"
-                ) from None
-        raise
-    for key, value in fields.items():
-        try:
-            _check_bound(cls, key, value)
-        except SettingsError as error:
-            raise SettingsError(f"{file}: {section}.{key} {error}") from None
-
-
-def _check_bound(cls: type, key: str, value: object) -> None:
-    least = attrs.fields_dict(cls)[key].metadata["least"]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return
-    if not least <= value <= _NUMBER_MAX:
-        bound = f"at most {_NUMBER_MAX}" if value > _NUMBER_MAX else f"at least {_shown(least)}"
-        raise SettingsError(f"has to be {bound}, not {_shown(value)}")
-
-
-def _shown(value: float) -> str:
-    if isinstance(value, int):
-        return str(value) if value.bit_length() < 100 else "a number with very many digits"
-    return f"{value:g}"
-
-
-def _from_flag(cls: type, key: str, flag: str, value: object) -> object:
-    try:
-        _check_bound(cls, key, value)
-    except SettingsError as error:
-        raise SettingsError(f"{flag} {error}") from None
-    return value
-
-
-def _strictly(value: object, kind: type) -> object:
-    """*value* if it is of type *kind*; an integer is also a float.  Texts are not converted."""
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise SettingsError(f"has to be {_KINDS[kind]}, not {value!r}")
-    return value
-
-
-def _is_choice(kind: object) -> bool:
-    origin: object = get_origin(kind)
-    return origin is Literal
-
-
-def _one_of(value: object, kind: object) -> object:
-    if value not in get_args(kind):
-        raise SettingsError(f"has to be one of {', '.join(get_args(kind))}, not {value!r}")
-    return value
-
-
-_KINDS: Final[dict[type, str]] = {
-    str: "a text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-}
-
-_CONVERTER: Final = cattrs.Converter(forbid_extra_keys=True)
-for _kind in _KINDS:
-    _CONVERTER.register_structure_hook(_kind, _strictly)
-_CONVERTER.register_structure_hook_func(_is_choice, _one_of)
-
-
-def _from_text(cls: type, key: str, variable: str, text: str) -> object:
-    kind = get_type_hints(cls)[key]
-    if get_origin(kind) in {Union, types.UnionType}:
-        kind = next(one for one in get_args(kind) if one is not type(None))
-    try:
-        if kind is bool:
-            value: object = {"true": True, "false": False}.get(text, text)
-        else:
-            value = kind(text) if kind in {int, float} else text
-        value = _CONVERTER.structure(value, kind)
-        _check_bound(cls, key, value)
-    except ValueError:
-        raise SettingsError(
-            f"environment variable {variable} has to be {_KINDS[kind]}, not {text!r}"
-        ) from None
-    except SettingsError as error:
-        raise SettingsError(f"environment variable {variable} {error}") from None
-    return value

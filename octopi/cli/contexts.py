@@ -20,7 +20,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,6 +104,8 @@ def read_contexts(file: Path) -> Contexts:
             f"says where tokens are sent: look at it, then run `chmod 600 {file}`",
             ExitCode.USAGE,
         )
+    import tomllib
+
     try:
         if len(content) > _READ_BYTES_MAX:
             raise ValueError(f"it has more than {_READ_BYTES_MAX} bytes")

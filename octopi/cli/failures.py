@@ -7,7 +7,6 @@ for every command.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from enum import IntEnum, unique
 from typing import Final
@@ -89,6 +88,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def similar(word: str, known: Iterable[str]) -> str | None:
     """The one of *known* that is most similar to *word*; None if none is similar."""
+    import difflib
+
     return next(iter(difflib.get_close_matches(word, known, n=1)), None)
 
 

@@ -51,12 +51,28 @@ class _ProgramCommands(OctopiGroup):
     sections = _SECTIONS
 
 
+def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not context.resilient_parsing:
+        from octopi.cli.output import say
+        from octopi.kernels import description
+
+        say(f"{PROGRAM} {__version__} ({description()})")
+        context.exit()
+
+
 @click.group(
     cls=_ProgramCommands,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version, and which code handles records, and exit.",
+)
 @context_option
 @common_options
 def cli() -> None:

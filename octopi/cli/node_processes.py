@@ -82,7 +82,7 @@ class NodeProcesses:
             )
         self._running[name] = process
         with trio.move_on_after(READY_TIMEOUT_S):
-            line = await _first_line(process)
+            line = await first_line(process)
             url = ready_url(line)
             if url is not None:
                 self._nursery.start_soon(self._watch, name, process)
@@ -134,7 +134,7 @@ async def node_processes(directory: Path) -> AsyncIterator[NodeProcesses]:
                 await nodes.stop()
 
 
-async def _first_line(process: trio.Process) -> str:
+async def first_line(process: trio.Process) -> str:
     """The first line that *process* prints, or a part of it if the process ended."""
     assert process.stdout is not None
     line = b""

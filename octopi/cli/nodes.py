@@ -13,6 +13,7 @@ from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.secret_files import refuse_open_file, secret_of_broker, secret_of_register
+from octopi.cli.workers import check_single
 from octopi.history.writer import write_events, write_rates
 from octopi.identifiers import BrokerId
 from octopi.logger import bind, get_logger
@@ -88,6 +89,7 @@ async def run_broker_node(
       InvalidOptionError: if the address to advertise is none.
       OctopiError: see `octopi.roles.broker.node.run_broker`.
     """
+    check_single(settings.data_dir)
     _refuse_plain_address(settings.advertise, common)
     allow_many_files()
     bind(role="broker")
@@ -101,6 +103,7 @@ async def run_broker_node(
             secrets=secrets,
             advertise=settings.advertise,
             broker=None if settings.id is None else BrokerId(settings.id),
+            host=settings.host,
             flush=FlushOptions(
                 messages=settings.flush_messages,
                 bytes=settings.flush_bytes,

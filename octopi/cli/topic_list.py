@@ -23,6 +23,9 @@ class ListedTopic:
     """A topic, with sums over its partitions.  None: no broker that could say it has answered."""
 
     info: TopicInfo
+    message_count: int | None
+    """The committed messages that are kept, counted once; None also if a broker can't count those
+    of a log at present."""
     messages_bytes: int | None
     """The committed messages that are kept, in the records of one replica."""
     disk_bytes: int | None
@@ -45,6 +48,7 @@ async def listed(client: Client, *, rates: bool, system: bool = False) -> list[L
     import trio
 
     from octopi.admin.cluster_snapshot import look
+    from octopi.admin.message_counts import TopicCounts, count_messages
 
     infos = [one for one in await client.topics() if system or not is_system_topic(one.topic)]
     began = trio.current_time()
@@ -55,10 +59,12 @@ async def listed(client: Client, *, rates: bool, system: bool = False) -> list[L
         again = trio.current_time()
         seen, seconds = await look(client, in_order=False), again - began
     before, after = _ends(first), _ends(seen)
+    counts = TopicCounts(await count_messages(client, seen.cluster.brokers))
     sums = _Sums(seen)
     return [
         ListedTopic(
             info,
+            counts.of_topic(info),
             sums.messages_bytes.get(info.topic_id),
             sums.disk_bytes.get(info.topic_id),
             _rate(info, before, after, seconds) if seconds else None,
@@ -69,6 +75,7 @@ async def listed(client: Client, *, rates: bool, system: bool = False) -> list[L
 
 ORDERS: Final[dict[str, Callable[[ListedTopic], Any]]] = {
     "name": lambda one: one.info.topic,
+    "messages": lambda one: -(one.message_count or 0),
     "size": lambda one: -(one.messages_bytes or 0),
     "rate": lambda one: -(one.written_bytes_per_s or 0.0),
 }

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Literal
 
-from octopi.clients.answers import BrokerLog, BrokerReading, ClusterInfo, NodeInfo
+from octopi.clients.answers import BrokerCount, BrokerLog, BrokerReading, ClusterInfo, NodeInfo
 from octopi.clients.consuming.start_position import Start
+from octopi.clients.log_pages import counted_logs, described_logs
 from octopi.clients.options import not_negative
 from octopi.clients.routing import RequestRouter
 from octopi.clients.subscribing.administration import (
@@ -33,13 +34,11 @@ from octopi.wire.messages import (
     DeleteTopicById,
     DescribeCluster,
     DescribeEvents,
-    DescribeLogs,
     DescribeReadings,
     Done,
     DrainBroker,
     EventList,
     ListTopics,
-    LogList,
     MoveReplica,
     PartitionRecovery,
     ReadingList,
@@ -90,25 +89,43 @@ class Admin:
         Raises:
           UnknownTopicError: if there is no such topic.
         """
-        name = "" if topic is None else (await self._router.describe_topic(topic_name(topic))).topic
-        if brokers is None:
-            brokers = [one for one in (await self.describe_cluster()).brokers if one.live]
-        logs = [log for broker in brokers for log in await self._logs_at(broker, name)]
+        name, asked = await self._named(topic), await self._asked(brokers)
+        logs = [
+            BrokerLog(broker.broker, broker.address, log)
+            for broker in asked
+            for log in await described_logs(self._router, broker, name)
+        ]
         return sorted(logs, key=lambda one: (one.log.topic, one.log.partition, one.broker))
 
-    async def _logs_at(self, broker: BrokerInfo, topic: str) -> list[BrokerLog]:
-        logs: list[BrokerLog] = []
-        while True:
-            after = (logs[-1].log.topic, logs[-1].log.partition) if logs else ("", -1)
+    async def count_messages(
+        self, topic: str | None = None, *, brokers: Iterable[BrokerInfo] | None = None
+    ) -> list[BrokerCount]:
+        """How many committed messages the logs of *topic* (None: of all topics) have, once for each
+        broker that holds one.  *brokers*: see `describe_logs`.
 
-            def question(request: int, after: tuple[str, int] = after) -> DescribeLogs:
-                return DescribeLogs(request, topic, *after)
+        Raises:
+          UnknownTopicError: if there is no such topic.
+          RefusedError: UNSUPPORTED_VERSION, if a broker is of a version that doesn't count.
+        """
+        name, asked = await self._named(topic), await self._asked(brokers)
+        counts = [
+            BrokerCount(broker.broker, broker.address, log)
+            for broker in asked
+            for log in await counted_logs(self._router, broker, name)
+        ]
+        return sorted(counts, key=lambda one: (one.log.topic, one.log.partition, one.broker))
 
-            what = f"describe the logs of broker {broker.broker}"
-            page = await self._router.ask_broker(what, broker.address, question, LogList)
-            logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
-            if not page.more or not page.logs:
-                return logs
+    async def _named(self, topic: str | None) -> str:
+        """The name of *topic*, which has to exist; empty for None, which means all topics."""
+        if topic is None:
+            return ""
+        return (await self._router.describe_topic(topic_name(topic))).topic
+
+    async def _asked(self, brokers: Iterable[BrokerInfo] | None) -> Iterable[BrokerInfo]:
+        """*brokers*; all live ones instead of None."""
+        if brokers is not None:
+            return brokers
+        return [one for one in (await self.describe_cluster()).brokers if one.live]
 
     async def describe_readings(self, topic: str | None = None) -> list[BrokerReading]:
         """The open readings of *topic* (None: of all topics): one for each log that a consumer
@@ -119,18 +136,17 @@ class Admin:
         Raises:
           UnknownTopicError: if there is no such topic.
         """
-        name = "" if topic is None else (await self._router.describe_topic(topic_name(topic))).topic
+        name = await self._named(topic)
         found: list[BrokerReading] = []
-        for broker in (await self.describe_cluster()).brokers:
-            if broker.live:
-                answer = await self._router.ask_broker(
-                    f"describe the readings of broker {broker.broker}",
-                    broker.address,
-                    lambda request: DescribeReadings(request, name),
-                    ReadingList,
-                )
-                some = answer.readings
-                found += [BrokerReading(broker.broker, broker.address, one) for one in some]
+        for broker in await self._asked(None):
+            answer = await self._router.ask_broker(
+                f"describe the readings of broker {broker.broker}",
+                broker.address,
+                lambda request: DescribeReadings(request, name),
+                ReadingList,
+            )
+            some = answer.readings
+            found += [BrokerReading(broker.broker, broker.address, one) for one in some]
         return sorted(found, key=lambda one: one.reading.least_lag_bytes, reverse=True)
 
     async def describe_events(self, after: int = 0) -> EventList:

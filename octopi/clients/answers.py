@@ -7,7 +7,14 @@ import attrs
 from octopi.identifiers import BrokerId, Offset, PartitionId, TopicId
 from octopi.position import NO_ANCHOR, Anchor
 from octopi.record import Message
-from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, ReadingInfo, UnservedTopic
+from octopi.wire.messages import (
+    BrokerInfo,
+    LogCount,
+    LogInfo,
+    PartitionInfo,
+    ReadingInfo,
+    UnservedTopic,
+)
 
 
 @attrs.frozen
@@ -54,6 +61,15 @@ class BrokerLog:
     broker: int
     address: str
     log: LogInfo
+
+
+@attrs.frozen
+class BrokerCount:
+    """The number of messages in a replica of a log, as its broker counts them."""
+
+    broker: int
+    address: str
+    log: LogCount
 
 
 @attrs.frozen

@@ -1,11 +1,15 @@
-"""The client: connects to a cluster, sends it requests, and makes producers and consumers."""
+"""The client: connects to a cluster, sends it requests, and makes producers and consumers.
+
+Producers, consumers and subscriptions are imported when the first of them is made, so that a
+program that needs none, such as most commands, starts in less time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from typing import Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import attrs
 import trio
@@ -20,14 +24,6 @@ from octopi.clients.consuming.start_position import OffsetSpec, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
 from octopi.clients.options import UNCHANGED, Unchanged, check_connection_name, not_negative, within
-from octopi.clients.producing.producer import Producer
-from octopi.clients.producing.producer_options import ProducerOptions
-from octopi.clients.stored_records import StoredRecords
-from octopi.clients.subscribing.administration import Creation
-from octopi.clients.subscribing.mark_keeper import MarkKeeper, keep_marks
-from octopi.clients.subscribing.opening import open_member
-from octopi.clients.subscribing.queue_subscription import QueueSubscription
-from octopi.clients.subscribing.subscription import Subscription
 from octopi.clients.subscribing.subscription_options import PREFETCH
 from octopi.clients.topic_creation import alter_topic, create_topic, milliseconds
 from octopi.environment import Environment
@@ -57,12 +53,15 @@ from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
 from octopi.version import __version__
-from octopi.wire.messages import (
-    DeleteTopic,
-    FoundOffset,
-    TopicInfo,
-    TopicOptions,
-)
+from octopi.wire.messages import DeleteTopic, FoundOffset, TopicInfo, TopicOptions
+
+if TYPE_CHECKING:
+    from octopi.clients.producing.producer import Producer
+    from octopi.clients.stored_records import StoredRecords
+    from octopi.clients.subscribing.administration import Creation
+    from octopi.clients.subscribing.mark_keeper import MarkKeeper
+    from octopi.clients.subscribing.queue_subscription import QueueSubscription
+    from octopi.clients.subscribing.subscription import Subscription
 
 AGENT: Final = f"octopi-python/{__version__}"
 DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
@@ -239,18 +238,14 @@ class Client(ConsumerMaker):
           HistoryForkedError: if *anchor* was given, and the log has another history there.
           RecordError: if a record arrived damaged.
         """
-        return await fetch(
-            self._router,
-            topic,
-            Place(Offset(offset), Anchor(anchor)),
-            PartitionId(partition),
-            bytes_max,
-            wait_s,
-        )
+        place = Place(Offset(offset), Anchor(anchor))
+        return await fetch(self._router, topic, place, PartitionId(partition), bytes_max, wait_s)
 
     @property
     def stored_records(self) -> StoredRecords:
         """Access to logs as encoded records, for programs that know the record format."""
+        from octopi.clients.stored_records import StoredRecords
+
         return StoredRecords(self._cluster)
 
     # --- producers and consumers -------------------------------------------------------
@@ -293,6 +288,9 @@ class Client(ConsumerMaker):
           UnknownTopicError: if one of them doesn't exist and the producer doesn't create topics.
           RefusedError: FORBIDDEN, if the token doesn't allow to publish to one of them.
         """
+        from octopi.clients.producing.producer import Producer
+        from octopi.clients.producing.producer_options import ProducerOptions
+
         options = ProducerOptions(
             linger_s=linger_s,
             batch_bytes=batch_bytes,
@@ -397,6 +395,8 @@ class Client(ConsumerMaker):
           InvalidTopicError, UnknownTopicError: if there is no such topic.
           InvalidOptionError: if an option is out of its range, or not for that mode.
         """
+        from octopi.clients.subscribing.opening import open_member
+
         return open_member(self._cluster, topic, name, mode, options)
 
     def mark_keeper(
@@ -418,6 +418,8 @@ class Client(ConsumerMaker):
           InvalidOptionError: if it has another mode, or a name is no legal one.
           InvalidTopicError, UnknownTopicError: if there is no such topic.
         """
+        from octopi.clients.subscribing.mark_keeper import keep_marks
+
         return keep_marks(self._cluster, topic, name, member=member, start=start)
 
 

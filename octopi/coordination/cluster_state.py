@@ -24,6 +24,7 @@ from octopi.coordination.journal_entries import (
     TopicDeleted,
     TopicRemoved,
 )
+from octopi.coordination.machines import Machines
 from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, PartitionId, id_fault, topic_name_fault
 from octopi.limits import BROKER_ID_MAX, COUNTED_MAX, LIST_COUNT_MAX
 from octopi.wire.codec import fault_in
@@ -96,6 +97,11 @@ class ClusterState:
         """The smallest `min_insync` of the topics on *partition*, 1 if it has no topic."""
         options = (one.options for one in self._topics.values() if partition in one.partitions)
         return min((one.min_insync for one in options), default=1)
+
+    @property
+    def machines(self) -> Machines:
+        """The machines of the brokers."""
+        return Machines({one.broker: one.host for one in self.brokers.values() if one.host})
 
     @property
     def topic_count(self) -> int:

@@ -99,6 +99,7 @@ class ClusterView:
             disk_free_bytes=None if status is None else status.disk_free_bytes,
             disk_total_bytes=None if status is None else status.disk_total_bytes,
             disk_trouble=self._health.disk_trouble(known.broker),
+            host=known.host,
         )
 
     def removals_of(self, broker: BrokerId) -> list[RemovedTopic]:

@@ -220,6 +220,7 @@ class Controller:
                 and known.replaced
                 and any(broker in one.lost for one in state.partitions.values())
             ),
+            host=join.host,
         )
         if registration != known:
             entries.append(registration)

@@ -42,6 +42,8 @@ class BrokerRegistered:
     replaced: bool = False
     """Whether the broker joined with another data directory than before and is still listed as a
     replica that lost data in some partition: what it held there is lost."""
+    host: str = ""
+    """The label of its machine; empty: it is the only broker there."""
 
 
 @attrs.frozen

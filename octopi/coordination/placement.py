@@ -1,8 +1,8 @@
 """Which brokers hold which partitions: new ones, and plans that even out old ones.
 
-Pure functions of counts.  Replicas and leaders are spread as evenly as possible; ties go
-to the smallest id, so the same state gives the same plan everywhere.  The protocol carries out each
-step of a plan, or rejects it.
+Pure functions of counts.  No two replicas of a partition are placed on one machine.  Otherwise
+replicas and leaders are spread as evenly as possible; ties go to the smallest id, so the same state
+gives the same plan everywhere.  The protocol carries out each step of a plan, or rejects it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from octopi.coordination.machines import NO_LABELS, Machines
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.wire.messages import PartitionRecord
 
@@ -38,10 +39,11 @@ def place(
     replica_count: int,
     brokers: Iterable[BrokerId],
     records: Iterable[PartitionRecord],
+    machines: Machines = NO_LABELS,
 ) -> dict[PartitionId, list[BrokerId]]:
     """Replicas for new *partitions*, leader first, on *brokers* that hold *records* already.
 
-    Each partition gets *replica_count* replicas, or one on each broker if there are fewer brokers.
+    Each partition gets *replica_count* replicas, or one on each machine if there are fewer.
     """
     known = list(records)
     held = dict.fromkeys(sorted(set(brokers)), 0)
@@ -55,8 +57,10 @@ def place(
     placed: dict[PartitionId, list[BrokerId]] = {}
     for partition in partitions:
         leader = min(held, key=lambda broker: (led[broker], held[broker], broker))
-        others = sorted(held.keys() - {leader}, key=lambda broker: (held[broker], broker))
-        placed[partition] = [leader, *others[: replica_count - 1]]
+        chosen = placed[partition] = [leader]
+        for broker in sorted(held.keys() - {leader}, key=lambda broker: (held[broker], broker)):
+            if len(chosen) < replica_count and machines.of(broker) not in machines.of_all(chosen):
+                chosen.append(broker)
         led[leader] += 1
         for broker in placed[partition]:
             held[broker] += 1
@@ -118,17 +122,42 @@ def _chain(
     return []
 
 
+def next_replica(
+    record: PartitionRecord,
+    brokers: Iterable[BrokerId],
+    records: Iterable[PartitionRecord],
+    machines: Machines = NO_LABELS,
+) -> BrokerId | None:
+    """Which of *brokers* gets one more replica of the partition of *record*: one on a machine that
+    has none, and that holds the fewest of *records*; None: there is no such machine."""
+    known = list(records)
+    taken = machines.of_all(record.replicas)
+    held = {one: sum(one in each.replicas for each in known) for one in brokers}
+    candidates = [one for one in held if machines.of(one) not in taken]
+    return min(candidates, key=lambda one: (held[one], one), default=None)
+
+
 def spread_replicas(
-    records: Iterable[PartitionRecord], brokers: Iterable[BrokerId]
+    records: Iterable[PartitionRecord],
+    brokers: Iterable[BrokerId],
+    machines: Machines = NO_LABELS,
 ) -> list[ReplicaMove]:
-    """Moves after which no broker of *brokers* holds two replicas more than another, as far
-    as partitions allow; followers move rather than leaders."""
+    """Moves after which no machine has two replicas of a partition, and no broker of *brokers*
+    holds two replicas more than another, as far as partitions and machines allow; followers move
+    rather than leaders."""
     known = sorted(records, key=lambda one: one.partition)
     replicas = {one.partition: set(one.replicas) for one in known}
     leaders = {one.partition: one.leader for one in known}
     targets = sorted(set(brokers))
     moves: list[ReplicaMove] = []
     moved: set[PartitionId] = set()
+    for record in known:
+        sharing = [one for one in machines.shared(record.replicas) if one != record.leader]
+        joining = next_replica(record, targets, known, machines) if sharing else None
+        if joining is not None:
+            moves.append(ReplicaMove(record.partition, sharing[0], joining))
+            moved.add(record.partition)
+            replicas[record.partition] ^= {sharing[0], joining}
     while True:
         held = {broker: sum(broker in one for one in replicas.values()) for broker in targets}
         step = next(
@@ -141,6 +170,7 @@ def spread_replicas(
                 if partition not in moved
                 and giver in replicas[partition]
                 and taker not in replicas[partition]
+                and machines.of(taker) not in machines.of_all(replicas[partition] - {giver})
             ),
             None,
         )

@@ -164,9 +164,11 @@ class TopicDecisions:
         # No log can be made on a full disk, so such a broker is taken only if there are too few
         # others.
         well = {one for one in willing if not self._health.is_troubled(one)}
-        if len(well) >= self._replica_count:
+        machines = self._state.machines
+        if len(machines.of_all(well)) >= self._replica_count:
             willing = well
-        placed = place(new, self._replica_count, willing, self._state.partitions.values())
+        records = self._state.partitions.values()
+        placed = place(new, self._replica_count, willing, records, machines)
         for replicas in placed.values():
             replicas.sort(key=self._health.is_troubled)  # a healthy broker leads
         return [

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from octopi.errors import OffsetOutOfRangeError, StorageError
+from octopi.errors import NeedsTimeError, OffsetOutOfRangeError, StorageError
 from octopi.identifiers import Offset
 from octopi.storage.segment import Segment
 from octopi.storage.segments import Segments
-from octopi.storage.time_slices import Slices
+from octopi.storage.time_slices import Slices, if_quick
 
 _T = TypeVar("_T")
 
@@ -119,6 +119,29 @@ class LogSearch:
             self._check_kept(offset)
             raise
         return Offset(segment.base + position)
+
+    def count(self, until: Offset) -> Slices[tuple[Offset, int | None]]:
+        """Where the log starts, and how many records there are from there to *until*; None if
+        damage hides some, or if the index of a segment has to be rebuilt first, which takes long.
+
+        Raises:
+          StorageError: if the log was closed.
+        """
+        while True:
+            self._check_open()
+            start = end = self._segments.start
+            count: int | None = 0
+            while count is not None and end < until and (segment := self.segment_behind(end)):
+                stop = min(until, segment.end)
+                work = self.on(segment, if_quick(segment.count(stop - segment.base)))
+                try:
+                    count += yield from work
+                except (StorageError, NeedsTimeError):
+                    count = None
+                end = stop
+                yield
+            if self._segments.start == start:  # retention has removed nothing meanwhile
+                return start, count
 
     def on(self, segment: Segment, work: Slices[_T]) -> Slices[_T]:
         """Do *work*, which reads *segment*, and return its result.

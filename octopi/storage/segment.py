@@ -41,23 +41,21 @@ ENTRY_DISTANCE_BYTES_MAX: Final = 2 * INDEX_INTERVAL_BYTES + RECORD_BYTES_MAX
 `INDEX_INTERVAL_BYTES` apart, because an entry is left out if a batch begins soon behind the last
 entry of the batch before."""
 
+_COUNT_MAX: Final = 2**63
+"""More records than any segment has."""
+
 _T = TypeVar("_T")
 
 
 class Segment(RecordFile):
     """One segment; its files are opened when first needed."""
 
+    # fmt: off
     __slots__ = (
-        "_count",
-        "_cuts",
-        "_index",
-        "_index_rebuilt",
-        "_sound_end",
-        "_sound_from",
-        "_timestamp_max_ms",
-        "first_append_ms",
-        "last_append_ms",
+        "_count", "_cuts", "_index", "_index_rebuilt", "_sound_end", "_sound_from",
+        "_timestamp_max_ms", "first_append_ms", "last_append_ms",
     )
+    # fmt: on
 
     def __init__(self, disk: Disk, directory: str, base: Offset) -> None:
         super().__init__(disk, directory, base)
@@ -370,6 +368,18 @@ class Segment(RecordFile):
         except StorageError:
             return -1
         return timestamp_ms
+
+    def count(self, stop: int) -> Slices[int]:
+        """How many records there are before *stop*, where one ends.  If that is the segment's end,
+        the number is remembered.
+
+        Raises:
+          CorruptLogError, StorageError: see `count_back`.
+        """
+        if stop == self.size_bytes:
+            yield from self.learn()
+        _, missing = yield from self.count_back(_COUNT_MAX, stop)
+        return _COUNT_MAX - missing
 
     def count_back(self, count: int, stop: int) -> Slices[tuple[int, int]]:
         """Where the *count*-th record before *stop* starts, counted backwards, and 0.  If there are

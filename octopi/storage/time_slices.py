@@ -56,12 +56,22 @@ def quickly(work: Slices[_T]) -> _T:
     Raises:
       NeedsTimeError: if it takes more; its partial result is dropped.
     """
+    return at_once(if_quick(work))
+
+
+def if_quick(work: Slices[_T]) -> Slices[_T]:
+    """Do *work*, if it takes at most `QUICK_SLICES` slices.
+
+    Raises:
+      NeedsTimeError: if it takes more; its partial result is dropped.
+    """
     for _ in range(QUICK_SLICES):
         try:
             next(work)
         except StopIteration as done:
             result: _T = done.value
             return result
+        yield
     work.close()
     raise NeedsTimeError(
         "the index of that part of the log is being rebuilt; try again in a moment"

@@ -1,10 +1,11 @@
 """Encodes messages to CBOR and decodes them, strictly and within bounds.
 
-At import, this module reads from the message classes which values each field may hold, as kinds of
-`octopi.wire.field_kinds`.  Decoding follows that description through the bytes.  It never builds a
-value that the message has no field for.  So the memory and time for hostile input are bounded by
-the message that it claims to be: no tag, float, indefinite length or deeper nesting is interpreted,
-and each length is compared with its bound, and with the bytes that there are, before it is used.
+At the first message of a class, this module reads from the class which values each field may hold,
+as kinds of `octopi.wire.field_kinds`.  Decoding follows that description through the bytes.  It
+never builds a value that the message has no field for.  So the memory and time for hostile input
+are bounded by the message that it claims to be: no tag, float, indefinite length or deeper nesting
+is interpreted, and each length is compared with its bound, and with the bytes that there are,
+before it is used.
 (A general decoder would first turn 16 MiB of empty maps into a gigabyte, and would copy a batch in
 small pieces.)
 
@@ -283,6 +284,25 @@ class _Structure:
         return self._cls(**values), at
 
 
+class _Structures(dict[type, _Structure]):
+    """Message class -> its structure, which is made when it is first needed: most programs send and
+    get few of the messages that there are."""
+
+    def __missing__(self, cls: type) -> _Structure:
+        if cls not in TYPE_NAMES:
+            raise KeyError(cls)
+        structure = self[cls] = _Structure(cls, is_part=False)
+        return structure
+
+
+class _Encodings(dict[type, Any]):
+    """Class -> what encodes its instances: message classes, and `EncodedAnswer`."""
+
+    def __missing__(self, cls: type) -> _Structure:
+        structure = self[cls] = _STRUCTURES[cls]
+        return structure
+
+
 @attrs.frozen
 class _Part:
     """A structure inside a message."""
@@ -401,7 +421,7 @@ def _kind(hint: object) -> FieldKind[Any]:
 _TYPE_NAME: Final = TextField(1000)
 _TYPE_KEY: Final = _key("type")
 _REQUEST_KEY: Final = _key("request")
-_STRUCTURES: Final = {cls: _Structure(cls, is_part=False) for cls in TYPE_NAMES}
-_ENCODINGS: Final[dict[type, Any]] = {**_STRUCTURES, EncodedAnswer: _Verbatim()}
+_STRUCTURES: Final = _Structures()
+_ENCODINGS: Final = _Encodings({EncodedAnswer: _Verbatim()})
 _PARTS: Final[dict[type, FieldKind[Any]]] = {}
 """The kinds that `fault_in` has made so far, by class."""

@@ -27,6 +27,7 @@ from octopi.limits import (
     BROKERS_MAX,
     CONNECTION_NAME_BYTES_MAX,
     HELLO_BYTES_MAX,
+    HOST_LABEL_BYTES_MAX,
     ID_CHARACTERS,
     JOIN_NONCE_BYTES,
     JOIN_SECRET_BYTES,
@@ -62,6 +63,9 @@ ConnectionName = Annotated[
     str, AtMost(CONNECTION_NAME_BYTES_MAX), Grammar(controls_fault), MayBeMissing()
 ]
 """What a program calls its connections, for people who look at the cluster; empty: nothing."""
+HostLabel = Annotated[str, AtMost(HOST_LABEL_BYTES_MAX), Grammar(controls_fault), MayBeMissing()]
+"""The machine that a broker runs on, as its operator names it: no two replicas of a partition lie
+on brokers with the same label.  Empty: the broker is the only one of its machine."""
 Address = Annotated[str, AtMost(ADDRESS_BYTES_MAX)]
 """``ws://host:port`` or ``wss://host:port``; empty if unknown."""
 Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
@@ -143,6 +147,7 @@ class BrokerInfo:
     stream_key: Seal = ""
     """In `InstallPartitions`: the stream key that only this broker and the receiver of the message
     get; see `Follow`."""
+    host: HostLabel = ""
 
 
 @connection("hello")

@@ -32,7 +32,7 @@ from octopi.model import (
     TopicText,
     Verb,
 )
-from octopi.wire.common import BrokerInfo, LogId, NodeAddress, OptionalId, Text
+from octopi.wire.common import BrokerInfo, HostLabel, LogId, NodeAddress, OptionalId, Text
 from octopi.wire.declarations import (
     DECIDER_TO_MEMBER,
     MEMBER_TO_DECIDER,
@@ -82,6 +82,7 @@ class Join:
     credential: Seal = ""
     """The credential from the `Joined` with which the register gave this id; empty: there is
     none."""
+    host: HostLabel = ""
 
 
 @answer("joined", DECIDER_TO_MEMBER)

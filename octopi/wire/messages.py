@@ -14,6 +14,7 @@ The classes are in these modules:
 
 - `octopi.wire.common`: messages of any connection, and parts that several planes share;
 - `octopi.wire.client`: topics, records and readings;
+- `octopi.wire.counts`: how many messages there are;
 - `octopi.wire.nodes`: what each node answers for itself;
 - `octopi.wire.producers`: the epochs of named producers;
 - `octopi.wire.subscriptions`: durable subscriptions;
@@ -31,6 +32,7 @@ from octopi.model import *
 from octopi.wire.admin import *
 from octopi.wire.client import *
 from octopi.wire.common import *
+from octopi.wire.counts import *
 from octopi.wire.declarations import *
 from octopi.wire.membership import *
 from octopi.wire.nodes import *

@@ -12,7 +12,6 @@ LINES_MAX: Final = 500
 LONGER: Final = {
     "octopi/errors.py": "one table of statuses and one tree of errors, which readers compare",
     "octopi/limits.py": "one table of all bounds, with the relations between them at its end",
-    "octopi/record.py": "one byte table and all that follows from it",
 }
 """Files that may be longer, each with the reason why it is not divided."""
 

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import octopi
+from octopi.clients.subscribing.administration import Creation
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = {name: getattr(octopi, name) for name in octopi.__all__}
+NAMED: dict[str, object] = {**PUBLIC, "Creation": Creation}
+"""What annotations name, also where it is imported for type checkers only."""
 CLASSES = [one for one in PUBLIC.values() if inspect.isclass(one)]
 
 
@@ -38,7 +41,7 @@ def shown_by(one: type) -> Iterator[tuple[str, Any]]:
     for name, member in inspect.getmembers(one):
         function = member.fget if isinstance(member, property) else member
         if not name.startswith("_") and inspect.isfunction(function):
-            yield name, typing.get_type_hints(function).get("return")
+            yield name, typing.get_type_hints(function, localns=NAMED).get("return")
 
 
 def imported_for_types() -> dict[str, str]:

@@ -103,7 +103,12 @@ def test_topics_are_listed_with_their_sizes_the_largest_first(
     assert next(iter(sizes)) == "full"
     assert sizes["full"] > 1000
     assert sizes["empty"] == 0
+    assert {one["topic"]: one["message_count"] for one in by_size} == {"full": 1, "empty": 0}
     assert by_size[0]["written_bytes_per_s"] is None
+    with_most = json.loads(topics("list", "--sort", "messages", "--json").stdout)
+    assert [one["topic"] for one in with_most] == ["full", "empty"]
+    (described,) = json.loads(topics("describe", "full", "--json").stdout)["counts"]
+    assert described["log"]["count"] == 1
     rows = topics("list", "--rates").stdout.splitlines()
     assert rows[0].endswith("WRITTEN/S")
     assert [row.split()[-2:] for row in rows[1:]] == [["0", "B"]] * 2
@@ -115,7 +120,7 @@ def test_a_topic_is_created_listed_described_and_deleted(topics: Topics) -> None
     assert created.exit_code == 0
     assert created.stdout.startswith("created orders on partitions ")
     listed = topics("list").stdout.splitlines()
-    assert listed[0].split() == ["TOPIC", "PARTITIONS", "LEADERS", "SIZE", "ON", "DISK"]
+    assert listed[0].split() == ["TOPIC", "PARTITIONS", "LEADERS", "MESSAGES", "SIZE", "ON", "DISK"]
     assert [line.split()[0] for line in listed[1:]] == ["orders"]
     described = topics("describe", "orders").stdout.splitlines()
     assert described[0].startswith("orders (id ")

@@ -14,8 +14,8 @@ from octopi.cli.config import (
     ClientSettings,
     Configuration,
     RegisterSettings,
-    SettingsError,
 )
+from octopi.cli.setting_checks import SettingsError
 from tests.cli.conftest import Program
 
 

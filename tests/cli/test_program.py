@@ -88,10 +88,13 @@ def test_the_help_of_a_command_teaches_with_an_example(
     assert "--debug" in result.stdout or names == ("completion",)
 
 
-def test_the_version_is_the_distributions(program: Program) -> None:
+def test_the_version_is_the_distributions_and_says_what_handles_records(program: Program) -> None:
     from importlib.metadata import version
 
-    assert program("--version").stdout == f"octopi-node {version('octopi-node')}\n"
+    from octopi.kernels import description
+
+    said = program("--version").stdout
+    assert said == f"octopi-node {version('octopi-node')} ({description()})\n"
 
 
 def test_without_arguments_the_help_is_shown_as_a_usage_error(program: Program) -> None:
@@ -138,16 +141,56 @@ def test_an_unknown_command_is_answered_with_the_nearest(program: Program) -> No
     assert "There is no command prodcue; did you mean produce?" in result.stderr
 
 
-def test_help_imports_no_slow_module() -> None:
-    dear = ["trio", "trio_websocket", "rich.progress", "cbor2"]
+@pytest.mark.parametrize("command", [[], ["topics", "list"], ["produce"], ["serve"]])
+def test_help_imports_no_slow_module(command: list[str]) -> None:
+    dear = ["trio", "trio_websocket", "rich", "cbor2", "cattrs", "tomllib", "hmac", "difflib"]
     code = (
         "import sys; from octopi.cli.main import cli\n"
-        "try: cli.main(['--help'])\n"
+        f"try: cli.main([*{command}, '--help'])\n"
         "except SystemExit: pass\n"
         f"print([name for name in {dear} if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+    assert "Usage: " in done.stdout
+
+
+def test_a_command_that_asks_imports_neither_producers_nor_consumers() -> None:
+    dear = [
+        "octopi.clients.consuming.consumer",
+        "octopi.clients.producing",
+        "octopi.clients.subscribing.opening",
+        "octopi.tracing",
+        "octopi.roles",
+        "rich",
+        "jwt",
+        "cryptography",
+        "asyncio",
+        "prometheus_client",
+        *["cattrs", "tomllib"],  # there is no file of settings
+    ]
+    code = (
+        "import sys\n"
+        "import octopi.cli.commands.topics, octopi.cli.client_request, octopi.cli.topic_list\n"
+        "import octopi.clients.client, octopi.admin.cluster_snapshot\n"
+        f"print([name for name in {dear} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_short_command_collects_no_garbage_and_frees_no_module_at_its_end() -> None:
+    code = (
+        "import atexit, gc, sys, octopi_node\n"
+        "def collections(): return sum(one['collections'] for one in gc.get_stats())\n"
+        "before = collections()\n"
+        "def at_the_end(): print(collections() - before, gc.get_freeze_count() > 10_000)\n"
+        "atexit.register(at_the_end)\n"
+        "sys.argv = ['octopi-node', '--version']\n"
+        "octopi_node.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 True"
 
 
 def test_a_node_imports_nothing_that_only_others_need() -> None:

@@ -43,6 +43,25 @@ async def test_every_replica_of_a_log_is_described_with_its_broker(
             await client.admin.describe_logs("nothing")
 
 
+async def test_messages_are_counted_in_every_replica_of_a_log(autojump_clock: MockClock) -> None:
+    async with running_world() as world, world.client() as client:
+        await replicated_topic(world, client)
+        async with client.producer() as producer:
+            for _ in range(3):
+                await producer.send("orders", b"value")
+        logs = await client.admin.describe_logs("orders")
+        counts = await client.admin.count_messages("orders")
+        assert [(one.broker, one.address) for one in counts] == [
+            (one.broker, one.address) for one in logs
+        ]
+        assert counts[0].log.count == 4
+        assert all((one.log.count or 0) <= 4 for one in counts)
+        everything = await client.admin.count_messages()
+        assert [one for one in everything if not is_internal(one.log.topic)] == counts
+        with pytest.raises(octopi.UnknownTopicError):
+            await client.admin.count_messages("nothing")
+
+
 async def test_a_drained_broker_leads_nothing(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         leader = (await replicated_topic(world, client)).leader

@@ -4,7 +4,14 @@ from collections import Counter
 
 from hypothesis import given, strategies as st
 
-from octopi.coordination.placement import balance_leaders, place, spread_replicas
+from octopi.coordination.machines import Machines
+from octopi.coordination.placement import (
+    balance_leaders,
+    next_replica,
+    place,
+    spread_replicas,
+)
+from octopi.identifiers import BrokerId
 from octopi.wire.messages import PartitionRecord
 
 
@@ -85,3 +92,78 @@ def test_a_broker_that_is_added_takes_its_share_of_replicas() -> None:
         assert records[move.partition].leader != move.leaving, "followers move"
     assert sorted(held.values()) == [4, 4, 4]
     assert spread_replicas([], [1, 2]) == []
+
+
+# --- brokers that share machines ---------------------------------------------------------------
+
+MACHINES = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(
+    lambda sizes: Machines(
+        {
+            BrokerId(10 * at + one): f"host-{at}"
+            for at, size in enumerate(sizes, 1)
+            for one in range(size)
+        }
+    )
+)
+"""One to four machines with one to four brokers."""
+
+
+@given(st.integers(1, 20), st.integers(1, 5), MACHINES)
+def test_no_two_replicas_of_a_new_partition_share_a_machine(
+    partitions: int, replicas: int, machines: Machines
+) -> None:
+    machine_count = len(set(machines.labels.values()))
+    for chosen in place(range(partitions), replicas, machines.labels, [], machines).values():
+        assert len(machines.of_all(chosen)) == len(chosen) == min(replicas, machine_count)
+
+
+def test_the_brokers_of_one_machine_share_its_replicas_evenly() -> None:
+    machines = Machines({1: "a", 2: "a", 3: "b", 4: "b"})
+    placed = place(range(8), 2, [1, 2, 3, 4], [], machines)
+    held = Counter(broker for chosen in placed.values() for broker in chosen)
+    assert held == {1: 4, 2: 4, 3: 4, 4: 4}
+
+
+def test_one_more_replica_goes_to_a_machine_that_has_none() -> None:
+    machines = Machines({1: "a", 2: "a", 3: "b"})
+    records = [record(0, 1, [1], [1]), record(1, 3, [3], [3])]
+    assert next_replica(records[0], [1, 2, 3], records, machines) == 3
+    assert next_replica(records[1], [1, 2, 3], records, machines) == 2
+    both = record(0, 1, [1, 3], [1, 3])
+    assert next_replica(both, [1, 2, 3], [both], machines) is None
+
+
+@given(st.data(), MACHINES)
+def test_a_spread_keeps_replicas_on_different_machines_and_a_second_plan_is_empty(
+    data: st.DataObject, machines: Machines
+) -> None:
+    brokers = sorted(machines.labels)
+    by_machine = data.draw(
+        st.lists(st.sets(st.sampled_from(sorted(set(machines.labels.values()))), min_size=1))
+    )
+    records = []
+    for at, chosen in enumerate(by_machine):
+        of = [[one for one in brokers if machines.of(one) == host] for host in sorted(chosen)]
+        replicas = [data.draw(st.sampled_from(some)) for some in of]
+        records.append(record(at, replicas[0], replicas, replicas))
+    after = {one.partition: set(one.replicas) for one in records}
+    for _ in range(50):
+        moves = spread_replicas(
+            [record(at, min(one), sorted(one), sorted(one)) for at, one in after.items()],
+            brokers,
+            machines,
+        )
+        for move in moves:
+            after[move.partition] ^= {move.leaving, move.joining}
+        for one in after.values():
+            assert len(machines.of_all(one)) == len(one)
+        if not moves:
+            break
+    assert moves == []
+
+
+def test_a_replica_that_shares_a_machine_with_another_one_moves_to_a_free_machine() -> None:
+    machines = Machines({1: "a", 2: "a", 3: "b"})
+    [move] = spread_replicas([record(0, 1, [1, 2], [1, 2])], [1, 2, 3], machines)
+    assert (move.leaving, move.joining) == (2, 3)
+    assert spread_replicas([record(0, 1, [1, 2], [1, 2])], [1, 2], machines) == []

@@ -14,6 +14,7 @@ from functools import partial
 import pytest
 import trio
 
+from octopi import kernels
 from tests.dist.bare import KINDS, OF_EXECUTABLES, Bare, bare_root
 from tests.kit.cluster import eventually
 
@@ -42,6 +43,12 @@ def running(bare: Bare, *arguments: str) -> Iterator[str]:
             dev.send_signal(signal.SIGTERM)
             _, log = dev.communicate(timeout=60)
     assert dev.returncode == 0, log
+
+
+def test_it_has_the_compiled_kernels_of_the_installation_that_made_it(bare: Bare) -> None:
+    compiled = kernels.load("")
+    expected = "Python" if isinstance(compiled, str) else "compiled"
+    assert f" (records: {expected}" in bare.run("--version").stdout
 
 
 # What does not depend on how the program is packed is shown with one kind.

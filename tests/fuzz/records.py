@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
-from typing import Final
-from zlib import crc32
 
 from hypothesis import strategies as st
 
+from octopi import kernels
 from octopi.errors import IncompleteRecordError, MalformedRecordError, RecordError
 from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TopicName
 from octopi.record import (
-    HEADER_BYTES,
-    LENGTH_BYTES,
-    OPAQUE,
     REQUEST_ID_BYTES,
     BatchBuilder,
     Message,
@@ -27,31 +23,19 @@ from octopi.record import (
     whole_records_end,
 )
 from tests.fuzz.target import Target
-from tests.record.crafting import craft_header
+from tests.record.comparing import check_agreement
+from tests.record.crafting import craft_header, with_checksums
 from tests.record.strategies import anything, damaged_logs, header_blocks, logs
-
-_CHECKSUM: Final = struct.Struct(">I")
 
 
 def check(data: bytes) -> bool:
     _check_headers(data)
     valid_bytes = _check_scan(data)
     sealed = with_checksums(data)
+    if kernels.KERNELS is not None:
+        check_agreement(kernels.KERNELS, data)
+        check_agreement(kernels.KERNELS, sealed)
     return bool(max(valid_bytes, _check_scan(sealed) if sealed != data else 0))
-
-
-def with_checksums(data: bytes) -> bytes:
-    """*data*, with the checksums that its records should have, as far as their lengths lead."""
-    changed = bytearray(data)
-    at = 0
-    while at + HEADER_BYTES <= len(data):
-        end = at + LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
-        if not at + HEADER_BYTES <= end <= len(data):
-            break
-        covered = HEADER_BYTES if data[at + LENGTH_BYTES] == OPAQUE else 9
-        changed[at + 5 : at + 9] = _CHECKSUM.pack(crc32(data[at + covered : end]))
-        at = end
-    return bytes(changed)
 
 
 def _check_headers(data: bytes) -> None:
@@ -124,7 +108,7 @@ def _encoded(message: Message) -> bytes:
 TARGET = Target(
     "records",
     "of any bytes a prefix is valid: scanning, decoding and walking agree about it, also with less "
-    "behind it, and what is decoded is encoded to the same bytes",
+    "behind it, what is decoded is encoded to the same bytes, and compiled kernels say the same",
     st.one_of(
         logs(batches_max=2).map(lambda log: log.data).filter(lambda data: len(data) < 3000),
         header_blocks,
@@ -132,7 +116,7 @@ TARGET = Target(
         damaged_logs().filter(lambda data: len(data) < 3000),
     ),
     check,
-    ("octopi/record.py", "octopi/record_headers.py"),
+    ("octopi/record.py", "octopi/record_encoding.py", "octopi/record_headers.py"),
     words=(
         encode_opaque(bytes(REQUEST_ID_BYTES), b"x"),
         encode_opaque(b"r" * REQUEST_ID_BYTES, b""),

@@ -49,7 +49,7 @@ SAME_INPUTS: Final = {
     "heads": 4_000,
     "bodies": 300,
     "streams": 750,
-    "records": 12_500,
+    "records": 6_250,
     "positions": 50_000,
     "plans": 6_250,
     "toml": 3_750,

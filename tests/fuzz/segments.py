@@ -12,8 +12,8 @@ from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import scan
 from octopi.storage.offset_index import ENTRY_BYTES, IndexEntry
-from tests.fuzz.records import with_checksums
 from tests.fuzz.target import Target
+from tests.record.crafting import with_checksums
 from tests.record.strategies import damaged_logs, logs
 from tests.storage.building import (
     append,

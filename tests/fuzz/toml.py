@@ -8,7 +8,8 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 import attrs
 from hypothesis import strategies as st
 
-from octopi.cli.config import SECTIONS, Configuration, SettingsError
+from octopi.cli.config import SECTIONS, Configuration
+from octopi.cli.setting_checks import SettingsError
 from tests.fuzz.target import Target
 
 
@@ -100,7 +101,7 @@ TARGET = Target(
     "of the types and within the bounds that are documented",
     _files() | st.sampled_from([b"1", b"0.5", b"true", b"json", b"ws://a:1", b""]),
     check,
-    ("octopi/cli/config.py",),
+    ("octopi/cli/config.py", "octopi/cli/setting_checks.py"),
     input_bytes_max=8000,
     words=(
         *(f"[{name}]\n".encode() for name in SECTIONS),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from zlib import crc32
 
-from octopi.record import OPAQUE, STRUCTURED, record_end
+from octopi.identifiers import ProducerEpoch, ProducerId, Sequence
+from octopi.record import HEADER_BYTES, LENGTH_BYTES, OPAQUE, STRUCTURED, BatchBuilder, record_end
 
 NO_KEY = 0xFFFFFFFF
 
@@ -36,6 +37,28 @@ def craft_structured(
 def craft_header(name: bytes, value: bytes) -> bytes:
     """One entry of a header block."""
     return struct.pack(">H", len(name)) + name + struct.pack(">I", len(value)) + value
+
+
+def plain_batch(count: int, size: int = 10) -> bytes:
+    """So many records without keys and headers, whose values have *size* bytes each."""
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.add(bytes([number % 256]) * size, timestamp_ms=number)
+    return builder.encode(ProducerId(b"p" * 16), ProducerEpoch(1), Sequence(0))
+
+
+def with_checksums(data: bytes) -> bytes:
+    """*data*, with the checksums that its records should have, as far as their lengths lead."""
+    changed = bytearray(data)
+    at = 0
+    while at + HEADER_BYTES <= len(data):
+        end = at + LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
+        if not at + HEADER_BYTES <= end <= len(data):
+            break
+        covered = HEADER_BYTES if data[at + LENGTH_BYTES] == OPAQUE else 9
+        changed[at + 5 : at + 9] = struct.pack(">I", crc32(data[at + covered : end]))
+        at = end
+    return bytes(changed)
 
 
 def is_boundary(buffer: bytes | memoryview, position: int) -> bool:

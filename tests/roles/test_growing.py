@@ -31,6 +31,11 @@ async def ask(cluster: Cluster, goal: Wish) -> None:
                 await trio.sleep(0.05)
 
 
+async def partitions_of(cluster: Cluster, topic: str) -> list[m.PartitionInfo]:
+    async with octopi.connect(cluster.register.url) as client:
+        return list((await client.describe_topic(topic)).partitions)
+
+
 async def partition_of(cluster: Cluster, topic: str) -> m.PartitionInfo:
     async with octopi.connect(cluster.register.url) as client:
         return (await client.describe_topic(topic)).partitions[0]
@@ -159,3 +164,28 @@ async def test_no_partition_is_added_before_a_broker_has_joined(tmp_path: Path) 
         await trio.sleep(0.1)  # gathering is over: the refusal is about brokers
         refused = await refusal_of(ask(cluster, m.AddPartitions(0, 1)))
         assert refused.status == Status.NO_BROKER
+
+
+async def test_replicas_of_a_partition_never_share_a_machine(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=0, rebalance_interval_s=0.1) as cluster:
+        for number in (1, 2):
+            await cluster.start_broker(f"broker-{number}", host="a")
+        async with octopi.connect(cluster.register.url) as client:
+            await client.create_topic("orders", partitions=4)
+        assert all(len(one.replicas) == 1 for one in await partitions_of(cluster, "orders"))
+        await cluster.start_broker("broker-3", host="b")
+
+        def spans_both(place: m.PartitionInfo) -> bool:
+            return len(place.replicas) == 2 and 3 in place.in_sync
+
+        with trio.fail_after(20):
+            while not all(map(spans_both, await partitions_of(cluster, "orders"))):  # noqa: ASYNC110
+                await trio.sleep(0.05)
+        place = await partition_of(cluster, "orders")
+        [here] = {1, 2} & {*place.replicas}
+        async with cluster.connection(cluster.register.url) as register:
+            move = m.MoveReplica(register.next_request(), place.partition, 3, 3 - here)
+            refused = await refusal_of(register.request(move, m.Done, 20))
+        assert refused.status == Status.INVALID_OPTION
+        assert f"on the same host a as broker {here}" in str(refused)
+        await ask(cluster, m.MoveReplica(0, place.partition, here, 3 - here))

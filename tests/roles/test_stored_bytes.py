@@ -87,6 +87,18 @@ ENTRIES: list[tuple[e.Entry, dict[str, Any]]] = [
             "entry": "BrokerRegistered",
         },
     ),
+    (
+        e.BrokerRegistered(4, 5, "n", "ws://a:1", host="rack-1"),
+        {
+            "broker": 4,
+            "incarnation": 5,
+            "nonce": "n",
+            "address": "ws://a:1",
+            "replaced": False,
+            "host": "rack-1",
+            "entry": "BrokerRegistered",
+        },
+    ),
     (e.BrokerRemoved(4), {"broker": 4, "entry": "BrokerRemoved"}),
     (e.EpochAnnounced(2, 3), {"partition": 2, "epoch": 3, "entry": "EpochAnnounced"}),
     (e.PartitionDecided(PARTITION), {"record": PARTITION_FIELDS, "entry": "PartitionDecided"}),

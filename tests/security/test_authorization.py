@@ -64,6 +64,7 @@ NEEDED: dict[type, Verb | None] = {
     m.Mark: None,
     m.Detach: None,
     m.Authenticate: None,
+    m.CountMessages: None,
     m.Credit: None,
     m.DescribeCluster: None,
     m.DescribeEvents: None,

@@ -12,6 +12,9 @@ from octopi.simulation.kernel.driver import How
 from octopi.simulation.kernel.schedule import Fifo, Pct, Schedule
 from octopi.simulation.kernel.world import World
 from octopi.simulation.run import TIERS
+from sim.generate.swarm import draw
+from sim.run.simulation import simulate
+from tests.record.comparing import compiled_kernels, using
 from tests.simulation.small_cluster import MESSAGES, run_cluster
 
 
@@ -45,6 +48,17 @@ def test_other_processes_with_other_hash_seeds_run_the_same() -> None:
             text=True,
         )
         assert answer.stdout.split() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_a_plan_runs_the_same_with_compiled_kernels_and_without(seed: int) -> None:
+    plan = draw(seed)
+    digests = set()
+    for kernels in (compiled_kernels(), None):
+        with using(kernels):
+            digests.add(simulate(plan).digest)
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -18,6 +18,7 @@ from octopi.limits import MIB
 from octopi.record import record_timestamp_ms
 from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import RecoveryReport
+from octopi.storage.time_slices import at_once
 from octopi.storage.verification import Kind
 from tests.storage.building import (
     NOW_MS,
@@ -125,6 +126,16 @@ class LogMachine(RuleBasedStateMachine):
         stop = self.boundary(until)
         number = self.boundaries.index(stop)
         assert self.log.find_last(count, Offset(stop)) == self.boundaries[max(0, number - count)]
+
+    @rule(until=FRACTIONS)
+    def count(self, until: float) -> None:
+        stop = self.boundary(until)
+        start, count = at_once(self.log.search.count(Offset(stop)))
+        assert start == self.start
+        if count is None:
+            assert not self.indexes_whole
+        else:
+            assert count == self.boundaries.index(stop)
 
     @rule(fraction=FRACTIONS, until=FRACTIONS)
     def find_boundary(self, fraction: float, until: float) -> None:

@@ -207,6 +207,65 @@ def test_a_look_up_with_a_whole_index_does_not_read_the_records(
     assert large.turns.bytes_max < 6 * log.segment_count * INDEX_INTERVAL_BYTES < large.end / 6
 
 
+async def test_counting_reads_little_and_nothing_of_a_closed_segment_the_next_time(
+    large: Large,
+) -> None:
+    log = large.open()
+    assert await in_turns(log.search.count(log.end)) == (0, large.count)
+    assert 0 < large.turns.bytes_max <= TURN_BYTES_MAX
+    large.turns.forget()
+    assert at_once(log.search.count(log.end)) == (0, large.count)
+    assert large.turns.bytes_max == 0
+    before_the_last = Offset(large.end - RECORD_BYTES)
+    assert at_once(log.search.count(before_the_last)) == (0, large.count - 1)
+    assert 0 < large.turns.bytes_max <= TURN_BYTES_MAX
+
+
+@pytest.mark.parametrize("harm", [remove_indexes, flip_indexes])
+async def test_a_count_for_which_an_index_has_to_be_rebuilt_is_not_known_until_it_is(
+    large: Large, harm: Callable[[MemoryDisk], None]
+) -> None:
+    harm(large.disk)
+    log = large.open()
+    assert at_once(log.search.count(log.end)) == (0, None)
+    assert large.turns.bytes_max <= 2 * (QUICK_SLICES + 2) * SLICE_BYTES  # all of it, as one turn
+    assert at_once(log.search.last(10**9, log.end)) == 0  # rebuilds them
+    assert at_once(log.search.count(log.end)) == (0, large.count)
+
+
+def test_records_that_damage_hides_are_not_counted(large: Large) -> None:
+    name, hurt_at = path(large.bases[1]), 3 * MIB
+    content = large.disk.content(name)
+    large.disk.plant(name, content[:hurt_at] + b"?" * 500 + content[hurt_at + 500 :])
+    index = path(large.bases[1], "index")
+    large.disk.remove(index)
+    log = large.open()
+    with pytest.raises(CorruptLogError):
+        at_once(log.search.last(10**9, log.end))
+    first = Offset(large.bases[1])
+    assert at_once(log.search.count(log.end)) == (0, None)
+    assert at_once(log.search.count(first)) == (0, first // RECORD_BYTES)
+
+
+def test_a_count_begins_again_if_retention_removes_what_it_has_counted(large: Large) -> None:
+    log = large.open()
+    counting = log.search.count(log.end)
+    while log.segment_count == len(large.bases):
+        next(counting)
+        next(counting)
+        log.apply_retention(10**10, below=Offset(large.bases[1]))
+    kept = (large.end - large.bases[1]) // RECORD_BYTES
+    assert at_once(counting) == (large.bases[1], kept)
+
+
+def test_a_count_goes_to_the_end_of_a_log_that_is_cut_meanwhile(large: Large) -> None:
+    log = large.open()
+    counting = log.search.count(log.end)
+    next(counting)
+    log.truncate(Offset(large.bases[-2]))
+    assert at_once(counting) == (0, large.bases[-2] // RECORD_BYTES)
+
+
 async def test_a_read_that_needs_a_new_index_checks_its_offset_in_slices(large: Large) -> None:
     log = large.open()
     remove_indexes(large.disk)

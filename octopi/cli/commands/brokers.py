@@ -30,8 +30,9 @@ def list_brokers(
 
     STATE is `up` for a broker that works.  `away`: it has no session with the register, but still
     holds replicas.  `retired`: it is away and holds no replicas; `brokers remove` removes it from
-    the cluster.  STARTS is the number of times its process was started.  VERSION is the program
-    that it runs, and UPTIME how long ago that began to serve.
+    the cluster.  HOST, where brokers have one (--host), is the machine that some share.  STARTS is
+    the number of times its process was started.  VERSION is the program that it runs, and UPTIME
+    how long ago that began to serve.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s

@@ -73,6 +73,10 @@ _REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
     "--advertise", metavar="URL", help="Broker: " + help_text(BrokerSettings, "advertise")
 )
 @click.option("--id", type=int, help="Broker: " + help_text(BrokerSettings, "id"))
+@click.option("--host", metavar="LABEL", help="Broker: " + help_text(BrokerSettings, "host"))
+@click.option(
+    "--workers", type=int, metavar="N", help="Broker: " + help_text(BrokerSettings, "workers")
+)
 @click.option(
     "--flush-messages", type=int, help="Broker: " + help_text(BrokerSettings, "flush_messages")
 )
@@ -114,9 +118,14 @@ def serve(invocation: Invocation, /, role: str, stop_at_eof: bool, **flags: obje
       octopi-node --role broker --data-dir ./broker-1 --register ws://127.0.0.1:7000 \\
         --join-secret ./register/join-secret
 
-    When the node is ready, it prints one line on standard output: `ready ROLE URL`, and tells
-    systemd, if that started it (Type=notify).  Its log goes to standard error.  The first SIGTERM
-    or Ctrl-C stops it gracefully, the second at once.
+    \b
+    Four brokers, each with a core of this machine, at the ports 7101 to 7104:
+      octopi-node --role broker --workers 4 --listen 127.0.0.1:7101 --data-dir ./brokers \\
+        --register ws://127.0.0.1:7000 --join-secret ./register/join-secret
+
+    When the node is ready, it prints one line on standard output: `ready ROLE URL` (of workers:
+    URL,URL,...), and tells systemd, if that started it (Type=notify).  Its log goes to standard
+    error.  The first SIGTERM or Ctrl-C stops it gracefully, the second at once.
     """
     configuration = invocation.configuration()
     common = configuration.section(NodeSettings, **taken(NodeSettings, flags))
@@ -148,6 +157,8 @@ def _register(
 def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str, object]) -> _Node:
     _refuse("broker", {key: flags.pop(key) for key in _REGISTER_ONLY})
     settings = configuration.section(BrokerSettings, **flags)
+    if settings.workers > 1:
+        return _workers(settings, common)
     if not common.join_secret:
         register = configuration.section(RegisterSettings)
         common = attrs.evolve(common, join_secret=join_secret_in(register.data_dir))
@@ -156,6 +167,16 @@ def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str,
         from octopi.cli.nodes import run_broker_node
 
         await _managed("broker", partial(run_broker_node, settings, common, stop), stop)
+
+    return node
+
+
+def _workers(settings: BrokerSettings, common: NodeSettings) -> _Node:
+    async def node(stop: trio.Event) -> None:
+        from octopi.cli.workers import WorkerOptions, command_line, run_workers
+
+        options = WorkerOptions(command_line(), settings, common.metrics_listen)
+        await _managed("broker", partial(run_workers, options, stop), stop)
 
     return node
 

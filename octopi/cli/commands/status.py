@@ -186,15 +186,17 @@ def print_brokers(cluster: ClusterInfo, nodes: dict[int, NodeInfo]) -> None:
     """Print a table of the brokers.  *nodes*: those that answered, as they describe themselves."""
     from octopi.admin.cluster_snapshot import broker_state
 
+    has_hosts = any(one.host for one in cluster.brokers)
     print_table(
         [
-            *("BROKER", "ADDRESS", "STATE", "LEADS", "REPLICAS", "STARTS"),
-            *("VERSION", "UPTIME", "DISK FREE"),
+            *("BROKER", "ADDRESS", *(["HOST"] if has_hosts else [])),
+            *("STATE", "LEADS", "REPLICAS", "STARTS", "VERSION", "UPTIME", "DISK FREE"),
         ],
         [
             [
                 one.broker,
                 one.address,
+                *([one.host] if has_hosts else []),
                 broker_state(one, cluster.partitions),
                 sum(place.leader == one.broker for place in cluster.partitions),
                 sum(one.broker in place.replicas for place in cluster.partitions),

@@ -19,7 +19,7 @@ from octopi.cli.topic_options import given_options, topic_options
 from octopi.errors import OctopiError
 
 if TYPE_CHECKING:
-    from octopi import Client, TopicInfo
+    from octopi import BrokerCount, Client, TopicInfo
     from octopi.admin.cluster_snapshot import ClusterSnapshot, ReplicaStatus
 
 
@@ -63,8 +63,8 @@ def list_topics(
       octopi-node topics list
       octopi-node topics list --rates --sort rate
 
-    SIZE is that of the messages that are kept, counted once; ON DISK is that of all replicas.  No
-    broker counts messages: an offset is a position in bytes.
+    MESSAGES and SIZE are those of the committed messages that are kept, counted once; ON DISK is
+    the size of all replicas.  A number that no broker can tell at present is shown as `-`.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -79,7 +79,7 @@ def list_topics(
     if as_json:
         print_json([one.as_json() for one in found])
         return
-    headings = ["TOPIC", "PARTITIONS", "LEADERS", "SIZE", "ON DISK"]
+    headings = ["TOPIC", "PARTITIONS", "LEADERS", "MESSAGES", "SIZE", "ON DISK"]
     print_table(
         [*headings, "WRITTEN/S"] if rates else headings, [_row(one, rates) for one in found]
     )
@@ -91,6 +91,7 @@ def _row(one: ListedTopic, rates: bool) -> list[object]:
         one.info.topic,
         " ".join(str(place.partition) for place in places),
         " ".join("-" if place.leader is None else str(place.leader) for place in places),
+        one.message_count,
         None if one.messages_bytes is None else size(one.messages_bytes),
         None if one.disk_bytes is None else size(one.disk_bytes),
     ]
@@ -296,20 +297,23 @@ def describe(
     For instance:
       octopi-node topics describe orders
 
-    Offsets are in bytes.  LAG is the number of bytes that the leader's log has and the replica's
-    log lacks.  Consumers read up to HIGHWATER, the end of what every in-sync replica has.
+    MESSAGES is the number of committed messages that the replica keeps; `-` if its broker can't
+    tell.  Offsets are in bytes.  LAG is the number of bytes that the leader's log has and the
+    replica's log lacks.  Consumers read up to HIGHWATER, the end of what every in-sync replica has.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
     from octopi.admin.cluster_snapshot import look, replicas
+    from octopi.admin.message_counts import count_messages
     from octopi.cli.client_request import ask
 
-    async def question(client: Client) -> tuple[TopicInfo, ClusterSnapshot]:
-        return await client.describe_topic(topic), await look(client, topic)
+    async def question(client: Client) -> tuple[TopicInfo, ClusterSnapshot, list[BrokerCount]]:
+        info, seen = await client.describe_topic(topic), await look(client, topic)
+        return info, seen, await count_messages(client, seen.cluster.brokers, topic)
 
-    info, seen = ask(settings, question)
+    info, seen, counts = ask(settings, question)
     found = replicas(seen, info.partitions)
     if as_json:
         print_json(
@@ -317,15 +321,19 @@ def describe(
                 **attrs.asdict(info),
                 "replicas": [attrs.asdict(one) for one in found],
                 "logs": [attrs.asdict(one) for one in seen.logs],
+                "counts": [attrs.asdict(one) for one in counts],
             }
         )
     else:
-        _print(info, seen, found)
+        _print(info, seen, found, counts)
 
 
-def _print(info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
+def _print(
+    info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus], counts: list[BrokerCount]
+) -> None:
     from octopi.admin.cluster_snapshot import PARTITION_HEADINGS, faults, holds, partition_rows
 
+    count_of = {(int(one.log.partition), one.broker): one.log.count for one in counts}
     options = _special_options(info)
     say(f"{info.topic} (id {info.topic_id}){': ' if options else ''}{', '.join(options)}")
     say()
@@ -338,6 +346,7 @@ def _print(info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus]) -
             "BROKER",
             "ROLE",
             "STATE",
+            "MESSAGES",
             "LOG START",
             "LOG END",
             "HIGHWATER",
@@ -350,6 +359,7 @@ def _print(info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus]) -
                 one.broker,
                 one.role,
                 one.state,
+                count_of.get((one.partition, one.broker)),
                 one.log_start,
                 one.log_end,
                 one.highwater,

@@ -1,20 +1,19 @@
-"""The part of a client that makes consumers."""
+"""The part of a client that makes consumers, which are imported when the first one is made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from octopi.clients.cluster_handle import ClusterHandle
-from octopi.clients.consuming.consumer import Consumer
-from octopi.clients.consuming.multi_topic_consumer import MultiTopicConsumer
-from octopi.clients.consuming.opening import ConsumerOptions, open_topic
 from octopi.clients.consuming.start_position import Start
-from octopi.clients.consuming.topic_opener import open_topics
-from octopi.clients.consuming.topic_selection import TopicSelection, starts_of
 from octopi.errors import InvalidOptionError
 from octopi.limits import CONSUMER_WINDOW_BYTES, RECONNECT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from octopi.clients.consuming.consumer import Consumer
+    from octopi.clients.consuming.multi_topic_consumer import MultiTopicConsumer
 
 
 class ConsumerMaker:
@@ -100,6 +99,10 @@ class ConsumerMaker:
               more topics than one consumer reads.
           TopicReplacedError: if *start* is a position in an older creation of the topic.
         """
+        from octopi.clients.consuming.opening import ConsumerOptions, open_topic
+        from octopi.clients.consuming.topic_opener import open_topics
+        from octopi.clients.consuming.topic_selection import TopicSelection, starts_of
+
         options = ConsumerOptions(
             window_bytes=window_bytes,
             on_gap=on_gap,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 
 import trio
 
@@ -23,7 +24,7 @@ from octopi.security.quotas import LogName
 from octopi.storage.flush_policy import FlushOptions
 from octopi.storage.time_slices import Slices, in_groups
 from octopi.tracing import steps
-from octopi.wire.messages import LogInfo, RemovedTopic, TopicRecord
+from octopi.wire.messages import LogCount, LogInfo, RemovedTopic, TopicRecord
 
 _log = get_logger(__name__)
 
@@ -173,17 +174,34 @@ class LogStore:
     ) -> Slices[list[LogInfo]]:
         """Up to *count_max* logs that come after *after* in order: the logs of *topic*, or, if it
         is empty, those of all topics for which *covers* is true."""
+        found: list[LogInfo] = []
+        for some in in_groups((yield from self._page(topic, after, count_max, covers))):
+            found += [self.logs[key].describe() for key in some if key in self.logs]
+            yield
+        return found
+
+    def count(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[LogCount]]:
+        """How many messages the logs have that `describe` finds."""
+        found: list[LogCount] = []
+        for key in (yield from self._page(topic, after, count_max, covers)):
+            if (log := self.logs.get(key)) is not None:
+                with suppress(StorageError):  # it was closed meanwhile
+                    found.append((yield from log.count()))
+        return found
+
+    def _page(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[tuple[str, PartitionId]]]:
+        """The logs that `describe` finds, in order."""
         keys: list[tuple[str, PartitionId]] = []
         for some in in_groups(list(self.logs)):
             keys += [
                 key for key in some if key > after and topic in {"", key[0]} and covers(key[0])
             ]
             yield
-        found: list[LogInfo] = []
-        for some in in_groups(sorted(keys)[:count_max]):
-            found += [self.logs[key].describe() for key in some if key in self.logs]
-            yield
-        return found
+        return sorted(keys)[:count_max]
 
     def topics(self) -> list[TopicRecord]:
         """The topics that have logs here, each once.  Internal logs belong to no topic."""

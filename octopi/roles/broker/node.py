@@ -76,6 +76,9 @@ class BrokerOptions:
     broker: BrokerId | None = None
     """The id that the broker shall have; None: the id in the data directory, else one from the
     register."""
+    host: str = ""
+    """The label of its machine: brokers with one label never have replicas of the same partition;
+    empty: it is the only broker of its machine."""
     flush: FlushOptions = attrs.field(factory=FlushOptions)
     catch_up_slowdown_max: float = CATCH_UP_SLOWDOWN_MAX
     """The share of their rate that producers may lose while followers catch up; 1: all of it."""
@@ -259,6 +262,7 @@ async def _serve(
             environment,
             options.registers,
             address,
+            options.host,
             options.agent,
             options.credentials,
             identity,

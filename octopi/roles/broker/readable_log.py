@@ -25,7 +25,7 @@ from octopi.roles.broker.log_files import with_shared_options
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import Slices, in_turns
-from octopi.wire.messages import LogInfo, TopicRecord
+from octopi.wire.messages import LogCount, LogInfo, TopicRecord
 
 _log = get_logger(__name__)
 
@@ -248,6 +248,16 @@ class ReadableLog:
     def fault_text(self) -> str:
         """What is wrong with the log; empty if nothing is."""
         return self.state.refusal or str(self._files.fault or "")
+
+    def count(self) -> Slices[LogCount]:
+        """The number of committed records.
+
+        Raises:
+          StorageError: if the log was closed.
+        """
+        topic, highwater = self.topic, self.highwater
+        start, count = yield from self._files.search.count(highwater)
+        return LogCount(topic.topic, topic.topic_id, self.partition, start, highwater, count)
 
     def describe(self) -> LogInfo:
         """The state of the log, for admin pages and metrics."""

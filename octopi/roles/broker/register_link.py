@@ -75,6 +75,7 @@ class RegisterLink(ControllerLink):
         environment: Environment,
         registers: list[str],
         address: str,
+        host: str,
         agent: str,
         credentials: NodeCredentials,
         identity: BrokerIdentity,
@@ -84,6 +85,7 @@ class RegisterLink(ControllerLink):
         self._environment = environment
         self._registers = registers
         self._address = address
+        self._host = host
         self._agent = agent
         self._credentials = credentials
         self._identity = identity
@@ -256,7 +258,9 @@ class RegisterLink(ControllerLink):
                     )
                     await nursery.start(session.run)
                     try:
-                        self._identity = await session.join(self._address, self._remember)
+                        self._identity = await session.join(
+                            self._address, self._host, self._remember
+                        )
                         self._failures, duplicate_since = 0, math.inf
                         joined_at = clock.now()
                         self._connection = connection
@@ -347,7 +351,7 @@ class _Session:
             await self._connection.run(self._send.send_nowait, task_status=task_status)
 
     async def join(
-        self, address: str, remember: Callable[[BrokerIdentity], Awaitable[None]]
+        self, address: str, host: str, remember: Callable[[BrokerIdentity], Awaitable[None]]
     ) -> BrokerIdentity:
         """Report what this broker has, then ask to join; return the identity of this broker from
         then on.
@@ -380,6 +384,7 @@ class _Session:
                 identity.register,
                 address,
                 identity.credential,
+                host,
             ),
             m.Joined,
             REQUEST_TIMEOUT_S + GATHER_S,

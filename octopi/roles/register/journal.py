@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 import attrs
+from cattrs.gen import make_dict_unstructure_fn, override
 from cattrs.preconf.cbor2 import make_converter
 from cattrs.strategies import configure_tagged_union
 
 from octopi import record
-from octopi.coordination.journal_entries import Entry
+from octopi.coordination.journal_entries import BrokerRegistered, Entry
 from octopi.environment import Disk, Environment
 from octopi.errors import (
     CorruptLogError,
@@ -42,6 +43,10 @@ _CONVERTER: Final = make_converter(forbid_extra_keys=True)
 _CONVERTER.register_unstructure_hook(TopicRecord, topic_fields)
 _CONVERTER.register_unstructure_hook(PartitionRecord, partition_fields)
 _CONVERTER.register_unstructure_hook(RegisterGeneration, register_fields)
+_CONVERTER.register_unstructure_hook(
+    BrokerRegistered,
+    make_dict_unstructure_fn(BrokerRegistered, _CONVERTER, host=override(omit_if_default=True)),
+)
 configure_tagged_union(Entry, _CONVERTER, tag_name="entry")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from octopi.coordination.controller import Controller
 from octopi.coordination.election import ElectionGoal
-from octopi.coordination.placement import balance_leaders, spread_replicas
+from octopi.coordination.placement import balance_leaders, next_replica, spread_replicas
 from octopi.environment import Environment
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.identifiers import BrokerId, PartitionId
@@ -91,6 +91,7 @@ class Rebalancing:
                 f"partition {partition} lies on brokers {record.replicas}", Status.INVALID_OPTION
             )
         if joining not in record.replicas:
+            self._require_own_machine(record, leaving, joining)
             await self._grow(record, joining)
         await self._election_driver.until(
             lambda: joining in self._record(partition).in_sync,
@@ -112,6 +113,21 @@ class Rebalancing:
                 Status.NOT_READY,
             )
         _log.info("replica moved", partition=partition, leaving=leaving, joining=joining)
+
+    def _require_own_machine(
+        self, record: PartitionRecord, leaving: BrokerId, joining: BrokerId
+    ) -> None:
+        """Check that no replica besides that of *leaving* is on the machine of *joining*."""
+        machines = self._controller.state.machines
+        others = [one for one in record.replicas if one != leaving]
+        beside = [one for one in others if machines.of(one) == machines.of(joining)]
+        if beside:
+            raise RefusedError(
+                f"broker {joining} is on the same host {machines.of(joining)} as broker "
+                f"{beside[0]}, which has a replica of partition {record.partition} already: name a "
+                "broker on another host",
+                Status.INVALID_OPTION,
+            )
 
     async def _grow(self, record: PartitionRecord, joining: BrokerId) -> None:
         """Add a replica on *joining*, which follows from then on."""
@@ -163,16 +179,17 @@ class Rebalancing:
             set(one.in_sync) == set(one.replicas) for one in records
         ):
             return
-        wanted = min(self._replica_count, len(live))
+        machines = controller.state.machines
+        wanted = min(self._replica_count, len(machines.of_all(live)))
         for record in records:
             if len(record.replicas) < wanted:
-                held = {one: sum(one in each.replicas for each in records) for one in live}
-                candidates = [one for one in live if one not in record.replicas]
-                joining = min(candidates, key=lambda one: (held[one], one))
+                joining = next_replica(record, live, records, machines)
+                if joining is None:
+                    continue
                 _log.info("replica added", partition=record.partition, broker=joining)
                 await self._grow(record, joining)
                 return
-        moves = spread_replicas(records, live)
+        moves = spread_replicas(records, live, machines)
         if moves:
             await self.move(moves[0].partition, moves[0].leaving, moves[0].joining)
             return

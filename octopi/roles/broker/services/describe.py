@@ -1,4 +1,4 @@
-"""Describes this broker's logs and readings, in pages."""
+"""Describes this broker's logs and readings, and counts messages, in pages."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class DescribeService(Service):
         super().__init__(
             {
                 m.DescribeLogs: lambda asked: self._tell_list(partial(self._logs_page, asked)),
+                m.CountMessages: lambda asked: self._tell_list(partial(self._counts_page, asked)),
                 m.DescribeReadings: lambda asked: self._tell_list(
                     partial(self._readings_page, asked)
                 ),
@@ -47,6 +48,14 @@ class DescribeService(Service):
         page = [self._shown(one) for one in described[:_LOGS_PER_PAGE]]
         more = len(described) > _LOGS_PER_PAGE
         self._connection.post(m.LogList(message.request, page, more))
+
+    async def _counts_page(self, message: m.CountMessages) -> None:
+        covers = self._connection.grants.covers
+        after = (message.after_topic, message.after_partition)
+        work = self._logs.count(message.topic, after, _LOGS_PER_PAGE + 1, covers)
+        counted = await in_turns(work, another(self._connection.turn))
+        more = len(counted) > _LOGS_PER_PAGE
+        self._connection.post(m.MessageCounts(message.request, counted[:_LOGS_PER_PAGE], more))
 
     def _shown(self, log: m.LogInfo) -> m.LogInfo:
         """*log* without the name of a subscription that the client may not know of."""
