@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,6 +21,7 @@ from octopi import (
     Consumer,
     DealtBatch,
     MemberFencedError,
+    MessageBatch,
     MultiTopicConsumer,
     Position,
     Positions,
@@ -36,8 +37,8 @@ from octopi.environment import Disk
 from octopi.errors import InvalidOptionError
 from octopi.record import Message
 
-Printer = Callable[[list[Message]], bytes]
-"""Formats a batch of messages for the output."""
+Printer = Callable[[Sequence[Message]], bytes]
+"""Formats messages for the output: a batch of a consumer, or a list."""
 
 _WRITING_S: Final = 2.0
 """How long a batch of a subscription may be written after an interruption."""
@@ -69,14 +70,21 @@ async def check_start(
             )
 
 
-def values_as_lines(messages: list[Message]) -> bytes:
+def values_as_lines(messages: Sequence[Message]) -> bytes:
     """Each value, followed by a newline."""
-    return b"\n".join([message.value for message in messages]) + b"\n"
+    return b"\n".join(_values(messages)) + b"\n"
 
 
-def values_for_terminal(messages: list[Message]) -> bytes:
+def values_for_terminal(messages: Sequence[Message]) -> bytes:
     """Each value on a line, with control characters escaped."""
-    return b"".join([for_terminal(message.value) + b"\n" for message in messages])
+    return b"".join([for_terminal(value) + b"\n" for value in _values(messages)])
+
+
+def _values(messages: Sequence[Message]) -> list[bytes]:
+    """The values of *messages*; a batch of a consumer needn't be decoded any further for them."""
+    if isinstance(messages, MessageBatch):
+        return messages.values()
+    return [message.value for message in messages]
 
 
 def one_by_one(formatter: Callable[[Message], bytes]) -> Printer:
@@ -166,7 +174,7 @@ class Output:
             save_at = trio.current_time()
             async for batch in consumer.batches():
                 self._warn_of_losses(consumer)
-                await self._print(batch.messages(), self._position_of(consumer))
+                await self._print(batch, consumer)
                 if self.is_complete:
                     break
                 if trio.current_time() >= save_at:
@@ -191,10 +199,10 @@ class Output:
         """
 
         async def print_and_mark(messages: list[Message]) -> None:
-            messages = self._wanted(messages)
-            await self._print(messages, None)
+            wanted = self._wanted(messages)
+            await self._print(wanted, None)
             try:
-                subscription.mark(messages[-1])
+                subscription.mark(wanted[-1])
             except MemberFencedError as error:
                 self.warn(f"{error.args[0]}: what was printed last may be printed there, too")
 
@@ -239,7 +247,7 @@ class Output:
                 with interruption.bounds(_WRITING_S):
                     await print_batch(batch)
 
-    def _wanted(self, messages: list[Message]) -> list[Message]:
+    def _wanted(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Those of *messages* that `count_max` leaves to be printed."""
         if self.count_max is None:
             return messages
@@ -260,19 +268,20 @@ class Output:
                 self._left_count += 1
                 self.warn(f"{one.topic} is not read: {one.why.args[0]}")
 
-    async def _print(self, messages: list[Message], position: Position | Positions | None) -> None:
+    async def _print(
+        self, messages: Sequence[Message], consumer: Consumer | MultiTopicConsumer | None
+    ) -> None:
         wanted = self._wanted(messages)
-        if len(wanted) < len(messages):
-            messages = wanted
-            if position is not None:
-                position = _behind(position, wanted[-1])
-        data = self.printer(messages)
+        data = self.printer(wanted)  # first: this decodes a batch, as a position needs it
+        position = None if consumer is None else self._position_of(consumer)
+        if position is not None and len(wanted) < len(messages):
+            position = _behind(position, wanted[-1])
 
         def write() -> None:
             _write(self.descriptor, data)
             # In the thread, because the task may be cancelled after the write.
             self._position = position
-            self.meter.add(len(messages), len(data))
+            self.meter.add(len(wanted), len(data))
 
         await trio.to_thread.run_sync(write, abandon_on_cancel=True)
 
