@@ -12,10 +12,16 @@ EXAMPLES := $(if $(CI),.venv/.examples)
 NPM_TOOLS := $(if $(CI)$(shell command -v npm),.tools/typescript .tools/bundler .tools/axe .tools/durable-streams .tools/pyright)
 # The executables are tested where they were made, and in CI, which makes them.
 EXECUTABLE := $(if $(CI),dist/octopi-node/octopi-node)
+# Tests that reach every branch of what they test by themselves; `make check` runs them once, with
+# the measurement of that.
+COVERED := tests/record tests/wire tests/storage
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 # For `make bench` and `make bench-quick`; --help explains all.
 BENCH_OPTIONS ?=
+# Two files of tests at a time, in the order of their names: files with a single long test come last
+# otherwise, and one of two cores waits for the end of the longest.
+IN_TURN := -n 2 --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where it is set (images for containers often set it), each process of a test compiles all modules
 # of Octopi again, which takes longer than all else it does to start.
@@ -27,10 +33,11 @@ demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, p
 	$(BIN)/octopi-node demo
 test: .venv/.dev $(BROWSER) $(EXAMPLES) $(NPM_TOOLS) $(EXECUTABLE) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest $(IN_TURN) $(LEFT_OUT)
 check: .venv/.dev .venv/.browser .venv/.docs .venv/.examples .venv/.spark $(CONFORMANCE) ## everything that has to hold before a change goes in
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered docs
-	$(MAKE) --no-print-directory test plain fuzz-briefly search
+	$(MAKE) --no-print-directory test LEFT_OUT="$(COVERED:%=--ignore=%)"
+	$(MAKE) --no-print-directory plain fuzz-briefly search
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix --select I
@@ -46,11 +53,11 @@ cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) $(EXAMPLES) ## all test
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 covered: .venv/.dev ## the tests of record, wire and storage reach every branch of those by themselves
-	$(BIN)/coverage run -m pytest -q tests/record tests/wire tests/storage
+	$(BIN)/coverage run -m pytest -q $(COVERED)
 	$(BIN)/coverage report --fail-under=100 \
 	  --include='octopi/kernels.py,octopi/record*.py,octopi/wire/*,octopi/storage/*'
 plain: .venv/.dev ## clusters again, with the framing of trio-websocket instead of ours
-	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest -n 2 --dist loadfile tests/integration
+	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest $(IN_TURN) tests/integration
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/octopi-node sim run --tier websocket --seeds 50
 conformance: .venv/.dev .venv/.conformance ## the cases of Autobahn against a listener of ours
 	OCTOPI_REQUIRE_CONFORMANCE=1 $(BIN)/pytest tests/transport/test_autobahn.py

@@ -68,9 +68,15 @@ async def scene(cluster: Cluster, fault: str, name: str | None) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("fault", ["slow", "pause", "cut", "isolate"])
-def test_a_program_with_a_named_producer_publishes_each_balance_once(fault: str) -> None:
-    for seed in range(1, 41):
+@pytest.mark.parametrize(
+    ("fault", "seed_count"), [("slow", 10), ("pause", 8), ("cut", 8), ("isolate", 16)]
+)
+def test_a_program_with_a_named_producer_publishes_each_balance_once(
+    fault: str, seed_count: int
+) -> None:
+    """Without a name it publishes one twice with at least two of these seeds of ``slow``, ``pause``
+    and ``isolate``; ``cut`` has done no harm with any seed."""
+    for seed in range(1, seed_count + 1):
         balances: list[int] = []
 
         async def run(cluster: Cluster, found: list[int] = balances) -> None:

@@ -142,7 +142,8 @@ def test_a_topic_deleted_while_its_partition_has_no_leader_leaves_no_entries(
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_a_reset_unblocks_a_log_that_a_forged_claim_has_fenced(partitions: int) -> None:
     async def scene(cluster: octopi.testing.Cluster) -> None:
-        async with cluster.client() as client, cluster.client() as other:
+        # A reset that is refused is tried again for the time-out, while the member attaches again.
+        async with cluster.client(request_timeout_s=2) as client, cluster.client() as other:
             await client.create_topic("orders", partitions)
             async with client.producer() as producer:
                 await producer.send("orders", b"1", partition=partitions - 1)

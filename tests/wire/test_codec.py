@@ -60,6 +60,11 @@ def test_another_cbor_library_reads_and_writes_the_same(message: object) -> None
     assert cbor2.dumps(as_map(message)) == encode(message)
 
 
+def test_only_messages_are_encoded() -> None:
+    with pytest.raises(KeyError):
+        encode(m.TopicOptions())  # a part of messages
+
+
 @given(strategies.messages(), st.randoms(use_true_random=False))
 def test_fields_come_in_any_order_behind_the_type(message: object, random: Random) -> None:
     kind, *fields = as_map(message).items()
