@@ -204,7 +204,7 @@ def test_a_dead_leader_and_its_successor_are_seen(tmp_path: Path, page: Page) ->
         open_console(page, brokers[alive].url, "brokers")  # every node serves it
         page.wait_for_selector(".health.well")
         page.wait_for_selector(f".node:has-text('Broker {leader}') .chip.leader")
-        assert page.locator(".node.up").count() == 4
+        page.wait_for_function("() => document.querySelectorAll('.node.up').length === 4")
         tail = page.context.new_page()
         open_console(tail, brokers[alive].url)
         start_tail(tail, "numbers", "earliest")

@@ -29,9 +29,10 @@ export function eventGroups(events) {
   return groups;
 }
 
-// One line for each kind, in the order in which they began.
+// One line for each kind, in the order in which they began; but a broker that left is the cause of
+// the rest, though the register may notice its replicas' absence first.
 function lines(events) {
-  const byKind = new Map();
+  const byKind = new Map(events.some((one) => one.kind === "broker_left") ? [["broker_left", []]] : []);
   for (const event of events) byKind.set(event.kind, [...(byKind.get(event.kind) ?? []), event]);
   return [...byKind].map(([kind, all]) => {
     const partitions = new Set(all.map((one) => one.partition).filter((one) => one !== null && one !== undefined));
