@@ -311,9 +311,7 @@ def test_what_the_death_of_a_broker_causes_is_one_group_of_events(url: str, page
         event(1_010, "epoch_announced", 2),
         event(1_005, "epoch_announced", 1),
         event(1_000, "broker_left", None, "broker 2 left"),
-        event(
-            990, "in_sync", 1, "in sync: 1 and 3"
-        ),  # a leader may notice it before the register does
+        event(990, "in_sync", 1, "in sync: 1 and 3"),  # the leader noticed it first
     ]
     told = """it.eventGroups(argument).map(({ lines }) =>
         lines.map(({ text, topics, more }) => [text, topics, more]))"""
