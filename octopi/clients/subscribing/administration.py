@@ -7,7 +7,7 @@ be repeated, and what one caller leaves unfinished, another one finishes.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import attrs
 
@@ -26,7 +26,13 @@ from octopi.clients.subscribing.subscription_options import (
     subscription_name,
 )
 from octopi.clients.topic_creation import create_topic
-from octopi.errors import InvalidOptionError, MemberFencedError, UnknownSubscriptionError
+from octopi.errors import (
+    InvalidOptionError,
+    MemberFencedError,
+    RefusedError,
+    Status,
+    UnknownSubscriptionError,
+)
 from octopi.identifiers import (
     NO_CLAIM,
     Claim,
@@ -61,6 +67,9 @@ from octopi.wire.messages import (
     TopicInfo,
     TopicOptions,
 )
+
+_DELETION_TRIES: Final = 3
+"""How often a deletion begins, if all replicas lose their power in the middle of it each time."""
 
 Creation = Literal["create", "attach", "create_or_attach"]
 """Whether a subscription has to be new, has to be there, or is made if it is missing."""
@@ -421,8 +430,19 @@ class SubscriptionAdministration:
           UnknownTopicError, UnknownSubscriptionError: if there is none.
         """
         definition = (await self.description(topic, name)).definition
+        for tries_left in reversed(range(_DELETION_TRIES)):
+            try:
+                await self._delete(definition)
+                return
+            except RefusedError as error:
+                # All replicas may have lost that it began: then the subscription is there again,
+                # and its members found no marks.
+                if error.status != Status.INVALID_OPTION or not tries_left:
+                    raise
+
+    async def _delete(self, definition: SubscriptionDefinition) -> None:
         asked, first = TopicName(definition.topic), definition.partitions[0]
-        sid, what = definition.sid, f"delete subscription {name}"
+        sid, what = definition.sid, f"delete subscription {definition.name}"
 
         async def step(text: str) -> None:
             await self._router.ask_leader(
