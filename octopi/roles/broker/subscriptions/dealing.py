@@ -197,8 +197,12 @@ class PartitionQueues:
                         self._owner.perform(self._owner.machine.lose(sid, log.start, now))
                     else:
                         await clock.sleep_until(clock.now() + _AGAIN_S)
+                except (NotLeaderError, NotReadyError):
+                    # Another broker is to lead; this task ends, unless it leads on after all.
+                    await clock.sleep_until(clock.now() + _AGAIN_S)
                 except (StorageError, RefusedError) as error:
-                    _log.error("queue can't be read", sid=sid, log=str(log), why=str(error))
+                    where = f"{log.topic.topic}/{log.partition}"
+                    _log.error("queue can't be read", sid=sid, log=where, why=str(error))
                     await clock.sleep_until(clock.now() + _AGAIN_S)
                 await trio.lowlevel.checkpoint()
         finally:
