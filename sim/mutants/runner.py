@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _AFTERMATHS_COUNT: Final = 12
 """How many plans in which the oracle saw a broken rule are tried with further faults."""
+_OF_SUBSCRIPTIONS: Final = ("octopi.subscriptions.", "broker.subscriptions.", "subscribing.")
+"""Parts of the names of modules that only subscriptions use."""
 _SCENARIOS_PER_SWARM: Final = 7
 """A swarm plan takes as long as three scenarios, so one follows every seven."""
 
@@ -209,14 +211,22 @@ def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> 
     return least if is_sound(least) else plan
 
 
-def plans(first: int = 1) -> Iterator[Plan]:
-    """Plans to search from seed *first* on: scenarios, and after every seventh a swarm plan."""
+def plans(first: int = 1, module: str = "") -> Iterator[Plan]:
+    """Plans to search from seed *first* on: scenarios, and after every seventh a swarm plan; only
+    those in which the code of *module* does something."""
     from sim.generate import scenario_plans, swarm
 
     for seed in itertools.count(first):
-        yield scenario_plans.draw(seed)
+        drawn = [scenario_plans.draw(seed)]
         if seed % _SCENARIOS_PER_SWARM == 0:
-            yield swarm.draw(seed, "message")
+            drawn.append(swarm.draw(seed, "message"))
+        yield from (plan for plan in drawn if _runs(module, plan))
+
+
+def _runs(module: str, plan: Plan) -> bool:
+    """Whether *plan* has use for *module*: two thirds of all plans have no members of
+    subscriptions."""
+    return plan.workload.members > 0 or not any(one in module for one in _OF_SUBSCRIPTIONS)
 
 
 def _token_of(plan: Plan) -> str:
@@ -243,8 +253,10 @@ def main() -> int:
     arguments = parser.parse_args()
     budget = Budget(arguments.white_s, arguments.black_s, arguments.shrink_s)
     with Control() as control:
-        plant(MUTANTS[arguments.name])
-        searched: Iterator[Plan] = itertools.islice(plans(arguments.first), arguments.runs)
+        mutant = MUTANTS[arguments.name]
+        plant(mutant)
+        drawn = plans(arguments.first, mutant.module)
+        searched: Iterator[Plan] = itertools.islice(drawn, arguments.runs)
         if arguments.plan:
             searched = iter([_plan_of(arguments.plan)])
         found = hunt(arguments.name, searched, control.is_sound, budget)
