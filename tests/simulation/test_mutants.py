@@ -6,11 +6,13 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from itertools import islice
 
 import pytest
 
 from sim.mutants.catalogue import MUTANTS
 from sim.mutants.mutant import HISTORY, LIVENESS, Mutant, StaleMutantError
+from sim.mutants.runner import plans
 
 COUNT_MIN = 50
 
@@ -70,3 +72,9 @@ def test_a_module_that_is_imported_already_can_not_be_changed() -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         in_a_process(program)
     assert "was imported before" in caught.value.stderr
+
+
+def test_bugs_of_subscriptions_are_hunted_with_plans_that_have_members() -> None:
+    some = list(islice(plans(1, "octopi.subscriptions.log_queue"), 20))
+    assert all(plan.workload.members > 0 for plan in some)
+    assert not all(plan.workload.members > 0 for plan in islice(plans(1, "octopi.record"), 20))
