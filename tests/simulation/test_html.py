@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from octopi.simulation.faults.actions import Cut, Kill, LosePower
 from octopi.simulation.faults.injector import FAULT, HEALED, SKIPPED
@@ -31,6 +31,7 @@ from octopi.simulation.report.formatting import action_words
 from octopi.simulation.report.html import page, write_page
 from octopi.simulation.report.recording import Broken, Note, Recording, Sent
 from octopi.simulation.report.timeline import timeline
+from octopi.tracing import steps
 from tests.simulation.recordings import Story, aborted_read, lost_write, real_run
 from tests.simulation.stories import COUNT, LOG, Story as ClientStory, stored
 
@@ -285,6 +286,8 @@ def test_hostile_text_stays_text(text: str) -> None:
 @settings(max_examples=60)
 @given(st.text(min_size=1) | st.lists(st.sampled_from(HOSTILE), min_size=1).map("".join))
 def test_any_text_stays_text(text: str) -> None:
+    # Hypothesis draws texts of the program, too, and a step's is told with that step's facts.
+    assume(text not in {step.text for step in steps.ALL})
     assert without_breaks(page(full_of(text))) == without_breaks(page(full_of("a")))
 
 

@@ -58,7 +58,7 @@ class OperatorRecovery:
         """
         if self._partition not in self._controller.state.partitions:
             raise RefusedError(
-                f"partition {self._partition} lies nowhere yet", Status.UNKNOWN_PARTITION
+                f"partition {self._partition} has no replicas yet", Status.UNKNOWN_PARTITION
             )
         if message.empty_on is not None:
             return await self._begin_empty(message, message.empty_on)

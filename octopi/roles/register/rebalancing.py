@@ -84,7 +84,9 @@ class Rebalancing:
         """
         record = self._controller.state.partitions.get(partition)
         if record is None:
-            raise RefusedError(f"partition {partition} lies nowhere yet", Status.UNKNOWN_PARTITION)
+            raise RefusedError(
+                f"partition {partition} has no replicas yet", Status.UNKNOWN_PARTITION
+            )
         self._known(joining)
         if leaving not in record.replicas or joining == leaving:
             raise RefusedError(
