@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
+import attrs
+
 from octopi.simulation.faults.actions import (
     AtStep,
     AtTime,
@@ -88,6 +90,20 @@ def _sole_replica_damaged(randomness: Random) -> Scenario:
         "checkpoint_bytes": randomness.choice((2000, 1_000_000)),
     }
     return _told(faults, options)
+
+
+def _sole_replica_of_members_damaged(randomness: Random) -> Scenario:
+    """As before, and members of a subscription read the log.  The damage ends none of them: they
+    go on when the operator has repaired the log."""
+    damaged = _sole_replica_damaged(randomness)
+    group = {
+        "members": randomness.choice((1, 2)),
+        "member_mode": randomness.choice(("exclusive", "failover", "shared", "key_shared")),
+        "member_pause_s": randomness.choice((0.0, 0.01, 0.05)),
+        "member_stay_count": randomness.choice((0, 5, 20)),
+        "chores": randomness.choice(((), ("reset",), ("reset", "delete"))),
+    }
+    return attrs.evolve(damaged, load={**damaged.load, **group})
 
 
 def _left_behind_and_all_that_is_left(randomness: Random) -> Scenario:
@@ -241,6 +257,7 @@ LAST_COPIES_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ..
     LAST: (
         _sole_replica_damaged,
         _sole_replica_damaged,
+        _sole_replica_of_members_damaged,
         _left_behind_and_all_that_is_left,
         _all_in_sync_wiped,
         _two_wiped_and_one_damaged,

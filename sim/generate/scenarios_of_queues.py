@@ -129,10 +129,29 @@ def workers_and_leaders_fail(randomness: Random) -> Scenario:
     return Scenario(faults, {"min_insync": 1}, _queue(randomness, count=2))
 
 
+def resets_are_asked_for_again(randomness: Random) -> Scenario:
+    """The operator doesn't hear that a queue's mark was set, and asks for it again, while members
+    settle what is behind the mark."""
+    deaf = Cut("leader", some_seconds(randomness, 0.9, 2.5), "in", resets=True)
+    faults = (
+        InjectedFault(AtStep("S11b"), Reset("others"), "member-1"),
+        InjectedFault(
+            AtStep("S9b", occurrence=randomness.choice((1, 2)), behind=True),
+            deaf,
+            "operator",
+        ),
+    )
+    load = _queue(randomness, count=randomness.choice((1, 2)))
+    load |= {"records": 60, "chores": ("reset",), "member_stay_count": 0, "topic_partitions": 1}
+    load["queue_attempts"] = randomness.choice((2, 2, 3))
+    return Scenario(faults, {"partitions": 1, "kills_each": False}, load)
+
+
 QUEUE_SCENARIOS: Final = (
     *(dealing_leaders_die, dealing_leaders_die, dealing_leaders_die),
     *(letter_writers_die, letter_writers_die),
     dealing_leaders_are_moved,
     *(workers_die, workers_die),
     workers_and_leaders_fail,
+    *(resets_are_asked_for_again, resets_are_asked_for_again),
 )
