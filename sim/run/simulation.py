@@ -308,7 +308,8 @@ class _PlanRun:
             await self._until(f"new messages are not taken while {what}", healer.unproven)
             injector.make_room(name)
             if fails:
-                cluster.nodes[name].host.kill()
+                if cluster.nodes[name].host.is_up:  # a bug may have ended it
+                    cluster.nodes[name].host.kill()
                 cluster.boot(name)
             await self._until_well(name)
 
