@@ -592,6 +592,10 @@ replicas of a partition are spare, so this allows 16 replicas."""
 AGREED_BYTES_MAX: Final = 64 * KIB
 """The content of an agreed value: it is rewritten as a whole, in one write, at each change."""
 
+ACCEPTOR_SNAPSHOT_ENTRIES: Final = 20_000
+"""A broker replaces the journal of its acceptors by a snapshot after this many entries: some 30 MB
+of usual values."""
+
 AGREEMENT_ATTEMPT_S: Final = 0.5
 """How long a proposer waits for a majority before it tries again in a higher ballot: several round
 trips, each with a wait for the device."""

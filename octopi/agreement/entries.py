@@ -18,6 +18,14 @@ from octopi.identifiers import BrokerId, DirectoryId, Incarnation, InstanceId
 
 
 @attrs.frozen
+class DirectoryEntry:
+    """The first entry of a journal: the directory by which its acceptors are known.  It lies beside
+    the promises, so an acceptor without them has another identity."""
+
+    directory: DirectoryId
+
+
+@attrs.frozen
 class PromiseEntry:
     """The acceptor promised a ballot."""
 
@@ -47,10 +55,13 @@ class LeftEntry:
 
 
 AcceptorEntry: TypeAlias = PromiseEntry | AcceptEntry | LeftEntry
+"""An entry about one instance."""
 
 
-def encode_entry(entry: AcceptorEntry) -> bytes:
+def encode_entry(entry: DirectoryEntry | AcceptorEntry) -> bytes:
     """The bytes of *entry*."""
+    if isinstance(entry, DirectoryEntry):
+        return cbor2.dumps({"directory": entry.directory, "entry": "directory"})
     fields: dict[str, Any] = {
         "instance": entry.instance,
         "ballot": list(attrs.astuple(entry.ballot)),
@@ -72,7 +83,7 @@ def encode_entry(entry: AcceptorEntry) -> bytes:
     return cbor2.dumps(fields)
 
 
-def decode_entry(data: bytes) -> AcceptorEntry:
+def decode_entry(data: bytes) -> DirectoryEntry | AcceptorEntry:
     """The entry with the bytes *data*.
 
     Raises:
@@ -83,6 +94,8 @@ def decode_entry(data: bytes) -> AcceptorEntry:
     except Exception as error:  # cbor2 lets several classes through
         raise ValueError("it is no CBOR") from error
     match fields:
+        case {"directory": str(directory), "entry": "directory"} if len(fields) == 2:
+            return DirectoryEntry(DirectoryId(directory))
         case {"instance": int(number), "ballot": ballot, "entry": "promise"} if len(fields) == 3:
             return PromiseEntry(InstanceId(number), _ballot(ballot))
         case {

@@ -47,8 +47,8 @@ class JournalFormat(Generic[EntryT]):
     """The greatest length of an encoded entry."""
     owner: str
     """Who keeps the journal, such as "the register"; for messages."""
-    without: str
-    """What happens if the journal is moved away and the node is started again; for messages."""
+    if_unknown: str
+    """What to do if the file is gone that names the journal in force; for messages."""
 
 
 class JournalObserver(Protocol[EntryT]):
@@ -128,7 +128,7 @@ class Journal(Generic[EntryT]):
         """
         current = _current(environment, directory)
         if not current.page_cache:
-            _refuse_to_begin_beside_others(environment.disk, directory, entry_format.without)
+            _refuse_to_begin_beside_others(environment.disk, directory, entry_format.if_unknown)
         journal = cls(
             environment,
             directory,
@@ -358,9 +358,9 @@ class Journal(Generic[EntryT]):
             _log.warning("an old journal could not be removed", why=str(error))
 
 
-def _refuse_to_begin_beside_others(disk: Disk, directory: str, without: str) -> None:
+def _refuse_to_begin_beside_others(disk: Disk, directory: str, advice: str) -> None:
     """Refuse to begin a journal if one was in force before.  The first one has the number 0.
-    *without*: see `JournalFormat`.
+    *advice*: see `JournalFormat.if_unknown`.
 
     Raises:
       StorageError: if one was, or that can't be seen.
@@ -372,7 +372,7 @@ def _refuse_to_begin_beside_others(disk: Disk, directory: str, without: str) -> 
     if numbers[-1:] > [0]:
         raise StorageError(
             f"{directory}/current is gone, which says which of the journals {numbers} there is in "
-            f"force: put it back from a copy, or move that directory away, and {without}"
+            f"force: {advice}"
         )
 
 

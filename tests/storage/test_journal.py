@@ -21,7 +21,7 @@ from tests.kit.links import MemoryNet
 
 FORMED = "a cluster was formed, with an id and a number of partitions"
 ENTRIES = JournalFormat(
-    str.encode, bytes.decode, entry_bytes_max=4096, owner="the node", without="the node learns"
+    str.encode, bytes.decode, entry_bytes_max=4096, owner="the node", if_unknown="put it back"
 )
 
 
@@ -121,7 +121,7 @@ async def test_without_the_file_that_names_it_a_journal_is_kept_and_nothing_star
     await journal.close()
     disk.remove("journal/current")
     before = disk.files("journal")
-    with pytest.raises(StorageError, match=r"current is gone.*move that directory away"):
+    with pytest.raises(StorageError, match=r"current is gone.*: put it back"):
         await reopened(disk)
     assert disk.files("journal") == before
 

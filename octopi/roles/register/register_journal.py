@@ -49,7 +49,8 @@ REGISTER_ENTRIES: Final = JournalFormat(
     decode,
     entry_bytes_max=BATCH_BYTES_MAX // 1000,
     owner="the register",
-    without="the register learns from its brokers",
+    if_unknown="put it back from a copy, or move that directory away, and the register learns from "
+    "its brokers",
 )
 
 
