@@ -30,9 +30,10 @@ from octopi.agreement.proposer import (
     Proposer,
     ProposerEffect,
 )
-from octopi.agreement.values import AgreedValue, is_majority
+from octopi.agreement.values import AcceptorId, AgreedValue, first_value, is_majority
+from octopi.identifiers import BrokerId
 from tests.agreement.test_proposer import ask_after_a_missed_move
-from tests.agreement.world import BrokenRule, Broker, ToBroker, World, walk
+from tests.agreement.world import INSTANCE, BrokenRule, Broker, ToBroker, World, walk
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -156,6 +157,29 @@ def an_acceptor_that_left_still_promises(patch: pytest.MonkeyPatch) -> None:
         return effects
 
     patch.setattr(Acceptor, "_prepare", promising)
+
+
+@mutant("the acceptors change without a joint value")
+def first_acceptors_are_those_that_a_broker_sees(patch: pytest.MonkeyPatch) -> None:
+    """The network is split between 1, 2 and 3, 4, and both halves begin."""
+    proposer_of = World._proposer
+
+    def seen_by(world: World, broker: int) -> AgreedValue:
+        numbers = [1, 2] if broker <= 2 else [3, 4]
+        seen = [attrs.evolve(world.first.acceptors[0], broker=BrokerId(one)) for one in numbers]
+        return first_value(seen, b"")
+
+    def seeing_acceptor(self: World, identity: AcceptorId) -> Acceptor:
+        return Acceptor(INSTANCE, identity, seen_by(self, identity.broker))
+
+    def seeing_proposer(self: World, broker: BrokerId, incarnation: int) -> Proposer:
+        one = proposer_of(self, broker, incarnation)
+        one.known = seen_by(self, broker)
+        return one
+
+    patch.setattr(World, "_acceptor", seeing_acceptor)
+    patch.setattr(World, "_proposer", seeing_proposer)
+    patch.setattr(World, "_check_answer", lambda self, broker, message: None)
 
 
 @mutant("is told that is not chosen|two histories|two values")
