@@ -15,6 +15,12 @@ from octopi.limits import ID_CHARACTERS, NONCE_BYTES_MAX, TOPIC_NAME_BYTES_MAX
 BrokerId = NewType("BrokerId", int)
 """A broker, for as long as its data directory exists (positive)."""
 
+DirectoryId = NewType("DirectoryId", str)
+"""A data directory of a broker: random hexadecimal digits, drawn when it is made."""
+
+InstanceId = NewType("InstanceId", int)
+"""One of the values on which nodes agree (`octopi.agreement`), from 0."""
+
 ClusterId = NewType("ClusterId", str)
 """A cluster: 16 lower-case hexadecimal digits, drawn once by its first register."""
 

@@ -583,6 +583,31 @@ BENCH_SAMPLES_MAX: Final = 1_000
 JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
 """The register replaces its journal by a snapshot after this many entries."""
 
+# --- agreement -----------------------------------------------------------------------
+
+ACCEPTORS_MAX: Final = 32
+"""Acceptors of one agreed value: each change is sent to all of them.  Two fewer than twice the
+replicas of a partition are spare, so this allows 16 replicas."""
+
+AGREED_BYTES_MAX: Final = 64 * KIB
+"""The content of an agreed value: it is rewritten as a whole, in one write, at each change."""
+
+ACCEPTOR_SNAPSHOT_ENTRIES: Final = 20_000
+"""A broker replaces the journal of its acceptors by a snapshot after this many entries: some 30 MB
+of usual values."""
+
+AGREEMENT_ATTEMPT_S: Final = 0.5
+"""How long a proposer waits for a majority before it tries again in a higher ballot: several round
+trips, each with a wait for the device."""
+
+AGREEMENT_TIMEOUT_S: Final = 2.0
+"""How long a proposer tries to make a change before its outcome is in doubt."""
+
+REFUSED_BALLOT_WAIT_S: Final = 0.02
+REFUSED_BALLOT_WAIT_S_MAX: Final = 1.0
+"""After each refused ballot in a row, a proposer waits a random time below a bound, which grows by
+the first value up to the second one."""
+
 # --- durable subscriptions -----------------------------------------------------------
 
 SUBSCRIPTIONS_PER_PARTITION_MAX: Final = 10_000
@@ -782,6 +807,8 @@ assert MEMORY_BUDGET_BYTES >= MEMORY_BUDGET_BYTES_MIN
 assert MEMORY_BUDGET_BYTES_MIN * 3 // 8 > (
     MEMORY_LOAN_BYTES + 2 * CONNECTIONS_MAX * MEMORY_ALLOWANCE_BYTES + RECORD_BYTES_MAX
 )
+assert AGREED_BYTES_MAX < RECORD_BYTES_MAX
+assert AGREEMENT_ATTEMPT_S * 3 <= AGREEMENT_TIMEOUT_S
 assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT
 assert LETTERS_PENDING_MAX < RECENT_BATCHES_COUNT

@@ -11,7 +11,7 @@ _IN_SYNC: Final = "octopi.coordination.in_sync_changes"
 _LEADERSHIPS: Final = "octopi.coordination.elections"
 _CONTROLLER: Final = "octopi.coordination.controller"
 _REBUILD: Final = "octopi.coordination.rebuild"
-_JOURNAL: Final = "octopi.roles.register.journal"
+_JOURNAL: Final = "octopi.storage.journal"
 
 MUTANTS: Final = (
     Mutant(
@@ -91,8 +91,8 @@ MUTANTS: Final = (
         """
 -        while log.flushed_end < end:
 -            await log.flush()
-         if trace is not None:
-             trace(steps.R3Flushed(log_end=end))
+         if observer is not None:
+             observer.flushed(end)
 """,
         "the register doesn't flush its journal",
         LIVENESS,

@@ -16,6 +16,8 @@ BOUNDS_NOBODY_ELSE = {
     "units": {"KIB", "MIB", "GIB"},
     "intervals: how often, or how soon again, a node or client does something by itself": {
         "ACCEPT_WAIT_S",
+        "REFUSED_BALLOT_WAIT_S",
+        "REFUSED_BALLOT_WAIT_S_MAX",
         "BACKOFF_S_FIRST",
         "BACKOFF_S_MAX",
         "DELETION_RETRY_S",
@@ -50,6 +52,8 @@ BOUNDS_NOBODY_ELSE = {
     },
     "how long a node or client waits for something before it goes on without it": {
         "ACCEPTANCES_WAIT_S",
+        "AGREEMENT_ATTEMPT_S",
+        "AGREEMENT_TIMEOUT_S",
         "ASK_CONNECT_S",
         "ASK_TIMEOUT_S",
         "DELIVERY_TIMEOUT_S",
@@ -71,6 +75,7 @@ BOUNDS_NOBODY_ELSE = {
         "REQUEST_TIMEOUT_S",
     },
     "defaults of options, and how a node or client does its own work": {
+        "ACCEPTOR_SNAPSHOT_ENTRIES",
         "BATCHES_IN_FLIGHT",
         "BENCH_BYTES_MAX",
         "BENCH_SAMPLES_MAX",

@@ -19,8 +19,8 @@ from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.identity import BrokerIdentity, stored_identity
 from octopi.roles.broker.replica_state import stored_state
-from octopi.roles.register.journal import InForce, journal_in_force
 from octopi.storage import checkpoint
+from octopi.storage.journal import InForce, journal_in_force
 from octopi.wire.codec import fault_in
 from octopi.wire.messages import PartitionRecord, RegisterGeneration
 from tests.fuzz.target import Target

@@ -16,7 +16,7 @@ import octopi
 from octopi.coordination.journal_entries import EpochAnnounced
 from octopi.errors import Status
 from octopi.operating_system import SystemClock
-from octopi.roles.register.journal import Journal
+from octopi.roles.register.register_journal import open_register_journal
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_node_connection
 from octopi.wire import messages as m
@@ -172,7 +172,9 @@ async def test_a_register_that_stops_replaces_no_leader(tmp_path: Path) -> None:
         async with octopi.connect(cluster.register.url) as client:
             await client.create_topic("orders")
         await cluster.stop(cluster.register)
-        journal, entries = await Journal.open(cluster.environment, f"{tmp_path}/register/journal")
+        journal, entries = await open_register_journal(
+            cluster.environment, f"{tmp_path}/register/journal"
+        )
         await journal.close()
         assert not [one for one in entries if isinstance(one, EpochAnnounced)]
         assert not [one for one in (first, second, third) if one.announced]

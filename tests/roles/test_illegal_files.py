@@ -24,8 +24,8 @@ from octopi.identifiers import PartitionId
 from octopi.operating_system import SystemDisk
 from octopi.roles.broker.deletion import remove_directory
 from octopi.roles.broker.log_files import log_directory
-from octopi.roles.register.journal import Journal
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.register_journal import open_register_journal
 from octopi.roles.register.running import run_register
 from octopi.storage import checkpoint
 from octopi.storage.ends_file import EndsFile, load_ends
@@ -73,7 +73,7 @@ async def journal_of(directory: Path, entries: list[Entry]) -> None:
     path = directory / "register/journal"
     path.mkdir(parents=True)
     async with trio.open_nursery() as nursery:
-        journal, _ = await Journal.open(system_environment(nursery), str(path))
+        journal, _ = await open_register_journal(system_environment(nursery), str(path))
         journal.append(entries)
         await journal.close()
 

@@ -22,7 +22,7 @@ from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.identity import BrokerIdentity, store_identity, stored_identity
 from octopi.roles.broker.replica_state import forget_intact, stored_state
-from octopi.roles.register import journal
+from octopi.roles.register import register_journal
 from octopi.storage import checkpoint
 from octopi.stored import (
     options_fields,
@@ -152,8 +152,8 @@ def payload(disk: OneFile) -> bytes:
 
 @pytest.mark.parametrize(("entry", "fields"), ENTRIES, ids=lambda one: type(one).__name__)
 def test_the_bytes_of_a_journal_entry_stay_the_same(entry: e.Entry, fields: dict[str, Any]) -> None:
-    assert journal._encode(entry) == cbor2.dumps(fields)
-    assert journal._decode(cbor2.dumps(fields)) == entry
+    assert register_journal.encode(entry) == cbor2.dumps(fields)
+    assert register_journal.decode(cbor2.dumps(fields)) == entry
 
 
 def test_the_bytes_of_every_kind_of_journal_entry_are_tested() -> None:
@@ -162,7 +162,7 @@ def test_the_bytes_of_every_kind_of_journal_entry_are_tested() -> None:
 
 def test_an_entry_without_newer_fields_is_read_with_their_defaults() -> None:
     old = {name: PARTITION_FIELDS[name] for name in list(PARTITION_FIELDS)[:7]}
-    read = journal._decode(cbor2.dumps({"record": old, "entry": "PartitionDecided"}))
+    read = register_journal.decode(cbor2.dumps({"record": old, "entry": "PartitionDecided"}))
     assert read == e.PartitionDecided(attrs.evolve(PARTITION, lost=[], recovered_epoch=0, seal=""))
 
 
@@ -253,7 +253,7 @@ def test_a_topic_that_is_a_stream_is_stored_with_what_it_is() -> None:
     }
     assert cbor2.dumps(topic_fields(STREAM)) == cbor2.dumps(TOPIC_FIELDS | {"stream": stream})
     entry = e.TopicCreated(STREAM, "me")
-    assert journal._decode(journal._encode(entry)) == entry
+    assert register_journal.decode(register_journal.encode(entry)) == entry
 
 
 def test_the_bytes_of_the_topic_in_a_log_checkpoint_stay_the_same() -> None:

@@ -23,9 +23,9 @@ DecisionT = TypeVar("DecisionT", bound=Decision)
 
 class EntryLog(Protocol):
     """Where the entries of decisions are kept: the journal of one register
-    (`octopi.roles.register.journal`).  If several registers agree on each entry, an entry is
-    durable once they have agreed, and `append` fails with a `LogReadOnlyError` on a register that
-    may not decide.
+    (`octopi.roles.register.register_journal`).  If several registers agree on each entry, an entry
+    is durable once they have agreed, and `append` fails with a `LogReadOnlyError` on a register
+    that may not decide.
     """
 
     @property

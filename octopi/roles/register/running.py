@@ -9,10 +9,10 @@ import trio
 
 from octopi.environment import Environment
 from octopi.logger import get_logger
-from octopi.roles.register.journal import Journal
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.own_secret import own_secret
+from octopi.roles.register.register_journal import open_register_journal
 from octopi.roles.register.services.asked import AskService
 from octopi.roles.register.services.cluster import ClusterService
 from octopi.roles.register.services.context import RegisterContext, creator_of
@@ -75,7 +75,7 @@ async def run_register(
     await make_durable_directory(disk, f"{options.data_directory}/journal")
     lock = lock_directory(disk, options.data_directory)
     try:
-        journal, entries = await Journal.open(
+        journal, entries = await open_register_journal(
             environment,
             f"{options.data_directory}/journal",
             snapshot_entries=options.snapshot_entries,

@@ -1,4 +1,4 @@
-"""The register's memory: what was durable is never silently forgotten."""
+"""A node's memory of what it decided: what was durable is never silently forgotten."""
 
 import errno
 
@@ -6,7 +6,6 @@ import pytest
 import trio
 import trio.testing
 
-from octopi.coordination.journal_entries import BrokerRegistered, ClusterFormed, Entry
 from octopi.environment import Environment
 from octopi.errors import (
     CorruptLogError,
@@ -16,30 +15,33 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.operating_system import SystemClock, SystemRandomness
-from octopi.roles.register.journal import Journal
+from octopi.storage.journal import Journal, JournalFormat
 from tests.kit.disk import MemoryDisk
 from tests.kit.links import MemoryNet
 
-FORMED = ClusterFormed("c1", 8)
+FORMED = "a cluster was formed, with an id and a number of partitions"
+ENTRIES = JournalFormat(
+    str.encode, bytes.decode, entry_bytes_max=4096, owner="the node", if_unknown="put it back"
+)
 
 
-def joined(number: int) -> Entry:
-    return BrokerRegistered(number, 1, "nonce", f"ws://broker-{number}")
+def joined(number: int) -> str:
+    return f"broker {number} joined, with an incarnation, a nonce and an address"
 
 
 def environment(disk: MemoryDisk) -> Environment:
     return Environment(SystemClock(), MemoryNet(), disk, SystemRandomness())
 
 
-async def begin(disk: MemoryDisk) -> Journal:
+async def begin(disk: MemoryDisk) -> Journal[str]:
     disk.make_directory("journal")
-    journal, entries = await Journal.open(environment(disk), "journal")
+    journal, entries = await Journal.open(environment(disk), "journal", ENTRIES)
     assert entries == []
     return journal
 
 
-async def reopened(disk: MemoryDisk) -> list[Entry]:
-    journal, entries = await Journal.open(environment(disk), "journal")
+async def reopened(disk: MemoryDisk) -> list[str]:
+    journal, entries = await Journal.open(environment(disk), "journal", ENTRIES)
     await journal.close()
     return entries
 
@@ -68,7 +70,7 @@ async def test_a_torn_tail_of_the_journal_is_cut() -> None:
     assert await reopened(disk) == [FORMED]
 
 
-async def test_a_changed_unflushed_entry_stops_the_register_unless_the_power_failed() -> None:
+async def test_a_changed_unflushed_entry_stops_the_node_unless_the_power_failed() -> None:
     """Of what it decided since its last start it had told brokers."""
     disk = MemoryDisk()
     journal = await begin(disk)
@@ -80,13 +82,13 @@ async def test_a_changed_unflushed_entry_stops_the_register_unless_the_power_fai
     (path,) = (path for path in disk.files() if path.endswith(".log"))
     disk.flip(path, 8 * 60)
     with pytest.raises(CorruptLogError, match="checksum"):
-        await Journal.open(environment(disk), "journal")
+        await Journal.open(environment(disk), "journal", ENTRIES)
     disk.crash(keep_page_cache=False, names_kept=True)
     assert await reopened(disk) == []
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut"])
-async def test_damage_to_durable_journal_entries_stops_the_register(harm: str) -> None:
+async def test_damage_to_durable_journal_entries_stops_the_node(harm: str) -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED, joined(1)])
@@ -119,7 +121,7 @@ async def test_without_the_file_that_names_it_a_journal_is_kept_and_nothing_star
     await journal.close()
     disk.remove("journal/current")
     before = disk.files("journal")
-    with pytest.raises(StorageError, match=r"current is gone.*move that directory away"):
+    with pytest.raises(StorageError, match=r"current is gone.*: put it back"):
         await reopened(disk)
     assert disk.files("journal") == before
 
@@ -127,7 +129,7 @@ async def test_without_the_file_that_names_it_a_journal_is_kept_and_nothing_star
 async def test_nothing_is_appended_while_the_journal_is_replaced() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
-    state: list[Entry] = [FORMED]
+    state: list[str] = [FORMED]
     journal.append(state)
     async with trio.open_nursery() as nursery:
         with disk.syncs_held():
@@ -238,7 +240,7 @@ async def test_remains_of_an_old_journal_do_not_begin_a_new_one(operation: str) 
 async def test_replacing_the_journal_does_not_delay_tasks_that_wait_for_a_flush() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
-    state: list[Entry] = [FORMED, joined(1)]
+    state: list[str] = [FORMED, joined(1)]
     journal.append([*state, *state])  # longer than what comes
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:

@@ -1,22 +1,19 @@
-"""The register's durable memory: a log of the entries that it decided.
+"""A node's durable memory of what it decided: a log of entries.
 
-The journal is a log like any other (`octopi.storage`); each record is a version 1 record
-whose payload is one entry as a CBOR map.  When the journal has grown long, the register writes its
-state as the first entries of a fresh log, and a small file is changed to name that log.  So a
-snapshot is read like any other journal.
+A journal is a log like any other (`octopi.storage.segmented_log`); each record is a version 1
+record whose payload is one entry, encoded by the `JournalFormat`.  When the journal has grown long,
+the node writes its state as the first entries of a fresh log, and a small file is changed to name
+that log.  So a snapshot is read like any other journal.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 import attrs
-from cattrs.gen import make_dict_unstructure_fn, override
-from cattrs.preconf.cbor2 import make_converter
-from cattrs.strategies import configure_tagged_union
 
 from octopi import record
-from octopi.coordination.journal_entries import BrokerRegistered, Entry
 from octopi.environment import Disk, Environment
 from octopi.errors import (
     CorruptLogError,
@@ -28,26 +25,45 @@ from octopi.errors import (
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.limits import BATCH_BYTES_MAX, FETCH_BYTES_DEFAULT, JOURNAL_SNAPSHOT_ENTRIES
 from octopi.logger import get_logger
-from octopi.model import PartitionRecord, RegisterGeneration, TopicRecord
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import at_once
-from octopi.stored import partition_fields, register_fields, topic_fields
-from octopi.tracing import steps
 
 _log = get_logger(__name__)
 
-_CONVERTER: Final = make_converter(forbid_extra_keys=True)
-_CONVERTER.register_unstructure_hook(TopicRecord, topic_fields)
-_CONVERTER.register_unstructure_hook(PartitionRecord, partition_fields)
-_CONVERTER.register_unstructure_hook(RegisterGeneration, register_fields)
-_CONVERTER.register_unstructure_hook(
-    BrokerRegistered,
-    make_dict_unstructure_fn(BrokerRegistered, _CONVERTER, host=override(omit_if_default=True)),
-)
-configure_tagged_union(Entry, _CONVERTER, tag_name="entry")
+EntryT = TypeVar("EntryT")
+
+
+@attrs.frozen
+class JournalFormat(Generic[EntryT]):
+    """What a journal's entries are, and who keeps it."""
+
+    encode: Callable[[EntryT], bytes]
+    decode: Callable[[bytes], EntryT]
+    """Raises any exception if the bytes are no entry."""
+    entry_bytes_max: int
+    """The greatest length of an encoded entry."""
+    owner: str
+    """Who keeps the journal, such as "the register"; for messages."""
+    if_unknown: str
+    """What to do if the file is gone that names the journal in force; for messages."""
+
+
+class JournalObserver(Protocol[EntryT]):
+    """Is told what a journal does, just before and just after it."""
+
+    def appending(self, entries: list[EntryT]) -> None: ...
+    def appended(self, entries: list[EntryT]) -> None: ...
+    def flushing(self, end: Offset) -> None: ...
+    def flushed(self, end: Offset) -> None: ...
+    def replacing(self, entries: list[EntryT]) -> None: ...
+    def switched(self) -> None:
+        """The fresh journal is in force."""
+
+    def replaced(self) -> None:
+        """The old journal is removed."""
 
 
 @attrs.frozen
@@ -63,28 +79,31 @@ class InForce:
     """The page cache in which the journal was written; empty: there is no journal yet."""
 
 
-class Journal:
+class Journal(Generic[EntryT]):
     """An open journal.  `append` takes effect at once, `flush` makes it last."""
 
     def __init__(
         self,
         environment: Environment,
         directory: str,
-        number: int,
-        flushed: Offset,
-        snapshot_entries: int,
+        entry_format: JournalFormat[EntryT],
+        current: InForce,
         *,
-        lost_power: bool,
+        snapshot_entries: int,
+        observer: JournalObserver[EntryT] | None,
     ) -> None:
-        """*flushed*: the journal's first bytes that are known to be durable; if any of these are
-        missing or damaged, that is damage and not a torn tail.  *lost_power*: the machine, not only
-        the process, stopped since the journal was written, so the bytes after *flushed* may be torn
+        """*current*: what the file says that names the journal in force.  If any of the bytes are
+        missing or damaged that it says are durable, that is damage and not a torn tail.  If the
+        machine, not only the process, has stopped since, the bytes after these may be torn
         anywhere."""
         self._environment = environment
         self._directory = directory
-        self._number = number
+        self._format = entry_format
+        self._number = current.journal
         self._snapshot_entries = snapshot_entries
-        self._log = self._open(number, flushed, cut_altered=lost_power)
+        self._observer = observer
+        lost_power = current.page_cache != environment.disk.page_cache_id()
+        self._log = self._open(current.journal, Offset(current.flushed), cut_altered=lost_power)
         self._entry_count = 0
         self._replacing = False
 
@@ -93,9 +112,11 @@ class Journal:
         cls,
         environment: Environment,
         directory: str,
+        entry_format: JournalFormat[EntryT],
         *,
         snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
-    ) -> tuple[Journal, list[Entry]]:
+        observer: JournalObserver[EntryT] | None = None,
+    ) -> tuple[Journal[EntryT], list[EntryT]]:
         """Open or begin the journal in *directory*, which exists; return it and its entries.
 
         *snapshot_entries*: see `wants_snapshot`.
@@ -103,19 +124,18 @@ class Journal:
         Raises:
           StorageError: if the disk fails.
           CorruptLogError: if anything that was durable is missing, damaged or can't be
-              read.  A register that started without it could contradict itself.
+              read.  A node that started without it could contradict itself.
         """
         current = _current(environment, directory)
         if not current.page_cache:
-            _refuse_to_begin_beside_others(environment.disk, directory)
-        lost_power = current.page_cache != environment.disk.page_cache_id()
+            _refuse_to_begin_beside_others(environment.disk, directory, entry_format.if_unknown)
         journal = cls(
             environment,
             directory,
-            current.journal,
-            Offset(current.flushed),
-            snapshot_entries,
-            lost_power=lost_power,
+            entry_format,
+            current,
+            snapshot_entries=snapshot_entries,
+            observer=observer,
         )
         if journal._log.fault is not None:
             raise journal._log.fault
@@ -146,7 +166,7 @@ class Journal:
         """Whether everything appended is durable."""
         return self._log.flushed_end >= self._log.end
 
-    def append(self, entries: list[Entry]) -> None:
+    def append(self, entries: list[EntryT]) -> None:
         """Append *entries*, all or none.
 
         Raises:
@@ -154,37 +174,42 @@ class Journal:
           NotReadyError: while the journal is being replaced; likewise.
         """
         if self._replacing:
-            raise NotReadyError("the register is writing a snapshot of its state")
+            raise NotReadyError(f"{self._format.owner} is writing a snapshot of its state")
         if not entries:
             return
-        if (trace := self._environment.trace) is not None:
-            trace(steps.R2Appending(entries=entries))
+        if (observer := self._observer) is not None:
+            observer.appending(entries)
         self._append_to(self._log, entries)
         self._entry_count += len(entries)
-        if trace is not None:
-            trace(steps.R2Appended(entries=entries))
+        if observer is not None:
+            observer.appended(entries)
 
-    def _append_to(self, log: SegmentedLog, entries: list[Entry]) -> None:
+    def _append_to(self, log: SegmentedLog, entries: list[EntryT]) -> None:
         data = b"".join(
-            record.encode_opaque(record.NO_REQUEST, _encode(entry)) for entry in entries
+            record.encode_opaque(record.NO_REQUEST, self._encode(entry)) for entry in entries
         )
         log.append(data, record.scan(data), self._environment.clock.wall_ms())
+
+    def _encode(self, entry: EntryT) -> bytes:
+        data = self._format.encode(entry)
+        assert len(data) < self._format.entry_bytes_max
+        return data
 
     async def flush(self) -> None:
         """Wait until everything appended so far is durable.
 
         Raises:
-          LogReadOnlyError: if the disk failed; the register must stop.
+          LogReadOnlyError: if the disk failed; the node must stop.
         """
         log, end = self._log, self._log.end
         if log.flushed_end >= end:
             return
-        if (trace := self._environment.trace) is not None:
-            trace(steps.R3Flushing(log_end=end))
+        if (observer := self._observer) is not None:
+            observer.flushing(end)
         while log.flushed_end < end:
             await log.flush()
-        if trace is not None:
-            trace(steps.R3Flushed(log_end=end))
+        if observer is not None:
+            observer.flushed(end)
 
     @property
     def wants_snapshot(self) -> bool:
@@ -192,7 +217,7 @@ class Journal:
         than *snapshot_entries* entries were appended since its snapshot."""
         return self._entry_count > self._snapshot_entries
 
-    async def replace(self, entries: list[Entry]) -> None:
+    async def replace(self, entries: list[EntryT]) -> None:
         """Begin a fresh journal with *entries*, the whole state.
 
         Appends are refused meanwhile: they would be lost if this failed.  After a failure the
@@ -200,10 +225,10 @@ class Journal:
 
         Raises:
           StorageError: if it can't be done.
-          LogReadOnlyError: if it is unknown what a restart would read; the register must stop.
+          LogReadOnlyError: if it is unknown what a restart would read; the node must stop.
         """
-        if (trace := self._environment.trace) is not None:
-            trace(steps.R4Snapshot(entries=entries))
+        if (observer := self._observer) is not None:
+            observer.replacing(entries)
         self._replacing = True
         try:
             # Tasks that wait for its flush must not wait for the fresh journal, which may fail.
@@ -212,28 +237,29 @@ class Journal:
         finally:
             self._replacing = False
         old, self._log, self._number = self._log, fresh, number
-        if trace is not None:
-            trace(steps.R4Switched())
+        if observer is not None:
+            observer.switched()
         self._entry_count = 0  # what it starts with is not counted: it can't be shortened
         old.close()
         self._remove_others()
-        if trace is not None:
-            trace(steps.R4Replaced())
+        if observer is not None:
+            observer.replaced()
 
-    async def _begin_afresh(self, entries: list[Entry]) -> tuple[int, SegmentedLog]:
+    async def _begin_afresh(self, entries: list[EntryT]) -> tuple[int, SegmentedLog]:
         number = self._unused_number()
         log = self._open(number, Offset(0))
         try:
             try:
-                for at in range(0, len(entries), 1000):
-                    self._append_to(log, entries[at : at + 1000])
+                count = BATCH_BYTES_MAX // self._format.entry_bytes_max
+                for at in range(0, len(entries), count):
+                    self._append_to(log, entries[at : at + count])
                 await log.flush()
             except LogReadOnlyError as error:  # it concerns the fresh journal only
                 raise StorageError(str(error)) from error
             await self._switch(number, log)
         except BaseException as error:
             log.close()
-            # After any other error the fresh journal may be in force, or the register is stopping.
+            # After any other error the fresh journal may be in force, or the node is stopping.
             if isinstance(error, StorageError) and not isinstance(error, LogReadOnlyError):
                 self._remove_others()
             raise
@@ -300,14 +326,14 @@ class Journal:
             )
         return log
 
-    def _read(self) -> list[Entry]:
-        entries: list[Entry] = []
+    def _read(self) -> list[EntryT]:
+        entries: list[EntryT] = []
         position = self._log.start
         while position < self._log.end:
             data = self._log.read(position, FETCH_BYTES_DEFAULT, self._log.end)
             for message in record.decode(data, position, TopicName("journal"), PartitionId(0)):
                 try:
-                    entries.append(_decode(message.value))
+                    entries.append(self._format.decode(message.value))
                 except Exception as error:
                     raise CorruptLogError(
                         f"{self._directory}/{self._number:06d}",
@@ -332,8 +358,9 @@ class Journal:
             _log.warning("an old journal could not be removed", why=str(error))
 
 
-def _refuse_to_begin_beside_others(disk: Disk, directory: str) -> None:
+def _refuse_to_begin_beside_others(disk: Disk, directory: str, advice: str) -> None:
     """Refuse to begin a journal if one was in force before.  The first one has the number 0.
+    *advice*: see `JournalFormat.if_unknown`.
 
     Raises:
       StorageError: if one was, or that can't be seen.
@@ -345,8 +372,7 @@ def _refuse_to_begin_beside_others(disk: Disk, directory: str) -> None:
     if numbers[-1:] > [0]:
         raise StorageError(
             f"{directory}/current is gone, which says which of the journals {numbers} there is in "
-            "force: put it back from a copy, or move that directory away, and the register learns "
-            "from its brokers"
+            f"force: {advice}"
         )
 
 
@@ -361,20 +387,9 @@ def journal_in_force(disk: Disk, path: str) -> InForce:
         return InForce()
     found = checkpoint.structured(path, stored, InForce)
     if min(found.journal, found.flushed) < 0:
-        raise DamagedCheckpointError(f"{path} says what no register wrote: {found}")
+        raise DamagedCheckpointError(f"{path} says what no node wrote: {found}")
     return found
 
 
 def _current(environment: Environment, directory: str) -> InForce:
     return journal_in_force(environment.disk, f"{directory}/current")
-
-
-def _encode(entry: Entry) -> bytes:
-    data: bytes = _CONVERTER.dumps(entry, unstructure_as=Entry)
-    assert len(data) < BATCH_BYTES_MAX // 1000
-    return data
-
-
-def _decode(data: bytes) -> Entry:
-    entry: Entry = _CONVERTER.loads(data, Entry)  # type: ignore[arg-type]
-    return entry
