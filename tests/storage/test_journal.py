@@ -2,6 +2,7 @@
 
 import errno
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -14,8 +15,11 @@ from octopi.errors import (
     NotReadyError,
     StorageError,
 )
+from octopi.identifiers import Offset
 from octopi.operating_system import SystemClock, SystemRandomness
-from octopi.storage.journal import Journal, JournalFormat
+from octopi.storage import checkpoint
+from octopi.storage.checkpoint import DamagedCheckpointError
+from octopi.storage.journal import InForce, Journal, JournalFormat
 from tests.kit.disk import MemoryDisk
 from tests.kit.links import MemoryNet
 
@@ -44,6 +48,34 @@ async def reopened(disk: MemoryDisk) -> list[str]:
     journal, entries = await Journal.open(environment(disk), "journal", ENTRIES)
     await journal.close()
     return entries
+
+
+class Noted:
+    """Notes in order what a journal tells its observer."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def appending(self, entries: list[str]) -> None:
+        self.told.append(("appending", entries))
+
+    def appended(self, entries: list[str]) -> None:
+        self.told.append(("appended", entries))
+
+    def flushing(self, end: Offset) -> None:
+        self.told.append("flushing")
+
+    def flushed(self, end: Offset) -> None:
+        self.told.append("flushed")
+
+    def replacing(self, entries: list[str]) -> None:
+        self.told.append(("replacing", entries))
+
+    def switched(self) -> None:
+        self.told.append("switched")
+
+    def replaced(self) -> None:
+        self.told.append("replaced")
 
 
 async def test_flushed_journal_entries_survive_a_power_failure() -> None:
@@ -250,3 +282,87 @@ async def test_replacing_the_journal_does_not_delay_tasks_that_wait_for_a_flush(
                 nursery.start_soon(journal.replace, state)
                 await trio.testing.wait_all_tasks_blocked()
     assert await reopened(disk) == state
+
+
+async def test_an_observer_hears_what_a_journal_does_in_order() -> None:
+    disk, noted = MemoryDisk(), Noted()
+    disk.make_directory("journal")
+    journal, _ = await Journal.open(environment(disk), "journal", ENTRIES, observer=noted)
+    journal.append([FORMED])
+    journal.append([])  # nothing, so nothing is told
+    await journal.flush()
+    await journal.flush()  # everything is durable
+    await journal.replace([FORMED])
+    assert noted.told == [
+        *(("appending", [FORMED]), ("appended", [FORMED]), "flushing", "flushed"),
+        *(("replacing", [FORMED]), "switched", "replaced"),
+    ]
+
+
+async def test_a_journal_wants_a_snapshot_when_many_entries_were_appended_since_the_last() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("journal")
+    journal, _ = await Journal.open(environment(disk), "journal", ENTRIES, snapshot_entries=2)
+    journal.append([joined(1), joined(2)])
+    assert not journal.wants_snapshot
+    journal.append([joined(3)])
+    assert journal.wants_snapshot
+    size_bytes = journal.size_bytes
+    await journal.replace([FORMED])
+    assert not journal.wants_snapshot
+    assert 0 < journal.size_bytes < size_bytes
+
+
+async def test_a_directory_that_cannot_be_read_begins_no_journal() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("journal")
+    disk.fail(errno.EIO, "list_directory")
+    with pytest.raises(StorageError, match="can't be read"):
+        await Journal.open(environment(disk), "journal", ENTRIES)
+
+
+async def test_a_journal_whose_directory_cannot_be_read_is_not_replaced() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    disk.fail(errno.EIO, "list_directory")
+    with pytest.raises(StorageError, match="can't be read"):
+        await journal.replace([joined(1)])
+    disk.heal()
+    await journal.close()
+    assert await reopened(disk) == [FORMED]
+
+
+async def test_a_journal_that_cannot_be_closed_in_order_says_so_and_keeps_what_was_flushed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    await journal.flush()
+    journal.append([joined(1)])
+    disk.fail(errno.EIO, "sync")
+    await journal.close()
+    assert "the journal could not be closed in order" in caplog.text
+    disk.crash(keep_page_cache=False, names_kept=True)
+    disk.heal()
+    assert await reopened(disk) == [FORMED]
+
+
+async def test_an_entry_that_this_version_cannot_read_is_damage() -> None:
+    disk = MemoryDisk()
+    other = attrs.evolve(ENTRIES, encode=lambda text: text.encode("utf-16"))
+    disk.make_directory("journal")
+    journal, _ = await Journal.open(environment(disk), "journal", other)
+    journal.append([FORMED])
+    await journal.close()
+    with pytest.raises(CorruptLogError, match="an entry that this version can't read"):
+        await reopened(disk)
+
+
+async def test_a_file_that_names_a_journal_with_a_negative_number_is_damage() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("journal")
+    await checkpoint.store(disk, "journal/current", attrs.asdict(InForce(-1, 0, "here")))
+    with pytest.raises(DamagedCheckpointError, match="what no node wrote"):
+        await reopened(disk)
