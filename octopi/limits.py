@@ -325,6 +325,10 @@ FRAGMENT_BYTES_MIN: Final = 64
 SHUTDOWN_GRACE_S: Final = 5.0
 """Time for requests in flight to finish when a node stops."""
 
+WORKER_SILENCE_S: Final = 30.0
+"""A worker whose tasks have no turn for so long is killed and started again.  Its partitions have
+other leaders by then; systemd's units give a node as long."""
+
 FETCH_WAIT_S_MAX: Final = 30.0
 """The longest time that a fetch may wait at the broker for new records."""
 
