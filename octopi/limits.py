@@ -334,6 +334,18 @@ FETCH_WAIT_S_MAX: Final = 30.0
 
 FETCH_BYTES_DEFAULT: Final = 512 * KIB
 
+NEWEST_RECORDS_LOG_BYTES: Final = MIB
+"""The newest batches of a log that are kept in memory: the longest that a producer's client sends,
+and another one while that is on its way to followers and readers."""
+
+NEWEST_RECORDS_BATCHES_COUNT: Final = 64
+"""How many batches of a log these may be, so that joining them costs no more than reading them from
+the page cache."""
+
+NEWEST_RECORDS_BYTES: Final = 16 * MIB
+"""The newest batches of all logs of a node together.  Followers and readers take a batch within
+milliseconds, so 16 logs can be written at the highest rate, and any number at lower ones."""
+
 REPLICA_LAG_S_MAX: Final = 1.0
 """The leader proposes to remove a follower from the in-sync set if the follower has not reached,
 for this long, the log end that the leader had.  Produce requests wait for it until then."""
@@ -812,6 +824,7 @@ assert MEMORY_BUDGET_BYTES_MIN * 3 // 8 > (
     MEMORY_LOAN_BYTES + 2 * CONNECTIONS_MAX * MEMORY_ALLOWANCE_BYTES + RECORD_BYTES_MAX
 )
 assert AGREED_BYTES_MAX < RECORD_BYTES_MAX
+assert 2 * FETCH_BYTES_DEFAULT <= NEWEST_RECORDS_LOG_BYTES <= NEWEST_RECORDS_BYTES
 assert AGREEMENT_ATTEMPT_S * 3 <= AGREEMENT_TIMEOUT_S
 assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT

@@ -55,6 +55,7 @@ from octopi.storage.directories import make_durable_directory, sync_names
 from octopi.storage.ends_file import EndsFile, NotedLog, load_ends
 from octopi.storage.file_names import DAMAGED_SUFFIX
 from octopi.storage.flush_policy import FlushOptions
+from octopi.storage.newest_records import NewestRecords
 from octopi.stored import topic_fields
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord, TopicRecord
@@ -85,15 +86,15 @@ class Opening:
         self._flusher = flusher
         self._flush_options = flush_options
         self._lost_power = lost_power
+        self._newest_records = NewestRecords()
         self.deletion = LogDeletion(environment, data_directory, self.ends, self._flush_internal)
         """The logs that are to be deleted."""
         self._doubtful: set[PartitionId] = set()
-        """Partitions whose files of ends are damaged, so they may have listed more logs than can be
-        read."""
+        """Partitions with damaged files of ends, which may have listed more than can be read."""
         self.retired = RetiredReplicas(environment, data_directory, keep_retired_s)
         """The replicas that were given up and are kept for a while."""
         self.unmoved: set[PartitionId] = set()
-        """Partitions whose files were being moved to `retired`, and could not all be moved."""
+        """Partitions of which not all files could be moved to `retired`."""
         self._lasting = {data_directory}
         """Directories that survive a power failure."""
 
@@ -104,8 +105,7 @@ class Opening:
           StorageError: if the disk fails.
         """
         for name in INTERNAL_LOGS:
-            log = self.logs.get((name, partition_id))
-            if log is not None:
+            if (log := self.logs.get((name, partition_id))) is not None:
                 await log.flush()
 
     def partitions(self) -> list[PartitionId]:
@@ -482,7 +482,7 @@ class Opening:
         *,
         cut_altered: bool = True,
     ) -> LocalLog:
-        return await LocalLog.open(
+        log = await LocalLog.open(
             self._environment,
             directory,
             topic,
@@ -493,6 +493,8 @@ class Opening:
             ends=ends,
             lost_power=self._lost_power,
         )
+        log.keep_newest(self._newest_records)
+        return log
 
     def _replica_path(self, partition_id: PartitionId) -> str:
         return f"{self._data_directory}/replicas/{partition_id}"
