@@ -178,3 +178,8 @@ SCENARIOS: Final = (
     *ENTRANCE_SCENARIOS,
 )
 """All scenarios that are drawn."""
+
+SCENARIOS_BY_NAME: Final[Mapping[str, Callable[[Random], Scenario]]] = {
+    tell.__name__.lstrip("_"): tell for tell in SCENARIOS
+}
+"""Each of these scenarios once, by the name of its function without leading underscores."""

@@ -23,6 +23,7 @@ MUTANTS: Final = (
 """,
         "a flush reports records as durable without an fsync",
         "acknowledged-unheld",
+        ("power_fails", "candidates_die"),
     ),
     Mutant(
         "names-not-synced",
@@ -34,6 +35,7 @@ MUTANTS: Final = (
 """,
         "a flush makes records durable, but not the name of their file",
         "incomplete-leader",
+        ("power_fails", "candidates_die"),
     ),
     Mutant(
         "failed-fsync-tried-again",
@@ -45,6 +47,7 @@ MUTANTS: Final = (
 """,
         "a failed fsync counts as done (fsyncgate)",
         "promised-unheld",
+        ("flush_fails",),
     ),
     Mutant(
         "flushed-end-read-after-the-sync",
@@ -56,6 +59,7 @@ MUTANTS: Final = (
 """,
         "records that were appended while a flush ran count as flushed",
         "promised-unheld",
+        ("power_fails", "joiner_dies"),
     ),
     Mutant(
         "half-an-append-kept",
@@ -66,6 +70,7 @@ MUTANTS: Final = (
 """,
         "the part of a batch that a full disk took stays in the log",
         "committed-differs",
+        ("full_for_a_moment",),
     ),
     Mutant(
         "torn-tail-kept",
@@ -78,6 +83,7 @@ MUTANTS: Final = (
 """,
         "the bytes that a power failure left behind the last whole record stay in the log",
         "invalid-committed",
+        ("torn_writes",),
     ),
     Mutant(
         "rot-taken-for-a-torn-tail",
@@ -88,6 +94,7 @@ MUTANTS: Final = (
 """,
         "a broker whose log lost records to a flipped bit leads without them",
         "committed-cut",
+        ("altered_and_dark",),
     ),
     Mutant(
         "sequences-forgotten-by-restarts",
@@ -100,6 +107,7 @@ MUTANTS: Final = (
 """,
         "a restarted broker doesn't know the sequences of producers since its checkpoint",
         "committed-twice",
+        ("answers_get_lost",),
     ),
     Mutant(
         "sequences-kept-by-truncation",
@@ -110,6 +118,7 @@ MUTANTS: Final = (
 """,
         "a log that was cut takes batches for stored that it doesn't have any more",
         "committed-twice",
+        ("cut_and_leads_again",),
     ),
     Mutant(
         "reads-to-the-end-of-the-log",
@@ -120,6 +129,7 @@ MUTANTS: Final = (
 """,
         "consumers read records that are not committed",
         "uncommitted-seen",
+        ("told_too_soon", "too_few"),
     ),
     Mutant(
         "highwater-told-ahead-of-effects",
@@ -130,6 +140,7 @@ MUTANTS: Final = (
 """,
         "followers learn of commits while effects before them still wait for the device",
         "uncommitted-seen",
+        ("slow_to_remember",),
     ),
     Mutant(
         "effects-go-on-behind-a-failure",
@@ -139,6 +150,7 @@ MUTANTS: Final = (
 """,
         "effects behind one that failed are performed all the same",
         "promise-forgotten",
+        ("disk_fails",),
     ),
     Mutant(
         "promises-not-stored",
@@ -152,6 +164,7 @@ MUTANTS: Final = (
 """,
         "the promise and the record of a replica are not stored on the disk",
         "promise-forgotten",
+        ("candidates_die",),
     ),
     Mutant(
         "resume-one-record-late",
@@ -164,6 +177,7 @@ MUTANTS: Final = (
 """,
         "a consumer that resumes on another connection leaves a record out",
         HISTORY,
+        ("one_link_breaks", "sleeper"),
     ),
     Mutant(
         "resume-from-what-was-taken",
@@ -176,6 +190,7 @@ MUTANTS: Final = (
         "a consumer that resumes on another connection asks again for records that it has and its "
         "program has not taken yet",
         HISTORY,
+        ("one_link_breaks", "sleeper"),
     ),
     Mutant(
         "unknown-outcomes-called-failures",
@@ -186,6 +201,7 @@ MUTANTS: Final = (
 """,
         "a producer reports a message as not stored although the outcome is unknown",
         HISTORY,
+        ("refused_for_long",),
     ),
     Mutant(
         "retries-get-new-sequences",
@@ -199,6 +215,7 @@ MUTANTS: Final = (
 """,
         "a batch that is sent again gets new sequences, so it is another batch",
         "committed-twice",
+        ("answers_get_lost",),
     ),
     Mutant(
         "credit-not-given-back",
@@ -209,6 +226,7 @@ MUTANTS: Final = (
 """,
         "records that the program took still count as waiting for it, so no credit is left",
         LIVENESS,
+        ("large_log",),
     ),
     Mutant(
         "expired-batches-called-failures",
@@ -220,6 +238,7 @@ MUTANTS: Final = (
 """,
         "a message that timed out is reported as not stored although it may be",
         HISTORY,
+        ("refused_for_long",),
     ),
     Mutant(
         "replicas-given-up-are-moved-in-part",
@@ -230,6 +249,7 @@ MUTANTS: Final = (
 """,
         "a broker that retires a replica leaves its logs in their place, and deletes them later",
         "retired-unkept",
+        ("finds_its_way", "leaders_are_moved_from_marks"),
     ),
     Mutant(
         "start-forgotten-when-a-removal-fails",
@@ -242,6 +262,7 @@ MUTANTS: Final = (
         "after the disk failed in the middle of a removal, a leader still names the former start "
         "of its log",
         "removed-too-early",
+        ("retention_strikes",),
     ),
     Mutant(
         "flushes-count-behind-cuts",
@@ -252,6 +273,7 @@ MUTANTS: Final = (
 """,
         "a flush that ended before its log was cut counts for records that were appended since",
         "promised-unheld",
+        ("cut_and_leads_again",),
     ),
     Mutant(
         "flushed-records-not-checked",
@@ -263,6 +285,7 @@ MUTANTS: Final = (
         "a replica doesn't check records before its checkpoint that may not be committed, and "
         "commits what became of them",
         "invalid-committed",
+        ("all_lose_power",),
     ),
     Mutant(
         "cuts-not-flushed",
@@ -273,5 +296,6 @@ MUTANTS: Final = (
 """,
         "a power failure undoes the cut of a log whose newer epochs are durable",
         "committed-differs",
+        ("leaders_die",),
     ),
 )
