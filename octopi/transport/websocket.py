@@ -54,9 +54,11 @@ from octopi.transport.http_front import EmptySite, HttpFront, HttpSite
 from octopi.transport.http_requests import Asker
 from octopi.transport.paced_stream import PacedStream, measured
 from octopi.transport.plain_link import WebSocketLink
+from octopi.transport.receive_buffers import ReceiveBuffers
 from octopi.transport.secure_stream import SecureStream, secure_client, secure_server
 from octopi.transport.turns import ConnectionTurns
 from octopi.transport.watched_stream import WatchedStream, while_open
+from octopi.wire.endpoints import CLIENT
 from octopi.wire.messages import SUBPROTOCOL
 
 _log = get_logger(__name__)
@@ -100,6 +102,7 @@ class WebSocketNet:
         self._randomness = randomness or SystemRandomness()
         self._plain = plain
         self._tls = tls
+        self._buffers = ReceiveBuffers()
         self._strangers = ConnectionTurns(clock, stopwatch, nursery, round_s=STRANGERS_ROUND_S)
 
     @property
@@ -363,8 +366,16 @@ class WebSocketNet:
         if isinstance(bare, PacedStream):  # else it lies below TLS, and `_serve_one` lifts it
             bare, held = bare.lift()
             early += held
-        masks = self._randomness if websocket.is_client else None
-        return FramedLink(bare, early, self._clock, nursery, masks=masks, peer=peer, path=path)
+        return FramedLink(
+            bare,
+            early,
+            self._clock,
+            nursery,
+            masks=self._randomness if websocket.is_client else None,
+            peer=peer,
+            path=path,
+            buffers=self._buffers if websocket.is_client and path == CLIENT.path else None,
+        )
 
     async def _reject(
         self,
