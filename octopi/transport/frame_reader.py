@@ -18,11 +18,12 @@ byte      0x7F  length; 126: in the next 2 bytes, 127: in the next 8
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from typing import Final
 
-from octopi.limits import FRAGMENT_BYTES_MIN, IN_PLACE_BYTES_MIN
+from octopi.limits import FRAGMENT_BYTES_MIN
 from octopi.transport.masking import apply_mask
 from octopi.transport.receive_buffers import ReceiveBuffers
 
@@ -130,6 +131,7 @@ class FrameReader:
         "_missing_bytes",
         "_on_control",
         "_payload",
+        "_placed_bytes_min",
         "is_paused",
         "may_keep",
         "place",
@@ -150,6 +152,7 @@ class FrameReader:
         assert buffers is None or not is_masked, "what is received in place is never unmasked"
         self._is_masked = is_masked
         self._buffers = buffers
+        self._placed_bytes_min = math.inf if buffers is None else buffers.bytes_min
         self.place: memoryview | None = None
         """The payload of the incomplete frame, if it is received in place (see `rest`)."""
         self._on_control = on_control
@@ -267,7 +270,13 @@ class FrameReader:
                 return None
             if end > len(buffer):
                 self._begin_frame(memoryview(buffer)[begin:], size_bytes)
+                self._buffer, self._at = b"", 0
                 return None
+            if size_bytes >= self._placed_bytes_min:
+                self._begin_frame(memoryview(buffer)[begin:end], size_bytes)
+                self._at = end
+                self._drop_what_was_read()
+                return self._next_payload(bytes_max)
             if size_bytes >= _COPIED_BYTES_MAX:
                 payload = memoryview(buffer)[begin:end]
             else:
@@ -280,12 +289,11 @@ class FrameReader:
         """The frame whose payload has *size_bytes* has come as far as *begun*."""
         self._is_in_frame = True
         self._missing_bytes = size_bytes - len(begun)
-        if self._buffers is not None and size_bytes >= IN_PLACE_BYTES_MIN:
+        if self._buffers is not None and size_bytes >= self._placed_bytes_min:
             self.place = self._buffers.take(size_bytes)
             self.place[: len(begun)] = begun
         else:
             self._payload += begun
-        self._buffer, self._at = b"", 0
 
     def _read_head(self, bytes_max: int) -> tuple[int, int]:
         """Where in the buffer the payload begins (0: the head is incomplete), and its size."""

@@ -12,7 +12,7 @@ that a program keeps can change behind its back, and nobody has to give a buffer
 
 from __future__ import annotations
 
-from octopi.limits import KEPT_BUFFER_BYTES, KEPT_BUFFERS_COUNT
+from octopi.limits import IN_PLACE_BYTES_MIN, KEPT_BUFFER_BYTES, KEPT_BUFFERS_COUNT
 
 
 class ReceiveBuffers:
@@ -21,7 +21,9 @@ class ReceiveBuffers:
     Invariant: there is no view of a buffer when it is handed out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_min: int = IN_PLACE_BYTES_MIN) -> None:
+        """*bytes_min*: the size of the smallest message to receive into them."""
+        self.bytes_min = bytes_min
         self._kept: list[bytearray] = []
 
     def take(self, size_bytes: int) -> memoryview:

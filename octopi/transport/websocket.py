@@ -89,11 +89,13 @@ class WebSocketNet:
         plain: bool = False,
         tls: Tls | None = None,
         stopwatch: Stopwatch = standing_still,
+        buffers: ReceiveBuffers | None = None,
     ) -> None:
         """*site*: answers HTTP requests, on the same listeners.  *randomness*: where a client's
         masks come from.  *plain*: have trio-websocket frame messages, too, which is slower.
         *tls*: this side's certificate and the authorities that it trusts; None: listen without
-        TLS, and trust the system's authorities.  *stopwatch*: times the turns of strangers."""
+        TLS, and trust the system's authorities.  *stopwatch*: times the turns of strangers.
+        *buffers*: where a client's large messages are received; None: in buffers of its own."""
         self._streams = streams
         self._clock = clock
         self._nursery = nursery
@@ -102,7 +104,7 @@ class WebSocketNet:
         self._randomness = randomness or SystemRandomness()
         self._plain = plain
         self._tls = tls
-        self._buffers = ReceiveBuffers()
+        self._buffers = buffers or ReceiveBuffers()
         self._strangers = ConnectionTurns(clock, stopwatch, nursery, round_s=STRANGERS_ROUND_S)
 
     @property

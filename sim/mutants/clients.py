@@ -103,4 +103,14 @@ MUTANTS: Final = (
         "and waits for the register",
         LIVENESS,
     ),
+    Mutant(
+        "used-buffers-are-free",
+        "octopi.transport.receive_buffers",
+        """
+-            if _is_free(buffer):
++            if buffer:
+""",
+        "a client receives into a buffer whose records have not been decoded yet",
+        LIVENESS,
+    ),
 )
