@@ -751,6 +751,18 @@ twice as long each time.  For all requests that wait, an answer counts as new fo
 CONSUMER_WINDOW_BYTES: Final = 4 * MIB
 """The size of the records of a partition that are on their way to a consumer or wait in it."""
 
+KEPT_BUFFER_BYTES: Final = FETCH_BYTES_DEFAULT + 4 * KIB
+"""The size of a buffer that a client keeps to receive into: a full delivery with its other fields
+fits."""
+
+KEPT_BUFFERS_COUNT: Final = CONSUMER_WINDOW_BYTES // FETCH_BYTES_DEFAULT + 4
+"""Buffers that a client keeps, for all its connections: a consumer's window of full deliveries, and
+those that are being received and that the program works on.  While all are in use, a message gets
+a buffer that is not kept."""
+
+IN_PLACE_BYTES_MIN: Final = 64 * KIB
+"""A client receives smaller messages as before: they are copied, and cost no page faults."""
+
 TOPICS_PER_CONSUMER_MAX: Final = 1_000
 """Topics that one consumer reads.  Each log of each has a task and a window of records."""
 
