@@ -357,6 +357,11 @@ FOLLOW_WINDOW_MESSAGES: Final = 2
 """The greatest number of messages with such records, not counting full messages.  So small messages
 grow while they wait, and a follower that needs a turn for each can keep up."""
 
+HIGHWATER_PAUSE_S: Final = 0.002
+"""How long the highwater mark of a log waits for records that take it along to a follower; a reader
+at a follower waits for it.  Longer than a message that is acknowledged by itself takes, so that a
+producer of such messages has none sent for the mark alone."""
+
 CATCH_UP_SLOWDOWN_MAX: Final = 0.15
 """The share of their rate that producers may lose while followers catch up.  It is somewhat less
 than the promised fifth, because it is measured by samples."""

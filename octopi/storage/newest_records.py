@@ -34,7 +34,7 @@ class NewestRecords:
         """*bytes_max*: bounds the batches of all logs together; each is counted with 200 bytes of
         overhead."""
         self._bytes_max = bytes_max
-        self._logs: dict[Hashable, _Batches] = {}
+        self._logs: dict[Hashable, _KeptBatches] = {}
         """The log that was appended to last is the last one."""
         self.size_bytes = 0
         """What all batches take."""
@@ -43,7 +43,7 @@ class NewestRecords:
         """*records* were appended to *log* at *offset*."""
         batches = self._logs.pop(log, None)
         if batches is None:
-            batches = _Batches()
+            batches = _KeptBatches()
         self._logs[log] = batches
         self.size_bytes += batches.add(offset, records)
         while self.size_bytes > self._bytes_max:
@@ -64,7 +64,7 @@ class NewestRecords:
             self.size_bytes -= batches.size_bytes
 
 
-class _Batches:
+class _KeptBatches:
     """The newest batches of one log."""
 
     __slots__ = ("_by_offset", "size_bytes")

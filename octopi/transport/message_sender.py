@@ -78,6 +78,14 @@ class MessageSender:
         """Why the connection ended; None while it hasn't."""
         return None if self._end is None else str(self._end)
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether a message that is handed over now goes to the link without waiting for others, or
+        for the peer's share of bytes a second."""
+        if self._end is not None or self.outbox.size_bytes:
+            return False
+        return self._bucket is None or self._bucket.wait_s(self._clock.now()) <= 0
+
     def detach(self) -> int | None:
         """Give away the TCP connection: return its file descriptor, on which WebSocket frames
         follow in both directions.  None: that isn't possible, such as with TLS.  Call it instead of

@@ -73,6 +73,28 @@ MUTANTS: Final = (
         ("full_for_a_moment",),
     ),
     Mutant(
+        "newest-records-before-their-commit",
+        _LOG,
+        """
+-        if data := self.newest.read(self, offset, bytes_max, until):
++        if data := self.newest.read(self, offset, bytes_max, self.end):
+""",
+        "a read from memory goes on to the end of the log, committed or not",
+        "uncommitted-seen",
+    ),
+    Mutant(
+        "newest-records-kept-when-cut",
+        _LOG,
+        """
+-        self.newest.forget(self)
++        pass
+
+     async def flush(self) -> Offset:
+""",
+        "records that were cut are still read from memory where others begin now",
+        "committed-differs",
+    ),
+    Mutant(
         "torn-tail-kept",
         _RECOVERY,
         """

@@ -63,6 +63,7 @@ BOUNDS_NOBODY_ELSE = {
         "GATHER_S",
         "HAND_OVER_ALL_S",
         "HAND_OVER_TIMEOUT_S",
+        "HIGHWATER_PAUSE_S",
         "LEADER_SILENCE_S",
         "LINGER_S",
         "LINK_GRACE_S",
