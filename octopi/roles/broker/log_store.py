@@ -218,10 +218,9 @@ class LogStore:
     ) -> Slices[list[tuple[str, PartitionId]]]:
         """The logs that `describe` finds, in order."""
         keys: list[tuple[str, PartitionId]] = []
-        for some in in_groups(list(self.logs)):
-            keys += [
-                key for key in some if key > after and topic in {"", key[0]} and covers(key[0])
-            ]
+        known = [(topic, one) for one in self.ends] if topic else list(self.logs)
+        for some in in_groups(known):
+            keys += [key for key in some if key > after and key in self.logs and covers(key[0])]
             yield
         return sorted(keys)[:count_max]
 
