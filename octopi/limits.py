@@ -608,6 +608,16 @@ REFUSED_BALLOT_WAIT_S_MAX: Final = 1.0
 """After each refused ballot in a row, a proposer waits a random time below a bound, which grows by
 the first value up to the second one."""
 
+# --- the ring of brokers -------------------------------------------------------------
+
+RING_BITS: Final = 52
+"""Bits of a point on the ring, and of the id of a broker there: the largest count that is exact in
+the numbers of a browser."""
+
+POINT_DRAWS: Final = 8
+"""Random points of which a broker that joins the ring chooses the one in the longest arc: with more
+of them the shares of the keys get hardly more even."""
+
 # --- durable subscriptions -----------------------------------------------------------
 
 SUBSCRIPTIONS_PER_PARTITION_MAX: Final = 10_000
