@@ -285,8 +285,8 @@ class Chord:
         """What this broker takes for true about *key*."""
         view = self.neighbours
         if self.is_member and view.holds(key):
-            known = (view.predecessor,) if view.predecessor is not None else ()
-            return HolderAnswer(request, self.me, view.successors, known)
+            before = [view.predecessor] if view.predecessor and view.first else []
+            return HolderAnswer(request, self.me, view.successors, tuple(before))
         if self.is_member and view.stands_before(key):
             return HolderAnswer(request, view.first, view.successors[1:], ())
         return HolderAnswer(request, None, (), self._nearer(key))

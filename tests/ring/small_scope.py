@@ -133,13 +133,16 @@ class Scope:
 
     def _ended(self, lists: Lists, member: int) -> Iterator[tuple[str, Lists]]:
         without = {one: way for one, way in lists.items() if one != member}
-        if not fault_of(without, self._count_max):
+        may_die = not fault_of(without, self._count_max)
+        if may_die:
             yield f"{member} dies", without
-        # Who leaves tells whoever knows nobody else, so only principal members are needed: those
-        # that are principal before it leaves.
+        # Who knows nobody but the one that leaves hears it from that.
         others = principals(lists) - {member}
-        if len(others) > self._count_max and all(
-            way == (member,) or any(one in without for one in way) for way in without.values()
+        if may_die or (
+            len(others) > self._count_max
+            and all(
+                way == (member,) or any(one in without for one in way) for way in without.values()
+            )
         ):
             told = dict(without)
             for other, way in without.items():

@@ -47,7 +47,8 @@ class RingBroker:
     hangs: bool = False
     """Whether a dead one is silent; otherwise its machine refuses connections."""
     stored: list[RingNode] = attrs.field(factory=list)
-    entered: int = 0
+    begins: bool = False
+    """Whether it may begin a ring: a founder, or a former member."""
     refused: bool = False
     wakes_at: float = inf
 
@@ -81,7 +82,7 @@ class RingWorld:
         self.brokers: dict[int, RingBroker] = {}
         self.asked: list[Asked] = []
         self.sent: Counter[str] = Counter()
-        self._make, self._lost = make, lost
+        self._make, self.lost = make, lost
         self._book_count_max, self._successors_max = book_count_max, successors_max
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = count()
@@ -122,7 +123,7 @@ class RingWorld:
             self._run(attrs.evolve(one.node, directory=directory), [], contacts, begins=False)
             return
         node = attrs.evolve(one.node, incarnation=Incarnation(one.node.incarnation + 1))
-        self._run(node, self.stored(one), contacts, begins=True)
+        self._run(node, self.stored(one), contacts, begins=one.begins)
 
     def stored(self, one: RingBroker) -> list[RingNode]:
         """What a restarted broker knows."""
@@ -159,6 +160,15 @@ class RingWorld:
             action()
         self.now = until
 
+    def run_until(self, holds: Callable[[], bool], seconds: float) -> None:
+        """Let time pass, event by event, until *holds* is true."""
+        until = self.now + seconds
+        while not holds():
+            if not self._queue or self._queue[0][0] > until:
+                raise BrokenRule(f"it does not come to it within {seconds:g} s")
+            self.now, _, action = heappop(self._queue)
+            action()
+
     def run_until_ideal(self, seconds: float) -> float:
         """Let time pass until the ring is as it should be; return how long that took."""
         began = self.now
@@ -180,7 +190,7 @@ class RingWorld:
             book_count_max=self._book_count_max,
             successors_max=self._successors_max,
         )
-        one = RingBroker(node, chord, stored=known)
+        one = RingBroker(node, chord, stored=known, begins=begins)
         self.brokers[node.broker] = one
         addresses = [f"ws://b{contact}:9101" for contact in contacts]
         self._perform(one, chord.join(addresses, self.now, begins=begins))
@@ -214,7 +224,7 @@ class RingWorld:
                 case StoreBook():
                     one.stored = [entry.node for entry in one.chord.book]
                 case EnterRing():
-                    one.entered += 1
+                    one.begins = True
                 case RefuseJoining():
                     one.refused = True
                 case ConcludeLookup(number, outcome):
@@ -247,7 +257,7 @@ class RingWorld:
 
     def _send(self, sender: RingBroker, address: str, message: RingRequest | Leave) -> None:
         self.sent[type(message).__name__] += 1
-        if self.random.random() < self._lost:
+        if self.random.random() < self.lost:
             return
         self._at(self.now + self._delay(), lambda: self._arrive(sender, address, message))
 
@@ -270,7 +280,7 @@ class RingWorld:
 
     def _reply(self, target: RingBroker, asker: RingBroker, answer: RingAnswer) -> None:
         self.sent[type(answer).__name__] += 1
-        if self.random.random() < self._lost:
+        if self.random.random() < self.lost:
             return
 
         def arrive() -> None:
@@ -329,3 +339,89 @@ class RingWorld:
 def spread(numbers: Iterable[int], of: int) -> dict[int, int]:
     """Points for brokers *numbers* that divide the ring evenly into *of* parts."""
     return {number: number * (RING_SIZE // of) for number in numbers}
+
+
+def walk(
+    seed: int,
+    brokers: int = 8,
+    steps: int = 40,
+    *,
+    make: Callable[..., RingWorld] = RingWorld,
+) -> RingWorld:
+    """Brokers come, die, come back and leave while the network splits and heals; then they repair
+    the ring by themselves, and look-ups are right.
+
+    Raises:
+      BrokenRule: if a rule is broken.
+    """
+    random = Random(seed)
+    world = make(random, lost=random.choice([0.0, 0.02]))
+    founders = range(1, 4)
+    for number in founders:
+        world.start(number, founders, point=_any_point(random), begins=True)
+    world.run_until_ideal(60)
+    for _ in range(steps):
+        _step(world, random, brokers)
+        world.run(random.choice([0.0, 0.1, 1.0, 5.0]))
+        check_outcomes(world)
+    world.heal()
+    world.lost = 0.0
+    for number, one in world.brokers.items():
+        if not one.alive and random.random() < 0.5:
+            world.restart(number, world.brokers)
+    world.run(5)
+    for number, one in list(world.brokers.items()):
+        # Whom the addresses that it was given, or the last members, are all dead.
+        if not one.chord.is_member or not world.members:
+            world.restart(number, world.brokers)
+    world.run_until_ideal(120)
+    check_lookups(world, random, 20)
+    return world
+
+
+def _step(world: RingWorld, random: Random, brokers: int) -> None:
+    """One thing happens."""
+    alive = [number for number, one in world.brokers.items() if one.alive]
+    dead = [number for number, one in world.brokers.items() if not one.alive]
+    new = next(number for number in count(1) if number not in world.brokers)
+    kind = random.random()
+    contacts = random.sample(sorted(world.brokers), min(3, len(world.brokers)))
+    if kind < 0.2 and new <= brokers:
+        world.start(new, contacts, point=_any_point(random))
+    elif kind < 0.4 and dead:
+        world.restart(random.choice(dead), contacts)
+    elif kind < 0.43 and dead:
+        world.restart(random.choice(dead), contacts, wiped=True)
+    elif kind < 0.6 and alive:
+        world.kill(random.choice(alive), hangs=random.random() < 0.5)
+    elif kind < 0.66 and alive:
+        world.leave(random.choice(alive))
+    elif kind < 0.72:
+        side = {one for one in world.brokers if random.random() < 0.5}
+        world.split(side, set(range(1, brokers + 1)) - side)
+    elif kind < 0.8:
+        world.heal()
+    elif alive:
+        world.look_up(random.choice(alive), _any_point(random))
+
+
+def check_outcomes(world: RingWorld) -> None:
+    """What was found was a live broker."""
+    for asked in world.asked:
+        if isinstance(asked.outcome, HolderFound) and not asked.was_alive:
+            raise BrokenRule(f"a look-up found a dead broker: {asked}")
+
+
+def check_lookups(world: RingWorld, random: Random, number: int) -> None:
+    """While nothing happens, look-ups find what the sorted list says."""
+    members = [one.node.broker for one in world.members]
+    asked = [world.look_up(random.choice(members), _any_point(random)) for _ in range(number)]
+    world.run(30)
+    for one in asked:
+        found = one.outcome
+        if not isinstance(found, HolderFound) or found.holder.broker != world.holder(one.key):
+            raise BrokenRule(f"a look-up is wrong: {one}, and not {world.holder(one.key)}")
+
+
+def _any_point(random: Random) -> int:
+    return random.randrange(RING_SIZE)
