@@ -659,6 +659,21 @@ JOIN_MEETINGS: Final = 8
 """Addresses that a broker tries, one after another, before it says that nobody lets it in, and
 begins anew."""
 
+HOMES_MAX: Final = 1_024
+"""Partitions of a cluster without a register in which records of topics lie: all of them are asked
+when topics are listed."""
+
+GROWTH_ROWS_MAX: Final = 64
+"""Growths of a cluster without a register."""
+
+GROWTH_MEMBERS_MAX: Final = 64
+"""Brokers that a growth names, as the first ones for its partitions.  A larger ring names so many
+of its brokers; the groups of partitions move from them to the others."""
+
+GONE_BROKERS_MAX: Final = 4_096
+"""Brokers that were removed from a cluster without a register for good: 9 bytes each in its
+record."""
+
 # --- durable subscriptions -----------------------------------------------------------
 
 SUBSCRIPTIONS_PER_PARTITION_MAX: Final = 10_000

@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterable
 import attrs
 import pytest
 
+from octopi.agreement.values import AcceptorId, AgreedValue, first_value
+from octopi.identifiers import DirectoryId
 from octopi.ring.address_book import AddressBook
 from octopi.ring.chord import Chord
 from octopi.ring.effects import RingEffect
+from octopi.ring.groups import replica_group
 from octopi.ring.lookup import Lookup
 from octopi.ring.messages import HolderAnswer, Leave, Neighbours
 from octopi.ring.neighbours import RingNeighbours
 from octopi.ring.nodes import RingNode
 from octopi.ring.requests import Awaited, Stabilising
-from tests.ring import scenarios
+from tests.ring import first_acceptors, scenarios
+from tests.ring.first_acceptors import PARTITION, View
 from tests.ring.world import BrokenRule, walk
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -185,6 +189,21 @@ def the_holder_is_not_asked_itself(patch: pytest.MonkeyPatch) -> None:
 @mutant("not in the ring", scenarios.everybody_is_restarted_at_once)
 def former_members_wait_for_a_ring(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("octopi.ring.joining.Joining.may_begin", False)
+
+
+@mutant("two groups", first_acceptors.two_groups)
+def first_acceptors_are_those_that_a_broker_sees(patch: pytest.MonkeyPatch) -> None:
+    def seen(view: View) -> AgreedValue:
+        _, acceptors = replica_group(PARTITION, 3, view.sees)
+        return first_value([one.identity for one in acceptors], b"")
+
+    patch.setattr(first_acceptors, "first_of", seen)
+
+
+@mutant("two first values", first_acceptors.an_acceptor_without_its_disk)
+def an_acceptor_is_known_by_its_id_alone(patch: pytest.MonkeyPatch) -> None:
+    number = property(lambda self: AcceptorId(self.broker, DirectoryId("")))
+    patch.setattr(RingNode, "identity", number)
 
 
 @pytest.mark.parametrize(
