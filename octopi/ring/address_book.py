@@ -133,7 +133,8 @@ class AddressBook:
             return min(silent, key=lambda one: one.heard_at)
         live = [one for one in self._entries.values() if not one.is_silent]
         sizes = Counter(self._class(one) for one in live)
-        return min(live, key=lambda one: (-sizes[self._class(one)], one.heard_at))
+        # Of two equal classes the nearer one: the successors are near already.
+        return min(live, key=lambda one: (-sizes[self._class(one)], self._class(one), one.heard_at))
 
     def _class(self, entry: BookEntry) -> int:
         return distance(self._me.point, entry.node.point).bit_length()

@@ -62,6 +62,9 @@ class Asked:
     outcome: HolderFound | HolderNotFound | None = None
     was_alive: bool = False
     """Whether what was found was alive when it was found."""
+    wanted: int | None = None
+    """The holder at that moment, by the sorted list."""
+    counted: bool = False
 
 
 class RingWorld:
@@ -74,15 +77,18 @@ class RingWorld:
         book_count_max: int = 512,
         successors_max: int = 4,
         lost: float = 0.0,
+        checks: bool = True,
         make: Callable[..., Chord] = Chord,
     ) -> None:
-        """*lost*: the share of messages that get lost."""
+        """*lost*: the share of messages that get lost.  *checks*: the machines check themselves
+        after each event."""
         self.random = random
         self.now = 0.0
         self.brokers: dict[int, RingBroker] = {}
         self.asked: list[Asked] = []
         self.sent: Counter[str] = Counter()
         self._make, self.lost = make, lost
+        self._checks = checks
         self._book_count_max, self._successors_max = book_count_max, successors_max
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = count()
@@ -232,6 +238,7 @@ class RingWorld:
                     asked.outcome = outcome
                     if isinstance(outcome, HolderFound):
                         asked.was_alive = self._is_there(outcome.holder)
+                        asked.wanted = self.holder(asked.key)
                 case AnswerNode():
                     raise AssertionError("nobody asked")
         self._schedule(one)
@@ -247,7 +254,7 @@ class RingWorld:
             one.wakes_at = inf
         if self._is_running(one):
             self._perform(one, one.chord.tick(self.now))
-            one.chord.check_invariants()
+            self._check(one)
 
     def _at(self, time: float, action: Callable[[], None]) -> None:
         heappush(self._queue, (max(time, self.now), next(self._sequence), action))
@@ -273,7 +280,7 @@ class RingWorld:
             return
         answers = target.chord.receive(message, self.now)
         self._perform(target, [one for one in answers if not isinstance(one, AnswerNode)])
-        target.chord.check_invariants()
+        self._check(target)
         for effect in answers:
             if isinstance(effect, AnswerNode):
                 self._reply(target, sender, effect.answer)
@@ -286,14 +293,18 @@ class RingWorld:
         def arrive() -> None:
             if self._is_running(asker) and self._reaches(target.node.broker, asker.node.broker):
                 self._perform(asker, asker.chord.receive(answer, self.now))
-                asker.chord.check_invariants()
+                self._check(asker)
 
         self._at(self.now + self._delay(), arrive)
 
     def _refuse(self, asker: RingBroker, request: int) -> None:
         if self._is_running(asker):
             self._perform(asker, asker.chord.failed(request, self.now))
-            asker.chord.check_invariants()
+            self._check(asker)
+
+    def _check(self, one: RingBroker) -> None:
+        if self._checks:
+            one.chord.check_invariants()
 
     def _is_running(self, one: RingBroker) -> bool:
         return one.alive and self.brokers[one.node.broker] is one
