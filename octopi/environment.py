@@ -134,10 +134,15 @@ class Link(Protocol):
           ProtocolError: if the peer sent something else than a binary message of legal size.
         """
 
-    async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
+    async def receive_all(
+        self, take: Callable[[bytes | memoryview], bool], turn: Turn | None = None
+    ) -> None:
         """Call *take* with each message that arrives, until it returns false.  This is `receive` in
         a loop, which a link may do faster.  *take* doesn't wait, and raises nothing.  If it is
         cancelled, no message is lost.
+
+        A client's large message may come as a view that can't be written to, of memory that is used
+        again when no view of it exists any more.
 
         *turn*: bounds how long the link works before other tasks have their turn.  A link that
         gives way to other tasks after each message may ignore it.
@@ -215,6 +220,11 @@ class NonBlockingStream(trio.abc.HalfCloseableStream):
           trio.BrokenResourceError: if the other side is gone.
           trio.ClosedResourceError: if this side is closed.
         """
+
+    @abstractmethod
+    def receive_into(self, place: memoryview) -> int | None:
+        """Like `receive_nowait`, but put the bytes that have arrived at the beginning of *place*,
+        and return how many they are."""
 
     @abstractmethod
     def cut(self) -> None:

@@ -325,6 +325,10 @@ FRAGMENT_BYTES_MIN: Final = 64
 SHUTDOWN_GRACE_S: Final = 5.0
 """Time for requests in flight to finish when a node stops."""
 
+WORKER_SILENCE_S: Final = 30.0
+"""A worker whose tasks have no turn for so long is killed and started again.  Its partitions have
+other leaders by then; systemd's units give a node as long."""
+
 FETCH_WAIT_S_MAX: Final = 30.0
 """The longest time that a fetch may wait at the broker for new records."""
 
@@ -637,6 +641,72 @@ REFUSED_BALLOT_WAIT_S_MAX: Final = 1.0
 """After each refused ballot in a row, a proposer waits a random time below a bound, which grows by
 the first value up to the second one."""
 
+# --- the ring of brokers -------------------------------------------------------------
+
+RING_BITS: Final = 52
+"""Bits of a point on the ring, and of the id of a broker there: the largest count that is exact in
+the numbers of a browser."""
+
+POINT_DRAWS: Final = 8
+"""Random points of which a broker that joins the ring chooses the one in the longest arc: with more
+of them the shares of the keys get hardly more even."""
+
+RING_SUCCESSORS: Final = 4
+"""Brokers behind itself that a broker of the ring knows in their order.  It and they are a group of
+five acceptors.  All four of them fail within one repair of the ring (2 s) with a probability of
+1e-13, if brokers live for an hour."""
+
+BOOK_COUNT: Final = 512
+"""Brokers of a ring that each of its brokers remembers: up to so many brokers, everyone knows
+everyone, and a look-up takes one hop.  About 100 KiB."""
+
+BOOK_SILENT_SHARE: Final = 4
+"""A full address book keeps one entry in so many for brokers that don't answer, so that a network
+that was split through a large ring heals."""
+
+STABILISE_S: Final = 1.0
+"""How often a broker of the ring asks its successor who stands between them."""
+
+PROBE_S: Final = 10.0
+"""How often a broker of the ring asks one broker of its address book, taken at random, whether it
+is there: so halves of the ring find each other after a split."""
+
+RING_ANSWER_S: Final = 0.75
+"""How long a broker of the ring waits for an answer before it takes the other one for dead: three
+pulses."""
+
+RING_NEWS_COUNT: Final = 8
+"""Entries of their address books that two brokers tell each other at a time."""
+
+NEARER_NODES: Final = 3
+"""Nodes before a key that a broker of the ring names when it does not know who holds that key, so
+that two of them may be dead."""
+
+LOOKUP_STEPS_MAX: Final = 24
+"""Brokers that are asked to find the holder of a key: nearly twice log2 of 10,000 brokers."""
+
+LOOKUP_TIMEOUT_S: Final = 5.0
+"""How long the holder of a key is looked for: six brokers that don't answer."""
+
+JOIN_MEETINGS: Final = 8
+"""Addresses that a broker tries, one after another, before it says that nobody lets it in, and
+begins anew."""
+
+HOMES_MAX: Final = 1_024
+"""Partitions of a cluster without a register in which records of topics lie: all of them are asked
+when topics are listed."""
+
+GROWTH_ROWS_MAX: Final = 64
+"""Growths of a cluster without a register."""
+
+GROWTH_MEMBERS_MAX: Final = 64
+"""Brokers that a growth names, as the first ones for its partitions.  A larger ring names so many
+of its brokers; the groups of partitions move from them to the others."""
+
+GONE_BROKERS_MAX: Final = 4_096
+"""Brokers that were removed from a cluster without a register for good: 9 bytes each in its
+record."""
+
 # --- durable subscriptions -----------------------------------------------------------
 
 SUBSCRIPTIONS_PER_PARTITION_MAX: Final = 10_000
@@ -763,6 +833,18 @@ twice as long each time.  For all requests that wait, an answer counts as new fo
 
 CONSUMER_WINDOW_BYTES: Final = 4 * MIB
 """The size of the records of a partition that are on their way to a consumer or wait in it."""
+
+KEPT_BUFFER_BYTES: Final = FETCH_BYTES_DEFAULT + 4 * KIB
+"""The size of a buffer that a client keeps to receive into: a full delivery with its other fields
+fits."""
+
+KEPT_BUFFERS_COUNT: Final = CONSUMER_WINDOW_BYTES // FETCH_BYTES_DEFAULT + 4
+"""Buffers that a client keeps, for all its connections: a consumer's window of full deliveries, and
+those that are being received and that the program works on.  While all are in use, a message gets
+a buffer that is not kept."""
+
+IN_PLACE_BYTES_MIN: Final = 64 * KIB
+"""A client receives smaller messages as before: they are copied, and cost no page faults."""
 
 TOPICS_PER_CONSUMER_MAX: Final = 1_000
 """Topics that one consumer reads.  Each log of each has a task and a window of records."""

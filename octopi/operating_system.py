@@ -117,6 +117,14 @@ class SystemStream(NonBlockingStream):
         except OSError as error:
             raise _stream_error(error) from error
 
+    def receive_into(self, place: memoryview) -> int | None:
+        try:
+            return os.readv(self._socket.fileno(), (place,))
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise _stream_error(error) from error
+
     def cut(self) -> None:
         self._socket.close()
 

@@ -53,6 +53,7 @@ from sim.generate.scenarios_of_leaders import (
     gone_for_good,
     joiner_dies,
     last_one,
+    late_acknowledgement,
     leaders_die,
     left_alone,
     left_behind,
@@ -133,7 +134,7 @@ _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     full_for_a_moment,
     ghost,
     ghost,
-    ghost,
+    late_acknowledgement,
     disk_fails,
     flush_fails,
     torn_writes,
@@ -178,3 +179,8 @@ SCENARIOS: Final = (
     *ENTRANCE_SCENARIOS,
 )
 """All scenarios that are drawn."""
+
+SCENARIOS_BY_NAME: Final[Mapping[str, Callable[[Random], Scenario]]] = {
+    tell.__name__.lstrip("_"): tell for tell in SCENARIOS
+}
+"""Each of these scenarios once, by the name of its function without leading underscores."""

@@ -100,23 +100,29 @@ def _nothing_is_healed_before(seconds: float) -> InjectedFault:
     return InjectedFault(AtTime(seconds), Reset("client"), "leader")
 
 
-def _found_by_its_owner(harm: Harm, part: Part) -> Callable[[Random], Scenario]:
+def _found_by_its_owner(randomness: Random, harm: Harm, part: Part) -> Scenario:
     """All brokers are killed, and one finds that flushed records are missing.  It is back, alone,
     for as long as an election takes."""
-
-    def tell(randomness: Random) -> Scenario:
-        damaged, *others = randomness.sample(BROKERS, len(BROKERS))
-        flushed = AtStep("D1b", damaged, randomness.choice((3, 4, 5, 6)))
-        faults = [InjectedFault(flushed, Damage(harm, part, 0.1), damaged)]
-        faults += [InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
-        return _told(faults, {"min_insync": 1})
-
-    return tell
+    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+    flushed = AtStep("D1b", damaged, randomness.choice((3, 4, 5, 6)))
+    faults = [InjectedFault(flushed, Damage(harm, part, 0.1), damaged)]
+    faults += [InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+    return _told(faults, {"min_insync": 1})
 
 
-_shorter = _found_by_its_owner("cut", "tail")
-_gone = _found_by_its_owner("missing", "directory")
-_useless = _found_by_its_owner("cut", "checkpoint")
+def _shorter(randomness: Random) -> Scenario:
+    """The owner of a log finds that its tail is missing."""
+    return _found_by_its_owner(randomness, "cut", "tail")
+
+
+def _gone(randomness: Random) -> Scenario:
+    """The owner of a log finds that the directory of the log is missing."""
+    return _found_by_its_owner(randomness, "missing", "directory")
+
+
+def _useless(randomness: Random) -> Scenario:
+    """The owner of a log finds that the checkpoint of the log is cut."""
+    return _found_by_its_owner(randomness, "cut", "checkpoint")
 
 
 def _altered_and_dark(randomness: Random) -> Scenario:

@@ -22,6 +22,7 @@ MUTANTS: Final = (
 """,
         "retention by bytes removes a segment too many, so less than the topic's bytes are left",
         _EARLY,
+        ("retention_strikes",),
     ),
     Mutant(
         "retention-by-the-age-of-the-first-record",
@@ -34,6 +35,7 @@ MUTANTS: Final = (
 """,
         "a segment is removed when its first record is too old, with all the newer ones",
         _EARLY,
+        ("retention_strikes",),
     ),
     Mutant(
         "retention-beyond-the-highwater-mark",
@@ -44,6 +46,7 @@ MUTANTS: Final = (
 """,
         "a leader removes records that are not committed",
         _EARLY,
+        ("retention_strikes",),
     ),
     Mutant(
         "retention-of-a-log-that-is-to-begin-anew",
@@ -55,6 +58,7 @@ MUTANTS: Final = (
         "retention is applied to the old files of a log that a failing disk keeps from being "
         "restarted",
         "exception",
+        ("retention_strikes",),
     ),
     Mutant(
         "retention-ignores-that-no-age-is-set",
@@ -65,6 +69,7 @@ MUTANTS: Final = (
 """,
         "a topic that keeps its records by bytes, or for ever, loses them by age",
         _EARLY,
+        ("retention_strikes",),
     ),
     Mutant(
         "retention-forgets-marks",
@@ -75,6 +80,7 @@ MUTANTS: Final = (
 """,
         "retention removes what a subscription has yet to process, though its topic has it wait",
         _EARLY,
+        ("retention_waits",),
     ),
     Mutant(
         "retention-holds-a-segment-too-few",
@@ -87,6 +93,7 @@ MUTANTS: Final = (
 """,
         "retention that waits for a subscription keeps less for it than its topic permits",
         _EARLY,
+        ("retention_waits",),
     ),
     Mutant(
         "follower-begins-at-the-highwater-mark",
@@ -98,6 +105,7 @@ MUTANTS: Final = (
         "a follower whose next records were removed by retention starts at the highwater mark, "
         "without the committed records before it",
         _EARLY,
+        ("retention_strikes",),
     ),
     Mutant(
         "credit-ignored-by-reads",
@@ -108,6 +116,7 @@ MUTANTS: Final = (
 """,
         "a reading with little credit left is sent a whole delivery",
         _CREDIT,
+        ("large_log",),
     ),
     Mutant(
         "credit-ignored-at-the-tail",
@@ -118,6 +127,7 @@ MUTANTS: Final = (
 """,
         "a consumer at the end of its log is sent new records even without credit",
         _CREDIT,
+        ("large_log",),
     ),
     Mutant(
         "any-number-of-waiting-fetches",
@@ -128,6 +138,7 @@ MUTANTS: Final = (
 """,
         "a connection may have any number of fetches that wait for records",
         _BOUND,
+        ("many_fetches",),
     ),
     Mutant(
         "follow-streams-fill-the-outbox",
@@ -139,6 +150,7 @@ MUTANTS: Final = (
 """,
         "a leader puts records for a follower into the outbox, even if that is full",
         _BOUND,
+        ("many_large_logs", "slow_to_acknowledge"),
     ),
     Mutant(
         "any-number-of-bytes-on-their-way-to-a-follower",
@@ -149,6 +161,7 @@ MUTANTS: Final = (
 """,
         "a leader sends a follower all that it lacks, however much of that is unacknowledged",
         _BOUND,
+        ("slow_to_acknowledge",),
     ),
     Mutant(
         "all-logs-of-a-follower-in-one-turn",
@@ -159,6 +172,7 @@ MUTANTS: Final = (
 """,
         "a leader reads what a follower lacks of each of many logs without letting other tasks run",
         _LONG,
+        ("many_large_logs",),
     ),
     Mutant(
         "slices-all-in-one-turn",
@@ -171,6 +185,7 @@ MUTANTS: Final = (
 """,
         "work in slices lets no other task run between two slices",
         _LONG,
+        ("large_log",),
     ),
     Mutant(
         "index-made-anew-in-one-slice",
@@ -183,6 +198,7 @@ MUTANTS: Final = (
 """,
         "the index of a segment is rebuilt in one turn, however large the segment is",
         _LONG,
+        ("large_log",),
     ),
     Mutant(
         "look-ups-of-offsets-in-one-turn",
@@ -198,5 +214,6 @@ MUTANTS: Final = (
 """,
         "a look-up of an offset is done in one turn, however much has to be read for it",
         _LONG,
+        ("large_log",),
     ),
 )

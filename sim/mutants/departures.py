@@ -18,6 +18,7 @@ MUTANTS: Final = (
 """,
         "a broker whose connection broke counts as live for ever",
         LIVENESS,
+        ("one_dies",),
     ),
     Mutant(
         "topics-made-without-their-leader",
@@ -31,6 +32,7 @@ MUTANTS: Final = (
         "a topic counts as made before its leader, whose connection broke, has heard of it: the "
         "leader stores new messages in a deleted topic of the same name",
         "acknowledged-unheld",
+        ("made_again",),
     ),
     Mutant(
         "stopped-for-good",
@@ -41,6 +43,7 @@ MUTANTS: Final = (
 """,
         "a broker that was stopped once is never in sync again",
         LIVENESS,
+        ("stopped",),
     ),
     Mutant(
         "stopping-leaders-propose",
@@ -52,6 +55,7 @@ MUTANTS: Final = (
 """,
         "a leader that is about to stop proposes to remove replicas from the in-sync set that stay",
         "stopping-proposes",
+        ("stops_beside_a_sleeper",),
     ),
     Mutant(
         "stopping-leaders-say-what-they-decided",
@@ -63,6 +67,7 @@ MUTANTS: Final = (
 """,
         "a leader that was asked to stop sends a proposal that had been waiting for its device",
         "stopping-proposes",
+        ("stops_beside_a_sleeper",),
     ),
     Mutant(
         "refusing-leaders-propose",
@@ -74,5 +79,6 @@ MUTANTS: Final = (
         "a leader whose disk failed proposes to remove the replicas from the in-sync set that "
         "have to lead instead of it",
         "refusing-proposes",
+        ("full_in_the_end", "disk_fails"),
     ),
 )

@@ -24,6 +24,7 @@ MUTANTS: Final = (
 """,
         "a flush reports records as durable without an fsync",
         "acknowledged-unheld",
+        ("power_fails", "candidates_die"),
     ),
     Mutant(
         "names-not-synced",
@@ -35,6 +36,7 @@ MUTANTS: Final = (
 """,
         "a flush makes records durable, but not the name of their file",
         "incomplete-leader",
+        ("power_fails", "candidates_die"),
     ),
     Mutant(
         "failed-fsync-tried-again",
@@ -46,6 +48,7 @@ MUTANTS: Final = (
 """,
         "a failed fsync counts as done (fsyncgate)",
         "promised-unheld",
+        ("flush_fails",),
     ),
     Mutant(
         "failed-group-sync-ignored",
@@ -78,6 +81,7 @@ MUTANTS: Final = (
 """,
         "records that were appended while a flush ran count as flushed",
         "promised-unheld",
+        ("power_fails", "joiner_dies"),
     ),
     Mutant(
         "half-an-append-kept",
@@ -88,6 +92,7 @@ MUTANTS: Final = (
 """,
         "the part of a batch that a full disk took stays in the log",
         "committed-differs",
+        ("full_for_a_moment",),
     ),
     Mutant(
         "newest-records-before-their-commit",
@@ -110,6 +115,7 @@ MUTANTS: Final = (
 """,
         "the bytes that a power failure left behind the last whole record stay in the log",
         "invalid-committed",
+        ("torn_writes",),
     ),
     Mutant(
         "rot-taken-for-a-torn-tail",
@@ -120,6 +126,7 @@ MUTANTS: Final = (
 """,
         "a broker whose log lost records to a flipped bit leads without them",
         "committed-cut",
+        ("altered_and_dark",),
     ),
     Mutant(
         "sequences-forgotten-by-restarts",
@@ -132,6 +139,7 @@ MUTANTS: Final = (
 """,
         "a restarted broker doesn't know the sequences of producers since its checkpoint",
         "committed-twice",
+        ("answers_get_lost",),
     ),
     Mutant(
         "sequences-kept-by-truncation",
@@ -142,6 +150,7 @@ MUTANTS: Final = (
 """,
         "a log that was cut takes batches for stored that it doesn't have any more",
         "committed-twice",
+        ("cut_and_leads_again",),
     ),
     Mutant(
         "reads-to-the-end-of-the-log",
@@ -152,6 +161,7 @@ MUTANTS: Final = (
 """,
         "consumers read records that are not committed",
         "uncommitted-seen",
+        ("told_too_soon", "too_few"),
     ),
     Mutant(
         "highwater-told-ahead-of-effects",
@@ -162,6 +172,7 @@ MUTANTS: Final = (
 """,
         "followers learn of commits while effects before them still wait for the device",
         "uncommitted-seen",
+        ("slow_to_remember",),
     ),
     Mutant(
         "effects-go-on-behind-a-failure",
@@ -171,6 +182,7 @@ MUTANTS: Final = (
 """,
         "effects behind one that failed are performed all the same",
         "promise-forgotten",
+        ("disk_fails",),
     ),
     Mutant(
         "promises-not-stored",
@@ -184,6 +196,7 @@ MUTANTS: Final = (
 """,
         "the promise and the record of a replica are not stored on the disk",
         "promise-forgotten",
+        ("candidates_die",),
     ),
     Mutant(
         "resume-one-record-late",
@@ -196,6 +209,7 @@ MUTANTS: Final = (
 """,
         "a consumer that resumes on another connection leaves a record out",
         HISTORY,
+        ("one_link_breaks", "sleeper"),
     ),
     Mutant(
         "resume-from-what-was-taken",
@@ -208,6 +222,7 @@ MUTANTS: Final = (
         "a consumer that resumes on another connection asks again for records that it has and its "
         "program has not taken yet",
         HISTORY,
+        ("one_link_breaks", "sleeper"),
     ),
     Mutant(
         "unknown-outcomes-called-failures",
@@ -218,6 +233,7 @@ MUTANTS: Final = (
 """,
         "a producer reports a message as not stored although the outcome is unknown",
         HISTORY,
+        ("refused_for_long",),
     ),
     Mutant(
         "retries-get-new-sequences",
@@ -231,6 +247,7 @@ MUTANTS: Final = (
 """,
         "a batch that is sent again gets new sequences, so it is another batch",
         "committed-twice",
+        ("answers_get_lost",),
     ),
     Mutant(
         "credit-not-given-back",
@@ -241,6 +258,7 @@ MUTANTS: Final = (
 """,
         "records that the program took still count as waiting for it, so no credit is left",
         LIVENESS,
+        ("large_log",),
     ),
     Mutant(
         "expired-batches-called-failures",
@@ -252,6 +270,7 @@ MUTANTS: Final = (
 """,
         "a message that timed out is reported as not stored although it may be",
         HISTORY,
+        ("refused_for_long",),
     ),
     Mutant(
         "replicas-given-up-are-moved-in-part",
@@ -262,6 +281,7 @@ MUTANTS: Final = (
 """,
         "a broker that retires a replica leaves its logs in their place, and deletes them later",
         "retired-unkept",
+        ("finds_its_way", "leaders_are_moved_from_marks"),
     ),
     Mutant(
         "start-forgotten-when-a-removal-fails",
@@ -274,6 +294,7 @@ MUTANTS: Final = (
         "after the disk failed in the middle of a removal, a leader still names the former start "
         "of its log",
         "removed-too-early",
+        ("retention_strikes",),
     ),
     Mutant(
         "flushes-count-behind-cuts",
@@ -284,6 +305,7 @@ MUTANTS: Final = (
 """,
         "a flush that ended before its log was cut counts for records that were appended since",
         "promised-unheld",
+        ("cut_and_leads_again",),
     ),
     Mutant(
         "flushed-records-not-checked",
@@ -295,6 +317,7 @@ MUTANTS: Final = (
         "a replica doesn't check records before its checkpoint that may not be committed, and "
         "commits what became of them",
         "invalid-committed",
+        ("all_lose_power",),
     ),
     Mutant(
         "cuts-not-flushed",
@@ -305,5 +328,6 @@ MUTANTS: Final = (
 """,
         "a power failure undoes the cut of a log whose newer epochs are durable",
         "committed-differs",
+        ("leaders_die",),
     ),
 )

@@ -107,7 +107,7 @@ class Reader:
 
     @property
     def records(self) -> list[bytes]:
-        return [one.records for one in self.messages]
+        return [bytes(one.records) for one in self.messages]
 
 
 @attrs.define

@@ -31,7 +31,7 @@ FIND = {
 }
 
 
-def refused(data: bytes, allowed: frozenset[type] = EVERY_CLASS) -> ProtocolError:
+def refused(data: bytes | memoryview, allowed: frozenset[type] = EVERY_CLASS) -> ProtocolError:
     """The error that *data* has to end in."""
     with pytest.raises(ProtocolError) as caught:
         decode(data, allowed)
@@ -52,6 +52,21 @@ as_map = strategies.as_written
 @given(strategies.messages())
 def test_every_message_is_the_same_after_encoding_and_decoding(message: object) -> None:
     assert decode(encode(message), EVERY_CLASS) == message
+
+
+@given(strategies.messages())
+def test_a_message_in_a_view_is_the_same_and_keeps_nothing_of_it_but_records(
+    message: object,
+) -> None:
+    memory = bytearray(encode(message))
+    found = decode(memoryview(memory).toreadonly(), EVERY_CLASS)
+    assert found == message
+    records = getattr(found, "records", b"")
+    assert isinstance(records, memoryview) == isinstance(message, m.Delivery)
+    del records
+    if not isinstance(message, m.Delivery):
+        memory.clear()  # refused while a view of it exists
+        assert found == message
 
 
 @given(strategies.messages())
@@ -223,6 +238,7 @@ def refused_or_a_message(data: bytes) -> None:
         message = decode(data, EVERY_CLASS)
     except ProtocolError as caught:
         error = caught
+        assert str(refused(memoryview(data))) == str(error)
     if error is None:
         assert decode(encode(message), EVERY_CLASS) == message
     else:

@@ -17,6 +17,7 @@ from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
 from octopi.limits import (
     DELETION_RETRY_S,
+    LOGS_MADE_AT_ONCE_MAX,
     NOTES_SYNC_S,
     REPLICA_TICK_S,
     RETIRED_KEEP_S,
@@ -408,26 +409,42 @@ class ReplicaManager(Decisions):
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
         """Ensure that there is a log of each of *topics* in each of its partitions that this broker
         holds, by the topic's options; return the ones that failed, with reasons."""
-        undone: list[m.Undone] = []
+        wanted = [(topic, partition) for topic in topics for partition in topic.partitions]
+        undone: dict[str, m.Undone] = {}
+        for at in range(0, len(wanted), LOGS_MADE_AT_ONCE_MAX):
+            await self._install_logs(wanted[at : at + LOGS_MADE_AT_ONCE_MAX], undone)
+        return list(undone.values())
 
-        await at_once(partial(self._install_topic, undone), topics)
-        return undone
+    async def _install_logs(
+        self, wanted: list[tuple[TopicRecord, PartitionId]], undone: dict[str, m.Undone]
+    ) -> None:
+        """Ensure that there are the logs *wanted*, as far as this broker holds their partitions;
+        add the topics that failed to *undone*, by their ids."""
+        held = [one for one in wanted if one[1] in self._replicas]
+        replicas = {partition: self._replicas[partition] for _, partition in held}
 
-    async def _install_topic(self, undone: list[m.Undone], topic: TopicRecord) -> None:
-        failed: list[m.Undone] = []
-        for partition_id in filter(self._replicas.__contains__, topic.partitions):
-            try:
-                replica = self._replicas[partition_id]
-                log = await self.store.create(topic, partition_id)
-                if log is not None:
-                    replica.add_log(log)
-                else:
-                    log = self.store.logs[topic.topic, partition_id]
-                    await alter_log(self._environment, replica, log, topic)
-                self.status.done(partition_id, topic.topic_id)
-            except StorageError as error:
-                failed = [self.status.undone(error, [partition_id], topic.topic_id)]
-        undone.extend(failed)
+        def fail(topic: TopicRecord, partition: PartitionId, error: StorageError) -> None:
+            undone[topic.topic_id] = self.status.undone(error, [partition], topic.topic_id)
+
+        made = await self.store.create(held)
+        for topic, partition in held:  # at once: a log that is in the store may be removed
+            match made.get((topic.topic, partition)):
+                case LocalLog() as log:
+                    replicas[partition].add_log(log)
+                    self.status.done(partition, topic.topic_id)
+                case StorageError() as error:
+                    fail(topic, partition, error)
+
+        async def alter(one: tuple[TopicRecord, PartitionId]) -> None:
+            topic, partition = one
+            if (log := self.store.logs.get((topic.topic, partition))) is not None:
+                try:
+                    await alter_log(self._environment, replicas[partition], log, topic)
+                    self.status.done(partition, topic.topic_id)
+                except StorageError as error:
+                    fail(topic, partition, error)
+
+        await at_once(alter, [one for one in held if (one[0].topic, one[1]) not in made])
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         """Delete the logs of these topics; return the topics of which files are left, with reasons.
