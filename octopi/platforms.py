@@ -24,8 +24,8 @@ _BOOT_ID_TIMEOUT_S: Final = 5.0
 _SYNCFS_SINCE: Final = (5, 8)
 """The first Linux whose syncfs(2) tells that writing failed."""
 
-_FILE_SYSTEMS: Final = frozenset({0xEF53, 0x58465342, 0x9123683E})
-"""ext2 to ext4, XFS and btrfs (statfs(2)), which write files to a device themselves."""
+SYNCED_FILE_SYSTEMS = frozenset({0xEF53, 0x58465342, 0x9123683E})
+"""The types of file systems that are synced as a whole: ext2 to ext4, XFS and btrfs (statfs(2)), which write files to a device themselves."""
 
 _STATFS_BYTES: Final = 512
 """More than a struct statfs has; its first field is the type, a long."""
@@ -95,7 +95,7 @@ def file_system_sync(directory: str) -> FileSystemSync | None:
     if not hasattr(ctypes.CDLL(None), "syncfs") or _kernel_version() < _SYNCFS_SINCE:
         return None
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    if _file_system_type(descriptor) not in _FILE_SYSTEMS:
+    if _file_system_type(descriptor) not in SYNCED_FILE_SYSTEMS:
         os.close(descriptor)
         return None
     return FileSystemSync(descriptor)

@@ -92,15 +92,20 @@ def encode_parts(message: object) -> list[bytes]:
     Raises:
       ValueError: see `encode`.
     """
+    pieces = _encoded(message)
+    if sum(map(len, pieces)) < _COPIED_BYTES_MAX:
+        return [b"".join(pieces)]
     parts: list[bytes] = []
     short: list[bytes] = []
-    for piece in _encoded(message):
+    for piece in pieces:
         if len(piece) < _COPIED_BYTES_MAX:
             short.append(piece)
         else:
             parts += (b"".join(short), piece)
             short.clear()
-    return [*parts, b"".join(short)] if short or not parts else parts
+    if short:
+        parts.append(b"".join(short))
+    return parts
 
 
 def _encoded(message: object) -> list[bytes]:

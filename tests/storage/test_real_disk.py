@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from octopi import open_files
+from octopi import open_files, platforms
 from octopi.identifiers import Offset
 from octopi.limits import SYNCS_ALONE_MAX
 from octopi.operating_system import SystemDisk
@@ -122,8 +122,13 @@ async def test_many_files_that_are_synced_at_the_same_time_are_all_on_the_device
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    alone = open_files.sync_data
-    monkeypatch.setattr(open_files, "sync_data", lambda one: (calls.append("alone"), alone(one)))
+    sync_data = platforms.sync_data
+
+    def alone(descriptor: int) -> None:
+        calls.append("alone")
+        sync_data(descriptor)
+
+    monkeypatch.setattr(open_files, "sync_data", alone)
     whole = Whole(calls)
     monkeypatch.setattr(open_files, "file_system_sync", lambda directory: whole)
     disk = SystemDisk()
