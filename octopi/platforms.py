@@ -25,7 +25,8 @@ _SYNCFS_SINCE: Final = (5, 8)
 """The first Linux whose syncfs(2) tells that writing failed."""
 
 SYNCED_FILE_SYSTEMS = frozenset({0xEF53, 0x58465342, 0x9123683E})
-"""The types of file systems that are synced as a whole: ext2 to ext4, XFS and btrfs (statfs(2)), which write files to a device themselves."""
+"""The types of file systems that are synced as a whole (statfs(2)): ext2 to ext4, XFS and btrfs,
+which write files to a device themselves."""
 
 _STATFS_BYTES: Final = 512
 """More than a struct statfs has; its first field is the type, a long."""

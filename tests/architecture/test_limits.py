@@ -90,6 +90,7 @@ BOUNDS_NOBODY_ELSE = {
         "CONSUMER_WINDOW_BYTES",
         "DISK_ROOM_BYTES_MIN",
         "FETCH_BYTES_DEFAULT",
+        "FLUSHES_AT_A_TIME",
         "FLUSH_BYTES",
         "FLUSH_INTERVAL_S",
         "FLUSH_MESSAGES",
@@ -117,6 +118,8 @@ BOUNDS_NOBODY_ELSE = {
         "RETIRED_KEEP_S",
         "SEGMENT_AGE_S_MAX",
         "SEGMENT_BYTES_MAX",
+        "SYNCS_ALONE_MAX",
+        "SYNCS_TOGETHER_MIN",
     },
 }
 """What is no bound of what somebody else can have a node do, by the reason why."""

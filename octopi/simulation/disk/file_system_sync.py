@@ -7,17 +7,40 @@ next sync of that file, too, since each file has an error of its own: Linux coun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
+import trio
 
+from octopi.simulation.disk.device import StorageDevice
 from octopi.simulation.disk.faults import Delay, Fail
 from octopi.simulation.disk.image import FileImage, PendingSync, os_error
 
-if TYPE_CHECKING:
-    from octopi.simulation.disk.view import DiskView, SimulatedFile
+
+class SyncedFile(Protocol):
+    """A file on whose behalf the disk is synced."""
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+
+
+class SyncingView(Protocol):
+    """The disk as the process sees it that syncs; see `octopi.simulation.disk.view.DiskView`."""
+
+    disk: StorageDevice
+    effect: Callable[[str, str, str], None]
+
+    def syncing(self, image: FileImage) -> trio.Lock:
+        """The lock of syncs of one file."""
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for the device."""
+
+    def check_alive(self, operation: str, path: str) -> None:
+        """Raise if the process has ended."""
 
 
 @attrs.frozen
@@ -31,7 +54,7 @@ class _Written:
     """How writing it fails."""
 
 
-async def sync_file_system(view: DiskView, files: Sequence[SimulatedFile]) -> None:
+async def sync_file_system(view: SyncingView, files: Sequence[SyncedFile]) -> None:
     """Sync the disk on behalf of *files*, which report the edges of a sync.
 
     Raises:
@@ -66,7 +89,7 @@ async def sync_file_system(view: DiskView, files: Sequence[SimulatedFile]) -> No
     _report(view, files, "after")
 
 
-def _report(view: DiskView, files: Sequence[SimulatedFile], edge: str) -> None:
+def _report(view: SyncingView, files: Sequence[SyncedFile], edge: str) -> None:
     for file in files:
         view.effect("sync", edge, file.path)
         view.check_alive("sync", file.path)

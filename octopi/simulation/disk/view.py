@@ -18,7 +18,7 @@ import trio
 from octopi.environment import Disk, DiskSpace, File
 from octopi.errors import DirectoryInUseError
 from octopi.group_sync import GroupSync
-from octopi.simulation.disk.device import DiskLock, StorageDevice
+from octopi.simulation.disk.device import DeviceWait, DiskLock, StorageDevice
 from octopi.simulation.disk.faults import Delay, Fail, How, MisdirectedRead, StaleRead, Tear
 from octopi.simulation.disk.file_system_sync import sync_file_system
 from octopi.simulation.disk.image import Directory, FileImage, Node, os_error
@@ -41,19 +41,6 @@ def after_by_trio(seconds: float, action: Callable[[], object]) -> None:
         action()
 
     trio.lowlevel.spawn_system_task(wait)
-
-
-class _Wait:
-    """A task that waits for the device, as in a shielded cancel scope, but much cheaper."""
-
-    def __init__(self) -> None:
-        self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
-
-    def end(self) -> None:
-        """Let the task go on, if it still waits."""
-        task, self._task = self._task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
 
 
 class DiskView:
@@ -307,7 +294,7 @@ class DiskView:
                 finally:
                     del self._waits[scope.cancel]
         else:
-            wait = _Wait()
+            wait = DeviceWait()
             self._waits[wait.end] = None
             self._after(seconds, wait.end)
             await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
