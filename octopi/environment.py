@@ -292,7 +292,7 @@ class File(Protocol):
         """Cut the file to *size_bytes*."""
 
     async def sync(self) -> None:
-        """Wait until the data is on the device (fdatasync).
+        """Wait until the data is on the device (fdatasync, or syncfs together with other files).
 
         Not interrupted by cancellation once begun.
 

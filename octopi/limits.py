@@ -412,6 +412,18 @@ REBALANCE_INTERVAL_S: Final = 5.0
 DISK_ROOM_BYTES_MIN: Final = 1024 * 1024
 """A disk is full if a file of this size can't be written."""
 
+SYNCS_ALONE_MAX: Final = 8
+"""Syncs of single files that run at the same time, each in a thread; further ones are made
+together."""
+
+SYNCS_TOGETHER_MIN: Final = 4
+"""The least number of files for which the whole file system is synced.  Such a sync writes what
+other programs have there, too."""
+
+FLUSHES_AT_A_TIME: Final = 256
+"""Logs of a broker that are being flushed at the same time, each in a task of a few KiB; most of
+them wait for the same sync."""
+
 DISK_LOOK_INTERVAL_S: Final = 0.5
 """How often a broker checks whether its full disk has space again."""
 

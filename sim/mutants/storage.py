@@ -8,6 +8,7 @@ from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
 
 _LOG: Final = "octopi.storage.segmented_log"
 _FLUSH: Final = "octopi.storage.log_flush"
+_GROUP_SYNC: Final = "octopi.group_sync"
 _RECOVERY: Final = "octopi.storage.recovery"
 _BROKER_LOG: Final = "octopi.roles.broker.local_log"
 _READABLE_LOG: Final = "octopi.roles.broker.readable_log"
@@ -50,6 +51,27 @@ MUTANTS: Final = (
         ("flush_fails",),
     ),
     Mutant(
+        "failed-group-sync-ignored",
+        _GROUP_SYNC,
+        """
+-                    group.error = error
++                    group.is_synced = True
+""",
+        "a sync of the whole file system that failed counts as done for those that waited for it",
+        "promised-unheld",
+    ),
+    Mutant(
+        "joined-a-sync-that-had-begun",
+        _GROUP_SYNC,
+        """
+-                self._forming = None
+                 if self._sync_all is None or len(group.files) < self._together_min:
+                     return
+""",
+        "a file counts as synced by a sync of everything that began before it was written",
+        "promised-unheld",
+    ),
+    Mutant(
         "flushed-end-read-after-the-sync",
         _FLUSH,
         """
@@ -81,18 +103,6 @@ MUTANTS: Final = (
 """,
         "a read from memory goes on to the end of the log, committed or not",
         "uncommitted-seen",
-    ),
-    Mutant(
-        "newest-records-kept-when-cut",
-        _LOG,
-        """
--        self.newest.forget(self)
-+        pass
-
-     async def flush(self) -> Offset:
-""",
-        "records that were cut are still read from memory where others begin now",
-        "committed-differs",
     ),
     Mutant(
         "torn-tail-kept",
