@@ -4,9 +4,8 @@ The program runs unchanged; only `os.pwrite`, `os.fsync`, `os.fdatasync` and the
 id are replaced, and files are never synced together.  The boot id is in *DIRECTORY*.  Every sync
 that succeeds adds a line to the file ``synced`` there: the durable size of a file, or the durable
 names of a directory.  `harness.machines` cuts the files back to that when the machine loses power.
-While *DIRECTORY* has
-a file ``full``, `os.pwrite` and `os.fsync` fail with ENOSPC; while it has a file ``broken``, both
-syncs fail with EIO.
+While *DIRECTORY* has a file ``full``, `os.pwrite` and `os.fsync` fail with ENOSPC; while it has a
+file ``broken``, both syncs fail with EIO.
 """
 
 from __future__ import annotations
