@@ -21,6 +21,7 @@ from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.transport.connection import Connection
 from octopi.transport.services import ServiceSession
 from octopi.wire import messages as m
+from octopi.wire.codec import decode
 from tests.kit.disk import MemoryDisk
 from tests.kit.links import MemoryNet
 from tests.kit.probes import batch
@@ -64,6 +65,11 @@ class Follower:
             self.end += len(message.records)
             if not self.hangs:
                 self.tasks.start_soon(self._acknowledge, self.end)
+
+    def post_parts(self, parts: list[bytes]) -> None:
+        message = decode(b"".join(parts), frozenset({m.Replicate}))
+        assert isinstance(message, m.Replicate)
+        self.post(message)
 
     async def _acknowledge(self, end: int) -> None:
         async with self.turn if self.takes_turns else nullcontext():

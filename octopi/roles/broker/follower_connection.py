@@ -49,6 +49,7 @@ from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
 from octopi.transport.services import Service
 from octopi.wire import messages as m
+from octopi.wire.codec import encode_parts
 
 _log = get_logger(__name__)
 
@@ -397,7 +398,7 @@ class FollowerConnection(Service):
         if trace is not None:
             before, after = self._edges(log, message)
             trace(before)
-        self._connection.post(message)
+        self._connection.post_parts(encode_parts(message))
         followed.position = Offset(followed.position + len(records))
         if records:
             followed.sent_ends.append(followed.position)
