@@ -798,6 +798,18 @@ caller waits for the receipt."""
 CLIENT_BATCH_BYTES: Final = 128 * KIB
 """The size of a full batch.  By measurement, larger batches don't increase the throughput."""
 
+FEW_BATCHES_COUNT: Final = 20
+"""While a producer has no more batches that take messages, each lingers for the usual time; with
+more, for longer in proportion."""
+
+MANY_BATCHES_LINGER_S: Final = 0.25
+"""How long a batch lingers at most because there are many (unless the linger time is longer): with
+1,000 logs in turn, until each got several messages."""
+
+GROWN_BATCH_BYTES: Final = 496 * KIB
+"""The size of a full batch while the producer is saturated: its records fit into one delivery, and
+into one message to a follower."""
+
 BATCHES_IN_FLIGHT: Final = 8
 """Unanswered batches of one log."""
 
