@@ -91,6 +91,7 @@ def test_topics_are_searched_by_any_part_of_their_names_sorted_and_counted(
     page.click("#topics th button:text-is('Size')")
     page.wait_for_selector("#topics th[aria-sort=descending]:has-text('Size')")
     page.wait_for_selector(f"#topics tbody tr:first-child a:text-is('{LONG_NAME}')")
+    page.wait_for_selector("#topics tbody tr:first-child td:nth-child(4):text-is('1')")
     page.click("#topics th button:has-text('Size')")
     page.wait_for_selector("#topics tbody tr:first-child a:text-is('plain-00')")
     rows = page.locator("#topics tbody tr").evaluate_all(
@@ -151,6 +152,7 @@ def test_a_topic_has_its_options_partitions_subscriptions_and_consumers(
     page.wait_for_selector("#subscriptions a:text-is('orders/billing')")
     assert "replicas that must be in sync" in text_of(page, "#topic .facts")
     assert page.locator("#topic tbody tr").count() == 2
+    page.wait_for_selector("#topic-title small:has-text('2 partitions, 20 messages,')")
     assert page.locator("#consumers .empty").count() == 1
 
 
