@@ -297,7 +297,11 @@ def test_nothing_is_offered_that_needs_the_register_while_it_is_gone(
                 assert page.is_disabled(f"main button:has-text('{words}')"), view
         show(page, "topics/orders")
         page.wait_for_selector("#subscriptions .empty:text-is('They are not known now.')")
-        register.restart()
+        with page.context.new_page() as other:
+            open_console(other, broker.url, "messages/orders?from=earliest")
+            other.wait_for_selector("#tail .empty:has-text('reading begins when it answers')")
+            register.restart()
+            other.wait_for_selector(f"{ROWS}:text-is('before')", timeout=60_000)
         page.wait_for_selector("#topic button:has-text('Delete'):enabled", timeout=30_000)
         assert page.locator("main .why").count() == 0
 

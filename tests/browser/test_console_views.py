@@ -156,6 +156,20 @@ def test_a_topic_has_its_options_partitions_subscriptions_and_consumers(
     assert page.locator("#consumers .empty").count() == 1
 
 
+def test_the_end_of_a_long_name_is_seen(url: str, page: Page) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    open_console(page, url, "topics?search=rather-long")
+    link = page.get_by_role("link", name=LONG_NAME, exact=True)
+    link.wait_for()
+    end = link.locator("span").last
+    assert LONG_NAME.endswith(end.inner_text())
+    box, cell = end.bounding_box(), page.locator("#topics td.name").bounding_box()
+    assert box is not None
+    assert cell is not None
+    assert box["x"] + box["width"] <= cell["x"] + cell["width"]
+    assert box["height"] < 30, "it is one line"
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_no_view_of_the_console_is_wider_than_the_screen(
     url: str, page: Page, width: int, scheme: str

@@ -29,6 +29,15 @@ export function reasonsNot(...reasons) {
   return all.length ? html`<span class="why faint">${all.join(" ")}</span>` : nothing;
 }
 
+const NAME_END = 14; // characters of a name that is too long for its place, beside its beginning
+
+// A link with a name of which the end is seen, too: names often differ in nothing else.
+export function nameLink(name, address) {
+  const at = name.length - NAME_END;
+  if (at < NAME_END) return html`<a href=${address}>${name}</a>`;
+  return html`<a class="long" href=${address} aria-label=${name}><span>${name.slice(0, at)}</span><span>${name.slice(at)}</span></a>`;
+}
+
 // The names of a few topics, as links, and the number of the others.
 export function topicNames({ topics, more, isAtMost = false }) {
   if (!topics.length && !more) return nothing;

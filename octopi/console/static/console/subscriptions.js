@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { addressOf, subscriptionAddress, topicAddress } from "./address.js";
-import { actionButton, consumers, reasonsNot, table } from "./parts.js";
+import { actionButton, consumers, nameLink, reasonsNot, table } from "./parts.js";
 import { count, date, duration, plural, size } from "./words.js";
 
 const QUEUES = new Set(["shared", "key_shared"]); // modes
@@ -51,7 +51,7 @@ function reasons(silent) {
 function row(one) {
   return html`
     <tr>
-      <td class="name" title="${one.topic}/${one.subscription}"><a href=${subscriptionAddress(one.topic, one.subscription)}>${one.topic}/${one.subscription}</a></td>
+      <td class="name" title="${one.topic}/${one.subscription}">${nameLink(`${one.topic}/${one.subscription}`, subscriptionAddress(one.topic, one.subscription))}</td>
       <td class="roomy">${one.mode}</td>
       <td class="wraps">${state(one)}</td>
       <td class="number roomy">${count(one.members_count)}</td>

@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { addressOf, brokerAddress, messagesAddress, topicAddress } from "./address.js";
 import { TOPICS_PER_PAGE } from "./cluster_feed.js";
-import { actionButton, chartCard, consumers, reasonsNot, table } from "./parts.js";
+import { actionButton, chartCard, consumers, nameLink, reasonsNot, table } from "./parts.js";
 import { subscriptions } from "./subscriptions.js";
 import { MARKS, markOf } from "./topology.js";
 import { count, duration, plural, rate, size } from "./words.js";
@@ -74,7 +74,7 @@ function heading([key, words, classes], sort, descending, go) {
 function row({ topic, partitions_count: partitions, replicas_count: replicas, state, messages_count: messages, size_bytes: bytes, held_bytes: held, options, consumers_count: readers }, written) {
   return html`
     <tr>
-      <td class="name" title=${topic}><a href=${topicAddress(topic)}>${topic}</a></td>
+      <td class="name" title=${topic}>${nameLink(topic, topicAddress(topic))}</td>
       <td class="number roomy">${count(partitions)}<span class="faint"> ×${replicas}</span></td>
       <td class="wraps" title=${state}>${state === "ok" ? html`<span class="good">in sync</span>` : html`<span class="warning">${state}</span>`}${held > 0 ? html` <span class="faint" title="kept for subscriptions alone">${size(held)} kept for subscriptions</span>` : nothing}</td>
       <td class="number roomy">${count(messages)}</td>
