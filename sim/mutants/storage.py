@@ -250,6 +250,7 @@ MUTANTS: Final = (
         "a broker that retires a replica leaves its logs in their place, and deletes them later",
         "retired-unkept",
         ("finds_its_way", "leaders_are_moved_from_marks"),
+        "No client reads what a broker keeps of a replica that it gave up.",
     ),
     Mutant(
         "start-forgotten-when-a-removal-fails",
