@@ -28,7 +28,7 @@ from octopi.simulation.faults.actions import (
 from octopi.simulation.faults.damage import Damage, Harm, Part
 from sim.generate.fault_kinds import DAMAGE, JOURNAL, POWER
 from sim.generate.fault_patterns import BROKERS, some_seconds
-from sim.generate.scenario import Scenario
+from sim.generate.scenario import PIPELINED, Scenario
 
 _NO_LOAD: Final[Mapping[str, Any]] = {}
 
@@ -187,19 +187,15 @@ def _told(
 def _unheard_and_altered(randomness: Random) -> Scenario:
     """A leader flushes records that its followers don't get, and stores a checkpoint behind them.
     A bit of them flips while it is down, and it is back, alone, before it left the in-sync set."""
-    harm: Harm = randomness.choice(("flip", "flip", "cut"))
     faults = [
-        InjectedFault(AtTime(some_seconds(randomness, 0.5, 1.0)), Cut("others", 5.0), one)
+        InjectedFault(AtTime(some_seconds(randomness, 0.3, 0.4)), Cut("others", 5.0), one)
         for one in BROKERS[1:]  # the first broker leads
     ]
-    faults.append(
-        InjectedFault(
-            AtTime(some_seconds(randomness, 0.5, 0.8), behind=True),
-            Damage(harm, randomness.choice(("log", "tail")), 0.05),
-            "broker-1",
-        )
-    )
-    return _told(faults, {"min_insync": 1, "checkpoint_bytes": 300}, {"value_bytes_max": 40})
+    flip = Damage("flip", "log", 0.05)
+    late = AtTime(some_seconds(randomness, 0.4, 0.6), behind=True)
+    faults.append(InjectedFault(late, flip, "broker-1"))
+    load = {"value_bytes_max": 40, "burst_count": 12, "producers": 2, **PIPELINED}
+    return _told(faults, {"min_insync": 1, "checkpoint_bytes": 300}, load, healed_s=6.0)
 
 
 def _altered_before_it_is_noted(randomness: Random) -> Scenario:
@@ -210,7 +206,7 @@ def _altered_before_it_is_noted(randomness: Random) -> Scenario:
         InjectedFault(AtTime(some_seconds(randomness, 0.4, 2.0)), BitFlip(0.1), damaged),
         *(InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others),
     ]
-    options = {"min_insync": 1, "flush_interval_s": randomness.choice((0.05, 0.3))}
+    options = {"min_insync": 1, "flush_interval_s": randomness.choice((1.0, 2.5))}
     return _told(faults, options, {"value_bytes_max": 40})
 
 
