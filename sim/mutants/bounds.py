@@ -67,7 +67,7 @@ MUTANTS: Final = (
         "retention is applied to the old files of a log that a failing disk keeps from being "
         "restarted",
         "exception",
-        ("retention_strikes",),
+        ("restarts_fail",),
     ),
     Mutant(
         "retention-ignores-that-no-age-is-set",

@@ -55,7 +55,7 @@ MUTANTS: Final = (
 """,
         "a leader that is about to stop proposes to remove replicas from the in-sync set that stay",
         "stopping-proposes",
-        ("stops_beside_a_sleeper",),
+        ("stops_while_it_decides", "stops_beside_a_sleeper"),
     ),
     Mutant(
         "stopping-leaders-say-what-they-decided",
@@ -66,7 +66,7 @@ MUTANTS: Final = (
 """,
         "a leader that was asked to stop sends a proposal that had been waiting for its device",
         "stopping-proposes",
-        ("stops_while_it_decides",),
+        ("stops_while_it_decides", "stops_beside_a_sleeper"),
     ),
     Mutant(
         "refusing-leaders-propose",
@@ -78,6 +78,6 @@ MUTANTS: Final = (
         "a leader whose disk failed proposes to remove the replicas from the in-sync set that "
         "have to lead instead of it",
         "refusing-proposes",
-        ("full_in_the_end", "disk_fails"),
+        ("refuses_beside_a_sleeper",),
     ),
 )

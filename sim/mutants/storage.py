@@ -263,7 +263,7 @@ MUTANTS: Final = (
         "after the disk failed in the middle of a removal, a leader still names the former start "
         "of its log",
         "removed-too-early",
-        ("retention_strikes",),
+        ("removals_fail",),
     ),
     Mutant(
         "flushes-count-behind-cuts",
@@ -274,7 +274,7 @@ MUTANTS: Final = (
 """,
         "a flush that ended before its log was cut counts for records that were appended since",
         "promised-unheld",
-        ("cut_and_leads_again",),
+        ("flushes_while_it_is_cut",),
     ),
     Mutant(
         "flushed-records-not-checked",
@@ -286,7 +286,7 @@ MUTANTS: Final = (
         "a replica doesn't check records before its checkpoint that may not be committed, and "
         "commits what became of them",
         "invalid-committed",
-        ("all_lose_power",),
+        ("unheard_and_altered",),
     ),
     Mutant(
         "cuts-not-flushed",
@@ -297,6 +297,6 @@ MUTANTS: Final = (
 """,
         "a power failure undoes the cut of a log whose newer epochs are durable",
         "committed-differs",
-        ("leaders_die",),
+        ("cut_in_the_dark",),
     ),
 )
