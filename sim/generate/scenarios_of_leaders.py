@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from random import Random
 
+import attrs
+
 from octopi.simulation.disk.faults import Delay, DiskFault
 from octopi.simulation.faults.actions import (
     AtStep,
@@ -238,6 +240,53 @@ def cut_and_leads_again(randomness: Random) -> Scenario:
     options = {"replicas": 2, "min_insync": 1, "partitions": 1, **QUICK}
     load = {"delivery_timeout_s": 30.0, "topic_partitions": 1, "reopen_count": 0}
     return Scenario(faults, options, load)
+
+
+def cut_in_the_dark(randomness: Random) -> Scenario:
+    """A leader that is cut off flushes records that no follower gets.  It comes back as a follower
+    and cuts them off, and its machine loses its power soon after."""
+    unheard = AtStep("P2a", "leader", randomness.choice((2, 3, 5)))
+    away = Cut("others", some_seconds(randomness, 1.2, 1.6), "both", resets=True)
+    soon_after = randomness.choice(
+        (AtTime(0.0, behind=True), AtStep("P3b", behind=True), AtStep("P3b", occurrence=2))
+    )
+    faults = (
+        InjectedFault(unheard, away),
+        InjectedFault(AtStep("E13b", behind=True), Pause(0.0)),  # the next one counts from here
+        InjectedFault(attrs.evolve(soon_after, behind=True), LosePower(0.1), "here"),
+        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
+    )
+    often = {"flush_before_ack": False, "flush_interval_s": randomness.choice((0.1, 0.3))}
+    options = {"replicas": randomness.choice((2, 3)), "min_insync": 1, "partitions": 1, **often}
+    load = {"topic_partitions": 1, "records": 80, **PIPELINED}
+    return Scenario(faults, {**options, **QUICK}, {**load, "pause_s": 0.04})
+
+
+def flushes_while_it_is_cut(randomness: Random) -> Scenario:
+    """Like `cut_in_the_dark`, but records count only on the device, which is slow: a flush of what
+    is cut off ends at about the time of the cut."""
+    unheard = AtStep("P2a", "leader", randomness.choice((2, 3, 5)))
+    away = Cut("others", some_seconds(randomness, 1.2, 1.6), "both", resets=True)
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.02, 0.3)), times=80))
+    faults = (
+        InjectedFault(unheard, slow),
+        InjectedFault(AtTime(0.0, behind=True), away),
+        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
+    )
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": True}
+    load = {"topic_partitions": 1, "records": 80, "producers": 2, **PIPELINED}
+    return Scenario(faults, {**options, **QUICK}, {**load, "pause_s": 0.04})
+
+
+def only_one_is_left(randomness: Random) -> Scenario:
+    """Two of three replicas in sync end at the same moment, and the third one leads alone."""
+    dead = Kill(some_seconds(randomness, 2.5, 4.0))
+    place = AtTime(some_seconds(randomness, 0.5, 1.5))
+    gone = ("broker-1", randomness.choice(("broker-2", "broker-3")))  # the first one leads
+    faults = [InjectedFault(place, dead, gone[0]), InjectedFault(AtTime(0.0, True), dead, gone[1])]
+    options = {"replicas": 3, "min_insync": 1, "partitions": 1}
+    load = {"topic_partitions": 1, "records": 80, "pause_s": 0.04, "delivery_timeout_s": 30.0}
+    return Scenario(tuple(faults), options, load)
 
 
 def told_too_soon(randomness: Random) -> Scenario:

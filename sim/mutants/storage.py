@@ -282,6 +282,7 @@ MUTANTS: Final = (
         "a broker that retires a replica leaves its logs in their place, and deletes them later",
         "retired-unkept",
         ("finds_its_way", "leaders_are_moved_from_marks"),
+        "No client reads what a broker keeps of a replica that it gave up.",
     ),
     Mutant(
         "start-forgotten-when-a-removal-fails",
@@ -294,7 +295,7 @@ MUTANTS: Final = (
         "after the disk failed in the middle of a removal, a leader still names the former start "
         "of its log",
         "removed-too-early",
-        ("retention_strikes",),
+        ("removals_fail",),
     ),
     Mutant(
         "flushes-count-behind-cuts",
@@ -305,7 +306,7 @@ MUTANTS: Final = (
 """,
         "a flush that ended before its log was cut counts for records that were appended since",
         "promised-unheld",
-        ("cut_and_leads_again",),
+        ("flushes_while_it_is_cut",),
     ),
     Mutant(
         "flushed-records-not-checked",
@@ -317,7 +318,7 @@ MUTANTS: Final = (
         "a replica doesn't check records before its checkpoint that may not be committed, and "
         "commits what became of them",
         "invalid-committed",
-        ("all_lose_power",),
+        ("unheard_and_altered",),
     ),
     Mutant(
         "cuts-not-flushed",
@@ -328,6 +329,6 @@ MUTANTS: Final = (
 """,
         "a power failure undoes the cut of a log whose newer epochs are durable",
         "committed-differs",
-        ("leaders_die",),
+        ("cut_in_the_dark",),
     ),
 )
