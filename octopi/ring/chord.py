@@ -289,7 +289,7 @@ class Chord:
             return HolderAnswer(request, self.me, view.successors, tuple(before))
         if self.is_member and view.stands_before(key):
             return HolderAnswer(request, view.first, view.successors[1:], ())
-        return HolderAnswer(request, None, (), self._nearer(key))
+        return HolderAnswer(request, None, view.successors, self._nearer(key))
 
     def _nearer(self, key: RingPoint) -> tuple[RingNode, ...]:
         known = islice(self.book.before(key_place(key)), NEARER_NODES)
@@ -400,8 +400,8 @@ class Chord:
     # --- joining -------------------------------------------------------------------------
 
     def _meet_next(self, now: float) -> list[RingEffect]:
-        if (joining := self._joining) is None:
-            return []
+        joining = self._joining
+        assert joining is not None
         known = [one.node.address for one in self.book if not one.is_silent]
         address = joining.next(known, now, self._draw)
         if address is None:
@@ -413,15 +413,14 @@ class Chord:
     def _has_met(self, message: Met, now: float) -> list[RingEffect]:
         self.book.hear_of(message.news, now)
         self.book.hear(message.node, now)
-        if self._joining is None:
-            return [StoreBook()]
         if not message.is_member:
             return [StoreBook(), *self._meet_next(now)]
         lookup = Lookup(self.me, self.me.point, for_predecessor=True)
         return [StoreBook(), *self._begin_lookup(None, lookup, now)]
 
     def _not_let_in(self, why: RingRefusal, now: float) -> list[RingEffect]:
-        if why is RingRefusal.DUPLICATE_BROKER or self._joining is None:
+        assert self._joining is not None
+        if why is RingRefusal.DUPLICATE_BROKER:
             self._joining = None
             return [RefuseJoining(why)]
         self._joining.found_others = True

@@ -427,7 +427,7 @@ def check_lookups(world: RingWorld, random: Random, number: int) -> None:
     """While nothing happens, look-ups find what the sorted list says."""
     members = [one.node.broker for one in world.members]
     asked = [world.look_up(random.choice(members), _any_point(random)) for _ in range(number)]
-    world.run(30)
+    world.run_until(lambda: all(one.outcome is not None for one in asked), 10)
     for one in asked:
         found = one.outcome
         if not isinstance(found, HolderFound) or found.holder.broker != world.holder(one.key):
