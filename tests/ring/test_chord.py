@@ -406,6 +406,14 @@ def test_one_that_leaves_and_is_no_neighbour_changes_nothing() -> None:
     assert successors(chord) == [20]
 
 
+def test_a_farewell_that_comes_after_the_broker_is_back_changes_nothing() -> None:
+    chord = member(20, 30)
+    again = attrs.evolve(node(20), incarnation=Incarnation(2))
+    chord.receive(Probe(1, again), 0.4)
+    assert chord.receive(Leave(node(20), ME, (node(30),)), 0.5) == []
+    assert successors(chord) == [20, 30]
+
+
 # --- looking up --------------------------------------------------------------------------
 
 

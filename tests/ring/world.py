@@ -202,23 +202,35 @@ class RingWorld:
         self._perform(one, chord.join(addresses, self.now, begins=begins))
 
     def place(self, nodes: Sequence[RingNode]) -> None:
-        """Begin with a ring of *nodes* as it should be."""
+        """Begin with a ring of *nodes* as it should be, of which all know all."""
         ordered = sorted(nodes, key=lambda one: one.place)
         for number, node in enumerate(ordered):
-            chord = self._make(
-                node,
-                self.random.random,
-                ordered,
-                book_count_max=self._book_count_max,
-                successors_max=self._successors_max,
-            )
             behind = [*ordered[number + 1 :], *ordered[:number]]
-            view = chord.neighbours.led_by(behind[0], behind[1:])
-            effects = chord._enter(view.preceded_by(behind[-1]), self.now)
-            chord._stabilise_at = self.now + self.random.random()
-            one = RingBroker(node, chord, stored=list(ordered))
-            self.brokers[node.broker] = one
-            self._perform(one, effects)
+            self.resume(node, behind, behind[-1], ordered)
+
+    def resume(
+        self,
+        node: RingNode,
+        behind: Sequence[RingNode],
+        predecessor: RingNode | None,
+        known: Sequence[RingNode],
+    ) -> None:
+        """Have a broker be a member, with the successors *behind* and the book *known*."""
+        chord = self._make(
+            node,
+            self.random.random,
+            known,
+            book_count_max=self._book_count_max,
+            successors_max=self._successors_max,
+        )
+        view = chord.neighbours.preceded_by(predecessor)
+        if behind:
+            view = view.led_by(behind[0], behind[1:])
+        one = RingBroker(node, chord, stored=list(known), begins=True)
+        self.brokers[node.broker] = one
+        effects = chord._enter(view, self.now)
+        chord._stabilise_at = self.now + self.random.random()
+        self._perform(one, effects)
 
     def _perform(self, one: RingBroker, effects: Iterable[RingEffect]) -> None:
         for effect in effects:
