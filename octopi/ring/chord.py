@@ -263,10 +263,10 @@ class Chord:
         view = self.neighbours
         if self.is_member and view.holds(key):
             before = [view.predecessor] if view.predecessor and view.first else []
-            return HolderAnswer(request, self.me, view.successors, tuple(before))
+            return HolderAnswer(request, self.me, self.me, view.successors, tuple(before))
         if self.is_member and view.stands_before(key):
-            return HolderAnswer(request, view.first, view.successors[1:], ())
-        return HolderAnswer(request, None, view.successors, self._nearer(key))
+            return HolderAnswer(request, self.me, view.first, view.successors[1:], ())
+        return HolderAnswer(request, self.me, None, view.successors, self._nearer(key))
 
     def _nearer(self, key: RingPoint) -> tuple[RingNode, ...]:
         known = islice(self.book.before(key_place(key)), NEARER_NODES)
@@ -340,9 +340,9 @@ class Chord:
             case Meeting(), Met():
                 self._requests.take(message.request)
                 return self._has_met(message, now)
-            case LookingUp(node, of), HolderAnswer():
+            case LookingUp(node, of), HolderAnswer() if message.node.is_same(node):
                 self._requests.take(message.request)
-                self.book.hear(node, now)
+                self.book.hear(message.node, now)
                 self.book.hear_names(message.nearer)
                 if of not in self._lookups:
                     return []
@@ -351,16 +351,17 @@ class Chord:
             case Meeting(), RingRefused(_, why):
                 self._requests.take(message.request)
                 return self._not_let_in(why, now)
-            case Meeting() | LookingUp(), _:
-                return self.failed(message.request, now)
-            case _, Neighbours() if message.node.is_same(awaited.node):
+            case (
+                Stabilising() | AskingCandidate() | CheckingPredecessor() | Probing(),
+                Neighbours(),
+            ) if message.node.is_same(awaited.node):
                 self._requests.take(message.request)
                 self.book.hear(message.node, now)
                 self.book.hear_of(message.news, now)
                 known = [*message.successors, message.predecessor]
                 self.book.hear_names([one for one in known if one is not None])
                 return self._alive(awaited, message, now)
-            case _, Neighbours():  # another broker has its address now
+            case _, Neighbours() | HolderAnswer():  # another broker may have its address now
                 self.book.hear(message.node, now)
         return self.failed(message.request, now)
 

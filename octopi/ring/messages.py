@@ -83,6 +83,8 @@ class HolderAnswer:
     """Answer to `FindHolder`: what the asked broker takes for true."""
 
     request: int
+    node: RingNode
+    """Who answers."""
     holder: RingNode | None
     """None: who answers stands neither at the key nor before it."""
     successors: tuple[RingNode, ...]

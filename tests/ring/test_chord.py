@@ -260,7 +260,7 @@ def test_a_broker_joins_behind_the_predecessor_that_it_finds() -> None:
     effects = chord.receive(met(request_of(effects, Meet), 50, 5, 20), 0.1)
     assert effects[0] == StoreBook(), "durable before it goes on"
     assert sent(effects) == [(5, FindHolder)]
-    found = HolderAnswer(request_of(effects, FindHolder), node(20), (node(30),), ())
+    found = HolderAnswer(request_of(effects, FindHolder), node(5), node(20), (node(30),), ())
     effects = chord.receive(found, 0.2)
     assert effects[0] == EnterRing()
     assert sent(effects) == [(20, Stabilise)]
@@ -425,10 +425,10 @@ def test_what_a_broker_says_about_keys() -> None:
         assert isinstance(one, HolderAnswer)
         return one
 
-    assert told(10) == told(6) == HolderAnswer(1, ME, (node(20), node(30)), (node(5),))
-    assert told(11) == told(20) == HolderAnswer(1, node(20), (node(30),), ())
+    assert told(10) == told(6) == HolderAnswer(1, ME, ME, (node(20), node(30)), (node(5),))
+    assert told(11) == told(20) == HolderAnswer(1, ME, node(20), (node(30),), ())
     behind = (node(20), node(30))
-    assert told(41) == HolderAnswer(1, None, behind, (node(40), node(30), node(20)))
+    assert told(41) == HolderAnswer(1, ME, None, behind, (node(40), node(30), node(20)))
     assert told(5).nearer == (node(3), node(60), node(40))
     assert Chord(ME, Random(1).random, [node(30)])._holder(1, RingPoint(15)).nearer == (node(30),)
 
@@ -444,16 +444,19 @@ def test_a_look_up_has_an_outcome_in_time() -> None:
         concluded = [one for one in effects if isinstance(one, ConcludeLookup)]
     assert concluded == [ConcludeLookup(7, HolderNotFound("nobody that is known leads to it"))]
     slow = member(20, predecessor=5)
-    asked = request_of(slow.look_up(7, RingPoint(3), 1.0), FindHolder)
-    number = 1000
-    for step in range(11):
+    effects = slow.look_up(7, RingPoint(3), 1.0)
+    for step in range(1, 20):
+        [asked] = [one for one in effects if isinstance(one, SendToNode)]
         at = 1.0 + step * 0.5
-        slow.tick(at)
-        effects = slow.receive(HolderAnswer(asked, None, (), (node(number),)), at)
-        number += 1
-        if at >= 1.0 + LOOKUP_TIMEOUT_S:
+        concluded = [one for one in slow.tick(at) if isinstance(one, ConcludeLookup)]
+        if concluded:
             break
-        asked = request_of(effects, FindHolder)
+        answer = HolderAnswer(
+            request_of(effects, FindHolder), asked.node, None, (), (node(1000 + step),)
+        )
+        effects = slow.receive(answer, at)
+    assert concluded == [ConcludeLookup(7, HolderNotFound("it took more than 5 s"))]
+    assert at == 1.0 + LOOKUP_TIMEOUT_S
     assert not slow._lookups
 
 
@@ -472,6 +475,20 @@ def test_an_answer_of_another_kind_than_asked_for_is_none() -> None:
     effects = joiner.join(["ws://a:1", "ws://b:1"], 0.0, begins=False)
     effects = joiner.receive(neighbours(request_of(effects, Meet), 20), 0.1)
     assert [type(one) for one in effects] == [SendToAddress]
+    asked = request_of(chord.look_up(1, RingPoint(45), 0.7), FindHolder)
+    assert sent(chord.receive(neighbours(asked, 40), 0.8)) == [(20, FindHolder)]
+
+
+def test_another_broker_at_the_address_of_the_one_that_is_asked_is_not_that_one() -> None:
+    """It lost its disk, and is another node now."""
+    chord = member(20, predecessor=5, known=[30, 40])
+    asked = request_of(chord.look_up(1, RingPoint(45), 0.5), FindHolder)
+    other = attrs.evolve(node(40), directory=DirectoryId("x"))
+    effects = chord.receive(HolderAnswer(asked, other, other, (), ()), 0.6)
+    assert sent(effects) == [(30, FindHolder)]
+    entry = chord.book.entry(node(40).broker)
+    assert entry is not None
+    assert entry.node == other
 
 
 def test_who_leaves_while_it_joins_does_not_join() -> None:
@@ -482,7 +499,7 @@ def test_who_leaves_while_it_joins_does_not_join() -> None:
     effects = chord.join(["ws://a:1"], 1.0, begins=False)
     effects = chord.receive(met(request_of(effects, Meet), 20), 1.1)
     assert chord.leave() == []
-    found = HolderAnswer(request_of(effects, FindHolder), node(20), (), ())
+    found = HolderAnswer(request_of(effects, FindHolder), node(20), node(20), (), ())
     assert chord.receive(found, 1.2) == []
     assert not chord.is_member
 

@@ -21,7 +21,7 @@ KEY = RingPoint(30)
 def answer(
     holder: RingNode | None, *behind: RingNode, nearer: tuple[RingNode, ...] = ()
 ) -> HolderAnswer:
-    return HolderAnswer(0, holder, behind, nearer)
+    return HolderAnswer(0, ME, holder, behind, nearer)
 
 
 def looking(*nearer: RingNode, for_predecessor: bool = False) -> Lookup:
@@ -86,7 +86,7 @@ def test_a_dead_broker_that_stands_last_before_the_key_is_skipped() -> None:
     lookup = looking(node(20))
     lookup.next()
     behind = (node(25), node(28), node(40), node(50))
-    lookup.answered(node(20), HolderAnswer(0, None, behind, (node(28), node(25))))
+    lookup.answered(node(20), HolderAnswer(0, node(20), None, behind, (node(28), node(25))))
     assert lookup.next() == node(28)
     lookup.failed(node(28))
     assert lookup.next() == node(25)
@@ -186,9 +186,9 @@ def _answer_of(
     way = (key - broker - 1) % RING_SIZE
     if way < (behind[0] - broker) % RING_SIZE:
         holder, *others = (node(one) for one in behind)
-        return HolderAnswer(0, holder, tuple(others), ())
+        return HolderAnswer(0, node(broker), holder, tuple(others), ())
     known = {*behind, *random.sample(live, min(3, len(live)))} - {broker}
     own = way_to_key(node(broker), RingPoint(key))
     nodes = sorted((node(one) for one in known), key=lambda one: way_to_key(one, RingPoint(key)))
     nearer = tuple(one for one in nodes if way_to_key(one, RingPoint(key)) < own)[:3]
-    return HolderAnswer(0, None, tuple(node(one) for one in behind), nearer)
+    return HolderAnswer(0, node(broker), None, tuple(node(one) for one in behind), nearer)

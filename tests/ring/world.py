@@ -65,6 +65,7 @@ class Asked:
     wanted: int | None = None
     """The holder at that moment, by the sorted list."""
     counted: bool = False
+    at: float = 0.0
 
 
 class RingWorld:
@@ -249,6 +250,7 @@ class RingWorld:
                     asked = self.asked[number]
                     asked.outcome = outcome
                     if isinstance(outcome, HolderFound):
+                        asked.at = self.now
                         asked.was_alive = self._is_there(outcome.holder)
                         asked.wanted = self.holder(asked.key)
                 case AnswerNode():
