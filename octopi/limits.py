@@ -664,6 +664,9 @@ BOOK_SILENT_SHARE: Final = 4
 """A full address book keeps one entry in so many for brokers that don't answer, so that a network
 that was split through a large ring heals."""
 
+BOOK_DROPPED_SHARE: Final = 16
+"""A full address book drops one entry in so many at a time: choosing them takes a look at all."""
+
 STABILISE_S: Final = 1.0
 """How often a broker of the ring asks its successor who stands between them."""
 

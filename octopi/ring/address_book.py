@@ -11,7 +11,6 @@ side silent.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from math import inf
@@ -19,7 +18,7 @@ from math import inf
 import attrs
 
 from octopi.identifiers import BrokerId
-from octopi.limits import BOOK_COUNT, BOOK_SILENT_SHARE, RING_NEWS_COUNT
+from octopi.limits import BOOK_COUNT, BOOK_DROPPED_SHARE, BOOK_SILENT_SHARE, RING_NEWS_COUNT
 from octopi.ring.messages import NodeNews
 from octopi.ring.nodes import RingNode
 from octopi.ring.points import distance, is_between
@@ -125,16 +124,23 @@ class AddressBook:
         self._entries[broker] = entry
         insort(self._places, entry.node.place)
         if len(self._entries) > self._count_max:
-            self.forget([self._least_useful().node.broker])
+            self.forget(self._least_useful(max(1, self._count_max // BOOK_DROPPED_SHARE)))
 
-    def _least_useful(self) -> BookEntry:
+    def _least_useful(self, count: int) -> list[BrokerId]:
+        """So many entries to drop."""
         silent = [one for one in self._entries.values() if one.is_silent]
-        if len(silent) > self._count_max // BOOK_SILENT_SHARE:
-            return min(silent, key=lambda one: one.heard_at)
-        live = [one for one in self._entries.values() if not one.is_silent]
-        sizes = Counter(self._class(one) for one in live)
-        # Of two equal classes the nearer one: the successors are near already.
-        return min(live, key=lambda one: (-sizes[self._class(one)], self._class(one), one.heard_at))
+        silent.sort(key=lambda one: one.heard_at)
+        kept = self._count_max // BOOK_SILENT_SHARE
+        dropped = silent[: min(count, max(0, len(silent) - kept))]
+        classes: dict[int, list[BookEntry]] = {}
+        for one in sorted(self._entries.values(), key=lambda one: -one.heard_at):
+            if not one.is_silent:
+                classes.setdefault(self._class(one), []).append(one)
+        while len(dropped) < count:
+            # Of two equal classes the nearer one: the successors are near already.
+            fullest = max(classes, key=lambda number: (len(classes[number]), -number))
+            dropped.append(classes[fullest].pop())
+        return [one.node.broker for one in dropped]
 
     def _class(self, entry: BookEntry) -> int:
         return distance(self._me.point, entry.node.point).bit_length()
