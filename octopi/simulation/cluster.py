@@ -30,6 +30,7 @@ from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
 from octopi.security.join_secret import JoinSecrets
+from octopi.simulation.invariants.decision_view import DecisionView
 from octopi.simulation.invariants.register_view import RegisterView
 from octopi.simulation.kernel.host import ProcessLife, Program, SimulatedHost
 from octopi.simulation.kernel.world import World
@@ -135,8 +136,8 @@ class SimulatedCluster:
         self.options = options or ClusterOptions()
         self.nodes: dict[str, Node] = {}
         """All nodes, by name, in the order in which they were added."""
-        self.register_view = RegisterView(REGISTER)
-        """What the register has made durable."""
+        self.decided: DecisionView = RegisterView(REGISTER)
+        """What has been decided for good."""
         self.secrets = JoinSecrets((world.random("join secret").randbytes(JOIN_SECRET_BYTES),))
         """The join secret.  Each node has a copy outside its disk, so that it isn't lost with the
         disk."""
@@ -145,7 +146,7 @@ class SimulatedCluster:
         """Processes whose tasks may not have ended yet."""
         self._changed = trio.Event()
         self._is_ended = False
-        world.observe(self.register_view, self.register_view.kinds)
+        world.observe(self.decided, self.decided.kinds)
         self._add(REGISTER, "register", self._run_register)
         for _ in range(self.options.brokers):
             self.add_broker()
@@ -209,7 +210,7 @@ class SimulatedCluster:
 
     def leader(self, partition: PartitionId) -> str:
         """The host of the leader that was decided last; empty if there is none."""
-        record = self.register_view.state.partitions.get(partition)
+        record = self.decided.state.partitions.get(partition)
         return self.host_of(record.leader) if record is not None else ""
 
     # --- processes -----------------------------------------------------------------------

@@ -179,7 +179,7 @@ def test_a_replica_left_alone_is_spared_until_its_sync_flag_is_durable() -> None
     async def scenario(cluster: SimulatedCluster) -> None:
         last_copies = LastCopyGuard(cluster)
         await ask(cluster, produce)
-        [record] = cluster.register_view.state.partitions.values()
+        [record] = cluster.decided.state.partitions.values()
         leader, follower = cluster.host_of(record.leader), cluster.host_of(record.replicas[1])
         objections: list[str] = []
         when(
@@ -191,7 +191,7 @@ def test_a_replica_left_alone_is_spared_until_its_sync_flag_is_durable() -> None
         when(
             cluster,
             lambda _: bool(objections) and not last_copies.objection(leader, LosePower()),
-            lambda: alone.append(cluster.register_view.state.partitions[0].in_sync),
+            lambda: alone.append(cluster.decided.state.partitions[0].in_sync),
         )
         cluster.nodes[follower].host.lose_power()
         cluster.boot(follower)

@@ -22,6 +22,7 @@ from octopi.limits import (
     RETIRED_KEEP_S,
 )
 from octopi.logger import get_logger
+from octopi.roles.broker.controller_link import MemberLink
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
@@ -116,7 +117,7 @@ class BrokerNode:
     streams: BrokerStreams
     started_at: float
     """When it began to serve, by its clock."""
-    link: RegisterLink | None = None
+    link: MemberLink | None = None
     """The link to the register; None until it exists."""
 
 
@@ -287,7 +288,7 @@ async def _serve(
 
 async def _join(
     nursery: trio.Nursery,
-    link: RegisterLink,
+    link: MemberLink,
     task_status: trio.TaskStatus[str],
     address: str,
 ) -> None:

@@ -38,7 +38,7 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.retry import backoff_s
-from octopi.roles.broker.controller_link import ControllerLink, Decisions
+from octopi.roles.broker.controller_link import Decisions, MemberLink
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.tracing import steps
 from octopi.tracing.step import Step
@@ -67,7 +67,7 @@ Order = (
 """The orders of a register: all messages that it may send on the membership endpoint."""
 
 
-class RegisterLink(ControllerLink):
+class RegisterLink(MemberLink):
     """Keeps a broker joined to its register.  `run` is one task of the broker's nursery."""
 
     def __init__(

@@ -34,7 +34,7 @@ from octopi.tracing.durability import PromiseStep
 from octopi.wire.messages import PartitionRecord
 
 _NEVER: Final = -2
-"""Below every `RegisterView.version`."""
+"""Below every `DecisionView.version`."""
 
 
 def _says_full(action: BreakDisk) -> bool:
@@ -53,7 +53,7 @@ class ClusterFacts:
         self._world = cluster.world
         self._report = report or cluster.world.fail
         self._is_broken = False
-        self._view = cluster.register_view
+        self._view = cluster.decided
         self._logs: dict[str, CommittedLog] = {}
         """The logs by topic id and partition."""
         self._replicas: dict[tuple[str, str, int], ReplicaBytes] = {}
@@ -68,7 +68,7 @@ class ClusterFacts:
         """Hosts whose disk is or was full: such a broker need not keep replicas that it gave up."""
         self._flags: dict[tuple[str, int], bool] = {}
         self._data_lost_at: dict[int, int] = {}
-        """Broker -> `RegisterView.version` when its data was destroyed last."""
+        """Broker -> `DecisionView.version` when its data was destroyed last."""
         self._caches_lost_at: dict[tuple[int, int], int] = {}
         """Broker and partition -> the same for page caches that counted."""
         self._caches_lost_in: dict[tuple[int, int], int] = {}
@@ -88,7 +88,7 @@ class ClusterFacts:
         self._clocks_differ = False
         """Whether a fault changed the clock of a host, so that ages mean nothing any more."""
         self._accepted_at: dict[tuple[int, int], int] = {}
-        """Broker and partition -> `RegisterView.version` when an operator ordered that the broker
+        """Broker and partition -> `DecisionView.version` when an operator ordered that the broker
         leads with what it has: the loss of data before that is accepted."""
         self._serving_less: set[tuple[str, int]] = set()
         """Hosts and partitions without another replica whose logs are damaged: the records before
@@ -279,7 +279,7 @@ class ClusterFacts:
         return self._view.was_out_of_sync(log.partition, broker) <= lost_at
 
     def _lost_at(self, broker: BrokerId, log: CommittedLog) -> int:
-        """The `RegisterView.version` when data of it that counted was destroyed last."""
+        """The `DecisionView.version` when data of it that counted was destroyed last."""
         lost_at = self._data_lost_at.get(broker, _NEVER)
         if lost_at <= self._accepted_at.get((broker, log.partition), _NEVER):
             lost_at = _NEVER

@@ -25,7 +25,8 @@ from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
 
 
 class RegisterView:
-    """An observer of a world with one register."""
+    """The `octopi.simulation.invariants.decision_view.DecisionView` of a world with one
+    register."""
 
     def __init__(self, register: str) -> None:
         """*register* is the name of its host."""
