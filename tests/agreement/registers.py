@@ -11,7 +11,6 @@ from random import Random
 
 import attrs
 
-from octopi.agreement.entries import DirectoryEntry
 from octopi.agreement.journal.messages import ToRegister
 from octopi.agreement.journal.replica import (
     JournalEffect,
@@ -64,7 +63,7 @@ class Registers:
         self.messages: list[tuple[str, str, ToRegister]] = []
         """Those on their way: from where, to where, and what."""
         self.addresses = [f"r{number}" for number in range(1, count + 1)]
-        self._disks = 0
+        self.disk_count = 0
         self._proposed = 0
         self.active: dict[int, RegisterId] = {}
         """Term -> the register that was active in it."""
@@ -75,8 +74,8 @@ class Registers:
             one.disk = shortest(one.replica.identity.directory, one.replica.state)
 
     def _fresh(self, address: str) -> JournalReplica:
-        self._disks += 1
-        return self._replica(RegisterId(address, DirectoryId(f"d{self._disks}")), [])
+        self.disk_count += 1
+        return self._replica(RegisterId(address, DirectoryId(f"d{self.disk_count}")), [])
 
     def _replica(self, identity: RegisterId, disk: list[Stored]) -> JournalReplica:
         known = replayed(decode_stored(encode_stored(one)) for one in disk)
@@ -220,12 +219,6 @@ class Registers:
                 raise BrokenRule(f"what was decided is lost: {self.decided[both:]}")
 
 
-def first_directory(disk: list[Stored]) -> DirectoryId:
-    """Whose disk it is."""
-    assert isinstance(disk[0], DirectoryEntry)
-    return disk[0].directory
-
-
 def walk(seed: int, steps: int, count: int = 3, *, disks: bool = True) -> Registers:
     """A random walk; *disks*: registers also come back with empty disks.
 
@@ -234,6 +227,8 @@ def walk(seed: int, steps: int, count: int = 3, *, disks: bool = True) -> Regist
     """
     random = Random(seed)
     world = Registers(count, random)
+    if seed % 4:
+        world.settle(steps=30)  # else the journal begins under faults, too
     for _ in range(steps):
         address = random.choice(world.addresses)
         kind = random.random()
