@@ -623,8 +623,12 @@ REGISTER_QUORUM_S: Final = 0.75
 """An active register that has not heard a majority for this time gives up.  So long it may tell
 what has been replaced by another one."""
 
+REPLICATED_ENTRY_BYTES_MAX: Final = BATCH_BYTES_MAX // 1000
+"""One entry of a register's journal: a topic with all its partitions fits."""
+
 REPLICATED_PAGE_BYTES: Final = 256 * KIB
-"""Entries of the registers' journal in one message, unless one alone is longer."""
+REPLICATED_PAGE_ENTRIES: Final = 4_000
+"""Entries of the registers' journal in one message.  Each takes 100 bytes at least of the first."""
 
 REPLICATED_WINDOW_ENTRIES: Final = 4_000
 """Entries that were sent to a register and that it has not stored yet."""
@@ -836,6 +840,8 @@ assert MEMORY_BUDGET_BYTES_MIN * 3 // 8 > (
 assert AGREED_BYTES_MAX < RECORD_BYTES_MAX
 assert AGREEMENT_ATTEMPT_S * 3 <= AGREEMENT_TIMEOUT_S
 assert REGISTER_BEAT_S * 5 <= REGISTER_SILENCE_S < REGISTER_SILENCE_S_MAX
+assert REPLICATED_PAGE_BYTES // 100 < REPLICATED_PAGE_ENTRIES
+assert REPLICATED_ENTRY_BYTES_MAX < REPLICATED_PAGE_BYTES
 assert REGISTER_LOST_S < REGISTER_SILENCE_S
 assert REGISTER_QUORUM_S <= REGISTER_SILENCE_S
 assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES

@@ -14,8 +14,6 @@ from typing import Any
 
 import attrs
 
-from octopi.agreement.journal.history import JournalEntry
-from octopi.agreement.journal.messages import ToRegister, VoteAnswer, VoteRequest
 from octopi.agreement.journal.replica import (
     JournalEffect,
     JournalReplica,
@@ -24,8 +22,8 @@ from octopi.agreement.journal.replica import (
     SendWhenDurable,
 )
 from octopi.agreement.journal.stored import StoredState
-from octopi.agreement.journal.voters import RegisterId
 from octopi.identifiers import DirectoryId
+from octopi.wire.registers import JournalEntry, RegisterId, ToRegister, VoteAnswer, VoteRequest
 
 _NOW = 0.0
 

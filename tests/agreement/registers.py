@@ -11,7 +11,6 @@ from random import Random
 
 import attrs
 
-from octopi.agreement.journal.messages import ToRegister
 from octopi.agreement.journal.replica import (
     JournalEffect,
     JournalReplica,
@@ -26,8 +25,8 @@ from octopi.agreement.journal.stored import (
     replayed,
     shortest,
 )
-from octopi.agreement.journal.voters import RegisterId
 from octopi.identifiers import DirectoryId
+from octopi.wire.registers import RegisterId, ToRegister
 
 
 class BrokenRule(AssertionError):

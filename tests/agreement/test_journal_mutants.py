@@ -11,13 +11,13 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from octopi.agreement.journal.messages import EntriesSent, VoteRequest
 from octopi.agreement.journal.replica import (
     JournalEffect,
     JournalReplica,
     SendNow,
     SendWhenDurable,
 )
+from octopi.wire.registers import EntriesSent, VoteRequest
 from tests.agreement.registers import Register, Registers, walk
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -10,7 +10,8 @@ import pytest
 
 from octopi.agreement.journal.replica import JournalReplica
 from octopi.agreement.journal.stored import StoredState
-from octopi.agreement.journal.voters import RegisterId, most_of
+from octopi.agreement.journal.voters import most_of
+from octopi.wire.registers import RegisterId
 from tests.agreement import journal_scope
 from tests.agreement.journal_scope import Bounds, Found, JournalSearch
 

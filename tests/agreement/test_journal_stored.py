@@ -6,7 +6,6 @@ import cbor2
 import pytest
 
 from octopi.agreement.entries import DirectoryEntry
-from octopi.agreement.journal.history import JournalEntry
 from octopi.agreement.journal.stored import (
     Stored,
     StoredContent,
@@ -17,8 +16,8 @@ from octopi.agreement.journal.stored import (
     encode_stored,
     replayed,
 )
-from octopi.agreement.journal.voters import RegisterId
 from octopi.identifiers import DirectoryId
+from octopi.wire.registers import JournalEntry, RegisterId
 
 ONE = RegisterId("ws://a:7000", DirectoryId("d1"))
 

@@ -7,20 +7,11 @@ from typing import Final
 
 import attrs
 
-from octopi.agreement.journal.voters import Voters
 from octopi.limits import REPLICATED_PAGE_BYTES
+from octopi.wire.registers import JournalEntry, Voters
 
 _ENTRY_BYTES: Final = 100
 """What an entry takes beside its content, at most (bytes), but for voters."""
-
-
-@attrs.frozen
-class JournalEntry:
-    """One entry.  It has a content, or it changes the voters, or it only begins a term."""
-
-    term: int
-    content: bytes = b""
-    voters: Voters = ()
 
 
 @attrs.frozen

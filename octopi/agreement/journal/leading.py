@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from octopi.agreement.journal.messages import (
+from octopi.limits import REPLICATED_WINDOW_ENTRIES
+from octopi.wire.registers import (
     ActiveHeard,
     EntriesMissed,
     EntriesStored,
+    RegisterId,
     SnapshotTaken,
 )
-from octopi.agreement.journal.voters import RegisterId
-from octopi.limits import REPLICATED_WINDOW_ENTRIES
 
 Progress: TypeAlias = ActiveHeard | EntriesStored | EntriesMissed | SnapshotTaken
 """What registers say to the active one."""

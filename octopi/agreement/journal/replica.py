@@ -17,20 +17,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from octopi.agreement.journal.history import JournalEntry, JournalHistory, JournalSnapshot
+from octopi.agreement.journal.history import JournalHistory, JournalSnapshot
 from octopi.agreement.journal.leading import Progress, StandbyProgress
-from octopi.agreement.journal.messages import (
-    ActiveGone,
-    ActiveHeard,
-    EntriesMissed,
-    EntriesSent,
-    EntriesStored,
-    SnapshotSent,
-    SnapshotTaken,
-    ToRegister,
-    VoteAnswer,
-    VoteRequest,
-)
 from octopi.agreement.journal.stored import (
     Stored,
     StoredEntry,
@@ -38,13 +26,28 @@ from octopi.agreement.journal.stored import (
     StoredVote,
     snapshot_stored,
 )
-from octopi.agreement.journal.voters import RegisterId, Voters, most_of, voter_at
+from octopi.agreement.journal.voters import most_of, voter_at
 from octopi.limits import (
     REGISTER_BEAT_S,
     REGISTER_LOST_S,
     REGISTER_QUORUM_S,
     REGISTER_SILENCE_S,
     REGISTER_SILENCE_S_MAX,
+)
+from octopi.wire.registers import (
+    ActiveGone,
+    ActiveHeard,
+    EntriesMissed,
+    EntriesSent,
+    EntriesStored,
+    JournalEntry,
+    RegisterId,
+    SnapshotSent,
+    SnapshotTaken,
+    ToRegister,
+    VoteAnswer,
+    VoteRequest,
+    Voters,
 )
 
 

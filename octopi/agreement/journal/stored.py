@@ -14,10 +14,10 @@ import attrs
 import cbor2
 
 from octopi.agreement.entries import DirectoryEntry
-from octopi.agreement.journal.history import JournalEntry, JournalHistory, JournalSnapshot
-from octopi.agreement.journal.voters import RegisterId, Voters
+from octopi.agreement.journal.history import JournalHistory, JournalSnapshot
 from octopi.identifiers import DirectoryId
 from octopi.limits import REGISTERS_MAX
+from octopi.wire.registers import JournalEntry, RegisterId, Voters
 
 
 @attrs.frozen

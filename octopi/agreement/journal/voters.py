@@ -1,26 +1,10 @@
-"""Registers, and those of them that vote."""
+"""The registers whose votes count, and when they are enough."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeAlias
 
-import attrs
-
-from octopi.identifiers import DirectoryId
-
-
-@attrs.frozen(order=True)
-class RegisterId:
-    """A register.  One that comes back with an empty disk has another directory, so it is another
-    register: it doesn't know for whom it voted, and lacks what it had stored."""
-
-    address: str
-    directory: DirectoryId
-
-
-Voters: TypeAlias = tuple[RegisterId, ...]
-"""The registers whose votes count, sorted; one of an address at most."""
+from octopi.wire.registers import RegisterId, Voters
 
 
 def most_of(have: Collection[RegisterId], voters: Voters) -> bool:
