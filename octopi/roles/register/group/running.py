@@ -3,6 +3,7 @@ other, which starts from the journal that the registers agree on."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -12,7 +13,7 @@ import trio
 from octopi.agreement.journal.replica import JournalReplica
 from octopi.coordination.cluster_state import ClusterState
 from octopi.environment import Environment
-from octopi.errors import InvalidOptionError, LogReadOnlyError, OctopiError
+from octopi.errors import InvalidOptionError, LogReadOnlyError
 from octopi.limits import REGISTERS_MAX
 from octopi.logger import get_logger
 from octopi.roles.register.group.agreed_journal import AgreedJournal
@@ -203,11 +204,9 @@ class _Running:
             replay(node.controller, entries, options.data_directory)
             if trace is not None:
                 trace(steps.R1Read(entries=entries))
+            connections = self._connections = ActiveConnections()
             try:
                 node.admissions.start()
-            except OctopiError as error:  # it was deposed just now
-                _log.info("this register is not active", term=term, why=str(error))
-            else:
                 self._cluster = node.controller.state.cluster
                 self._node = node
                 self._show(node)
@@ -215,19 +214,27 @@ class _Running:
                 nursery.start_soon(_end_with, journal, group, ending)
                 nursery.start_soon(_end_asked, stop, node, ending)
                 await ending.wait()
-            self._node = None
-            node.decisions.fail(LogReadOnlyError(_DEPOSED))
-            await self._connections.end(_DEPOSED)
+            except LogReadOnlyError as error:  # it was deposed just now
+                _log.info("this register is not active", term=term, why=str(error))
+            finally:
+                self._node = None
+                node.decisions.fail(LogReadOnlyError(_DEPOSED))
+                connections.is_over = trio.current_effective_deadline() == -math.inf
             self._cluster = node.controller.state.cluster
+            await connections.end(_DEPOSED)
+            connections.is_over = True
             nursery.cancel_scope.cancel()
         if not journal.is_over:
             await group.step_down()
         _log.info("this register is a standby", term=group.replica.term)
 
     def _session(self, make: NodeSession, connection: Connection, tasks: trio.Nursery) -> Session:
-        if (node := self._node) is None:
-            return StandbySession(self._group)
-        return self._connections.of(partial(make, node), connection, tasks)
+        def active() -> Session | None:
+            if (node := self._node) is None:
+                return None
+            return self._connections.of(partial(make, node), connection, tasks)
+
+        return active() or StandbySession(self._group, active)
 
 
 async def _wake(stop: trio.Event, group: RegisterGroup) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from octopi.errors import ProtocolError, RefusedError, Status
+from octopi.errors import NotLeaderError, NotReadyError, ProtocolError
 from octopi.roles.register.group.group import RegisterGroup
 from octopi.transport.connection import Connection
 from octopi.transport.sessions import Session
@@ -45,25 +45,46 @@ class RegisterSession:
 
 
 class StandbySession:
-    """A connection of a broker or client to a register that isn't active."""
+    """A connection of a broker or client that began while this register wasn't active."""
 
-    def __init__(self, group: RegisterGroup) -> None:
+    def __init__(self, group: RegisterGroup, active: Callable[[], Session | None]) -> None:
+        """*active* makes the session of this connection, if this register is active by now."""
         self._group = group
+        self._active = active
+        self._session: Session | None = None
+        self._has_missed = False
+        """Whether notices were dropped: then nobody may rely on what comes after them."""
 
     def handle(self, message: object) -> None:
-        """Refuse a request, and say where the active register is."""
+        """Refuse a request, and say where the active register is.
+
+        Raises:
+          NotLeaderError: if it isn't this one.
+        """
+        if self._session is None and not self._has_missed:
+            self._session = self._active()
+        if self._session is not None:
+            self._session.handle(message)
+            return
         if type(message) in NOTICES:
-            return  # a broker's inventory, before it asks to join
+            self._has_missed = True  # a broker's inventory, before it asks to join
+            return
         address = self._group.active_address
-        raise RefusedError(
-            f"this register is a standby; {address or 'none'} is active", Status.NOT_LEADER, address
+        if address == self._group.replica.identity.address:
+            raise NotReadyError("this register is about to be the active one")
+        raise NotLeaderError(
+            f"this register is a standby; {address or 'none'} is active", address=address
         )
 
     def token_refreshed(self) -> None:
-        """Does nothing."""
+        """The peer has sent a fresh token."""
+        if self._session is not None:
+            self._session.token_refreshed()
 
     def closed(self) -> None:
-        """Does nothing."""
+        """The connection has ended."""
+        if self._session is not None:
+            self._session.closed()
 
 
 class ActiveConnections:
@@ -71,6 +92,8 @@ class ActiveConnections:
     when it isn't any more."""
 
     def __init__(self) -> None:
+        self.is_over = False
+        """Whether the parts of the register that the sessions speak to are gone."""
         self._sessions: dict[Connection, Session] = {}
         self._ended = trio.Event()
 
@@ -81,7 +104,9 @@ class ActiveConnections:
         return _Watched(session, lambda: self._closed(connection))
 
     def _closed(self, connection: Connection) -> None:
-        del self._sessions[connection]
+        session = self._sessions.pop(connection)
+        if not self.is_over:
+            session.closed()
         self._ended.set()
         self._ended = trio.Event()
 
@@ -108,5 +133,4 @@ class _Watched:
         self._session.token_refreshed()
 
     def closed(self) -> None:
-        self._session.closed()
         self._on_closed()
