@@ -10,6 +10,7 @@ import trio
 from octopi.environment import Environment
 from octopi.logger import get_logger
 from octopi.roles.register.group.running import run_register_of_several
+from octopi.roles.register.group.standby import StandbyRegister
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.own_secret import own_secret
@@ -36,6 +37,7 @@ async def run_register(
     *,
     stop: trio.Event,
     show: Callable[[RegisterNode], None] = lambda node: None,
+    show_standby: Callable[[StandbyRegister], None] = lambda standby: None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a register until *stop* is set; ``started`` gives its url.  *show* gets it before,
@@ -51,7 +53,12 @@ async def run_register(
     """
     if options.peers:
         await run_register_of_several(
-            environment, options, stop=stop, show=show, task_status=task_status
+            environment,
+            options,
+            stop=stop,
+            show=show,
+            show_standby=show_standby,
+            task_status=task_status,
         )
         return
     disk = environment.disk

@@ -24,6 +24,7 @@ from octopi.roles.register.group.sessions import (
     RegisterSession,
     StandbySession,
 )
+from octopi.roles.register.group.standby import StandbyRegister
 from octopi.roles.register.group.stored_journal import StoredJournal
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
@@ -52,10 +53,12 @@ async def run_register_of_several(
     *,
     stop: trio.Event,
     show: Callable[[RegisterNode], None] = lambda node: None,
+    show_standby: Callable[[StandbyRegister], None] = lambda standby: None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a register of several until *stop* is set; ``started`` gives its url.  *show* gets the
-    node whenever this register becomes active, for people to look at.
+    node whenever this register becomes active, and *show_standby* what there is instead before and
+    whenever it isn't any more, for people to look at.
 
     Raises:
       InvalidOptionError: if *options* don't name the registers rightly.
@@ -90,7 +93,7 @@ async def run_register_of_several(
             group = RegisterGroup(
                 environment, replica, stored, links, folded, options.snapshot_entries
             )
-            await _Running(environment, options, group, show).run(stop, task_status)
+            await _Running(environment, options, group, show, show_standby).run(stop, task_status)
             if group.failure is not None:
                 raise group.failure
         finally:
@@ -140,18 +143,20 @@ class _Running:
         options: RegisterOptions,
         group: RegisterGroup,
         show: Callable[[RegisterNode], None],
+        show_standby: Callable[[StandbyRegister], None],
     ) -> None:
         self._environment = environment
         self._options = options
         self._group = group
-        self._show = show
+        self._show, self._show_standby = show, show_standby
         self._node: RegisterNode | None = None
         self._connections = ActiveConnections()
         self._traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
-        self._cluster = ""
+        self._standby = StandbyRegister(environment, options, group, self._traffic)
 
     async def run(self, stop: trio.Event, task_status: trio.TaskStatus[str]) -> None:
         options, closing = self._options, trio.Event()
+        self._show_standby(self._standby)
         sessions: Mapping[Endpoint, Callable[[Connection, trio.Nursery], Session]] = {
             **{endpoint: partial(self._session, make) for endpoint, make in SESSIONS.items()},
             REGISTERS: lambda connection, tasks: RegisterSession(self._group),
@@ -170,7 +175,7 @@ class _Running:
                     traffic=self._traffic,
                     authenticator=options.authenticator,
                     secrets=options.secrets,
-                    cluster=lambda: self._cluster,
+                    cluster=lambda: self._standby.cluster,
                 )
             )
             task_status.started(url)
@@ -207,7 +212,7 @@ class _Running:
             connections = self._connections = ActiveConnections()
             try:
                 node.admissions.start()
-                self._cluster = node.controller.state.cluster
+                self._standby.cluster = node.controller.state.cluster
                 self._node = node
                 self._show(node)
                 run_parts(node, nursery)
@@ -220,7 +225,8 @@ class _Running:
                 self._node = None
                 node.decisions.fail(LogReadOnlyError(_DEPOSED))
                 connections.is_over = trio.current_effective_deadline() == -math.inf
-            self._cluster = node.controller.state.cluster
+            self._standby.cluster = node.controller.state.cluster
+            self._show_standby(self._standby)
             await connections.end(_DEPOSED)
             connections.is_over = True
             nursery.cancel_scope.cancel()
