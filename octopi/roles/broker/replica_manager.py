@@ -30,6 +30,7 @@ from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.controller_link import ControllerLink, Decisions
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.hand_over_preparation import HandOverPreparation
+from octopi.roles.broker.installing import TopicInstallation
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.order_parts import at_once
@@ -37,7 +38,6 @@ from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_state import begin_state
 from octopi.roles.broker.replica_streams import ReplicaStreams
 from octopi.roles.broker.retirement import ReplicaRetirement
-from octopi.roles.broker.topic_installation import TopicInstallation
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
