@@ -90,7 +90,7 @@ def test_topics_are_searched_by_any_part_of_their_names_sorted_and_counted(
     page.fill("#search", "")
     page.click("#topics th button:text-is('Size')")
     page.wait_for_selector("#topics th[aria-sort=descending]:has-text('Size')")
-    page.wait_for_selector(f"#topics tbody tr:first-child a:text-is('{LONG_NAME}')")
+    page.wait_for_selector(f"#topics tbody tr:first-child a[aria-label='{LONG_NAME}']")
     page.wait_for_selector("#topics tbody tr:first-child td:nth-child(4):text-is('1')")
     page.click("#topics th button:has-text('Size')")
     page.wait_for_selector("#topics tbody tr:first-child a:text-is('plain-00')")
