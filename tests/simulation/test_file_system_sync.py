@@ -20,6 +20,7 @@ A, B = "/d/a", "/d/b"
 
 def two_files() -> tuple[SimulatedDisk, DiskView, list[SimulatedFile]]:
     disk = disk_with({A: b"first", B: b"first"})
+    disk.syncs_alone_max = 1
     view = attach(disk)
     files = [view.open(A), view.open(B)]
     for file in files:

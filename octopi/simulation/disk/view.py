@@ -26,9 +26,6 @@ from octopi.simulation.disk.image import Directory, FileImage, Node, os_error
 _REPLACEMENT_SUFFIX: Final = ".new"
 _LOCK_NAME: Final = "lock"
 
-_SYNCS_ALONE_MAX: Final = 1
-"""Fewer than on a real disk, so that small clusters sync files together, too."""
-
 Effect = Callable[[str, str, str], None]
 """Called as ``effect(operation, edge, path)``.  It never waits, and may raise."""
 
@@ -72,7 +69,7 @@ class DiskView:
         self._files: dict[SimulatedFile, None] = {}
         self._syncing: dict[FileImage, trio.Lock] = {}
         self.group_sync: Final = GroupSync[SimulatedFile](
-            partial(sync_file_system, self), alone_max=_SYNCS_ALONE_MAX, together_min=1
+            partial(sync_file_system, self), alone_max=disk.syncs_alone_max, together_min=1
         )
 
     @property
