@@ -89,6 +89,8 @@ class ElectionRules(Succession):
         before = self._record_before(record)
         if before is not record and _leader(before) == _leader(record):
             return  # the leader goes on, and commits with all in-sync replicas as before
+        if record.recovered_epoch == record.epoch:
+            return  # the leader is alone in sync; if it begins empty, it has nothing to promise
         missing = [
             broker
             for broker in record.in_sync
