@@ -11,7 +11,7 @@ side silent.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from math import inf
 
@@ -53,6 +53,8 @@ class AddressBook:
         """Those that changed last come last."""
         self._places: list[tuple[int, int]] = []
         """Of all entries, in the order of the ring: point and broker."""
+        self.gone: frozenset[BrokerId] = frozenset()
+        """Brokers that were removed from the cluster for good: no news brings them back."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -77,7 +79,7 @@ class AddressBook:
     def hear_of(self, news: Iterable[NodeNews], now: float) -> None:
         """Another broker told its *news*."""
         for one in news:
-            self._hear_of(one.node, now - one.age_s)
+            self._hear_of(one.node, now - max(0.0, one.age_s))
 
     def hear_names(self, nodes: Iterable[RingNode]) -> None:
         """*nodes* were named, as somebody's neighbours: they may be dead for some time."""
@@ -109,8 +111,12 @@ class AddressBook:
         if known is not None and known.node.is_same(node):
             self._entries[node.broker] = attrs.evolve(known, silent_at=now)
 
-    def forget(self, brokers: Iterable[BrokerId]) -> None:
-        """*brokers* are gone for good."""
+    def remove_for_good(self, brokers: Collection[BrokerId]) -> None:
+        """*brokers* are all that were removed from the cluster for good."""
+        self.gone = frozenset(brokers)
+        self._drop(self.gone)
+
+    def _drop(self, brokers: Iterable[BrokerId]) -> None:
         for broker in brokers:
             if (known := self._entries.pop(broker, None)) is not None:
                 self._places.remove(known.node.place)
@@ -118,13 +124,13 @@ class AddressBook:
     def _enter(self, entry: BookEntry) -> None:
         """Enter what has changed."""
         broker = entry.node.broker
-        if broker == self._me.broker:
+        if broker == self._me.broker or broker in self.gone:
             return
-        self.forget([broker])
+        self._drop([broker])
         self._entries[broker] = entry
         insort(self._places, entry.node.place)
         if len(self._entries) > self._count_max:
-            self.forget(self._least_useful(max(1, self._count_max // BOOK_DROPPED_SHARE)))
+            self._drop(self._least_useful(max(1, self._count_max // BOOK_DROPPED_SHARE)))
 
     def _least_useful(self, count: int) -> list[BrokerId]:
         """So many entries to drop."""

@@ -40,7 +40,6 @@ from octopi.limits import (
     STABILISE_S,
 )
 from octopi.ring.address_book import AddressBook
-from octopi.ring.duplicates import DuplicateCheck
 from octopi.ring.effects import (
     AnswerNode,
     ConcludeLookup,
@@ -51,6 +50,7 @@ from octopi.ring.effects import (
     SendToNode,
     StoreBook,
 )
+from octopi.ring.join_check import JoinCheck
 from octopi.ring.joining import Joining
 from octopi.ring.lookup import HolderFound, HolderNotFound, Lookup, way_to_key
 from octopi.ring.messages import (
@@ -103,7 +103,7 @@ class Chord:
         self.me = me
         self.book = AddressBook(me, book_count_max)
         self.book.hear_names(known)
-        self._duplicates = DuplicateCheck(me, self.book)
+        self._join_check = JoinCheck(me, self.book)
         self.neighbours = RingNeighbours(me, count_max=successors_max)
         self.is_member = False
         self._draw = draw
@@ -154,9 +154,10 @@ class Chord:
         told = {one.place: one for one in (view.predecessor, view.first) if one is not None}
         return [SendToNode(node, message) for node in told.values()]
 
-    def forget(self, brokers: Collection[BrokerId]) -> None:
-        """*brokers* were removed from the cluster for good."""
-        self.book.forget(brokers)
+    def remove_for_good(self, brokers: Collection[BrokerId]) -> None:
+        """*brokers* are all that were removed from the cluster for good (`ClusterRecord.gone`).
+        They are let in no more."""
+        self.book.remove_for_good(brokers)
 
     def look_up(self, number: int, key: RingPoint, now: float) -> list[RingEffect]:
         """Look for the holder of *key*; the outcome has the *number*."""
@@ -223,7 +224,7 @@ class Chord:
 
     def _meet(self, message: Meet, now: float) -> list[RingEffect]:
         sender = message.sender
-        if sender is not None and (why := self._duplicates.refusal(sender, now)) is not None:
+        if sender is not None and (why := self._join_check.refusal(sender, now)) is not None:
             effects: list[RingEffect] = [AnswerNode(RingRefused(message.request, why))]
             known = self.book.entry(sender.broker)
             if known is not None and why is RingRefusal.ASK_AGAIN:
@@ -405,7 +406,7 @@ class Chord:
 
     def _not_let_in(self, why: RingRefusal, now: float) -> list[RingEffect]:
         assert self._joining is not None
-        if why is RingRefusal.DUPLICATE_BROKER:
+        if why in {RingRefusal.DUPLICATE_BROKER, RingRefusal.BROKER_REMOVED}:
             self._joining = None
             return [RefuseJoining(why)]
         self._joining.found_others = True

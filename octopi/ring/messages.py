@@ -112,6 +112,8 @@ class RingRefusal(Enum):
     """It is not, or not yet, in the ring."""
     DUPLICATE_BROKER = "duplicate broker"
     """A broker with the id of the one that asks, and another directory, is alive."""
+    BROKER_REMOVED = "broker removed"
+    """Who asks was removed from the cluster for good."""
     ASK_AGAIN = "ask again"
     """It is being found out whether such a broker is alive."""
 

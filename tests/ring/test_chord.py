@@ -504,10 +504,16 @@ def test_who_leaves_while_it_joins_does_not_join() -> None:
     assert not chord.is_member
 
 
-def test_a_removed_broker_is_forgotten_by_the_book() -> None:
+def test_a_removed_broker_is_not_learned_of_and_not_let_in() -> None:
     chord = member(20, known=[15])
-    chord.forget([node(15).broker])
+    chord.remove_for_good([node(15).broker])
     assert sent(chord.tick(1.0)) == [(20, Stabilise)]
+    [refused] = answers(chord.receive(Meet(3, node(15), ()), 1.1))
+    assert refused == RingRefused(3, RingRefusal.BROKER_REMOVED)
+    removed = Chord(node(15), Random(1).random)
+    request = request_of(removed.join(["ws://a:1"], 0.0, begins=True), Meet)
+    told = removed.receive(attrs.evolve(refused, request=request), 0.1)
+    assert told == [RefuseJoining(RingRefusal.BROKER_REMOVED)]
 
 
 # --- several together --------------------------------------------------------------------

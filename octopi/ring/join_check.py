@@ -1,4 +1,4 @@
-"""Whether a broker that wants to join has the id of another one that is alive."""
+"""Whether a broker may join: not if it has the id of another one that is alive, or was removed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octopi.ring.messages import RingRefusal
 from octopi.ring.nodes import RingNode
 
 
-class DuplicateCheck:
+class JoinCheck:
     """Judges those that want to join, by the address book of the broker that they ask.
 
     A broker that lost its disk comes back under its old id as another node.  It may join if the
@@ -24,6 +24,8 @@ class DuplicateCheck:
     def refusal(self, sender: RingNode, now: float) -> RingRefusal | None:
         """Why *sender* may not join; None: it may.  `RingRefusal.ASK_AGAIN`: the node that the book
         has for its id has to be asked."""
+        if sender.broker in self._book.gone:
+            return RingRefusal.BROKER_REMOVED
         if sender.broker == self._me.broker:
             return None if sender.is_same(self._me) else RingRefusal.DUPLICATE_BROKER
         known = self._book.entry(sender.broker)
