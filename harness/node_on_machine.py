@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import octopi.open_files
 import octopi.operating_system
+import octopi.platforms
 from octopi_node import main
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(directory: Path) -> None:
         noted(of_data, fd)
 
     os.fsync, os.fdatasync, os.pwrite = fsync, fdatasync, pwrite
-    octopi.open_files.file_system_sync = lambda directory: None
+    octopi.platforms.file_system_sync = lambda directory: None
     main()
 
 

@@ -171,11 +171,13 @@ def _file_system(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has syncfs")
 @pytest.mark.usefixtures("_file_system")
-def test_a_file_system_is_synced_and_tells_errors(tmp_path: Path) -> None:
+def test_a_file_system_is_synced_and_tells_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sync = platforms.file_system_sync(str(tmp_path))
     assert sync is not None
     sync()
-    sync._syncfs = lambda descriptor: -1
+    monkeypatch.setattr(sync, "_syncfs", lambda descriptor: -1)
     ctypes.set_errno(errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
         sync()

@@ -272,6 +272,6 @@ class TupleField:
     def encode(self, value: tuple[object, ...], parts: list[bytes]) -> None:
         self.entries.encode(list(value), parts)
 
-    def decode(self, data: bytes, at: int) -> tuple[tuple[object, ...], int]:
+    def decode(self, data: Encoded, at: int) -> tuple[tuple[object, ...], int]:
         entries, at = self.entries.decode(data, at)
         return tuple(entries), at

@@ -308,7 +308,7 @@ def elected(leader: int, *in_sync: int) -> Callable[[Scenario], Awaitable[None]]
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        view = scenario.cluster.register_view
+        view = scenario.cluster.decided
         [known] = view.state.partitions.values()
         assert known.leader == 1
         epoch = known.epoch + 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from octopi import open_files
+from octopi import platforms
 from octopi.identifiers import Offset
 from octopi.limits import SYNCS_ALONE_MAX
 from octopi.operating_system import SystemDisk
@@ -122,10 +122,15 @@ async def test_many_files_that_are_synced_at_the_same_time_are_all_on_the_device
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    alone = open_files.sync_data
-    monkeypatch.setattr(open_files, "sync_data", lambda one: (calls.append("alone"), alone(one)))
+    alone = platforms.sync_data
+
+    def sync_alone(descriptor: int) -> None:
+        calls.append("alone")
+        alone(descriptor)
+
+    monkeypatch.setattr(platforms, "sync_data", sync_alone)
     whole = Whole(calls)
-    monkeypatch.setattr(open_files, "file_system_sync", lambda directory: whole)
+    monkeypatch.setattr(platforms, "file_system_sync", lambda directory: whole)
     disk = SystemDisk()
     files = [disk.open(str(tmp_path / f"file-{number}"), create=True) for number in range(50)]
     for file in files:
