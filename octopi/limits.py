@@ -636,6 +636,36 @@ trips, each with a wait for the device."""
 AGREEMENT_TIMEOUT_S: Final = 2.0
 """How long a proposer tries to make a change before its outcome is in doubt."""
 
+REGISTERS_MAX: Final = 9
+"""Registers of one cluster.  Each entry is sent to all of them; five survive two failures."""
+
+REGISTER_BEAT_S: Final = 0.1
+"""How often the active register says that it is there.  It also bounds how much later the others
+learn that an entry is committed."""
+
+REGISTER_SILENCE_S: Final = 0.75
+REGISTER_SILENCE_S_MAX: Final = 1.25
+"""A register that hears no active one asks for votes after a random time between these two: several
+beats, so that a busy machine deposes nobody."""
+
+REGISTER_LOST_S: Final = 0.15
+"""The same after the connection of the active register broke, below this: usually its process has
+ended.  If it has not, the others still hear it and refuse."""
+
+REGISTER_QUORUM_S: Final = 0.75
+"""An active register that has not heard a majority for this time gives up.  So long it may tell
+what has been replaced by another one."""
+
+REPLICATED_ENTRY_BYTES_MAX: Final = BATCH_BYTES_MAX // 1000
+"""One entry of a register's journal: a topic with all its partitions fits."""
+
+REPLICATED_PAGE_BYTES: Final = 256 * KIB
+REPLICATED_PAGE_ENTRIES: Final = 4_000
+"""Entries of the registers' journal in one message.  Each takes 100 bytes at least of the first."""
+
+REPLICATED_WINDOW_ENTRIES: Final = 4_000
+"""Entries that were sent to a register and that it has not stored yet."""
+
 REFUSED_BALLOT_WAIT_S: Final = 0.02
 REFUSED_BALLOT_WAIT_S_MAX: Final = 1.0
 """After each refused ballot in a row, a proposer waits a random time below a bound, which grows by
@@ -663,6 +693,9 @@ everyone, and a look-up takes one hop.  About 100 KiB."""
 BOOK_SILENT_SHARE: Final = 4
 """A full address book keeps one entry in so many for brokers that don't answer, so that a network
 that was split through a large ring heals."""
+
+BOOK_DROPPED_SHARE: Final = 16
+"""A full address book drops one entry in so many at a time: choosing them takes a look at all."""
 
 STABILISE_S: Final = 1.0
 """How often a broker of the ring asks its successor who stands between them."""
@@ -798,6 +831,18 @@ caller waits for the receipt."""
 CLIENT_BATCH_BYTES: Final = 128 * KIB
 """The size of a full batch.  By measurement, larger batches don't increase the throughput."""
 
+FEW_BATCHES_COUNT: Final = 20
+"""While a producer has no more batches that take messages, each lingers for the usual time; with
+more, for longer in proportion."""
+
+MANY_BATCHES_LINGER_S: Final = 0.25
+"""How long a batch lingers at most because there are many (unless the linger time is longer): with
+1,000 logs in turn, until each got several messages."""
+
+GROWN_BATCH_BYTES: Final = 496 * KIB
+"""The size of a full batch while the producer is saturated: its records fit into one delivery, and
+into one message to a follower."""
+
 BATCHES_IN_FLIGHT: Final = 8
 """Unanswered batches of one log."""
 
@@ -921,6 +966,11 @@ assert MEMORY_BUDGET_BYTES_MIN * 3 // 8 > (
 assert AGREED_BYTES_MAX < RECORD_BYTES_MAX
 assert 2 * FETCH_BYTES_DEFAULT <= NEWEST_RECORDS_LOG_BYTES <= NEWEST_RECORDS_BYTES
 assert AGREEMENT_ATTEMPT_S * 3 <= AGREEMENT_TIMEOUT_S
+assert REGISTER_BEAT_S * 5 <= REGISTER_SILENCE_S < REGISTER_SILENCE_S_MAX
+assert REPLICATED_PAGE_BYTES // 100 < REPLICATED_PAGE_ENTRIES
+assert REPLICATED_ENTRY_BYTES_MAX < REPLICATED_PAGE_BYTES
+assert REGISTER_LOST_S < REGISTER_SILENCE_S
+assert REGISTER_QUORUM_S <= REGISTER_SILENCE_S
 assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT
 assert LETTERS_PENDING_MAX < RECENT_BATCHES_COUNT

@@ -10,8 +10,8 @@ from itertools import islice
 
 import trio
 
+from octopi import platforms
 from octopi.group_sync import GroupSync
-from octopi.platforms import file_system_sync, sync_data
 
 FILE_MODE = 0o600
 """Only the node's own user may read what it stores, even if the process's umask allows more."""
@@ -107,7 +107,7 @@ class SystemFile:
         descriptor = os.dup(self._use())
         changes = self.changes
         try:
-            await trio.to_thread.run_sync(sync_data, descriptor)
+            await trio.to_thread.run_sync(platforms.sync_data, descriptor)
             self.synced(changes)
         finally:
             os.close(descriptor)
@@ -161,7 +161,7 @@ class OpenFiles:
         found = self._groups.get(device)
         if found is None:
             # This comes before anything is written, because errors are told from here on.
-            sync = file_system_sync(os.path.dirname(path) or ".")
+            sync = platforms.file_system_sync(os.path.dirname(path) or ".")
             sync_all = None if sync is None else partial(self._sync_all, device, sync)
             found = self._groups[device] = GroupSync(sync_all)
         return found

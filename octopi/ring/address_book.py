@@ -11,15 +11,14 @@ side silent.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from math import inf
 
 import attrs
 
 from octopi.identifiers import BrokerId
-from octopi.limits import BOOK_COUNT, BOOK_SILENT_SHARE, RING_NEWS_COUNT
+from octopi.limits import BOOK_COUNT, BOOK_DROPPED_SHARE, BOOK_SILENT_SHARE, RING_NEWS_COUNT
 from octopi.ring.messages import NodeNews
 from octopi.ring.nodes import RingNode
 from octopi.ring.points import distance, is_between
@@ -54,6 +53,8 @@ class AddressBook:
         """Those that changed last come last."""
         self._places: list[tuple[int, int]] = []
         """Of all entries, in the order of the ring: point and broker."""
+        self.gone: frozenset[BrokerId] = frozenset()
+        """Brokers that were removed from the cluster for good: no news brings them back."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -78,7 +79,7 @@ class AddressBook:
     def hear_of(self, news: Iterable[NodeNews], now: float) -> None:
         """Another broker told its *news*."""
         for one in news:
-            self._hear_of(one.node, now - one.age_s)
+            self._hear_of(one.node, now - max(0.0, one.age_s))
 
     def hear_names(self, nodes: Iterable[RingNode]) -> None:
         """*nodes* were named, as somebody's neighbours: they may be dead for some time."""
@@ -110,8 +111,12 @@ class AddressBook:
         if known is not None and known.node.is_same(node):
             self._entries[node.broker] = attrs.evolve(known, silent_at=now)
 
-    def forget(self, brokers: Iterable[BrokerId]) -> None:
-        """*brokers* are gone for good."""
+    def remove_for_good(self, brokers: Collection[BrokerId]) -> None:
+        """*brokers* are all that were removed from the cluster for good."""
+        self.gone = frozenset(brokers)
+        self._drop(self.gone)
+
+    def _drop(self, brokers: Iterable[BrokerId]) -> None:
         for broker in brokers:
             if (known := self._entries.pop(broker, None)) is not None:
                 self._places.remove(known.node.place)
@@ -119,22 +124,29 @@ class AddressBook:
     def _enter(self, entry: BookEntry) -> None:
         """Enter what has changed."""
         broker = entry.node.broker
-        if broker == self._me.broker:
+        if broker == self._me.broker or broker in self.gone:
             return
-        self.forget([broker])
+        self._drop([broker])
         self._entries[broker] = entry
         insort(self._places, entry.node.place)
         if len(self._entries) > self._count_max:
-            self.forget([self._least_useful().node.broker])
+            self._drop(self._least_useful(max(1, self._count_max // BOOK_DROPPED_SHARE)))
 
-    def _least_useful(self) -> BookEntry:
+    def _least_useful(self, count: int) -> list[BrokerId]:
+        """So many entries to drop."""
         silent = [one for one in self._entries.values() if one.is_silent]
-        if len(silent) > self._count_max // BOOK_SILENT_SHARE:
-            return min(silent, key=lambda one: one.heard_at)
-        live = [one for one in self._entries.values() if not one.is_silent]
-        sizes = Counter(self._class(one) for one in live)
-        # Of two equal classes the nearer one: the successors are near already.
-        return min(live, key=lambda one: (-sizes[self._class(one)], self._class(one), one.heard_at))
+        silent.sort(key=lambda one: one.heard_at)
+        kept = self._count_max // BOOK_SILENT_SHARE
+        dropped = silent[: min(count, max(0, len(silent) - kept))]
+        classes: dict[int, list[BookEntry]] = {}
+        for one in sorted(self._entries.values(), key=lambda one: -one.heard_at):
+            if not one.is_silent:
+                classes.setdefault(self._class(one), []).append(one)
+        while len(dropped) < count:
+            # Of two equal classes the nearer one: the successors are near already.
+            fullest = max(classes, key=lambda number: (len(classes[number]), -number))
+            dropped.append(classes[fullest].pop())
+        return [one.node.broker for one in dropped]
 
     def _class(self, entry: BookEntry) -> int:
         return distance(self._me.point, entry.node.point).bit_length()

@@ -36,7 +36,6 @@ from octopi.limits import (
     LOOKUP_TIMEOUT_S,
     NEARER_NODES,
     PROBE_S,
-    RING_ANSWER_S,
     RING_SUCCESSORS,
     STABILISE_S,
 )
@@ -51,6 +50,7 @@ from octopi.ring.effects import (
     SendToNode,
     StoreBook,
 )
+from octopi.ring.join_check import JoinCheck
 from octopi.ring.joining import Joining
 from octopi.ring.lookup import HolderFound, HolderNotFound, Lookup, way_to_key
 from octopi.ring.messages import (
@@ -73,12 +73,11 @@ from octopi.ring.points import RING_SIZE
 from octopi.ring.requests import (
     AskingCandidate,
     Awaited,
-    AwaitedOfNode,
     CheckingPredecessor,
     LookingUp,
     Meeting,
     OpenLookup,
-    OpenRequest,
+    OpenRequests,
     Probing,
     Stabilising,
 )
@@ -104,30 +103,26 @@ class Chord:
         self.me = me
         self.book = AddressBook(me, book_count_max)
         self.book.hear_names(known)
+        self._join_check = JoinCheck(me, self.book)
         self.neighbours = RingNeighbours(me, count_max=successors_max)
         self.is_member = False
         self._draw = draw
         self._joining: Joining | None = None
-        self._requests: dict[int, OpenRequest] = {}
+        self._requests = OpenRequests()
         self._lookups: list[OpenLookup] = []
-        self._doubted: dict[BrokerId, float] = {}
-        """Since when it is being found out whether a broker of the book is alive, because another
-        node with its id wants to join."""
-        self._last_request = 0
         self._stabilise_at = inf
         self._probe_at = inf
 
     @property
     def candidate(self) -> RingNode | None:
         """The broker that is asked whether it lives, to become the first successor."""
-        asked = [one.awaited for one in self._requests.values()]
-        return next((one.node for one in asked if isinstance(one, AskingCandidate)), None)
+        asked = self._requests.of(AskingCandidate)
+        return asked[0].node if asked else None
 
     @property
     def wakes_at(self) -> float:
         """When `tick` has something to do; inf: never without another event."""
-        times = [self._stabilise_at, self._probe_at]
-        times += [one.until for one in self._requests.values()]
+        times = [self._stabilise_at, self._probe_at, self._requests.wakes_at]
         times += [one.until for one in self._lookups]
         if self._joining is not None:
             times.append(self._joining.wakes_at)
@@ -159,9 +154,10 @@ class Chord:
         told = {one.place: one for one in (view.predecessor, view.first) if one is not None}
         return [SendToNode(node, message) for node in told.values()]
 
-    def forget(self, brokers: Collection[BrokerId]) -> None:
-        """*brokers* were removed from the cluster for good."""
-        self.book.forget(brokers)
+    def remove_for_good(self, brokers: Collection[BrokerId]) -> None:
+        """*brokers* are all that were removed from the cluster for good (`ClusterRecord.gone`).
+        They are let in no more."""
+        self.book.remove_for_good(brokers)
 
     def look_up(self, number: int, key: RingPoint, now: float) -> list[RingEffect]:
         """Look for the holder of *key*; the outcome has the *number*."""
@@ -173,9 +169,8 @@ class Chord:
         for one in [one for one in self._lookups if one.until <= now]:
             one.lookup.outcome = HolderNotFound(f"it took more than {LOOKUP_TIMEOUT_S:g} s")
             effects += self._go_on(one, now)
-        late = [number for number, one in self._requests.items() if one.until <= now]
-        for number in late:
-            effects += self.failed(number, now)
+        for request in self._requests.late(now):
+            effects += self.failed(request, now)
         if self._joining is not None and self._joining.wakes_at <= now:
             effects += self._meet_next(now)
         if self._stabilise_at <= now:
@@ -189,9 +184,8 @@ class Chord:
 
     def failed(self, request: int, now: float) -> list[RingEffect]:
         """A request was not answered, or its connection was refused."""
-        if (found := self._requests.pop(request, None)) is None:
+        if (awaited := self._requests.take(request)) is None:
             return []
-        awaited = found.awaited
         if not isinstance(awaited, Meeting):
             self.book.hear_silence(awaited.node, now)
         match awaited:
@@ -230,31 +224,17 @@ class Chord:
 
     def _meet(self, message: Meet, now: float) -> list[RingEffect]:
         sender = message.sender
-        if sender is not None and (why := self._refusal(sender, now)) is not None:
+        if sender is not None and (why := self._join_check.refusal(sender, now)) is not None:
             effects: list[RingEffect] = [AnswerNode(RingRefused(message.request, why))]
             known = self.book.entry(sender.broker)
             if known is not None and why is RingRefusal.ASK_AGAIN:
-                probe = Probe(self._next_request(), self.me)
-                effects += self._ask(Probing(known.node), probe, now)
+                effects += self._ask_alive(Probing(known.node), now)
             return effects
         self.book.hear_of(message.news, now)
         if sender is not None:
             self.book.hear(sender, now)
         met = Met(message.request, self.me, self.is_member, self.book.tell_all(now))
         return [StoreBook(), AnswerNode(met)]
-
-    def _refusal(self, sender: RingNode, now: float) -> RingRefusal | None:
-        """Why *sender* may not join: another node with its id is alive, or may be."""
-        if sender.broker == self.me.broker:
-            return None if sender.is_same(self.me) else RingRefusal.DUPLICATE_BROKER
-        known = self.book.entry(sender.broker)
-        if known is None or known.is_silent or known.node.is_same(sender):
-            self._doubted.pop(sender.broker, None)
-            return None
-        if known.heard_at > self._doubted.setdefault(sender.broker, now):
-            del self._doubted[sender.broker]
-            return RingRefusal.DUPLICATE_BROKER
-        return RingRefusal.ASK_AGAIN
 
     def _tell_neighbours(self, message: Stabilise | Probe, now: float) -> list[RingEffect]:
         sender = message.sender
@@ -275,21 +255,19 @@ class Chord:
         if known is None or self.neighbours.is_preceded_by(node):
             self.neighbours = self.neighbours.preceded_by(node)
             return []
-        asked = [one.awaited for one in self._requests.values()]
-        if any(isinstance(one, CheckingPredecessor) for one in asked):
+        if self._requests.of(CheckingPredecessor):
             return []
-        probe = Probe(self._next_request(), self.me)
-        return self._ask(CheckingPredecessor(known, node), probe, now)
+        return self._ask_alive(CheckingPredecessor(known, node), now)
 
     def _holder(self, request: int, key: RingPoint) -> HolderAnswer:
         """What this broker takes for true about *key*."""
         view = self.neighbours
         if self.is_member and view.holds(key):
             before = [view.predecessor] if view.predecessor and view.first else []
-            return HolderAnswer(request, self.me, view.successors, tuple(before))
+            return HolderAnswer(request, self.me, self.me, view.successors, tuple(before))
         if self.is_member and view.stands_before(key):
-            return HolderAnswer(request, view.first, view.successors[1:], ())
-        return HolderAnswer(request, None, (), self._nearer(key))
+            return HolderAnswer(request, self.me, view.first, view.successors[1:], ())
+        return HolderAnswer(request, self.me, None, view.successors, self._nearer(key))
 
     def _nearer(self, key: RingPoint) -> tuple[RingNode, ...]:
         known = islice(self.book.before(key_place(key)), NEARER_NODES)
@@ -301,6 +279,10 @@ class Chord:
 
     def _left(self, message: Leave, now: float) -> list[RingEffect]:
         sender, view = message.sender, self.neighbours
+        known = self.book.entry(sender.broker)
+        since = known.node.incarnation if known and known.node.is_same(sender) else 0
+        if since > sender.incarnation:
+            return []  # it came late: the broker is back
         self.book.hear_silence(sender, now)
         self.book.hear_names(message.successors)
         if view.predecessor is not None and view.predecessor.is_same(sender):
@@ -315,11 +297,11 @@ class Chord:
 
     def _stabilise(self, now: float) -> list[RingEffect]:
         first = self.neighbours.first
-        asked = [one.awaited for one in self._requests.values()]
-        if first is None or Stabilising(first) in asked:
+        if first is None or Stabilising(first) in self._requests.of(Stabilising):
             return []
         news = self.book.tell(first, now, self._draw)
-        return self._ask(Stabilising(first), Stabilise(self._next_request(), self.me, news), now)
+        request = self._requests.add(Stabilising(first), now)
+        return [SendToNode(first, Stabilise(request, self.me, news))]
 
     def _learn(self, now: float) -> list[RingEffect]:
         """Ask the broker of the book that is next behind this one, if it is not known."""
@@ -329,12 +311,17 @@ class Chord:
     def _ask_candidate(self, node: RingNode, now: float) -> list[RingEffect]:
         if self.candidate is not None or not self.neighbours.may_adopt(node):
             return []
-        return self._ask(AskingCandidate(node), Probe(self._next_request(), self.me), now)
+        return self._ask_alive(AskingCandidate(node), now)
 
     def _probe(self, now: float) -> list[RingEffect]:
-        if (node := self.book.any_node(self._draw)) is None:
-            return []
-        return self._ask(Probing(node), Probe(self._next_request(), self.me), now)
+        node = self.book.any_node(self._draw)
+        return self._ask_alive(Probing(node), now) if node is not None else []
+
+    def _ask_alive(
+        self, awaited: AskingCandidate | CheckingPredecessor | Probing, now: float
+    ) -> list[RingEffect]:
+        request = self._requests.add(awaited, now)
+        return [SendToNode(awaited.node, Probe(request, self.me))]
 
     def _drop(self, node: RingNode, now: float) -> list[RingEffect]:
         """The first successor was asked and is dead."""
@@ -347,35 +334,35 @@ class Chord:
     # --- what is answered ----------------------------------------------------------------
 
     def _answered(self, message: RingAnswer, now: float) -> list[RingEffect]:
-        found = self._requests.get(message.request)
-        if found is None:
+        awaited = self._requests.get(message.request)
+        if awaited is None:
             return []  # it comes too late
-        awaited = found.awaited
         match awaited, message:
             case Meeting(), Met():
-                del self._requests[message.request]
+                self._requests.take(message.request)
                 return self._has_met(message, now)
-            case LookingUp(node, of), HolderAnswer():
-                del self._requests[message.request]
-                self.book.hear(node, now)
+            case LookingUp(node, of), HolderAnswer() if message.node.is_same(node):
+                self._requests.take(message.request)
+                self.book.hear(message.node, now)
                 self.book.hear_names(message.nearer)
                 if of not in self._lookups:
                     return []
                 of.lookup.answered(node, message)
                 return self._go_on(of, now)
             case Meeting(), RingRefused(_, why):
-                del self._requests[message.request]
+                self._requests.take(message.request)
                 return self._not_let_in(why, now)
-            case Meeting() | LookingUp(), _:
-                return self.failed(message.request, now)
-            case _, Neighbours() if message.node.is_same(awaited.node):
-                del self._requests[message.request]
+            case (
+                Stabilising() | AskingCandidate() | CheckingPredecessor() | Probing(),
+                Neighbours(),
+            ) if message.node.is_same(awaited.node):
+                self._requests.take(message.request)
                 self.book.hear(message.node, now)
                 self.book.hear_of(message.news, now)
                 known = [*message.successors, message.predecessor]
                 self.book.hear_names([one for one in known if one is not None])
                 return self._alive(awaited, message, now)
-            case _, Neighbours():  # another broker has its address now
+            case _, Neighbours() | HolderAnswer():  # another broker may have its address now
                 self.book.hear(message.node, now)
         return self.failed(message.request, now)
 
@@ -400,28 +387,26 @@ class Chord:
     # --- joining -------------------------------------------------------------------------
 
     def _meet_next(self, now: float) -> list[RingEffect]:
-        if (joining := self._joining) is None:
-            return []
+        joining = self._joining
+        assert joining is not None
         known = [one.node.address for one in self.book if not one.is_silent]
         address = joining.next(known, now, self._draw)
         if address is None:
             return self._enter(self.neighbours, now) if joining.may_begin else []
-        request = self._next_request()
-        self._requests[request] = OpenRequest(Meeting(address), now + RING_ANSWER_S)
+        request = self._requests.add(Meeting(address), now)
         return [SendToAddress(address, Meet(request, self.me, self.book.tell_all(now)))]
 
     def _has_met(self, message: Met, now: float) -> list[RingEffect]:
         self.book.hear_of(message.news, now)
         self.book.hear(message.node, now)
-        if self._joining is None:
-            return [StoreBook()]
         if not message.is_member:
             return [StoreBook(), *self._meet_next(now)]
         lookup = Lookup(self.me, self.me.point, for_predecessor=True)
         return [StoreBook(), *self._begin_lookup(None, lookup, now)]
 
     def _not_let_in(self, why: RingRefusal, now: float) -> list[RingEffect]:
-        if why is RingRefusal.DUPLICATE_BROKER or self._joining is None:
+        assert self._joining is not None
+        if why in {RingRefusal.DUPLICATE_BROKER, RingRefusal.BROKER_REMOVED}:
             self._joining = None
             return [RefuseJoining(why)]
         self._joining.found_others = True
@@ -452,25 +437,13 @@ class Chord:
     def _go_on(self, opened: OpenLookup, now: float) -> list[RingEffect]:
         lookup = opened.lookup
         if (node := lookup.next()) is not None:
-            find = FindHolder(self._next_request(), lookup.key)
-            return self._ask(LookingUp(node, opened), find, now)
+            request = self._requests.add(LookingUp(node, opened), now)
+            return [SendToNode(node, FindHolder(request, lookup.key))]
         self._lookups.remove(opened)
         assert lookup.outcome is not None
         if opened.number is None:
             return self._located(lookup.outcome, now)
         return [ConcludeLookup(opened.number, lookup.outcome)]
-
-    # --- requests ------------------------------------------------------------------------
-
-    def _next_request(self) -> int:
-        self._last_request += 1
-        return self._last_request
-
-    def _ask(
-        self, awaited: AwaitedOfNode, message: Stabilise | Probe | FindHolder, now: float
-    ) -> list[RingEffect]:
-        self._requests[message.request] = OpenRequest(awaited, now + RING_ANSWER_S)
-        return [SendToNode(awaited.node, message)]
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""
@@ -479,6 +452,6 @@ class Chord:
         assert self.is_member or self.neighbours == RingNeighbours(
             self.me, count_max=self.neighbours.count_max
         )
-        asked = [type(one.awaited) for one in self._requests.values()]
-        for kind in (AskingCandidate, CheckingPredecessor, Meeting):
-            assert asked.count(kind) <= 1
+        assert len(self._requests.of(AskingCandidate)) <= 1
+        assert len(self._requests.of(CheckingPredecessor)) <= 1
+        assert len(self._requests.of(Meeting)) <= 1

@@ -9,6 +9,7 @@ be told by the holder itself what it has.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import dropwhile
 from typing import TypeAlias
 
 import attrs
@@ -17,8 +18,8 @@ from octopi.agreement.values import AcceptorId
 from octopi.identifiers import RingPoint
 from octopi.limits import LOOKUP_STEPS_MAX
 from octopi.ring.messages import HolderAnswer
-from octopi.ring.nodes import RingNode
-from octopi.ring.points import RING_SIZE, distance
+from octopi.ring.nodes import RingNode, key_place
+from octopi.ring.points import RING_SIZE, distance, is_between
 
 
 @attrs.frozen
@@ -61,6 +62,9 @@ class Lookup:
         self._holders: list[RingNode] = []
         """Who holds the key, if it is alive; otherwise the next one does."""
         self._predecessor: RingNode | None = None
+        self._before: list[tuple[RingNode, tuple[RingNode, ...]]] = []
+        """The brokers before the key that have answered, with their successors, the nearest to the
+        key last."""
         self._steps = 0
 
     def start_at(self, nodes: Iterable[RingNode]) -> None:
@@ -98,16 +102,11 @@ class Lookup:
             self._found()
         elif answer.holder is None:
             self.start_at(answer.nearer)
+            self._before.append((node, answer.successors))
+            self._before.sort(key=lambda one: way_to_key(one[0], self.key), reverse=True)
+            self._skip_dead()
         elif not answer.holder.is_same(node):
-            self._predecessor = node
-            self._holders = [
-                one
-                for one in (answer.holder, *answer.successors)
-                if one.identity not in self._silent
-            ]
-            if self._for_predecessor:
-                self._holders = [answer.holder, *answer.successors]
-                self._found()
+            self._found_before(node, (answer.holder, *answer.successors))
         elif self._for_predecessor and answer.nearer:
             self.start_at(answer.nearer)
         else:
@@ -117,6 +116,24 @@ class Lookup:
                 self._predecessor = node
             self._found()
 
+    def _found_before(self, node: RingNode, successors: Iterable[RingNode]) -> None:
+        """*node* stands before the key, and the first of its *successors* that is alive is the
+        holder."""
+        known = list(successors)
+        alive = [one for one in known if one.identity not in self._silent]
+        self._predecessor, self._holders = node, alive
+        if self._for_predecessor:
+            self._holders = known
+            self._found()
+
+    def _skip_dead(self) -> None:
+        """Somebody before the key has only dead brokers between itself and the key."""
+        for node, successors in reversed(self._before):
+            rest = list(dropwhile(lambda one: one.identity in self._silent, successors))
+            if rest and is_between(node.place, key_place(self.key), rest[0].place):
+                self._found_before(node, rest)
+                return
+
     def _found(self) -> None:
         holder, *successors = self._holders
         self.outcome = HolderFound(holder, tuple(successors), self._predecessor, self._steps)
@@ -125,6 +142,8 @@ class Lookup:
         """*node* was asked, and does not answer."""
         self._silent.add(node.identity)
         self._holders = [one for one in self._holders if not one.is_same(node)]
+        if not self._holders:
+            self._skip_dead()
 
 
 def way_to_key(node: RingNode, key: RingPoint) -> tuple[int, int]:

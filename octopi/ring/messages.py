@@ -83,10 +83,13 @@ class HolderAnswer:
     """Answer to `FindHolder`: what the asked broker takes for true."""
 
     request: int
+    node: RingNode
+    """Who answers."""
     holder: RingNode | None
     """None: who answers stands neither at the key nor before it."""
     successors: tuple[RingNode, ...]
-    """Those behind the holder."""
+    """Those behind the holder; without a holder, those behind the broker that answers: some of them
+    may be dead, which only whoever asks finds out."""
     nearer: tuple[RingNode, ...]
     """Brokers nearer to the key, the nearest first; of a broker that holds the key itself, its
     predecessor."""
@@ -109,6 +112,8 @@ class RingRefusal(Enum):
     """It is not, or not yet, in the ring."""
     DUPLICATE_BROKER = "duplicate broker"
     """A broker with the id of the one that asks, and another directory, is alive."""
+    BROKER_REMOVED = "broker removed"
+    """Who asks was removed from the cluster for good."""
     ASK_AGAIN = "ask again"
     """It is being found out whether such a broker is alive."""
 

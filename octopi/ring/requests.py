@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from math import inf
+from typing import TypeAlias, TypeVar
 
 import attrs
 
+from octopi.limits import RING_ANSWER_S
 from octopi.ring.lookup import Lookup
 from octopi.ring.nodes import RingNode
 
@@ -64,14 +66,47 @@ class LookingUp:
     of: OpenLookup
 
 
-AwaitedOfNode: TypeAlias = Stabilising | AskingCandidate | CheckingPredecessor | Probing | LookingUp
-Awaited: TypeAlias = AwaitedOfNode | Meeting
+Awaited: TypeAlias = (
+    Stabilising | AskingCandidate | CheckingPredecessor | Probing | Meeting | LookingUp
+)
+_T = TypeVar("_T", Stabilising, AskingCandidate, CheckingPredecessor, Meeting)
 
 
-@attrs.frozen
-class OpenRequest:
-    """A request that was sent."""
+class OpenRequests:
+    """The requests that were sent, each with its number and the time when it counts as not
+    answered."""
 
-    awaited: Awaited
-    until: float
-    """Then it counts as not answered."""
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[Awaited, float]] = {}
+        self._last = 0
+
+    @property
+    def wakes_at(self) -> float:
+        """When the first one is late; inf: none is open."""
+        return min((until for _, until in self._open.values()), default=inf)
+
+    def add(self, awaited: Awaited, now: float) -> int:
+        """Await the answer to a request; return its number."""
+        self._last += 1
+        self._open[self._last] = (awaited, now + RING_ANSWER_S)
+        return self._last
+
+    def get(self, request: int) -> Awaited | None:
+        """What is awaited under a number; None: nothing any more."""
+        return self._open.get(request, (None, 0.0))[0]
+
+    def take(self, request: int) -> Awaited | None:
+        """The same, and it is awaited no longer."""
+        return self._open.pop(request, (None, 0.0))[0]
+
+    def late(self, now: float) -> list[int]:
+        """Those that are not answered in time."""
+        return [request for request, (_, until) in self._open.items() if until <= now]
+
+    def of(self, kind: type[_T]) -> list[_T]:
+        """What is awaited of one *kind*."""
+        return [awaited for awaited, _ in self._open.values() if isinstance(awaited, kind)]
+
+    def clear(self) -> None:
+        """Await nothing any more."""
+        self._open.clear()

@@ -58,6 +58,7 @@ from octopi.wire.field_kinds import (
     OptionalField,
     RuledText,
     TextField,
+    TupleField,
 )
 from octopi.wire.messages import (
     JUDGED,
@@ -458,8 +459,9 @@ def _kind(hint: object) -> FieldKind[Any]:
         return text if grammar is None else RuledText(text, grammar.fault)
     if hint is bytes:
         return BytesField(bound)
-    assert origin is list, f"{hint} has no encoding"
-    return ListField(_kind(typing.get_args(hint)[0]), bound)
+    assert origin in (list, tuple), f"{hint} has no encoding"
+    entries = ListField(_kind(typing.get_args(hint)[0]), bound)
+    return entries if origin is list else TupleField(entries)
 
 
 _TYPE_NAME: Final = TextField(1000)

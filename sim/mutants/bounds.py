@@ -11,6 +11,13 @@ _CREDIT: Final = "credit-passed"
 _READING: Final = "octopi.roles.broker.reading"
 _BOUND: Final = "bound-passed"
 _LONG: Final = "turn-too-long"
+_NOT_TOLD: Final = (
+    "Retention may remove messages in any case, and a client isn't told how many a replica keeps."
+)
+_NO_BOUND: Final = (
+    "Clients get the same messages; only memory that a node holds for a peer isn't bounded."
+)
+_NO_TIME: Final = "Reading costs no virtual time, so no client has to wait."
 
 MUTANTS: Final = (
     Mutant(
@@ -23,6 +30,7 @@ MUTANTS: Final = (
         "retention by bytes removes a segment too many, so less than the topic's bytes are left",
         _EARLY,
         ("retention_strikes",),
+        _NOT_TOLD,
     ),
     Mutant(
         "retention-by-the-age-of-the-first-record",
@@ -36,6 +44,7 @@ MUTANTS: Final = (
         "a segment is removed when its first record is too old, with all the newer ones",
         _EARLY,
         ("retention_strikes",),
+        _NOT_TOLD,
     ),
     Mutant(
         "retention-beyond-the-highwater-mark",
@@ -58,7 +67,7 @@ MUTANTS: Final = (
         "retention is applied to the old files of a log that a failing disk keeps from being "
         "restarted",
         "exception",
-        ("retention_strikes",),
+        ("restarts_fail",),
     ),
     Mutant(
         "retention-ignores-that-no-age-is-set",
@@ -70,6 +79,7 @@ MUTANTS: Final = (
         "a topic that keeps its records by bytes, or for ever, loses them by age",
         _EARLY,
         ("retention_strikes",),
+        _NOT_TOLD,
     ),
     Mutant(
         "retention-forgets-marks",
@@ -94,6 +104,7 @@ MUTANTS: Final = (
         "retention that waits for a subscription keeps less for it than its topic permits",
         _EARLY,
         ("retention_waits",),
+        _NOT_TOLD,
     ),
     Mutant(
         "follower-begins-at-the-highwater-mark",
@@ -117,6 +128,7 @@ MUTANTS: Final = (
         "a reading with little credit left is sent a whole delivery",
         _CREDIT,
         ("large_log",),
+        _NO_BOUND,
     ),
     Mutant(
         "credit-ignored-at-the-tail",
@@ -128,6 +140,7 @@ MUTANTS: Final = (
         "a consumer at the end of its log is sent new records even without credit",
         _CREDIT,
         ("large_log",),
+        _NO_BOUND,
     ),
     Mutant(
         "any-number-of-waiting-fetches",
@@ -139,6 +152,7 @@ MUTANTS: Final = (
         "a connection may have any number of fetches that wait for records",
         _BOUND,
         ("many_fetches",),
+        _NO_BOUND,
     ),
     Mutant(
         "follow-streams-fill-the-outbox",
@@ -151,6 +165,7 @@ MUTANTS: Final = (
         "a leader puts records for a follower into the outbox, even if that is full",
         _BOUND,
         ("many_large_logs", "slow_to_acknowledge"),
+        _NO_BOUND,
     ),
     Mutant(
         "any-number-of-bytes-on-their-way-to-a-follower",
@@ -162,6 +177,7 @@ MUTANTS: Final = (
         "a leader sends a follower all that it lacks, however much of that is unacknowledged",
         _BOUND,
         ("slow_to_acknowledge",),
+        _NO_BOUND,
     ),
     Mutant(
         "all-logs-of-a-follower-in-one-turn",
@@ -173,6 +189,7 @@ MUTANTS: Final = (
         "a leader reads what a follower lacks of each of many logs without letting other tasks run",
         _LONG,
         ("many_large_logs",),
+        _NO_TIME,
     ),
     Mutant(
         "slices-all-in-one-turn",
@@ -186,6 +203,7 @@ MUTANTS: Final = (
         "work in slices lets no other task run between two slices",
         _LONG,
         ("large_log",),
+        _NO_TIME,
     ),
     Mutant(
         "index-made-anew-in-one-slice",
@@ -199,6 +217,7 @@ MUTANTS: Final = (
         "the index of a segment is rebuilt in one turn, however large the segment is",
         _LONG,
         ("large_log",),
+        _NO_TIME,
     ),
     Mutant(
         "look-ups-of-offsets-in-one-turn",
@@ -215,5 +234,6 @@ MUTANTS: Final = (
         "a look-up of an offset is done in one turn, however much has to be read for it",
         _LONG,
         ("large_log",),
+        _NO_TIME,
     ),
 )

@@ -33,6 +33,6 @@ MUTANTS: Final = (
         "a broker whose disk is full when it joins for the first time is refused for having its "
         "own id, and ends, if the register has not noticed that its connection broke",
         "complaint",
-        ("starts_with_a_full_disk",),
+        ("joins_with_a_full_disk",),
     ),
 )

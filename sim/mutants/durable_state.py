@@ -118,6 +118,6 @@ MUTANTS: Final = (
         "a new log, or a checkpoint, that a killed process left in the page cache is noted as if "
         "it were on the device",
         "complaint",
-        ("torn_writes",),
+        ("found_after_a_kill",),
     ),
 )

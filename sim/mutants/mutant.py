@@ -34,6 +34,8 @@ class Mutant:
     scenarios: tuple[str, ...] = ()
     """The scenarios of `sim.generate.scenarios` that bring about what the bug needs; a hunt begins
     with them.  Empty: any load shows it."""
+    unseen: str = ""
+    """Why no client can notice it, in one sentence; empty: a client can."""
 
     @property
     def old(self) -> str:

@@ -21,6 +21,7 @@ MUTANTS: Final = (
         "instead of retiring it",
         "retired-unkept",
         ("finds_its_way", "leaders_are_moved_from_marks"),
+        "No client reads what a broker keeps of a replica that it gave up.",
     ),
     Mutant(
         "who-was-away-keeps-deleted-topics",

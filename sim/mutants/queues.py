@@ -204,7 +204,7 @@ MUTANTS: Final = (
 """,
         "a message that retention took before it was sent costs its member credit for good",
         LIVENESS,
-        ("workers_die",),
+        ("retention_takes_what_is_dealt",),
     ),
     Mutant(
         "letters-fenced-for-ever",
@@ -215,7 +215,7 @@ MUTANTS: Final = (
 """,
         "a queue that lost more than its dead-letter topic writes no dead letter any more",
         LIVENESS,
-        ("letter_writers_die",),
+        ("letters_are_lost",),
     ),
     Mutant(
         "resets-done-again",

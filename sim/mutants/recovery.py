@@ -8,6 +8,9 @@ from sim.mutants.mutant import Mutant
 
 _CHANGE: Final = "octopi.coordination.election"
 _CONTROLLER: Final = "octopi.coordination.controller"
+_ONLY_LOGGED: Final = (
+    "Readers hear of a loss from the log's epochs; what is missing is a message to operators."
+)
 
 MUTANTS: Final = (
     Mutant(
@@ -188,6 +191,7 @@ MUTANTS: Final = (
         "a loss by an operator's order is reported in no log, event or metric",
         "complaint",
         ("sole_replica_damaged", "all_damaged"),
+        _ONLY_LOGGED,
     ),
     Mutant(
         "known-loss-not-told",
@@ -199,6 +203,7 @@ MUTANTS: Final = (
         "records that a replica knows to be lost are not reported as lost",
         "lost-untold",
         ("sole_replica_damaged", "all_damaged"),
+        _ONLY_LOGGED,
     ),
     Mutant(
         "worst-leads-by-order",

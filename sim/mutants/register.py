@@ -34,7 +34,7 @@ MUTANTS: Final = (
 """,
         "a replica that did not accept the epoch stays in the in-sync set, and commits wait for it",
         "in-sync-unasked",
-        ("left_alone", "one_after_the_other"),
+        ("only_one_is_left",),
     ),
     Mutant(
         "restarted-joiner-accepted",

@@ -131,7 +131,7 @@ MUTANTS: Final = (
 """,
         "the leader doesn't check after a flush whether it can commit",
         LIVENESS,
-        ("flush_fails",),
+        ("one_replica",),
     ),
     Mutant(
         "joining-needs-the-highwater-mark-only",
@@ -142,7 +142,7 @@ MUTANTS: Final = (
 """,
         "a follower becomes in sync that lacks what older epochs committed (KAFKA-7128)",
         "incomplete-leader",
-        ("left_alone", "left_behind"),
+        ("left_behind",),
     ),
     Mutant(
         "proposed-members-do-not-count",
@@ -198,7 +198,7 @@ MUTANTS: Final = (
 """,
         "a late acknowledgement of an earlier session counts for the new session",
         "acknowledged-unheld",
-        ("ghost",),
+        ("late_acknowledgement", "ghost"),
     ),
     Mutant(
         "any-follower-may-join",

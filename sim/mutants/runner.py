@@ -275,6 +275,8 @@ def main() -> int:
         searched: Iterator[Plan] = itertools.islice(drawn, arguments.runs)
         if arguments.plan:
             searched = iter([_plan_of(arguments.plan)])
+        if mutant.unseen:
+            budget = attrs.evolve(budget, black_s=0.0)
         found = hunt(arguments.name, searched, control.is_sound, budget)
     print(json.dumps(attrs.asdict(found)))
     return 0 if found.white else 1

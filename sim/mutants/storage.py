@@ -8,7 +8,6 @@ from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
 
 _LOG: Final = "octopi.storage.segmented_log"
 _FLUSH: Final = "octopi.storage.log_flush"
-_GROUP_SYNC: Final = "octopi.group_sync"
 _RECOVERY: Final = "octopi.storage.recovery"
 _BROKER_LOG: Final = "octopi.roles.broker.local_log"
 _READABLE_LOG: Final = "octopi.roles.broker.readable_log"
@@ -49,27 +48,6 @@ MUTANTS: Final = (
         "a failed fsync counts as done (fsyncgate)",
         "promised-unheld",
         ("flush_fails",),
-    ),
-    Mutant(
-        "failed-group-sync-ignored",
-        _GROUP_SYNC,
-        """
--                    group.error = error
-+                    group.is_synced = True
-""",
-        "a sync of the whole file system that failed counts as done for those that waited for it",
-        "promised-unheld",
-    ),
-    Mutant(
-        "joined-a-sync-that-had-begun",
-        _GROUP_SYNC,
-        """
--                self._forming = None
-                 if self._sync_all is None or len(group.files) < self._together_min:
-                     return
-""",
-        "a file counts as synced by a sync of everything that began before it was written",
-        "promised-unheld",
     ),
     Mutant(
         "flushed-end-read-after-the-sync",
@@ -282,6 +260,7 @@ MUTANTS: Final = (
         "a broker that retires a replica leaves its logs in their place, and deletes them later",
         "retired-unkept",
         ("finds_its_way", "leaders_are_moved_from_marks"),
+        "No client reads what a broker keeps of a replica that it gave up.",
     ),
     Mutant(
         "start-forgotten-when-a-removal-fails",
@@ -294,7 +273,7 @@ MUTANTS: Final = (
         "after the disk failed in the middle of a removal, a leader still names the former start "
         "of its log",
         "removed-too-early",
-        ("retention_strikes",),
+        ("removals_fail",),
     ),
     Mutant(
         "flushes-count-behind-cuts",
@@ -305,7 +284,7 @@ MUTANTS: Final = (
 """,
         "a flush that ended before its log was cut counts for records that were appended since",
         "promised-unheld",
-        ("cut_and_leads_again",),
+        ("flushes_while_it_is_cut",),
     ),
     Mutant(
         "flushed-records-not-checked",
@@ -317,7 +296,7 @@ MUTANTS: Final = (
         "a replica doesn't check records before its checkpoint that may not be committed, and "
         "commits what became of them",
         "invalid-committed",
-        ("all_lose_power",),
+        ("unheard_and_altered",),
     ),
     Mutant(
         "cuts-not-flushed",
@@ -328,6 +307,6 @@ MUTANTS: Final = (
 """,
         "a power failure undoes the cut of a log whose newer epochs are durable",
         "committed-differs",
-        ("leaders_die",),
+        ("cut_in_the_dark",),
     ),
 )

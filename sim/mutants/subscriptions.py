@@ -151,7 +151,7 @@ MUTANTS: Final = (
 """,
         "a subscription can't be used any more after a partition with a mark began again empty",
         LIVENESS,
-        ("every_disk_lost", "only_disk_lost"),
+        ("every_disk_of_members_lost",),
     ),
     Mutant(
         "creations-stay-unfinished",
@@ -162,6 +162,6 @@ MUTANTS: Final = (
 """,
         "a subscription whose creation all replicas know only in part can't be used any more",
         LIVENESS,
-        ("leaders_die_with_marks",),
+        ("creations_are_lost",),
     ),
 )

@@ -56,14 +56,14 @@ def run(
         point = choose_point([one.point for one in nodes], random.random)
         nodes.append(node(number, point=point))
     world.place(nodes)
-    world.run(5)
+    world.run(2)
     churn = Churn(world, random)
     keys = [PartitionId(number) for number in range(partitions)]
     until = world.now + seconds
-    change_at = world.now + random.expovariate(per_minute / 60)
+    change_at = world.now
     while world.now < until:
-        if world.now >= change_at:
-            change_at = world.now + random.expovariate(per_minute / 60)
+        while change_at <= world.now:
+            change_at += 60 / per_minute
             before = [one.node for one in world.members]
             changed = _change(world, random, brokers)
             churn.changes += 1
@@ -75,7 +75,7 @@ def run(
         world.run(1.0)
         _count(churn)
     churn.repaired_s = world.run_until_ideal(120)
-    check_lookups(world, random, 200)
+    check_lookups(world, random, brokers)
     _count(churn)
     return churn
 

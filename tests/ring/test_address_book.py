@@ -89,9 +89,11 @@ def test_another_directory_replaces_only_one_that_is_gone_unless_it_speaks_itsel
     assert [one.node for one in book] == [node(1)]
 
 
-def test_a_removed_broker_is_forgotten() -> None:
+def test_a_removed_broker_is_forgotten_and_does_not_come_back_by_news() -> None:
     book = book_of(node(1), node(2))
-    book.forget([node(1).broker, node(3).broker])
+    book.remove_for_good([node(1).broker, node(3).broker])
+    book.hear_of([NodeNews(node(1), 0.0)], 1.0)
+    book.hear(node(1), 2.0)
     assert [one.node for one in book] == [node(2)]
     book.check_invariants()
 
@@ -111,8 +113,18 @@ def test_what_a_broker_of_the_ring_remembers_and_tells_is_bounded() -> None:
     """So is what it tells one that it meets, which is the whole book."""
     book = book_of(*(node(number) for number in range(1000, 2000)))
     book.check_invariants()
-    assert len(book) == BOOK_COUNT == len(book.tell_all(1.0))
+    assert BOOK_COUNT * 15 // 16 <= len(book) <= BOOK_COUNT
+    assert len(book.tell_all(1.0)) == len(book)
+    full = book_of(*(node(number) for number in range(1000, 1000 + BOOK_COUNT)))
+    assert len(full) == BOOK_COUNT, "so many brokers all know each other"
     assert len(book.tell(node(1), 1.0, Random(1).random)) <= RING_NEWS_COUNT
+
+
+def test_an_age_below_nothing_keeps_nobody_alive() -> None:
+    book = book_of()
+    book.hear_of([NodeNews(node(1), -1000.0)], 1.0)
+    book.hear_silence(node(1), 2.0)
+    assert silent(book) == {1}
 
 
 def test_who_is_told_hears_first_who_stands_behind_it() -> None:
@@ -163,7 +175,7 @@ def test_the_order_of_a_book_is_right_after_any_events(
             case "s":
                 book.hear_silence(one, float(now))
             case _:
-                book.forget([one.broker])
+                book.remove_for_good([one.broker])
         book.check_invariants()
     assert len(list(islice(book.behind(ME.place), 9))) == len(book) - len(silent(book))
 

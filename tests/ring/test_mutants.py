@@ -124,7 +124,7 @@ def nobody_learns_from_the_book_in_a_small_ring(patch: pytest.MonkeyPatch) -> No
 @mutant("not repaired", scenarios.three_brokers_that_lose_each_other)
 def silent_brokers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     def forgetting(self: AddressBook, node: RingNode, now: float) -> None:
-        self.forget([node.broker])
+        self._drop([node.broker])
 
     patch.setattr(AddressBook, "hear_silence", forgetting)
 

@@ -7,7 +7,14 @@ that makes one smaller should be understood.
 
 from __future__ import annotations
 
-from tests.ring.small_scope import Explored, Scope, fault_of, principals
+from collections.abc import Iterable
+from random import Random
+
+from hypothesis import given, settings, strategies as st
+
+from tests.ring.nodes import node
+from tests.ring.small_scope import Explored, Lists, Scope, fault_of, principals
+from tests.ring.world import RingWorld
 
 
 def test_a_member_is_principal_if_nobody_skips_it() -> None:
@@ -27,3 +34,38 @@ def test_each_rule_keeps_the_invariant_among_four_brokers() -> None:
 
 def test_each_rule_keeps_the_invariant_among_five_brokers() -> None:
     assert Scope(5, 2).run() == Explored("", 4_947, 48_385)
+
+
+def repair(lists: Lists, count_max: int, known: Iterable[int] = ()) -> None:
+    """Have a ring with these lists, and the books *known* beside, repair itself.
+
+    Raises:
+      BrokenRule: if it does not.
+    """
+    world = RingWorld(Random(1), successors_max=count_max)
+    for number, way in lists.items():
+        behind = [node(one) for one in way]
+        world.resume(node(number), behind, None, [node(one) for one in (*way, *known)])
+    world.run_until_ideal(30)
+
+
+def test_from_each_state_among_four_brokers_repair_alone_ends_in_the_ideal_ring() -> None:
+    """With a book that has nobody but the broker's own successors."""
+    for lists in Scope(4, 2).states():
+        repair(lists, 2)
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(
+        st.integers(1, 7),
+        st.lists(st.integers(1, 7), max_size=3),
+        min_size=1,
+    )
+)
+def test_from_lists_that_the_proof_forbids_repair_ends_in_the_ideal_ring_by_the_book(
+    lists: dict[int, list[int]],
+) -> None:
+    """Each broker has all others in its book, and any list at all."""
+    count_max = 3
+    repair({one: tuple(way) for one, way in lists.items()}, count_max, lists)

@@ -65,6 +65,7 @@ class Asked:
     wanted: int | None = None
     """The holder at that moment, by the sorted list."""
     counted: bool = False
+    at: float = 0.0
 
 
 class RingWorld:
@@ -202,23 +203,35 @@ class RingWorld:
         self._perform(one, chord.join(addresses, self.now, begins=begins))
 
     def place(self, nodes: Sequence[RingNode]) -> None:
-        """Begin with a ring of *nodes* as it should be."""
+        """Begin with a ring of *nodes* as it should be, of which all know all."""
         ordered = sorted(nodes, key=lambda one: one.place)
         for number, node in enumerate(ordered):
-            chord = self._make(
-                node,
-                self.random.random,
-                ordered,
-                book_count_max=self._book_count_max,
-                successors_max=self._successors_max,
-            )
             behind = [*ordered[number + 1 :], *ordered[:number]]
-            view = chord.neighbours.led_by(behind[0], behind[1:])
-            effects = chord._enter(view.preceded_by(behind[-1]), self.now)
-            chord._stabilise_at = self.now + self.random.random()
-            one = RingBroker(node, chord, stored=list(ordered))
-            self.brokers[node.broker] = one
-            self._perform(one, effects)
+            self.resume(node, behind, behind[-1], ordered)
+
+    def resume(
+        self,
+        node: RingNode,
+        behind: Sequence[RingNode],
+        predecessor: RingNode | None,
+        known: Sequence[RingNode],
+    ) -> None:
+        """Have a broker be a member, with the successors *behind* and the book *known*."""
+        chord = self._make(
+            node,
+            self.random.random,
+            known,
+            book_count_max=self._book_count_max,
+            successors_max=self._successors_max,
+        )
+        view = chord.neighbours.preceded_by(predecessor)
+        if behind:
+            view = view.led_by(behind[0], behind[1:])
+        one = RingBroker(node, chord, stored=list(known), begins=True)
+        self.brokers[node.broker] = one
+        effects = chord._enter(view, self.now)
+        chord._stabilise_at = self.now + self.random.random()
+        self._perform(one, effects)
 
     def _perform(self, one: RingBroker, effects: Iterable[RingEffect]) -> None:
         for effect in effects:
@@ -237,6 +250,7 @@ class RingWorld:
                     asked = self.asked[number]
                     asked.outcome = outcome
                     if isinstance(outcome, HolderFound):
+                        asked.at = self.now
                         asked.was_alive = self._is_there(outcome.holder)
                         asked.wanted = self.holder(asked.key)
                 case AnswerNode():
@@ -427,7 +441,7 @@ def check_lookups(world: RingWorld, random: Random, number: int) -> None:
     """While nothing happens, look-ups find what the sorted list says."""
     members = [one.node.broker for one in world.members]
     asked = [world.look_up(random.choice(members), _any_point(random)) for _ in range(number)]
-    world.run(30)
+    world.run_until(lambda: all(one.outcome is not None for one in asked), 10)
     for one in asked:
         found = one.outcome
         if not isinstance(found, HolderFound) or found.holder.broker != world.holder(one.key):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from octopi import open_files, platforms
+from octopi import platforms
 from octopi.identifiers import Offset
 from octopi.limits import SYNCS_ALONE_MAX
 from octopi.operating_system import SystemDisk
@@ -122,15 +122,15 @@ async def test_many_files_that_are_synced_at_the_same_time_are_all_on_the_device
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    sync_data = platforms.sync_data
+    alone = platforms.sync_data
 
-    def alone(descriptor: int) -> None:
+    def sync_alone(descriptor: int) -> None:
         calls.append("alone")
-        sync_data(descriptor)
+        alone(descriptor)
 
-    monkeypatch.setattr(open_files, "sync_data", alone)
+    monkeypatch.setattr(platforms, "sync_data", sync_alone)
     whole = Whole(calls)
-    monkeypatch.setattr(open_files, "file_system_sync", lambda directory: whole)
+    monkeypatch.setattr(platforms, "file_system_sync", lambda directory: whole)
     disk = SystemDisk()
     files = [disk.open(str(tmp_path / f"file-{number}"), create=True) for number in range(50)]
     for file in files:

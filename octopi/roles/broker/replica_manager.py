@@ -17,7 +17,6 @@ from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
 from octopi.limits import (
     DELETION_RETRY_S,
-    LOGS_MADE_AT_ONCE_MAX,
     NOTES_SYNC_S,
     REPLICA_TICK_S,
     RETIRED_KEEP_S,
@@ -25,13 +24,13 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.partition_replica import Role
-from octopi.roles.broker.alteration import alter_log
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.controller_link import ControllerLink, Decisions
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.hand_over_preparation import HandOverPreparation
+from octopi.roles.broker.installing import TopicInstallation
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.order_parts import at_once
@@ -100,6 +99,7 @@ class ReplicaManager(Decisions):
         self.preparation = HandOverPreparation(environment)
         """Prepares hand-overs of the partitions that this broker leads."""
         self.status = BrokerHealth(environment, data_directory)
+        self._installation = TopicInstallation(environment, self.store, self._replicas, self.status)
         self._streams = ReplicaStreams(
             environment,
             self._replicas,
@@ -409,42 +409,7 @@ class ReplicaManager(Decisions):
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
         """Ensure that there is a log of each of *topics* in each of its partitions that this broker
         holds, by the topic's options; return the ones that failed, with reasons."""
-        wanted = [(topic, partition) for topic in topics for partition in topic.partitions]
-        undone: dict[str, m.Undone] = {}
-        for at in range(0, len(wanted), LOGS_MADE_AT_ONCE_MAX):
-            await self._install_logs(wanted[at : at + LOGS_MADE_AT_ONCE_MAX], undone)
-        return list(undone.values())
-
-    async def _install_logs(
-        self, wanted: list[tuple[TopicRecord, PartitionId]], undone: dict[str, m.Undone]
-    ) -> None:
-        """Ensure that there are the logs *wanted*, as far as this broker holds their partitions;
-        add the topics that failed to *undone*, by their ids."""
-        held = [one for one in wanted if one[1] in self._replicas]
-        replicas = {partition: self._replicas[partition] for _, partition in held}
-
-        def fail(topic: TopicRecord, partition: PartitionId, error: StorageError) -> None:
-            undone[topic.topic_id] = self.status.undone(error, [partition], topic.topic_id)
-
-        made = await self.store.create(held)
-        for topic, partition in held:  # at once: a log that is in the store may be removed
-            match made.get((topic.topic, partition)):
-                case LocalLog() as log:
-                    replicas[partition].add_log(log)
-                    self.status.done(partition, topic.topic_id)
-                case StorageError() as error:
-                    fail(topic, partition, error)
-
-        async def alter(one: tuple[TopicRecord, PartitionId]) -> None:
-            topic, partition = one
-            if (log := self.store.logs.get((topic.topic, partition))) is not None:
-                try:
-                    await alter_log(self._environment, replicas[partition], log, topic)
-                    self.status.done(partition, topic.topic_id)
-                except StorageError as error:
-                    fail(topic, partition, error)
-
-        await at_once(alter, [one for one in held if (one[0].topic, one[1]) not in made])
+        return await self._installation.install(topics)
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         """Delete the logs of these topics; return the topics of which files are left, with reasons.

@@ -12,6 +12,7 @@ from typing import Final
 from octopi.identifiers import INTERNAL_LOGS, BrokerId, Offset, PartitionId
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.faults import Fail
+from octopi.simulation.disk.group_bytes import GroupJournalBytes
 from octopi.simulation.disk.log_bytes import JournalBytes, ReplicaBytes
 from octopi.simulation.faults.actions import (
     BitFlip,
@@ -43,6 +44,14 @@ def _says_full(action: BreakDisk) -> bool:
     return isinstance(how, Fail) and how.error_number in FULL
 
 
+def _journal_of(cluster: SimulatedCluster) -> JournalBytes | GroupJournalBytes:
+    """The journal on the disks of the registers."""
+    if len(cluster.registers) == 1:
+        return JournalBytes(cluster.register.host.disk, DATA_DIRECTORY)
+    disks = {one.name: one.host.disk for one in cluster.registers}
+    return GroupJournalBytes(disks, DATA_DIRECTORY, lambda: cluster.decided.active)
+
+
 class ClusterFacts:
     """Observes *cluster*'s world, and knows what a fault excuses."""
 
@@ -57,7 +66,7 @@ class ClusterFacts:
         self._logs: dict[str, CommittedLog] = {}
         """The logs by topic id and partition."""
         self._replicas: dict[tuple[str, str, int], ReplicaBytes] = {}
-        self._journal = JournalBytes(cluster.register.host.disk, DATA_DIRECTORY)
+        self._journal = _journal_of(cluster)
         self._leaders: dict[tuple[int, int], Event] = {}
         """The step of the first leader, by partition and epoch."""
         self._promised: dict[tuple[str, int], int] = {}

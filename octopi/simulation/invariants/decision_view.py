@@ -26,6 +26,10 @@ class DecisionView(Protocol):
         """Note *event*."""
 
     @property
+    def active(self) -> str:
+        """The host of the register that decides, or decided last; empty: none has yet."""
+
+    @property
     def state(self) -> ClusterState:
         """What all decisions together lead to."""
 

@@ -74,6 +74,12 @@ export class ClusterFeed {
     return this.cluster?.register_trouble ? Math.max(this.#registerHeardAt, this.cluster.register_heard_at_ms) : 0;
   }
 
+  // Why nothing can be changed in the cluster now; empty: it can.
+  get whyNoChange() {
+    if (this.isStale) return "No node answers: nothing can be changed now.";
+    return this.registerAwaySince ? "The register does not answer: nothing can be changed until it is back." : "";
+  }
+
   setToken(token) {
     this.pages.setToken(token);
     this.status = null;

@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { addressOf, brokerAddress, messagesAddress, topicAddress } from "./address.js";
 import { TOPICS_PER_PAGE } from "./cluster_feed.js";
-import { chartCard, consumers, table } from "./parts.js";
+import { actionButton, chartCard, consumers, nameLink, reasonsNot, table } from "./parts.js";
 import { subscriptions } from "./subscriptions.js";
 import { MARKS, markOf } from "./topology.js";
 import { count, duration, plural, rate, size } from "./words.js";
@@ -39,7 +39,7 @@ export function topicsTab(feed, actions) {
           <button type="button" ?disabled=${isFirst} @click=${() => go({ first: String(Math.max(0, begin - TOPICS_PER_PAGE)) })}>Previous</button>
           <button type="button" ?disabled=${isLast} @click=${() => go({ first: String(begin + TOPICS_PER_PAGE) })}>Next</button>
         </span>
-        ${feed.grants.create?.length ? html`<span class="buttons"><button type="button" class="primary" @click=${() => actions.createTopic()}>Create a topic …</button></span>` : nothing}
+        ${feed.grants.create?.length ? html`<span class="buttons">${reasonsNot(feed.whyNoChange)} ${actionButton("Create a topic …", feed.whyNoChange, () => actions.createTopic(), "primary")}</span>` : nothing}
       </form>
       <div class="scroll" tabindex="0" role="group" aria-label="Table of topics">
         <table class="rows">
@@ -74,7 +74,7 @@ function heading([key, words, classes], sort, descending, go) {
 function row({ topic, partitions_count: partitions, replicas_count: replicas, state, messages_count: messages, size_bytes: bytes, held_bytes: held, options, consumers_count: readers }, written) {
   return html`
     <tr>
-      <td class="name" title=${topic}><a href=${topicAddress(topic)}>${topic}</a></td>
+      <td class="name" title=${topic}>${nameLink(topic, topicAddress(topic))}</td>
       <td class="number roomy">${count(partitions)}<span class="faint"> ×${replicas}</span></td>
       <td class="wraps" title=${state}>${state === "ok" ? html`<span class="good">in sync</span>` : html`<span class="warning">${state}</span>`}${held > 0 ? html` <span class="faint" title="kept for subscriptions alone">${size(held)} kept for subscriptions</span>` : nothing}</td>
       <td class="number roomy">${count(messages)}</td>
@@ -108,8 +108,9 @@ function topicPage(feed, actions) {
       <h2 id="topic-title">Topic ${name} <small>${plural(topic.partitions.length, "partition")}${messages}, ${size(bytes)}</small></h2>
       <p class="bar">
         <a class="button primary" href=${messagesAddress(name, { from: "-100" })}>Messages</a>
-        ${feed.may("admin", name) ? html`<button type="button" @click=${() => actions.alterTopic(name, topic.options)}>Change options …</button> <button type="button" @click=${() => actions.deleteTopic(name)}>Delete …</button>` : nothing}
+        ${feed.may("admin", name) ? html`${actionButton("Change options …", feed.whyNoChange, () => actions.alterTopic(name, topic.options))} ${actionButton("Delete …", feed.whyNoChange, () => actions.deleteTopic(name))}` : nothing}
         <a href=${addressOf("topics")}>All topics</a>
+        ${feed.may("admin", name) ? reasonsNot(feed.whyNoChange) : nothing}
       </p>
       ${options(topic)}
       ${partitions(topic)}
