@@ -43,8 +43,6 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-import attrs
-
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import (
     AskLeader,
@@ -56,6 +54,7 @@ from octopi.clients.producing.effects import (
     Settled,
 )
 from octopi.clients.producing.load import ProducerLoad
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.suspicion import SilenceTimer
 from octopi.errors import (
     ConnectionLostError,
@@ -69,19 +68,6 @@ from octopi.errors import (
 from octopi.identifiers import ProducerEpoch, ProducerId, Sequence
 from octopi.limits import LEADER_SILENCE_S, RECORDS_PER_PRODUCE_MAX
 from octopi.record import STRUCTURED_BYTES_MIN
-
-
-@attrs.frozen
-class SessionOptions:
-    """How a producer batches and how long it tries (see `ProducerOptions`)."""
-
-    linger_s: float
-    batch_bytes: int
-    grown_batch_bytes: int
-    """The size of a full batch while the producer is saturated (see `ProducerLoad`)."""
-    batches_in_flight: int
-    delivery_timeout_s: float
-    request_timeout_s: float
 
 
 class ProducerSession:
@@ -188,7 +174,7 @@ class ProducerSession:
             begin,
             headers,
             timestamp_ms,
-            size_bytes_max=self._full_bytes,
+            size_bytes_max=self._full_bytes(),
             count_max=RECORDS_PER_PRODUCE_MAX,
         )
         if batch is not self._open:
@@ -200,17 +186,12 @@ class ProducerSession:
         size_bytes = batch.builder.size_bytes
         # This runs for each message, so it counts records only where they could be too many.
         if size_bytes >= self._maybe_full_bytes and (
-            size_bytes >= self._full_bytes or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
+            size_bytes >= self._full_bytes() or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
         ):
             self.seal()
 
-    @property
     def _full_bytes(self) -> int:
-        """The size of a full batch.  It grows while messages wait in any case: the buffer is full,
-        and there are requests whose answers make room."""
-        options = self._options
-        is_grown = self._load.is_saturated and self._unanswered
-        return options.grown_batch_bytes if is_grown else options.batch_bytes
+        return self._load.full_bytes(self._options, is_waiting=bool(self._unanswered))
 
     def _new_batch(self, now: float) -> Batch:
         return Batch(now + self._options.delivery_timeout_s, now)
@@ -231,12 +212,6 @@ class ProducerSession:
         """The open batch takes no more messages."""
         self._open = None
         self._load.open_count -= 1
-
-    def _linger_until(self, batch: Batch) -> float:
-        """When *batch* is sent even if it isn't full.  One whose receipt is awaited doesn't wait
-        for messages of other logs."""
-        least_s = self._options.linger_s
-        return batch.begun_at + (least_s if batch.urgent else self._load.linger_s(least_s))
 
     def hurry(self, batch: Batch) -> None:
         """A task awaits a receipt of *batch*: it doesn't linger while no batch is unanswered."""
@@ -374,7 +349,7 @@ class ProducerSession:
             if self._unanswered and self._unanswered[0].sent_at is not None:
                 times.append(self._unanswered[0].sent_at + options.request_timeout_s)
             if self._waiting and self._has_room() and not self._waiting[0].sealed:
-                times.append(self._linger_until(self._waiting[0]))
+                times.append(self._load.linger_until(self._waiting[0], options.linger_s))
         times.append(self._silence.due_at())
         return min(times, default=math.inf)
 
@@ -401,7 +376,11 @@ class ProducerSession:
         while self._waiting and self._has_room():
             batch = self._waiting[0]
             idle = batch.urgent and not self._unanswered
-            if not (batch.sealed or idle or self._linger_until(batch) <= now):
+            if not (
+                batch.sealed
+                or idle
+                or self._load.linger_until(batch, self._options.linger_s) <= now
+            ):
                 break
             if batch is self._open:
                 self.seal()
