@@ -37,7 +37,7 @@ class ProducerLoad:
         for messages of other logs."""
         return batch.begun_at + (least_s if batch.urgent else self.linger_s(least_s))
 
-    def full_bytes(self, options: SessionOptions, *, is_waiting: bool) -> int:
+    def full_bytes(self, options: SessionOptions, is_waiting: bool) -> int:
         """The size of a full batch of a log.  It grows while messages wait in any case: the buffer
         is full, and the log waits for answers, which make room."""
         is_grown = self.is_saturated and is_waiting

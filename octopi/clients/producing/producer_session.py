@@ -147,7 +147,7 @@ class ProducerSession:
         Raises:
           MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
         """
-        batch = self._open or self._new_batch(now)
+        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
         batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
         if batch is not self._open:
             self._begin(batch)
@@ -168,13 +168,13 @@ class ProducerSession:
         Raises:
           MalformedRecordError: if headers or time stamp don't fit; none is taken.
         """
-        batch = self._open or self._new_batch(now)
+        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
         count = batch.builder.add_many(
             values,
             begin,
             headers,
             timestamp_ms,
-            size_bytes_max=self._full_bytes(),
+            size_bytes_max=self._load.full_bytes(self._options, bool(self._unanswered)),
             count_max=RECORDS_PER_PRODUCE_MAX,
         )
         if batch is not self._open:
@@ -186,15 +186,10 @@ class ProducerSession:
         size_bytes = batch.builder.size_bytes
         # This runs for each message, so it counts records only where they could be too many.
         if size_bytes >= self._maybe_full_bytes and (
-            size_bytes >= self._full_bytes() or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
+            size_bytes >= self._load.full_bytes(self._options, bool(self._unanswered))
+            or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
         ):
             self.seal()
-
-    def _full_bytes(self) -> int:
-        return self._load.full_bytes(self._options, is_waiting=bool(self._unanswered))
-
-    def _new_batch(self, now: float) -> Batch:
-        return Batch(now + self._options.delivery_timeout_s, now)
 
     def _begin(self, batch: Batch) -> None:
         """*batch* has its first message."""
@@ -206,12 +201,8 @@ class ProducerSession:
         """Close the open batch, if any, so that it is sent without waiting for more."""
         if self._open is not None:
             self._open.sealed = True
-            self._close_open()
-
-    def _close_open(self) -> None:
-        """The open batch takes no more messages."""
-        self._open = None
-        self._load.open_count -= 1
+            self._open = None
+            self._load.open_count -= 1
 
     def hurry(self, batch: Batch) -> None:
         """A task awaits a receipt of *batch*: it doesn't linger while no batch is unanswered."""
@@ -311,8 +302,7 @@ class ProducerSession:
         for batch in self._waiting:
             batch.drop_messages()
         self._waiting.clear()
-        if self._open is not None:
-            self._close_open()
+        self.seal()
 
     # --- time --------------------------------------------------------------------------
 
@@ -425,7 +415,7 @@ class ProducerSession:
         while self._waiting and self._waiting[0].deadline <= now:
             batch = self._waiting.popleft()
             if batch is self._open:
-                self._close_open()
+                self.seal()
             self._settle(batch, NotDeliveredError(self._late()))
             batch.drop_messages()
 
