@@ -120,8 +120,9 @@ class Link(Protocol):
           ConnectionLostError: if the link is gone.
         """
 
-    def offer(self, data: bytes) -> bool:
-        """Send one message without waiting and without giving way to other tasks, if possible.
+    def offer(self, *parts: bytes) -> bool:
+        """Send one message, which consists of *parts*, without waiting and without giving way to
+        other tasks, if possible.
         False: not all of it was sent, so pass the same message to `send` next.  Don't call it
         while a `send` is under way."""
 
@@ -292,7 +293,7 @@ class File(Protocol):
         """Cut the file to *size_bytes*."""
 
     async def sync(self) -> None:
-        """Wait until the data is on the device (fdatasync).
+        """Wait until the data is on the device (fdatasync, or syncfs together with other files).
 
         Not interrupted by cancellation once begun.
 

@@ -141,7 +141,7 @@ def as_written(message: object) -> dict[str, object]:
 
 
 def _as_written(value: Any) -> object:  # noqa: ANN401
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_as_written(one) for one in value]
     if not attrs.has(type(value)):
         return value
@@ -176,6 +176,9 @@ def _values(hint: object) -> st.SearchStrategy[object]:
     if origin is list:
         (entry,) = typing.get_args(hint)
         return st.lists(_values(entry), max_size=_ENTRIES_MAX)
+    if origin is tuple:
+        entry, _ = typing.get_args(hint)
+        return st.lists(_values(entry), max_size=_ENTRIES_MAX).map(tuple)
     if hint is types.NoneType:
         return st.none()
     if hint is bool:

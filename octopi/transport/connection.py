@@ -179,7 +179,7 @@ class Connection(MessageSender):
         now = self._clock.now()
         if self._bucket is not None:
             self._bucket.spend(len(data), now)
-        self._send_or_keep(data, now)
+        self._send_or_keep(now, data)
 
     def set_aside(self, request: int) -> None:
         """Don't count *request*, whose answer waits for an event, against

@@ -33,7 +33,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from octopi.errors import ProtocolError, Status
-from octopi.limits import CBOR_DEPTH_MAX
+from octopi.limits import CBOR_DEPTH_MAX, KIB
 from octopi.wire.cbor import (
     MAP,
     TEXT,
@@ -58,6 +58,7 @@ from octopi.wire.field_kinds import (
     OptionalField,
     RuledText,
     TextField,
+    TupleField,
 )
 from octopi.wire.messages import (
     JUDGED,
@@ -72,6 +73,9 @@ from octopi.wire.messages import (
 
 _V = TypeVar("_V")
 
+_COPIED_BYTES_MAX: Final = 8 * KIB
+"""Byte strings of this length cost less to copy than to send by themselves."""
+
 
 def encode(message: object) -> bytes:
     """The bytes of *message*, an instance of a class in `octopi.wire.messages`.
@@ -79,13 +83,35 @@ def encode(message: object) -> bytes:
     Raises:
       ValueError: if a field is out of its bounds, so no peer would accept the message.
     """
-    structure = _ENCODINGS[type(message)]
+    return b"".join(_encoded(message))
+
+
+def encode_parts(message: object) -> list[bytes]:
+    """The same in parts, of which long byte strings, such as records, are the objects that
+    *message* has: they are not copied.
+
+    Raises:
+      ValueError: see `encode`.
+    """
     parts: list[bytes] = []
+    short: list[bytes] = []
+    for piece in _encoded(message):
+        if len(piece) < _COPIED_BYTES_MAX:
+            short.append(piece)
+        else:
+            parts += (b"".join(short), piece)
+            short.clear()
+    return [*parts, b"".join(short)] if short or not parts else parts
+
+
+def _encoded(message: object) -> list[bytes]:
+    structure = _ENCODINGS[type(message)]
+    pieces: list[bytes] = []
     try:
-        structure.encode(message, parts)
+        structure.encode(message, pieces)
     except Problem as problem:
         raise ValueError(f"{TYPE_NAMES[type(message)]}{problem}") from None
-    return b"".join(parts)
+    return pieces
 
 
 def decode(received: bytes | memoryview, allowed: frozenset[type]) -> object:
@@ -428,8 +454,9 @@ def _kind(hint: object) -> FieldKind[Any]:
         return text if grammar is None else RuledText(text, grammar.fault)
     if hint is bytes:
         return BytesField(bound)
-    assert origin is list, f"{hint} has no encoding"
-    return ListField(_kind(typing.get_args(hint)[0]), bound)
+    assert origin in (list, tuple), f"{hint} has no encoding"
+    entries = ListField(_kind(typing.get_args(hint)[0]), bound)
+    return entries if origin is list else TupleField(entries)
 
 
 _TYPE_NAME: Final = TextField(1000)

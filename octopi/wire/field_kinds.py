@@ -257,3 +257,21 @@ class ListField:
                 raise
             entries.append(entry)
         return entries, at
+
+
+@attrs.frozen
+class TupleField:
+    """A list on the wire that can't be changed."""
+
+    entries: ListField
+
+    @property
+    def depth(self) -> int:
+        return self.entries.depth
+
+    def encode(self, value: tuple[object, ...], parts: list[bytes]) -> None:
+        self.entries.encode(list(value), parts)
+
+    def decode(self, data: Encoded, at: int) -> tuple[tuple[object, ...], int]:
+        entries, at = self.entries.decode(data, at)
+        return tuple(entries), at

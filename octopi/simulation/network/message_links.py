@@ -233,8 +233,9 @@ class FrameLink:
     def path(self) -> str:
         return self._path
 
-    def offer(self, data: bytes) -> bool:
+    def offer(self, *parts: bytes) -> bool:
         life, end = self._life, self._end
+        data = b"".join(parts)
         if not self._may_send(data) or self._randomness() < _YIELD_CHANCE:
             return False
         life.effect("send", "before", self._peer)
