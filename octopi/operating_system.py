@@ -68,8 +68,7 @@ monotonic = time.monotonic
 
 stopwatch = time.perf_counter
 """`octopi.environment.Stopwatch`.  It also counts the time in which the system runs other
-processes, since the tasks of this process wait then, too.  To read the processor time of a thread
-would take ten times as long."""
+processes, since the tasks of this process wait then, too."""
 
 
 class SystemRandomness:
@@ -287,8 +286,7 @@ def keep_freed_memory() -> None:
     """Have the C library keep free memory for the next messages.
 
     Otherwise glibc maps large blocks one by one, or gives the free end of its heap back, so the
-    system maps and clears the same pages for every message.  That was 0.13 page faults for each
-    message of 1 KiB that was read, and a quarter of the processor time of a cluster.
+    system maps and clears the same pages for every message: a quarter of the processor time.
 
     Both thresholds are set, because setting one ends glibc's own adaptation of both, and that made
     it worse (mallopt(3)).  Memory belongs to the whole process, so only programs of Octopi do this,

@@ -12,7 +12,8 @@ from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import AskLeader, BeginEpoch, FindLeader, Send, Settled
 from octopi.clients.producing.load import ProducerLoad
 from octopi.clients.producing.producer_options import ProducerOptions
-from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
+from octopi.clients.producing.producer_session import ProducerSession
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.errors import (
     ClosedError,
     ConnectionLostError,

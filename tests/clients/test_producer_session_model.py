@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import AskLeader, Fenced, FindLeader, Send, Settled
-from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
+from octopi.clients.producing.producer_session import ProducerSession
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.errors import (
     ConnectionLostError,
     NotDeliveredError,

@@ -5,6 +5,8 @@ Pure.
 
 from __future__ import annotations
 
+from octopi.clients.producing.batches import Batch
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.limits import FEW_BATCHES_COUNT, MANY_BATCHES_LINGER_S
 
 
@@ -29,3 +31,14 @@ class ProducerLoad:
             return least_s
         grown_s = least_s * (self.open_count / FEW_BATCHES_COUNT)
         return max(least_s, min(grown_s, MANY_BATCHES_LINGER_S))
+
+    def linger_until(self, batch: Batch, least_s: float) -> float:
+        """When *batch* is sent even if it isn't full.  One whose receipt is awaited doesn't wait
+        for messages of other logs."""
+        return batch.begun_at + (least_s if batch.urgent else self.linger_s(least_s))
+
+    def full_bytes(self, options: SessionOptions, is_waiting: bool) -> int:
+        """The size of a full batch of a log.  It grows while messages wait in any case: the buffer
+        is full, and the log waits for answers, which make room."""
+        is_grown = self.is_saturated and is_waiting
+        return options.grown_batch_bytes if is_grown else options.batch_bytes

@@ -18,8 +18,9 @@ from octopi.clients.producing.lent_sessions import LentSessions
 from octopi.clients.producing.load import ProducerLoad
 from octopi.clients.producing.log_sender import LogSender, SharedBySenders
 from octopi.clients.producing.producer_options import ProducerOptions
-from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
+from octopi.clients.producing.producer_session import ProducerSession
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.producing.topic_route import TopicRoute
 from octopi.clients.producing.unreported_failures import UnreportedFailures
 from octopi.errors import (

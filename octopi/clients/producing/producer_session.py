@@ -43,8 +43,6 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-import attrs
-
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import (
     AskLeader,
@@ -56,6 +54,7 @@ from octopi.clients.producing.effects import (
     Settled,
 )
 from octopi.clients.producing.load import ProducerLoad
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.suspicion import SilenceTimer
 from octopi.errors import (
     ConnectionLostError,
@@ -69,19 +68,6 @@ from octopi.errors import (
 from octopi.identifiers import ProducerEpoch, ProducerId, Sequence
 from octopi.limits import LEADER_SILENCE_S, RECORDS_PER_PRODUCE_MAX
 from octopi.record import STRUCTURED_BYTES_MIN
-
-
-@attrs.frozen
-class SessionOptions:
-    """How a producer batches and how long it tries (see `ProducerOptions`)."""
-
-    linger_s: float
-    batch_bytes: int
-    grown_batch_bytes: int
-    """The size of a full batch while the producer is saturated (see `ProducerLoad`)."""
-    batches_in_flight: int
-    delivery_timeout_s: float
-    request_timeout_s: float
 
 
 class ProducerSession:
@@ -161,7 +147,7 @@ class ProducerSession:
         Raises:
           MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
         """
-        batch = self._open or self._new_batch(now)
+        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
         batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
         if batch is not self._open:
             self._begin(batch)
@@ -182,13 +168,13 @@ class ProducerSession:
         Raises:
           MalformedRecordError: if headers or time stamp don't fit; none is taken.
         """
-        batch = self._open or self._new_batch(now)
+        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
         count = batch.builder.add_many(
             values,
             begin,
             headers,
             timestamp_ms,
-            size_bytes_max=self._full_bytes,
+            size_bytes_max=self._load.full_bytes(self._options, bool(self._unanswered)),
             count_max=RECORDS_PER_PRODUCE_MAX,
         )
         if batch is not self._open:
@@ -200,20 +186,10 @@ class ProducerSession:
         size_bytes = batch.builder.size_bytes
         # This runs for each message, so it counts records only where they could be too many.
         if size_bytes >= self._maybe_full_bytes and (
-            size_bytes >= self._full_bytes or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
+            size_bytes >= self._load.full_bytes(self._options, bool(self._unanswered))
+            or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
         ):
             self.seal()
-
-    @property
-    def _full_bytes(self) -> int:
-        """The size of a full batch.  It grows while messages wait in any case: the buffer is full,
-        and there are requests whose answers make room."""
-        options = self._options
-        is_grown = self._load.is_saturated and self._unanswered
-        return options.grown_batch_bytes if is_grown else options.batch_bytes
-
-    def _new_batch(self, now: float) -> Batch:
-        return Batch(now + self._options.delivery_timeout_s, now)
 
     def _begin(self, batch: Batch) -> None:
         """*batch* has its first message."""
@@ -225,18 +201,8 @@ class ProducerSession:
         """Close the open batch, if any, so that it is sent without waiting for more."""
         if self._open is not None:
             self._open.sealed = True
-            self._close_open()
-
-    def _close_open(self) -> None:
-        """The open batch takes no more messages."""
-        self._open = None
-        self._load.open_count -= 1
-
-    def _linger_until(self, batch: Batch) -> float:
-        """When *batch* is sent even if it isn't full.  One whose receipt is awaited doesn't wait
-        for messages of other logs."""
-        least_s = self._options.linger_s
-        return batch.begun_at + (least_s if batch.urgent else self._load.linger_s(least_s))
+            self._open = None
+            self._load.open_count -= 1
 
     def hurry(self, batch: Batch) -> None:
         """A task awaits a receipt of *batch*: it doesn't linger while no batch is unanswered."""
@@ -336,8 +302,7 @@ class ProducerSession:
         for batch in self._waiting:
             batch.drop_messages()
         self._waiting.clear()
-        if self._open is not None:
-            self._close_open()
+        self.seal()
 
     # --- time --------------------------------------------------------------------------
 
@@ -374,7 +339,7 @@ class ProducerSession:
             if self._unanswered and self._unanswered[0].sent_at is not None:
                 times.append(self._unanswered[0].sent_at + options.request_timeout_s)
             if self._waiting and self._has_room() and not self._waiting[0].sealed:
-                times.append(self._linger_until(self._waiting[0]))
+                times.append(self._load.linger_until(self._waiting[0], options.linger_s))
         times.append(self._silence.due_at())
         return min(times, default=math.inf)
 
@@ -401,7 +366,11 @@ class ProducerSession:
         while self._waiting and self._has_room():
             batch = self._waiting[0]
             idle = batch.urgent and not self._unanswered
-            if not (batch.sealed or idle or self._linger_until(batch) <= now):
+            if not (
+                batch.sealed
+                or idle
+                or self._load.linger_until(batch, self._options.linger_s) <= now
+            ):
                 break
             if batch is self._open:
                 self.seal()
@@ -446,7 +415,7 @@ class ProducerSession:
         while self._waiting and self._waiting[0].deadline <= now:
             batch = self._waiting.popleft()
             if batch is self._open:
-                self._close_open()
+                self.seal()
             self._settle(batch, NotDeliveredError(self._late()))
             batch.drop_messages()
 
