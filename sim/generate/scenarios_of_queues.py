@@ -10,6 +10,7 @@ from typing import Any, Final
 from octopi.simulation.faults.actions import (
     Action,
     AtStep,
+    AtTime,
     Cut,
     DriftClock,
     InjectedFault,
@@ -147,6 +148,43 @@ def resets_are_asked_for_again(randomness: Random) -> Scenario:
     return Scenario(faults, {"partitions": 1, "kills_each": False}, load)
 
 
+def retention_takes_what_is_dealt(randomness: Random) -> Scenario:
+    """Retention removes messages of a queue whose members are slow, also those that were dealt and
+    not sent yet."""
+    load = _queue(randomness, count=randomness.choice((1, 2)))
+    load |= {"value_bytes_max": 3_000, "member_pause_s": 0.05, "chores": (), "queue_window": 20}
+    load |= {"queue_prefetch": 10, "records": 60, "topic_partitions": 1}
+    options = {
+        "partitions": 1,
+        "segment_bytes": 4096,
+        "retention_bytes": randomness.choice((1, 4096)),
+        "retention_check_interval_s": 0.02,
+        "flush_interval_s": 0.05,
+    }
+    who = randomness.choice(("member-1", "leader"))
+    away = Pause(some_seconds(randomness, 0.3, 1.0))
+    faults = (InjectedFault(_at_a_step(randomness), away, who),)
+    return Scenario(faults, options, load)
+
+
+def letters_are_lost(randomness: Random) -> Scenario:
+    """Most messages become dead letters.  Then all machines lose their power, and a queue knows
+    less of its letters than their log does."""
+    place = AtStep(randomness.choice(("S14b", "S14d", "S9b")), occurrence=randomness.choice((2, 4)))
+    faults = [InjectedFault(place, LosePower(0.1), "broker-1")]
+    faults += [
+        InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), one)
+        for one in ("broker-2", "broker-3")
+    ]
+    load = _queue(randomness)
+    load |= {"queue_attempts": 1, "chores": ()}
+    partitions = randomness.choice((2, 3))
+    options = {"partitions": partitions, "loses_all": True, "faults_s": 8.0, "min_insync": 1}
+    options |= {"replicas": randomness.choice((1, 1, 2)), "flush_before_ack": False}
+    options["flush_interval_s"] = randomness.choice((0.05, 0.3, 1.0))
+    return Scenario(tuple(faults), options, load)
+
+
 QUEUE_SCENARIOS: Final = (
     *(dealing_leaders_die, dealing_leaders_die, dealing_leaders_die),
     *(letter_writers_die, letter_writers_die),
@@ -154,4 +192,6 @@ QUEUE_SCENARIOS: Final = (
     *(workers_die, workers_die),
     workers_and_leaders_fail,
     *(resets_are_asked_for_again, resets_are_asked_for_again),
+    retention_takes_what_is_dealt,
+    letters_are_lost,
 )

@@ -9,6 +9,7 @@ from typing import Any, Final
 from octopi.simulation.faults.actions import (
     Action,
     AtStep,
+    AtTime,
     Cut,
     DriftClock,
     InjectedFault,
@@ -131,10 +132,29 @@ def members_and_leaders_fail(randomness: Random) -> Scenario:
     return Scenario(faults, {"min_insync": 1}, _group(randomness, count=2))
 
 
+def creations_are_lost(randomness: Random) -> Scenario:
+    """All replicas lose their power, and with it that a subscription was created to the end."""
+    place = AtStep(randomness.choice(("S1b", "S3a", "S3b", "S4a", "S4b", "S5b")))
+    replicas = randomness.choice((1, 1, 2))
+    faults = [InjectedFault(place, LosePower(0.1), "broker-1")]
+    faults += [
+        InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), one)
+        for one in ("broker-2", "broker-3")
+    ]
+    options = {"replicas": replicas, "min_insync": 1, "loses_all": True, "faults_s": 8.0}
+    options |= {"flush_before_ack": False, "flush_interval_s": randomness.choice((0.05, 1.0, 2.5))}
+    load = _group(randomness)
+    load["chores"] = ()
+    partitions = randomness.choice((1, 2, 3))
+    load["topic_partitions"] = partitions
+    return Scenario(tuple(faults), {**options, "partitions": partitions}, load)
+
+
 SUBSCRIPTION_SCENARIOS: Final = (
     *(leaders_die_with_marks, leaders_die_with_marks, leaders_die_with_marks),
     leaders_are_moved_from_marks,
     *(members_die, members_die),
     *(replaced_members_come_back, replaced_members_come_back, replaced_members_come_back),
     members_and_leaders_fail,
+    creations_are_lost,
 )

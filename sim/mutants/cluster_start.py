@@ -18,6 +18,7 @@ MUTANTS: Final = (
         "a register that died while it wrote the first entries of its cluster can't be started "
         "again",
         "exception",
+        ("forms_half_a_cluster",),
     ),
     Mutant(
         "joined-unstored-is-another",
@@ -32,5 +33,6 @@ MUTANTS: Final = (
         "a broker whose disk is full when it joins for the first time is refused for having its "
         "own id, and ends, if the register has not noticed that its connection broke",
         "complaint",
+        ("joins_with_a_full_disk",),
     ),
 )

@@ -31,6 +31,7 @@ from octopi.record import NO_HEADERS, decode
 
 OPTIONS = SessionOptions(
     linger_s=0.01,
+    grown_batch_bytes=1000,
     batch_bytes=200,
     batches_in_flight=4,
     delivery_timeout_s=30.0,

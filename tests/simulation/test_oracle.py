@@ -303,6 +303,36 @@ def test_an_in_sync_set_of_brokers_that_have_not_promised_its_epoch_is_found() -
     assert broken(decided(1, 2, epoch=10)).rule == "in-sync-unasked"
 
 
+def elected(leader: int, *in_sync: int) -> Callable[[Scenario], Awaitable[None]]:
+    """The register has made durable that *leader* leads; only the brokers 1 and 2 promised."""
+
+    async def scene(scenario: Scenario) -> None:
+        await scenario.produce()
+        view = scenario.cluster.decided
+        [known] = view.state.partitions.values()
+        assert known.leader == 1
+        epoch = known.epoch + 1
+        for host in ("broker-1", "broker-2"):
+            stored = {"partition": 0, "promised": epoch, "sync_flag": False, "intact": True}
+            tell(scenario.world, steps.D2Promised, host, 1, **stored)
+        record = attrs.evolve(known, epoch=epoch, version=0, leader=leader, in_sync=[*in_sync])
+        view.before[record.partition] = known
+        view.state.apply(PartitionDecided(record))
+        entries = [PartitionDecided(record)]
+        scenario.oracle(step_event(steps.E8Decided, "register", entries=entries, losses=[]))
+
+    return scene
+
+
+def test_a_durable_election_of_brokers_that_have_not_promised_is_found() -> None:
+    play(elected(2, 1, 2))
+    assert broken(elected(2, 1, 2, 3)).rule == "in-sync-unasked"
+
+
+def test_a_leader_that_goes_on_may_keep_brokers_that_have_not_promised_in_sync() -> None:
+    play(elected(1, 1, 2, 3))
+
+
 def joined(incarnation: int, *, accepted: bool = True) -> Callable[[Scenario], Awaitable[None]]:
     """The register lets the first incarnation of broker 3, or another, be in sync."""
 
@@ -352,7 +382,7 @@ def proposes(
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        [record] = scenario.cluster.register_view.state.partitions.values()
+        [record] = scenario.cluster.decided.state.partitions.values()
         host = scenario.cluster.host_of(record.leader)
         node = scenario.cluster.nodes[host]
         if paused_s:
@@ -393,7 +423,7 @@ def begins_empty(*, on: int, ordered_on: int | None) -> Callable[[Scenario], Awa
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        [record] = scenario.cluster.register_view.state.partitions.values()
+        [record] = scenario.cluster.decided.state.partitions.values()
         if ordered_on is not None:
             scenario.world.note(ORDERED, partition=record.partition, empty_on=ordered_on)
         epoch = record.epoch + 1
@@ -425,7 +455,7 @@ def refuses(*in_sync: int, takes_again: bool = False) -> Callable[[Scenario], Aw
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        [record] = scenario.cluster.register_view.state.partitions.values()
+        [record] = scenario.cluster.decided.state.partitions.values()
         host = scenario.cluster.host_of(record.leader)
         now = {"partition": record.partition, "epoch": record.epoch}
         leads = {**now, "leader": record.leader, "leader_incarnation": record.leader_incarnation}
@@ -457,7 +487,7 @@ def gives_up(*faults: BreakDisk) -> Callable[[Scenario], Awaitable[None]]:
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        [record] = scenario.cluster.register_view.state.partitions.values()
+        [record] = scenario.cluster.decided.state.partitions.values()
         host = scenario.cluster.host_of(record.leader)
         for fault in faults:
             scenario.world.note(FAULT, host, 1, action=fault)
@@ -486,7 +516,7 @@ def recovered(
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
         cluster = scenario.cluster
-        [record] = cluster.register_view.state.partitions.values()
+        [record] = cluster.decided.state.partitions.values()
         cluster.register.host.kill()
         for broker, cut_bytes in ((1, 90), (2, 30), (3, 90)):
             host = cluster.nodes[f"broker-{broker}"].host
@@ -513,7 +543,7 @@ def recovered(
             tell(scenario.world, steps.E7Counted, "register", 1, **accepted, ends=[])
         lost = [1, 2, 3] if was_in_sync else [1, 3]
         before = attrs.evolve(record, version=record.version + 1, in_sync=[*in_sync], lost=lost)
-        cluster.register_view.state.apply(PartitionDecided(before))
+        cluster.decided.state.apply(PartitionDecided(before))
         entries = [PartitionDecided(decided)]
         scenario.oracle(step_event(steps.E8Decided, "register", entries=entries, losses=[[]]))
 

@@ -55,6 +55,7 @@ from octopi.clients.producing.effects import (
     Send,
     Settled,
 )
+from octopi.clients.producing.load import ProducerLoad
 from octopi.clients.suspicion import SilenceTimer
 from octopi.errors import (
     ConnectionLostError,
@@ -76,6 +77,8 @@ class SessionOptions:
 
     linger_s: float
     batch_bytes: int
+    grown_batch_bytes: int
+    """The size of a full batch while the producer is saturated (see `ProducerLoad`)."""
     batches_in_flight: int
     delivery_timeout_s: float
     request_timeout_s: float
@@ -90,9 +93,17 @@ class ProducerSession:
     """
 
     def __init__(
-        self, log: str, producer_id: ProducerId, options: SessionOptions, *, is_named: bool = False
+        self,
+        log: str,
+        producer_id: ProducerId,
+        options: SessionOptions,
+        *,
+        is_named: bool = False,
+        load: ProducerLoad | None = None,
     ) -> None:
+        """*load*: that of the producer, if it has other sessions, too."""
         self._log = log
+        self._load = load or ProducerLoad()
         self._is_named = is_named
         self.producer_id = producer_id
         self._options = options
@@ -177,7 +188,7 @@ class ProducerSession:
             begin,
             headers,
             timestamp_ms,
-            size_bytes_max=self._options.batch_bytes,
+            size_bytes_max=self._full_bytes,
             count_max=RECORDS_PER_PRODUCE_MAX,
         )
         if batch is not self._open:
@@ -189,23 +200,43 @@ class ProducerSession:
         size_bytes = batch.builder.size_bytes
         # This runs for each message, so it counts records only where they could be too many.
         if size_bytes >= self._maybe_full_bytes and (
-            size_bytes >= self._options.batch_bytes or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
+            size_bytes >= self._full_bytes or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
         ):
             self.seal()
 
+    @property
+    def _full_bytes(self) -> int:
+        """The size of a full batch.  It grows while messages wait in any case: the buffer is full,
+        and there are requests whose answers make room."""
+        options = self._options
+        is_grown = self._load.is_saturated and self._unanswered
+        return options.grown_batch_bytes if is_grown else options.batch_bytes
+
     def _new_batch(self, now: float) -> Batch:
-        return Batch(now + self._options.delivery_timeout_s, now + self._options.linger_s)
+        return Batch(now + self._options.delivery_timeout_s, now)
 
     def _begin(self, batch: Batch) -> None:
         """*batch* has its first message."""
         self._waiting.append(batch)
         self._open = batch
+        self._load.open_count += 1
 
     def seal(self) -> None:
         """Close the open batch, if any, so that it is sent without waiting for more."""
         if self._open is not None:
             self._open.sealed = True
-            self._open = None
+            self._close_open()
+
+    def _close_open(self) -> None:
+        """The open batch takes no more messages."""
+        self._open = None
+        self._load.open_count -= 1
+
+    def _linger_until(self, batch: Batch) -> float:
+        """When *batch* is sent even if it isn't full.  One whose receipt is awaited doesn't wait
+        for messages of other logs."""
+        least_s = self._options.linger_s
+        return batch.begun_at + (least_s if batch.urgent else self._load.linger_s(least_s))
 
     def hurry(self, batch: Batch) -> None:
         """A task awaits a receipt of *batch*: it doesn't linger while no batch is unanswered."""
@@ -305,7 +336,8 @@ class ProducerSession:
         for batch in self._waiting:
             batch.drop_messages()
         self._waiting.clear()
-        self._open = None
+        if self._open is not None:
+            self._close_open()
 
     # --- time --------------------------------------------------------------------------
 
@@ -342,7 +374,7 @@ class ProducerSession:
             if self._unanswered and self._unanswered[0].sent_at is not None:
                 times.append(self._unanswered[0].sent_at + options.request_timeout_s)
             if self._waiting and self._has_room() and not self._waiting[0].sealed:
-                times.append(self._waiting[0].linger_until)
+                times.append(self._linger_until(self._waiting[0]))
         times.append(self._silence.due_at())
         return min(times, default=math.inf)
 
@@ -369,7 +401,7 @@ class ProducerSession:
         while self._waiting and self._has_room():
             batch = self._waiting[0]
             idle = batch.urgent and not self._unanswered
-            if not (batch.sealed or idle or batch.linger_until <= now):
+            if not (batch.sealed or idle or self._linger_until(batch) <= now):
                 break
             if batch is self._open:
                 self.seal()
@@ -414,7 +446,7 @@ class ProducerSession:
         while self._waiting and self._waiting[0].deadline <= now:
             batch = self._waiting.popleft()
             if batch is self._open:
-                self._open = None
+                self._close_open()
             self._settle(batch, NotDeliveredError(self._late()))
             batch.drop_messages()
 

@@ -19,6 +19,7 @@ from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.replica_ends import ReplicaEnds
 from octopi.storage.directories import make_durable_directories
 from octopi.storage.flush_policy import FlushOptions
+from octopi.storage.newest_records import NewestRecords
 from octopi.wire.messages import TopicRecord
 
 
@@ -62,6 +63,7 @@ class LogMaking:
         self._flush_options = flush_options
         self._logs, self._ends, self._lasting = logs, ends, lasting
         self._lost_power = lost_power
+        self._newest_records = NewestRecords()
 
     async def make(self, new: Sequence[NewLog]) -> None:
         """Make the logs *new*, of replicas that have files of ends, and add those that were made to
@@ -116,7 +118,7 @@ class LogMaking:
         Raises:
           AlteredTailError, StorageError: if the log can't be opened.
         """
-        return await LocalLog.open(
+        log = await LocalLog.open(
             self._environment,
             directory,
             topic,
@@ -127,6 +129,8 @@ class LogMaking:
             ends=ends,
             lost_power=self._lost_power,
         )
+        log.keep_newest(self._newest_records)
+        return log
 
 
 def _good(new: Iterable[NewLog]) -> list[NewLog]:

@@ -88,12 +88,11 @@ class Opening:
         self.deletion = LogDeletion(environment, data_directory, self.ends, self._flush_internal)
         """The logs that are to be deleted."""
         self._doubtful: set[PartitionId] = set()
-        """Partitions whose files of ends are damaged, so they may have listed more logs than can be
-        read."""
+        """Partitions with damaged files of ends, which may have listed more than can be read."""
         self.retired = RetiredReplicas(environment, data_directory, keep_retired_s)
         """The replicas that were given up and are kept for a while."""
         self.unmoved: set[PartitionId] = set()
-        """Partitions whose files were being moved to `retired`, and could not all be moved."""
+        """Partitions of which not all files could be moved to `retired`."""
         self._lasting = {data_directory}
         """Directories that survive a power failure."""
         self.making = LogMaking(
@@ -114,8 +113,7 @@ class Opening:
           StorageError: if the disk fails.
         """
         for name in INTERNAL_LOGS:
-            log = self.logs.get((name, partition_id))
-            if log is not None:
+            if (log := self.logs.get((name, partition_id))) is not None:
                 await log.flush()
 
     def partitions(self) -> list[PartitionId]:
