@@ -23,6 +23,7 @@ from octopi.simulation.faults.actions import (
 )
 from sim.generate.fault_patterns import (
     BROKERS,
+    QUICK,
     a_death,
     an_absence,
     at_once,
@@ -151,10 +152,10 @@ def joins_with_a_full_disk(randomness: Random) -> Scenario:
         InjectedFault(AtStep("J5b", "register", randomness.choice((1, 2))), Pause(0.0)),
         InjectedFault(AtStep("J4b", behind=True), BreakDisk(full)),
         InjectedFault(
-            AtTime(0.0, behind=True), Cut("register", some_seconds(randomness, 0.05, 0.3), "out")
+            AtTime(0.0, behind=True), Cut("register", randomness.choice((0.01, 0.02, 0.03)), "out")
         ),
     )
-    return Scenario(faults, {"faults_s": 8.0}, {"records": 20})
+    return Scenario(faults, {"replicas": 3, "faults_s": 8.0, **QUICK}, {"records": 20})
 
 
 def made_again(randomness: Random) -> Scenario:

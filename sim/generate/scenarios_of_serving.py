@@ -22,7 +22,6 @@ from octopi.simulation.faults.actions import (
     Pause,
     Reset,
     Stop,
-    Wipe,
 )
 from sim.generate.fault_kinds import ALONE, FULL, POWER, STOPS
 from sim.generate.fault_patterns import BROKERS, a_death, some_seconds, soon, when_producing
@@ -192,29 +191,6 @@ def _goes_on_differently(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), options, load)
 
 
-def _goes_back_further(randomness: Random) -> Scenario:
-    """Consumers read records of an epoch that is lost, and that began before the log ends which
-    comes back.  One replica, which is out of sync, has most of the log.  The others lose what they
-    had not flushed, and go on with less, for longer; then they lose their disks."""
-    whole, *others = BROKERS[2], *BROKERS[:2]  # the first broker leads
-    slow = BreakDisk(DiskFault("sync", Delay(3.0), ".log", times=200))
-    faults = [InjectedFault(AtTime(0.3), slow, one) for one in others]
-    faults.append(InjectedFault(AtTime(0.7), Cut("leader", 6.0, "out", holds=True), whole))
-    gap = AtTime(some_seconds(randomness, 0.9, 1.1), behind=True)
-    faults.append(InjectedFault(gap, LosePower(0.0), others[0]))
-    faults.append(InjectedFault(AtTime(0.0, behind=True), LosePower(0.0), others[1]))
-    faults.append(InjectedFault(AtTime(0.0, behind=True), Kill(4.5), whole))
-    gap = AtTime(some_seconds(randomness, 3.2, 3.6), behind=True)
-    faults.append(InjectedFault(gap, Wipe(0.2), others[0]))
-    faults.append(InjectedFault(AtTime(0.0, behind=True), Wipe(0.2), others[1]))
-    options: dict[str, Any] = {"replicas": 3, "min_insync": 1, "partitions": 1, "faults_s": 12.0}
-    options |= {"loses_all": True, "loses_last": True, "checkpoint_bytes": 1_000_000}
-    options |= {"flush_before_ack": False, "flush_interval_s": 0.05}
-    load: dict[str, Any] = {"value_bytes_max": 30, "topic_partitions": 1, "consumers": 2}
-    load |= {"records": 160, "pause_s": 0.03, "burst_count": 1, "delivery_timeout_s": 30.0}
-    return Scenario(tuple(faults), options, load)
-
-
 def _refuses_beside_a_sleeper(randomness: Random) -> Scenario:
     """The disk of a leader takes no records while its followers hang."""
     hangs = Pause(some_seconds(randomness, 1.5, 3.0))
@@ -240,7 +216,7 @@ SERVING_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]]
     ),
     ALONE: (_finds_its_way,),
     STOPS: (_stops_beside_a_sleeper, _stops_while_it_decides),
-    POWER: (_goes_on_differently, _goes_on_differently, _goes_back_further),
+    POWER: (_goes_on_differently, _goes_on_differently),
 }
 """The scenarios, by the kind of `sim.generate.fault_kinds` that has to be switched on."""
 ALWAYS_SERVING: Final = (_polls, _asks_twice)
