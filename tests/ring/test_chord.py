@@ -366,6 +366,15 @@ def test_a_broker_that_lost_its_disk_is_let_in_when_the_former_one_is_found_dead
     assert isinstance(told, Met)
 
 
+def test_who_is_no_member_asks_after_a_duplicate_as_well() -> None:
+    chord = Chord(ME, Random(1).random, [node(20)])
+    other = attrs.evolve(node(20), directory=DirectoryId("x"))
+    effects = chord.receive(Meet(3, other, ()), 0.5)
+    assert chord.receive(neighbours(request_of(effects, Probe), 20), 0.6) == []
+    refused = answers(chord.receive(Meet(4, other, ()), 1.5))
+    assert refused == [RingRefused(4, RingRefusal.DUPLICATE_BROKER)]
+
+
 def test_a_broker_that_is_refused_for_good_tries_nobody_else() -> None:
     chord = Chord(ME, Random(1).random)
     effects = chord.join(["ws://a:1", "ws://b:1"], 0.0, begins=True)
@@ -471,6 +480,8 @@ def test_a_look_up_has_an_outcome_in_time() -> None:
         effects = slow.receive(answer, at)
     assert concluded == [ConcludeLookup(7, HolderNotFound("it took more than 5 s"))]
     assert at == 1.0 + LOOKUP_TIMEOUT_S
+    late = HolderAnswer(request_of(effects, FindHolder), asked.node, asked.node, (), ())
+    assert slow.receive(late, at + 0.1) == []
     assert not slow._lookups
 
 
