@@ -155,18 +155,25 @@ class AddressBook:
 
     def behind(self, place: tuple[int, int]) -> Iterator[BookEntry]:
         """The entries in the order in which they come behind *place*, once around, without those
-        that don't answer."""
+        that don't answer.  The book may change meanwhile."""
         start = bisect_right(self._places, place)
-        for _, broker in (*self._places[start:], *self._places[:start]):
-            if not (entry := self._entries[BrokerId(broker)]).is_silent:
-                yield entry
+        yield from self._live((*self._places[start:], *self._places[:start]))
 
     def before(self, place: tuple[int, int]) -> Iterator[BookEntry]:
         """The same in the other direction."""
         start = bisect_left(self._places, place)
-        for _, broker in (*self._places[:start][::-1], *self._places[start:][::-1]):
-            if not (entry := self._entries[BrokerId(broker)]).is_silent:
+        yield from self._live((*self._places[:start][::-1], *self._places[start:][::-1]))
+
+    def _live(self, places: Iterable[tuple[int, int]]) -> Iterator[BookEntry]:
+        for _, broker in places:
+            entry = self._entries.get(BrokerId(broker))
+            if entry is not None and not entry.is_silent:
                 yield entry
+
+    def is_silent(self, node: RingNode) -> bool:
+        """Whether *node* is known not to answer."""
+        known = self._entries.get(node.broker)
+        return known is not None and known.is_silent and known.node.is_same(node)
 
     def next_before(self, first: RingNode | None) -> RingNode | None:
         """The live broker that is next behind this one and before *first*, if there is one; None:

@@ -26,8 +26,8 @@ a neighbour leaves                    its own neighbours become neighbours
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, islice
 from math import inf
 
 from octopi.identifiers import BrokerId, RingPoint
@@ -36,6 +36,7 @@ from octopi.limits import (
     LOOKUP_TIMEOUT_S,
     NEARER_NODES,
     PROBE_S,
+    RING_NEWS_COUNT,
     RING_SUCCESSORS,
     STABILISE_S,
 )
@@ -60,6 +61,7 @@ from octopi.ring.messages import (
     Meet,
     Met,
     Neighbours,
+    NodeNews,
     Probe,
     RingAnswer,
     RingMessage,
@@ -69,7 +71,7 @@ from octopi.ring.messages import (
 )
 from octopi.ring.neighbours import RingNeighbours
 from octopi.ring.nodes import RingNode, key_place
-from octopi.ring.points import RING_SIZE
+from octopi.ring.points import RING_SIZE, distance
 from octopi.ring.requests import (
     AskingCandidate,
     Awaited,
@@ -161,7 +163,7 @@ class Chord:
 
     def look_up(self, number: int, key: RingPoint, now: float) -> list[RingEffect]:
         """Look for the holder of *key*; the outcome has the *number*."""
-        return self._begin_lookup(number, Lookup(self.me, key), now)
+        return self._begin_lookup(number, Lookup(self.me, key, self._before(key)), now)
 
     def tick(self, now: float) -> list[RingEffect]:
         """Time has passed."""
@@ -243,7 +245,10 @@ class Chord:
             self.book.hear_of(message.news, now)
         if not self.is_member:
             return [AnswerNode(RingRefused(message.request, RingRefusal.NO_MEMBER))]
-        effects = self._noticed(sender, now) if isinstance(message, Stabilise) else []
+        effects = []
+        if isinstance(message, Stabilise):
+            effects = self._noticed(sender, now)
+            effects += self._learn(now, [one.node for one in message.news])
         view = self.neighbours
         news = self.book.tell(sender, now, self._draw)
         told = Neighbours(message.request, self.me, view.predecessor, view.successors, news)
@@ -277,6 +282,11 @@ class Chord:
         ways = sorted((way_to_key(one, key), number) for number, one in nodes.items())
         return tuple(nodes[number] for way, number in ways[:NEARER_NODES] if way < own)
 
+    def _before(self, key: RingPoint) -> Iterator[RingNode]:
+        """All that are known, those of the book first, the nearest before *key*."""
+        book = (one.node for one in self.book.before(key_place(key)))
+        return chain(book, reversed(self.neighbours.successors))
+
     def _left(self, message: Leave, now: float) -> list[RingEffect]:
         sender, view = message.sender, self.neighbours
         known = self.book.entry(sender.broker)
@@ -295,18 +305,30 @@ class Chord:
 
     # --- keeping in touch ----------------------------------------------------------------
 
-    def _stabilise(self, now: float) -> list[RingEffect]:
+    def _stabilise(self, now: float, former: RingNode | None = None) -> list[RingEffect]:
+        """Ask the first successor.  *former*: the one until now, which it may not know."""
         first = self.neighbours.first
         if first is None or Stabilising(first) in self._requests.of(Stabilising):
             return []
         news = self.book.tell(first, now, self._draw)
+        if former is not None:
+            news = (NodeNews(former, STABILISE_S), *news[: RING_NEWS_COUNT - 1])
         request = self._requests.add(Stabilising(first), now)
         return [SendToNode(first, Stabilise(request, self.me, news))]
 
-    def _learn(self, now: float) -> list[RingEffect]:
-        """Ask the broker of the book that is next behind this one, if it is not known."""
-        node = self.book.next_before(self.neighbours.first) if self.is_member else None
-        return self._ask_candidate(node, now) if node is not None else []
+    def _learn(self, now: float, named: Iterable[RingNode] = ()) -> list[RingEffect]:
+        """Ask the next broker behind this one, of the book and those that were just *named*, if
+        that is not the first successor."""
+        if not self.is_member:
+            return []
+        known = [one for one in named if not self.book.is_silent(one)]
+        if (next_one := self.book.next_before(self.neighbours.first)) is not None:
+            known.append(next_one)
+        adoptable = [one for one in known if self.neighbours.may_adopt(one)]
+        if not adoptable:
+            return []
+        nearest = min(adoptable, key=lambda one: distance(self.me.point, one.point))
+        return self._ask_candidate(nearest, now)
 
     def _ask_candidate(self, node: RingNode, now: float) -> list[RingEffect]:
         if self.candidate is not None or not self.neighbours.may_adopt(node):
@@ -368,6 +390,7 @@ class Chord:
 
     def _alive(self, awaited: Awaited, message: Neighbours, now: float) -> list[RingEffect]:
         view, node = self.neighbours, message.node
+        named = [one.node for one in message.news]
         match awaited:
             case Stabilising():
                 if view.first is not None and view.first.is_same(node):
@@ -377,9 +400,9 @@ class Chord:
             case AskingCandidate():
                 if self.is_member and view.may_adopt(node):
                     self.neighbours = view.led_by(node, message.successors)
-                    return [*self._stabilise(now), *self._learn(now)]
+                    return [*self._stabilise(now, view.first), *self._learn(now, named)]
             case Probing():
-                return self._learn(now)
+                return self._learn(now, [*named, *message.successors])
             case _:
                 pass
         return []
@@ -401,7 +424,8 @@ class Chord:
         self.book.hear(message.node, now)
         if not message.is_member:
             return [StoreBook(), *self._meet_next(now)]
-        lookup = Lookup(self.me, self.me.point, for_predecessor=True)
+        others = self._before(self.me.point)
+        lookup = Lookup(self.me, self.me.point, others, for_predecessor=True)
         return [StoreBook(), *self._begin_lookup(None, lookup, now)]
 
     def _not_let_in(self, why: RingRefusal, now: float) -> list[RingEffect]:

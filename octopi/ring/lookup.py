@@ -48,12 +48,21 @@ LookupOutcome: TypeAlias = HolderFound | HolderNotFound
 class Lookup:
     """Looks for the holder of a key.  It has no clock: whoever asks ends it in time."""
 
-    def __init__(self, me: RingNode, key: RingPoint, *, for_predecessor: bool = False) -> None:
-        """*for_predecessor*: the broker that stands before the key is wanted, and is what has to
+    def __init__(
+        self,
+        me: RingNode,
+        key: RingPoint,
+        others: Iterable[RingNode] = (),
+        *,
+        for_predecessor: bool = False,
+    ) -> None:
+        """*others* are asked, in this order, when nobody that was named is left.
+        *for_predecessor*: the broker that stands before the key is wanted, and is what has to
         answer; the holder may be dead."""
         self.key = key
         self.outcome: LookupOutcome | None = None
         self._me = me
+        self._others = iter(others)
         self._for_predecessor = for_predecessor
         self._candidates: dict[AcceptorId, RingNode] = {}
         """Not asked yet."""
@@ -89,8 +98,11 @@ class Lookup:
             node = min(self._candidates.values(), key=lambda one: way_to_key(one, self.key))
             del self._candidates[node.identity]
         else:
-            self.outcome = HolderNotFound("nobody that is known leads to it")
-            return None
+            left = (one for one in self._others if one.identity not in self._asked)
+            if (other := next(left, None)) is None:
+                self.outcome = HolderNotFound("nobody that is known leads to it")
+                return None
+            node = other
         self._asked.add(node.identity)
         self._steps += 1
         return node

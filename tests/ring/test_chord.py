@@ -187,9 +187,23 @@ def test_a_candidate_that_does_not_answer_is_forgotten_until_it_is_heard() -> No
     probe = request_of(chord.tick(1.0), Probe)
     assert chord.failed(probe, 1.1) == []
     assert successors(chord) == [20]
-    assert sent(chord.tick(2.0)) == [(20, Stabilise)] or chord.candidate is None
-    chord.receive(Stabilise(9, node(5), (NodeNews(node(15), 0.0),)), 2.5)
-    assert (15, Probe) in sent(chord.tick(3.1))
+    effects = chord.receive(Stabilise(9, node(5), (NodeNews(node(15), 0.0),)), 2.5)
+    assert (15, Probe) in sent(effects)
+
+
+def test_a_new_first_successor_hears_of_the_former_one() -> None:
+    """It may never have heard of it, after a split through every other broker."""
+    chord = member(20, known=[15])
+    probe = request_of(chord.tick(1.0), Probe)
+    effects = chord.receive(neighbours(probe, 15, 30), 1.1)
+    [asked] = [one.message for one in effects if isinstance(one, SendToNode)]
+    assert isinstance(asked, Stabilise)
+    assert asked.news[0].node == node(20)
+    assert successors(chord) == [15, 30]
+    other = Chord(node(15), Random(1).random)
+    other.is_member = True
+    other.neighbours = RingNeighbours(node(15), None, (node(30),))
+    assert sent(other.receive(asked, 1.2)) == [(20, Probe)]
 
 
 def test_there_is_one_candidate_at_a_time_and_the_nearest_is_the_first() -> None:
@@ -352,6 +366,15 @@ def test_a_broker_that_lost_its_disk_is_let_in_when_the_former_one_is_found_dead
     assert isinstance(told, Met)
 
 
+def test_who_is_no_member_asks_after_a_duplicate_as_well() -> None:
+    chord = Chord(ME, Random(1).random, [node(20)])
+    other = attrs.evolve(node(20), directory=DirectoryId("x"))
+    effects = chord.receive(Meet(3, other, ()), 0.5)
+    assert chord.receive(neighbours(request_of(effects, Probe), 20), 0.6) == []
+    refused = answers(chord.receive(Meet(4, other, ()), 1.5))
+    assert refused == [RingRefused(4, RingRefusal.DUPLICATE_BROKER)]
+
+
 def test_a_broker_that_is_refused_for_good_tries_nobody_else() -> None:
     chord = Chord(ME, Random(1).random)
     effects = chord.join(["ws://a:1", "ws://b:1"], 0.0, begins=True)
@@ -457,6 +480,8 @@ def test_a_look_up_has_an_outcome_in_time() -> None:
         effects = slow.receive(answer, at)
     assert concluded == [ConcludeLookup(7, HolderNotFound("it took more than 5 s"))]
     assert at == 1.0 + LOOKUP_TIMEOUT_S
+    late = HolderAnswer(request_of(effects, FindHolder), asked.node, asked.node, (), ())
+    assert slow.receive(late, at + 0.1) == []
     assert not slow._lookups
 
 
@@ -477,6 +502,17 @@ def test_an_answer_of_another_kind_than_asked_for_is_none() -> None:
     assert [type(one) for one in effects] == [SendToAddress]
     asked = request_of(chord.look_up(1, RingPoint(45), 0.7), FindHolder)
     assert sent(chord.receive(neighbours(asked, 40), 0.8)) == [(20, FindHolder)]
+
+
+def test_a_look_up_goes_on_through_the_whole_book_when_the_nearest_are_dead() -> None:
+    chord = member(20, predecessor=5, known=[30, 40, 50, 60])
+    effects = chord.look_up(1, RingPoint(70), 0.5)
+    asked = []
+    while sent(effects):
+        [(broker, _)] = sent(effects)
+        asked.append(broker)
+        effects = chord.failed(request_of(effects, FindHolder), 0.6)
+    assert asked == [60, 50, 40, 30, 20]
 
 
 def test_another_broker_at_the_address_of_the_one_that_is_asked_is_not_that_one() -> None:

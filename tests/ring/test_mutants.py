@@ -99,6 +99,7 @@ def who_meets_somebody_hears_of_nobody_else(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AddressBook, "tell_all", lambda self, now: ())
     # Otherwise the contact tells it in the second before it dies.
     patch.setattr(AddressBook, "tell", lambda self, other, now, draw: ())
+    a_new_successor_hears_nothing_of_the_former_one(patch)
 
 
 def without_the_book(patch: pytest.MonkeyPatch) -> None:
@@ -132,6 +133,12 @@ def silent_brokers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 @mutant("not repaired", scenarios.a_ring_of_one_each)
 def silent_brokers_are_never_asked_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AddressBook, "any_node", lambda self, draw: self.next_before(None))
+
+
+@mutant("too slow|not repaired", lambda: scenarios.a_split_of_every_other_one_of_many(4))
+def a_new_successor_hears_nothing_of_the_former_one(patch: pytest.MonkeyPatch) -> None:
+    stabilise = Chord._stabilise
+    patch.setattr(Chord, "_stabilise", lambda self, now, former=None: stabilise(self, now))
 
 
 @mutant("that nobody asked", scenarios.a_candidate_that_is_dead)
