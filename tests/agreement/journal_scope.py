@@ -14,13 +14,8 @@ from typing import Any
 
 import attrs
 
-from octopi.agreement.journal.replica import (
-    JournalEffect,
-    JournalReplica,
-    RegisterRole,
-    SendNow,
-    SendWhenDurable,
-)
+from octopi.agreement.journal.effects import JournalEffect, SendNow, SendWhenDurable
+from octopi.agreement.journal.replica import JournalReplica, RegisterRole
 from octopi.agreement.journal.stored import StoredState
 from octopi.identifiers import DirectoryId
 from octopi.wire.registers import JournalEntry, RegisterId, ToRegister, VoteAnswer, VoteRequest

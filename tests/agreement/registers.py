@@ -11,13 +11,8 @@ from random import Random
 
 import attrs
 
-from octopi.agreement.journal.replica import (
-    JournalEffect,
-    JournalReplica,
-    SendNow,
-    SendWhenDurable,
-    StoreEntry,
-)
+from octopi.agreement.journal.effects import JournalEffect, SendNow, SendWhenDurable, StoreEntry
+from octopi.agreement.journal.replica import JournalReplica
 from octopi.agreement.journal.stored import (
     Stored,
     decode_stored,

@@ -11,12 +11,8 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from octopi.agreement.journal.replica import (
-    JournalEffect,
-    JournalReplica,
-    SendNow,
-    SendWhenDurable,
-)
+from octopi.agreement.journal.effects import JournalEffect, SendNow, SendWhenDurable
+from octopi.agreement.journal.replica import JournalReplica
 from octopi.wire.registers import EntriesSent, VoteRequest
 from tests.agreement.registers import Register, Registers, walk
 

@@ -8,8 +8,8 @@ import pytest
 from octopi.agreement.entries import DirectoryEntry
 from octopi.agreement.journal.stored import (
     Stored,
+    StoredAppend,
     StoredContent,
-    StoredEntry,
     StoredSnapshot,
     StoredVote,
     decode_stored,
@@ -26,7 +26,7 @@ GOLDEN: list[tuple[Stored, object]] = [
     (StoredVote(3, None), {"term": 3, "vote": [], "entry": "vote"}),
     (StoredVote(3, ONE), {"term": 3, "vote": ["ws://a:7000", "d1"], "entry": "vote"}),
     (
-        StoredEntry(7, JournalEntry(3, b"x", (ONE,))),
+        StoredAppend(7, JournalEntry(3, b"x", (ONE,))),
         {
             "index": 7,
             "term": 3,
@@ -69,18 +69,18 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 
 def test_an_entry_replaces_all_from_its_index_on() -> None:
-    entries = [StoredEntry(one, JournalEntry(1, b"%d" % one)) for one in range(3)]
-    state = replayed([*entries, StoredEntry(1, JournalEntry(2, b"new", (ONE,)))])
+    entries = [StoredAppend(one, JournalEntry(1, b"%d" % one)) for one in range(3)]
+    state = replayed([*entries, StoredAppend(1, JournalEntry(2, b"new", (ONE,)))])
     assert list(state.history.contents()) == [b"0", b"new"]
     assert state.history.voters == (ONE,)
 
 
 def test_a_snapshot_counts_when_all_of_it_is_there() -> None:
-    first: list[Stored] = [StoredEntry(0, JournalEntry(1, b"old"))]
+    first: list[Stored] = [StoredAppend(0, JournalEntry(1, b"old"))]
     begun: list[Stored] = [StoredSnapshot(5, 2, (ONE,), 2), StoredContent(b"a")]
     state = replayed([*first, *begun, StoredVote(3, ONE)])
     assert list(state.history.contents()) == [b"old"]
-    state = replayed([*first, *begun, StoredContent(b"b"), StoredEntry(5, JournalEntry(3, b"c"))])
+    state = replayed([*first, *begun, StoredContent(b"b"), StoredAppend(5, JournalEntry(3, b"c"))])
     assert list(state.history.contents()) == [b"a", b"b", b"c"]
     assert (state.history.snapshot.end, state.history.end) == (5, 6)
 
@@ -90,7 +90,7 @@ def test_a_snapshot_counts_when_all_of_it_is_there() -> None:
     [
         [StoredContent(b"a")],
         [StoredVote(3, None), StoredVote(2, None)],
-        [StoredEntry(1, JournalEntry(1, b"a"))],
+        [StoredAppend(1, JournalEntry(1, b"a"))],
     ],
 )
 def test_what_no_register_stores_is_refused(stored: list[Stored]) -> None:

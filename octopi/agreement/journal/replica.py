@@ -13,20 +13,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
-import attrs
-
-from octopi.agreement.journal.history import JournalHistory, JournalSnapshot
+from octopi.agreement.journal.effects import (
+    JournalEffect,
+    SendNow,
+    SendWhenDurable,
+    StoreEntry,
+)
+from octopi.agreement.journal.history import JournalHistory
 from octopi.agreement.journal.leading import Progress, StandbyProgress
+from octopi.agreement.journal.snapshot_pages import SnapshotPages
 from octopi.agreement.journal.stored import (
-    Stored,
-    StoredEntry,
+    StoredAppend,
     StoredState,
     StoredVote,
     snapshot_stored,
 )
-from octopi.agreement.journal.voters import most_of, voter_at
+from octopi.agreement.journal.voters import is_of_trial, most_of, voter_at
 from octopi.limits import (
     REGISTER_BEAT_S,
     REGISTER_LOST_S,
@@ -49,33 +53,6 @@ from octopi.wire.registers import (
     VoteRequest,
     Voters,
 )
-
-
-@attrs.frozen
-class StoreEntry:
-    """Append *entry* to the journal on the disk."""
-
-    entry: Stored
-
-
-@attrs.frozen
-class SendNow:
-    """Send *message* to the register at *address*."""
-
-    address: str
-    message: ToRegister
-
-
-@attrs.frozen
-class SendWhenDurable:
-    """Send *message* to the register at *address*, which may be this one, when everything that was
-    stored is durable."""
-
-    address: str
-    message: ToRegister
-
-
-JournalEffect: TypeAlias = StoreEntry | SendNow | SendWhenDurable
 
 
 class RegisterRole(Enum):
@@ -130,10 +107,7 @@ class JournalReplica:
         """The index of the first entry of the term in which this register is active."""
         self._active_since = now
         """When this register became active last."""
-        self._page = (0, 0)
-        """The term and the end of the snapshot that is being received."""
-        self._contents: tuple[bytes, ...] = ()
-        """The contents that came of it."""
+        self._pages = SnapshotPages()
         self.wakes_at = now + (self._patience_s() if self.is_founded else self._soon_s())
         """When `tick` has something to do."""
 
@@ -216,7 +190,7 @@ class JournalReplica:
         sender = message.sender
         self._known[sender.address] = sender
         effects: list[JournalEffect] = []
-        if message.term > self.term and not _is_of_trial(message):
+        if message.term > self.term and not is_of_trial(message):
             effects = self._enter(message.term, None)
             if self.is_active:
                 self.wakes_at = now + self._patience_s()
@@ -349,7 +323,7 @@ class JournalReplica:
     def _append(self, entries: list[JournalEntry], now: float) -> list[JournalEffect]:
         effects: list[JournalEffect] = []
         for entry in entries:
-            effects.append(StoreEntry(StoredEntry(self.history.end, entry)))
+            effects.append(StoreEntry(StoredAppend(self.history.end, entry)))
             self.history.put(self.history.end, entry)
         for address in self._others:
             effects += self._send(address, now)
@@ -491,7 +465,7 @@ class JournalReplica:
                 continue
             assert index >= self.committed, "what is committed is never replaced"
             history.put(index, entry)
-            effects.append(StoreEntry(StoredEntry(index, entry)))
+            effects.append(StoreEntry(StoredAppend(index, entry)))
         self.committed = max(self.committed, min(sent.committed, end))
         stored = EntriesStored(self.identity, self.term, end)
         return [*effects, SendWhenDurable(address, stored)]
@@ -508,15 +482,10 @@ class JournalReplica:
         stored = EntriesStored(self.identity, self.term, sent.end)
         if has_it or sent.end <= self.committed:
             return [SendWhenDurable(address, stored)]
-        if sent.first == 0 or self._page != (sent.term, sent.end):
-            self._page, self._contents = (sent.term, sent.end), ()
-        if sent.first == len(self._contents):
-            self._contents += sent.contents
-        if len(self._contents) < sent.count:
-            taken = SnapshotTaken(self.identity, self.term, sent.end, len(self._contents))
+        snapshot = self._pages.add(sent)
+        if snapshot is None:
+            taken = SnapshotTaken(self.identity, self.term, sent.end, self._pages.count)
             return [SendNow(address, taken)]
-        snapshot = JournalSnapshot(sent.end, sent.end_term, sent.voters, self._contents)
-        self._contents = ()
         self.history, self.committed = JournalHistory(snapshot), snapshot.end
         effects: list[JournalEffect] = [StoreEntry(one) for one in snapshot_stored(snapshot)]
         return [*effects, SendWhenDurable(address, stored)]
@@ -529,13 +498,3 @@ class JournalReplica:
         assert history.end_term <= self.term
         assert history.snapshot.end <= self.committed <= history.end
         assert not self.is_active or self.vote == self.identity
-
-
-def _is_of_trial(message: ToRegister) -> bool:
-    """Whether the term of *message* is only asked about."""
-    match message:
-        case VoteRequest(is_trial=True):
-            return True
-        case VoteAnswer(is_trial=True, is_granted=True):
-            return True
-    return False

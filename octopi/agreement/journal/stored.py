@@ -2,7 +2,7 @@
 
 An entry is a CBOR map (RFC 8949); a register is the list of its address and directory.  The keys
 and their order are the format, which golden tests check
-(``tests/agreement/journal/test_stored.py``).
+(``tests/agreement/test_journal_stored.py``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StoredVote:
 
 
 @attrs.frozen
-class StoredEntry:
+class StoredAppend:
     """*entry* is at *index*, in place of all that was there and behind it."""
 
     index: int
@@ -54,7 +54,7 @@ class StoredContent:
     content: bytes
 
 
-Stored: TypeAlias = DirectoryEntry | StoredVote | StoredEntry | StoredSnapshot | StoredContent
+Stored: TypeAlias = DirectoryEntry | StoredVote | StoredAppend | StoredSnapshot | StoredContent
 
 
 @attrs.define
@@ -87,7 +87,7 @@ def replayed(stored: Iterable[Stored]) -> StoredState:
                 if term < state.term:
                     raise ValueError(f"the term {term} comes after {state.term}")
                 state.term, state.vote = term, vote
-            case StoredEntry(index, entry):
+            case StoredAppend(index, entry):
                 if not state.history.snapshot.end <= index <= state.history.end:
                     raise ValueError(f"there is nothing before the entry at {index}")
                 state.history.put(index, entry)
@@ -115,7 +115,7 @@ def shortest(directory: DirectoryId, state: StoredState) -> list[Stored]:
     if history.snapshot.end:
         stored += snapshot_stored(history.snapshot)
     start = history.snapshot.end
-    stored += [StoredEntry(start + at, entry) for at, entry in enumerate(history.entries)]
+    stored += [StoredAppend(start + at, entry) for at, entry in enumerate(history.entries)]
     return stored
 
 
@@ -128,7 +128,7 @@ def encode_stored(one: Stored) -> bytes:
         case StoredVote(term, vote):
             voted = [] if vote is None else [vote.address, vote.directory]
             fields = {"term": term, "vote": voted, "entry": "vote"}
-        case StoredEntry(index, entry):
+        case StoredAppend(index, entry):
             fields = {
                 "index": index,
                 "term": entry.term,
@@ -173,7 +173,7 @@ def decode_stored(data: bytes) -> Stored:
             "voters": voters,
             "entry": "append",
         } if len(fields) == 5:
-            return StoredEntry(index, JournalEntry(term, content, _voters(voters)))
+            return StoredAppend(index, JournalEntry(term, content, _voters(voters)))
         case {
             "end": int(end),
             "term": int(term),

@@ -8,13 +8,8 @@ from itertools import groupby
 import attrs
 import trio
 
-from octopi.agreement.journal.replica import (
-    JournalEffect,
-    JournalReplica,
-    SendNow,
-    SendWhenDurable,
-    StoreEntry,
-)
+from octopi.agreement.journal.effects import JournalEffect, SendNow, SendWhenDurable, StoreEntry
+from octopi.agreement.journal.replica import JournalReplica
 from octopi.environment import Environment
 from octopi.errors import LogReadOnlyError, StorageError
 from octopi.logger import get_logger
