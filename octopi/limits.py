@@ -562,7 +562,7 @@ TOPIC_COUNT_MAX: Final = 1_000_000
 """Topics of one cluster; the register holds about 1 KiB of memory for each."""
 
 LOGS_MADE_AT_ONCE_MAX: Final = 32
-"""Topics of one order whose logs a broker makes at the same time: one device operation then serves
+"""Logs of one order that a broker makes at the same time: one operation of the device then serves
 several logs, and a disk that fails holds up no more tasks than this."""
 
 GATHER_S: Final = 2.0
