@@ -79,7 +79,11 @@ class AddressBook:
     def hear_of(self, news: Iterable[NodeNews], now: float) -> None:
         """Another broker told its *news*."""
         for one in news:
-            self._hear_of(one.node, now - max(0.0, one.age_s))
+            heard_at = now - max(0.0, one.age_s)
+            if not one.is_silent:
+                self._hear_of(one.node, heard_at)
+            elif one.node.broker not in self._entries:
+                self._enter(BookEntry(one.node, heard_at, silent_at=now))
 
     def hear_names(self, nodes: Iterable[RingNode]) -> None:
         """*nodes* were named, as somebody's neighbours: they may be dead for some time."""
@@ -185,15 +189,17 @@ class AddressBook:
         return None
 
     def tell_all(self, now: float) -> tuple[NodeNews, ...]:
-        """The whole book, without those that don't answer."""
+        """The whole book."""
         return tuple(_news(one, now) for one in self._entries.values() if _is_news(one))
 
     def tell(self, other: RingNode, now: float, draw: Callable[[], float]) -> tuple[NodeNews, ...]:
         """What to tell *other*: in equal parts those behind it on the ring, of which it has to know
-        each; the latest news; and any entries.  *draw* gives random numbers from 0 to 1."""
+        each; the latest news; and any entries, silent ones, too.  *draw* gives random numbers from
+        0 to 1."""
         part = RING_NEWS_COUNT // 3
         behind = (one for one in self.behind(other.place) if _is_news(one))
-        latest = (one for one in reversed(self._entries.values()) if _is_news(one))
+        changed = (one for one in reversed(self._entries.values()) if not one.is_silent)
+        latest = (one for one in changed if _is_news(one))
         told = {one.node.broker: one for one in (*islice(behind, part), *islice(latest, part))}
         for _ in range(RING_NEWS_COUNT - len(told)):
             if self._places and _is_news(one := self._any(draw)):
@@ -216,8 +222,8 @@ class AddressBook:
 
 
 def _is_news(entry: BookEntry) -> bool:
-    return entry.heard_at > -inf and not entry.is_silent
+    return entry.heard_at > -inf
 
 
 def _news(entry: BookEntry, now: float) -> NodeNews:
-    return NodeNews(entry.node, max(0.0, now - entry.heard_at))
+    return NodeNews(entry.node, max(0.0, now - entry.heard_at), entry.is_silent)

@@ -18,6 +18,9 @@ class NodeNews:
     node: RingNode
     age_s: float
     """How long ago the node was heard.  Clocks are not compared, so it is no time of day."""
+    is_silent: bool = False
+    """Whether it did not answer since.  It is told all the same: perhaps nobody else knows it, and
+    it is on the other side of a split."""
 
 
 @attrs.frozen

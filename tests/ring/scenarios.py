@@ -99,6 +99,22 @@ def a_split_of_every_other_one_of_many(book: int = BOOK_COUNT) -> None:
         raise BrokenRule("the halves are too slow to find each other")
 
 
+def the_only_one_that_knows_a_broker_dies(book: int = BOOK_COUNT) -> None:
+    """5 joins by 4 while both are cut off from the others.  Then 5 is cut off alone, and 4 goes
+    back to the others, and dies."""
+    world = ring_of(4, book)
+    world.split({4, 5}, {1, 2, 3})
+    world.run(20)
+    world.start(5, [4], point=99)
+    world.run(5)
+    world.split({5}, {1, 2, 3, 4})
+    world.run(30)
+    world.kill(4, hangs=True)
+    world.run(5)
+    world.heal()
+    world.run_until_ideal(SETTLED_S)
+
+
 def a_dead_predecessor(book: int = BOOK_COUNT) -> None:
     """Nobody stands nearer before 3 than dead 2, so only asking 2 tells that it is dead."""
     world = ring_of(5, book)
@@ -217,6 +233,7 @@ SCENARIOS = [
     a_split_through_the_middle,
     a_split_of_every_other_one_while_two_join,
     a_split_of_every_other_one_of_many,
+    the_only_one_that_knows_a_broker_dies,
     a_dead_predecessor,
     a_row_of_neighbours_dies,
     a_row_as_long_as_the_lists_dies,

@@ -58,6 +58,19 @@ def test_a_broker_that_is_only_named_is_not_told_on_and_does_not_come_back_to_li
     assert silent(book) == {1}
 
 
+def test_a_silent_broker_is_told_as_silent_and_changes_nothing_that_is_known() -> None:
+    """Whoever knows it may be the last one that does."""
+    book = book_of(node(1))
+    book.hear_silence(node(1), 1.0)
+    assert book.tell_all(3.0) == (NodeNews(node(1), 3.0, is_silent=True),)
+    other = AddressBook(node(9))
+    other.hear_of(book.tell_all(3.0), 3.0)
+    assert silent(other) == {1}
+    other.hear(node(1), 4.0)
+    other.hear_of(book.tell_all(5.0), 5.0)
+    assert silent(other) == set()
+
+
 def test_news_say_how_long_ago_a_broker_was_heard() -> None:
     book = book_of(node(1))
     assert book.tell_all(3.0) == (NodeNews(node(1), 3.0),)
