@@ -141,7 +141,7 @@ def as_written(message: object) -> dict[str, object]:
 
 
 def _as_written(value: Any) -> object:  # noqa: ANN401
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_as_written(one) for one in value]
     if not attrs.has(type(value)):
         return value
@@ -168,12 +168,17 @@ def _values(hint: object) -> st.SearchStrategy[object]:
         sizes = [note.size for note in notes if isinstance(note, AtMost)]
         size_max = min([*sizes, _BULK_BYTES_MAX])
     hint = getattr(hint, "__supertype__", hint)  # of a `NewType`
+    if hint == bytes | memoryview:
+        hint = bytes  # what is decoded from bytes has no views
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return st.one_of([_values(choice) for choice in typing.get_args(hint)])
     if origin is list:
         (entry,) = typing.get_args(hint)
         return st.lists(_values(entry), max_size=_ENTRIES_MAX)
+    if origin is tuple:
+        entry, _ = typing.get_args(hint)
+        return st.lists(_values(entry), max_size=_ENTRIES_MAX).map(tuple)
     if hint is types.NoneType:
         return st.none()
     if hint is bool:

@@ -18,9 +18,9 @@ from octopi.security.authenticator import AuthenticatedPeer, Authenticator
 from octopi.security.grants import EVERYTHING, Grants
 from octopi.security.origins import may_come_from, names_us
 from octopi.transport.http_requests import HttpRequest
-from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER
+from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, REGISTERS
 
-_OF_BROKERS: Final = frozenset({MEMBERSHIP.path, FOLLOW.path, PEER.path})
+_OF_NODES: Final = frozenset({one.path for one in (MEMBERSHIP, FOLLOW, PEER, REGISTERS)})
 
 _BEARER: Final = "bearer "
 
@@ -62,7 +62,7 @@ class HttpAccessPolicy:
     ) -> Denial | None:
         """Why *request* can't be upgraded to a WebSocket; None if it can.  *members* returns the
         urls of nodes of the cluster."""
-        if self.verifies_brokers and request.path in _OF_BROKERS and not request.asker.is_verified:
+        if self.verifies_brokers and request.path in _OF_NODES and not request.asker.is_verified:
             return Denial(
                 403,
                 "forbidden",

@@ -10,6 +10,7 @@ import attrs
 from octopi.identifiers import PartitionId
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.node import BrokerNode
+from octopi.roles.register.group.standby import StandbyRegister
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.streams import RegisterStreams
 from octopi.roles.streams.exchange import StreamService
@@ -27,7 +28,7 @@ class NodeFacts:
     broker: int | None
     incarnation: int | None
     registers: list[str]
-    """The addresses of the register; empty if this node is the register."""
+    """The addresses of the registers; empty if this node is the only one."""
 
 
 class NodeView(Protocol):
@@ -65,7 +66,7 @@ class RegisterNodeView:
     def facts(self) -> NodeFacts:
         controller, options = self.node.controller, self.node.options
         cluster = controller.state.cluster
-        return NodeFacts("register", options.agent, cluster, None, None, [])
+        return NodeFacts("register", options.agent, cluster, None, None, list(options.peers))
 
     def why_not_ready(self) -> str:
         if self.node.failure is not None:
@@ -78,6 +79,30 @@ class RegisterNodeView:
 
     def members(self) -> Iterable[str]:
         return [one.address for one in self.node.controller.state.brokers.values()]
+
+
+class StandbyNodeView:
+    """A register that isn't active, as its pages see it."""
+
+    def __init__(self, standby: StandbyRegister) -> None:
+        self._standby = standby
+        self.streams: StreamService = standby
+
+    @property
+    def traffic(self) -> ServerStatistics:
+        return self._standby.traffic
+
+    def facts(self) -> NodeFacts:
+        options = self._standby.options
+        return NodeFacts(
+            "register", options.agent, self._standby.cluster, None, None, list(options.peers)
+        )
+
+    def why_not_ready(self) -> str:
+        return "" if self._standby.active_address else "no register is active"
+
+    def members(self) -> Iterable[str]:
+        return self._standby.options.peers
 
 
 class BrokerNodeView:

@@ -89,6 +89,15 @@ class RegisterSettings:
         "number of partitions of a new cluster",
         least=1,
     )
+    peers: str = _setting(
+        "",
+        "OCTOPI_PEERS",
+        "addresses of all registers of the cluster, separated by commas, the same list for each of "
+        "them (empty: it is the only one)",
+    )
+    advertise: str = _setting(
+        "", "OCTOPI_ADVERTISE", "its address among them (empty: the address it listens at)"
+    )
     replicas: int = _setting(
         REPLICA_COUNT_DEFAULT,
         "OCTOPI_REPLICAS",
@@ -111,7 +120,11 @@ class BrokerSettings:
         "127.0.0.1:0", "OCTOPI_LISTEN", "address to listen at (port 0: a free one)"
     )
     data_dir: str = _setting("octopi-data/broker", "OCTOPI_DATA_DIR", "directory of the logs")
-    register: str = _setting(DEFAULT_SERVER, "OCTOPI_REGISTER", "address of the register")
+    register: str = _setting(
+        DEFAULT_SERVER,
+        "OCTOPI_REGISTER",
+        "address of the register, or of all registers, separated by commas",
+    )
     advertise: str = _setting(
         "", "OCTOPI_ADVERTISE", "address that clients connect to (empty: the address it listens at)"
     )

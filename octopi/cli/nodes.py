@@ -8,7 +8,7 @@ from functools import partial
 
 import trio
 
-from octopi.admin.node_views import BrokerNodeView, RegisterNodeView
+from octopi.admin.node_views import BrokerNodeView, RegisterNodeView, StandbyNodeView
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
 from octopi.cli.failures import CommandError, ExitCode
@@ -56,6 +56,9 @@ async def run_register_node(
             partition_count=settings.partitions,
             replica_count=settings.replicas,
             gather_s=settings.gather_s,
+            peers=tuple(addresses_in(settings.peers)),
+            advertise=settings.advertise,
+            token=place.shelter.token,
             agent=AGENT,
             authenticator=place.shelter.authenticator,
             memory_budget_bytes=common.memory_budget,
@@ -64,7 +67,7 @@ async def run_register_node(
 
         def show(node: RegisterNode) -> None:
             place.show(RegisterNodeView(node))
-            if common.history:
+            if common.history and not settings.peers:
                 place.history = partial(write_events, node)
 
         await run_register(
@@ -72,6 +75,7 @@ async def run_register_node(
             options,
             stop=stop,
             show=show,
+            show_standby=lambda standby: place.show(StandbyNodeView(standby)),
             task_status=place,
         )
 
@@ -99,7 +103,7 @@ async def run_broker_node(
         options = BrokerOptions(
             listen=settings.listen,
             data_directory=settings.data_dir,
-            registers=[settings.register],
+            registers=addresses_in(settings.register),
             secrets=secrets,
             advertise=settings.advertise,
             broker=None if settings.id is None else BrokerId(settings.id),
@@ -129,6 +133,11 @@ async def run_broker_node(
             show=show,
             task_status=place,
         )
+
+
+def addresses_in(text: str) -> list[str]:
+    """The addresses in *text*, which commas separate."""
+    return [one.strip() for one in text.split(",") if one.strip()]
 
 
 def _refuse_plain_address(advertise: str, common: NodeSettings) -> None:

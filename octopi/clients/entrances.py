@@ -56,6 +56,15 @@ class Entrances:
         if self._given_failures < len(self._given):
             self._given_failures = 0
 
+    def redirected(self, address: str, active: str) -> None:
+        """The register at *address* is a standby of the one at *active*; empty: of none that it
+        knows."""
+        self.failed(address)
+        if active in self._given:
+            self._given.rotate(-self._given.index(active))
+        elif active:
+            self.learn([active])
+
     def failed(self, address: str, *, was_silent: bool = False) -> None:
         """The node at *address* can't answer now: ask another one next, if there is one.
         *was_silent*: it gave no answer in time."""

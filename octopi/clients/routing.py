@@ -132,7 +132,9 @@ class RequestRouter:
             entrances.failed(server)
             raise
         except RefusedError as error:
-            if is_broker and error.retryable:
+            if error.status == Status.NOT_LEADER and not is_broker:
+                entrances.redirected(server, error.address)
+            elif is_broker and error.retryable:
                 entrances.failed(server)
             if error.status == Status.ANSWER_LOST:
                 raise ConnectionLostError(str(error.args[0])) from error

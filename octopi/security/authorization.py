@@ -13,7 +13,7 @@ from typing import Final
 from octopi.identifiers import is_system_topic
 from octopi.security.grants import Grants, Verb
 from octopi.wire import messages as m
-from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, PEER, Endpoint
+from octopi.wire.endpoints import Endpoint
 
 _NEEDS: Final = {cls: one.needs for cls, one in m.DECLARATIONS.items() if one.needs is not None}
 
@@ -57,7 +57,7 @@ def denied(grants: Grants, message: object) -> str | None:
 
 def denied_at(grants: Grants, endpoint: Endpoint) -> str | None:
     """Why *grants* don't allow to connect to *endpoint*; None if they do."""
-    if endpoint in (MEMBERSHIP, FOLLOW, PEER) and not grants.allows(Verb.REPLICATE, None):
+    if endpoint.is_for_nodes and not grants.allows(Verb.REPLICATE, None):
         return f"the token does not grant {Verb.REPLICATE} on the cluster"
     return None
 

@@ -30,6 +30,7 @@ from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
 from octopi.security.join_secret import JoinSecrets
+from octopi.simulation.invariants.decision_view import DecisionView
 from octopi.simulation.invariants.register_view import RegisterView
 from octopi.simulation.kernel.host import ProcessLife, Program, SimulatedHost
 from octopi.simulation.kernel.world import World
@@ -65,6 +66,7 @@ class ClusterOptions:
     """The options of the nodes of a cluster; the defaults are those of the program."""
 
     brokers: int = 3
+    registers: int = 1
     partitions: int = PARTITION_COUNT_DEFAULT
     replicas: int = REPLICA_COUNT_DEFAULT
     flush: FlushOptions = attrs.field(factory=FlushOptions)
@@ -135,8 +137,12 @@ class SimulatedCluster:
         self.options = options or ClusterOptions()
         self.nodes: dict[str, Node] = {}
         """All nodes, by name, in the order in which they were added."""
-        self.register_view = RegisterView(REGISTER)
-        """What the register has made durable."""
+        self._registers = [
+            REGISTER if number == 1 else f"{REGISTER}-{number}"
+            for number in range(1, self.options.registers + 1)
+        ]
+        self.decided: DecisionView = RegisterView(self._registers)
+        """What has been decided for good."""
         self.secrets = JoinSecrets((world.random("join secret").randbytes(JOIN_SECRET_BYTES),))
         """The join secret.  Each node has a copy outside its disk, so that it isn't lost with the
         disk."""
@@ -145,8 +151,9 @@ class SimulatedCluster:
         """Processes whose tasks may not have ended yet."""
         self._changed = trio.Event()
         self._is_ended = False
-        world.observe(self.register_view, self.register_view.kinds)
-        self._add(REGISTER, "register", self._run_register)
+        world.observe(self.decided, self.decided.kinds)
+        for name in self._registers:
+            self._add(name, "register", self._run_register)
         for _ in range(self.options.brokers):
             self.add_broker()
 
@@ -154,8 +161,13 @@ class SimulatedCluster:
 
     @property
     def register(self) -> Node:
-        """The register."""
+        """The register, or the first of them."""
         return self.nodes[REGISTER]
+
+    @property
+    def registers(self) -> list[Node]:
+        """The registers."""
+        return [self.nodes[name] for name in self._registers]
 
     @property
     def brokers(self) -> list[Node]:
@@ -171,6 +183,11 @@ class SimulatedCluster:
     def address(self) -> str:
         """The address that clients connect to."""
         return self.address_of(REGISTER)
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of all registers."""
+        return [self.address_of(name) for name in self._registers]
 
     def address_of(self, name: str) -> str:
         """The address of the node with this name."""
@@ -209,7 +226,7 @@ class SimulatedCluster:
 
     def leader(self, partition: PartitionId) -> str:
         """The host of the leader that was decided last; empty if there is none."""
-        record = self.register_view.state.partitions.get(partition)
+        record = self.decided.state.partitions.get(partition)
         return self.host_of(record.leader) if record is not None else ""
 
     # --- processes -----------------------------------------------------------------------
@@ -297,6 +314,7 @@ class SimulatedCluster:
             gather_s=GATHER_S if node.has_lost_files else self.options.gather_s,
             rebalance_interval_s=self.options.rebalance_interval_s,
             snapshot_entries=self.options.snapshot_entries,
+            peers=tuple(self.addresses) if len(self._registers) > 1 else (),
             secrets=lambda: self.secrets,
         )
         status = _Started(node, node.life, self._tell)
@@ -306,7 +324,7 @@ class SimulatedCluster:
         options = BrokerOptions(
             listen=f"{node.name}:{_PORT}",
             data_directory=DATA_DIRECTORY,
-            registers=[self.address],
+            registers=self.addresses,
             secrets=lambda: self.secrets,
             broker=self.broker_of(node.name),
             flush=self.options.flush,

@@ -29,7 +29,7 @@ class Quiescence:
     @property
     def records(self) -> list[PartitionRecord]:
         """The newest decision of the register about each partition."""
-        return list(self._cluster.register_view.state.partitions.values())
+        return list(self._cluster.decided.state.partitions.values())
 
     def not_serving(self) -> str:
         """The names of the nodes that don't serve."""
@@ -67,7 +67,7 @@ class Quiescence:
 
     def replicas(self, log: LogName) -> list[ReplicaBytes]:
         """The bytes of *log* on the disks of its replicas."""
-        record = self._cluster.register_view.state.partitions[log.partition]
+        record = self._cluster.decided.state.partitions[log.partition]
         hosts = map(self._cluster.host_of, record.replicas)
         return [self.replica(host, log) for host in hosts if host != self.cut_off]
 

@@ -136,11 +136,11 @@ class Faults:
     def followers(self, topic: str, partition: int | None = None) -> list[str]:
         """The hosts of the other replicas of a topic's partition."""
         number = self._partition(topic, partition)
-        record = self._simulated.register_view.state.partitions[number]
+        record = self._simulated.decided.state.partitions[number]
         return [self._simulated.host_of(one) for one in record.replicas if one != record.leader]
 
     def _partition(self, topic: str, partition: int | None) -> PartitionId:
-        state = self._simulated.register_view.state
+        state = self._simulated.decided.state
         found = state.topic(topic)
         if found is None:
             known = [one.topic for one in state.topics_after("", state.topic_count)]

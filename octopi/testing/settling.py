@@ -70,7 +70,7 @@ class Settling:
             yield log, decode(data, Offset(start), topic, partition)
 
     def _names(self) -> list[LogName]:
-        state = self._simulated.register_view.state
+        state = self._simulated.decided.state
         return [
             LogName(topic.topic, partition)
             for topic in state.topics_after("", state.topic_count)

@@ -33,6 +33,8 @@ class Plane(Enum):
     """Between the follower and the leader of a partition."""
     PEER = "peer"
     """Between a node and another one that it asks on behalf of a client."""
+    REGISTERS = "registers"
+    """Between the registers of a cluster."""
 
 
 class Recipient(Enum):
@@ -71,6 +73,7 @@ FOLLOWER_TO_LEADER: Final = MessageRoute(Plane.FOLLOW, Recipient.LEADER)
 LEADER_TO_FOLLOWER: Final = MessageRoute(Plane.FOLLOW, Recipient.PEER)
 PEER_TO_DECIDER: Final = MessageRoute(Plane.PEER, Recipient.DECIDER)
 DECIDER_TO_PEER: Final = MessageRoute(Plane.PEER, Recipient.PEER)
+REGISTER_TO_REGISTER: Final = MessageRoute(Plane.REGISTERS, Recipient.DECIDER)
 
 
 @attrs.frozen
@@ -170,9 +173,12 @@ def answer(
     return _declare(name, MessageKind.ANSWER, routes, needs, since=since)
 
 
-def notice(name: str, *routes: MessageRoute, needs: Permission | None = None) -> Callable[[_C], _C]:
-    """Declare a message that takes no new request number (`MessageKind.NOTICE`)."""
-    return _declare(name, MessageKind.NOTICE, routes, needs)
+def notice(
+    name: str, *routes: MessageRoute, needs: Permission | None = None, since: int = 1
+) -> Callable[[_C], _C]:
+    """Declare a message that takes no new request number (`MessageKind.NOTICE`).  *since*: see
+    `Declaration`."""
+    return _declare(name, MessageKind.NOTICE, routes, needs, since=since)
 
 
 def connection(name: str) -> Callable[[_C], _C]:

@@ -108,3 +108,13 @@ PEER: Final = _endpoint(
 )
 """A broker at its register, to ask what clients of the broker asked it: one connection, which the
 broker opens when it first has something to ask."""
+
+REGISTERS: Final = _endpoint(
+    m.Plane.REGISTERS,
+    "/v1/registers",
+    MEMBERSHIP_HEARTBEAT_INTERVAL_S,
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    is_for_nodes=True,
+)
+"""A register at another one of the same cluster: one connection in each direction, over which only
+the side that connected speaks."""

@@ -22,7 +22,8 @@ The classes are in these modules:
 - `octopi.wire.admin`: an operator's changes of a cluster;
 - `octopi.wire.membership`: between the brokers and the register;
 - `octopi.wire.replication`: between followers and leaders;
-- `octopi.wire.peer`: between a node and another one that it asks on behalf of a client.
+- `octopi.wire.peer`: between a node and another one that it asks on behalf of a client;
+- `octopi.wire.registers`: between the registers of a cluster.
 
 Structures that messages contain and nodes store are in `octopi.model`.
 """
@@ -39,5 +40,6 @@ from octopi.wire.nodes import *
 from octopi.wire.peer import *
 from octopi.wire.producers import *
 from octopi.wire.queues import *
+from octopi.wire.registers import *
 from octopi.wire.replication import *
 from octopi.wire.subscriptions import *

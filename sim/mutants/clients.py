@@ -108,4 +108,14 @@ MUTANTS: Final = (
         LIVENESS,
         ("finds_its_way",),
     ),
+    Mutant(
+        "used-buffers-are-free",
+        "octopi.transport.receive_buffers",
+        """
+-            if _is_free(buffer):
++            if buffer:
+""",
+        "a client receives into a buffer whose records have not been decoded yet",
+        LIVENESS,
+    ),
 )

@@ -73,6 +73,16 @@ MUTANTS: Final = (
         ("full_for_a_moment",),
     ),
     Mutant(
+        "newest-records-before-their-commit",
+        _LOG,
+        """
+-        if data := self.newest.read(self, offset, bytes_max, until):
++        if data := self.newest.read(self, offset, bytes_max, self.end):
+""",
+        "a read from memory goes on to the end of the log, committed or not",
+        "uncommitted-seen",
+    ),
+    Mutant(
         "torn-tail-kept",
         _RECOVERY,
         """

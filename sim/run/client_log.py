@@ -124,7 +124,7 @@ class ClientLog:
         """The offset up to which the leader in *record* holds what clients know of *log*."""
         held = self._held(log, record)
         end = held.end
-        topic = self.cluster.register_view.state.topic(log.topic)
+        topic = self.cluster.decided.state.topic(log.topic)
         said = self._recoveries.accepted(record).get(record.leader)
         if said is not None and topic is not None and topic.topic_id in said.damaged:
             end = min(end, said.ends[topic.topic_id])  # the rest is set aside

@@ -115,18 +115,18 @@ class Healer:
 
     def leaders(self) -> list[str]:
         """The hosts of brokers that lead a partition."""
-        records = self._cluster.register_view.state.partitions.values()
+        records = self._cluster.decided.state.partitions.values()
         return sorted({self._cluster.host_of(one.leader) for one in records})
 
     def led_by(self, host: str) -> list[PartitionId]:
         """The partitions that the broker on *host* leads."""
-        state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
+        state, broker = self._cluster.decided.state, self._cluster.broker_of(host)
         return [number for number, one in state.partitions.items() if one.leader == broker]
 
     def survivors(self, host: str) -> bool:
         """Whether the cluster can go on without *host*: each partition that it holds has enough
         other replicas in sync."""
-        state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
+        state, broker = self._cluster.decided.state, self._cluster.broker_of(host)
         return all(
             len({*record.in_sync} - {broker}) >= max(1, self._min_insync(record.partition))
             for record in state.partitions.values()
@@ -134,7 +134,7 @@ class Healer:
         )
 
     def _min_insync(self, partition: PartitionId) -> int:
-        topics = self._cluster.register_view.state.topics_on({partition})
+        topics = self._cluster.decided.state.topics_on({partition})
         return max((one.options.min_insync for one in topics), default=1)
 
     def out_of_sync(self) -> str:
@@ -148,7 +148,7 @@ class Healer:
         return str(
             [
                 record
-                for record in self._cluster.register_view.state.partitions.values()
+                for record in self._cluster.decided.state.partitions.values()
                 if len(record.replicas) < wanted
             ]
             or ""
@@ -159,7 +159,7 @@ class Healer:
         epoch, with their partitions."""
         late = [
             f"{host} of partition {record.partition} in epoch {record.epoch}"
-            for record in self._cluster.register_view.state.partitions.values()
+            for record in self._cluster.decided.state.partitions.values()
             for host in map(self._cluster.host_of, record.in_sync)
             if self._acts_in.get((host, record.partition)) != record.epoch
         ]
@@ -173,7 +173,7 @@ class Healer:
     def undeleted(self) -> str:
         """The files of logs and replicas that belong to no topic or replica.  The files of deleted
         topics, and of replicas that were given up, have to be removed from every disk."""
-        state = self._cluster.register_view.state
+        state = self._cluster.decided.state
         left = []
         for node in self._cluster.brokers:
             if node.name == self.cut_off:
@@ -236,7 +236,7 @@ class Healer:
         """Whether the register knows every broker.  Replicas are moved only then: with fewer
         brokers, one that has a replica already would be chosen, and a topic might have too few."""
         ids = self._rest.ids()
-        return len(ids & self._cluster.register_view.state.brokers.keys()) == len(ids)
+        return len(ids & self._cluster.decided.state.brokers.keys()) == len(ids)
 
     # --- doing -------------------------------------------------------------------------------
 
@@ -349,7 +349,7 @@ class Healer:
         )
 
     async def _move_leaders(self, client: Client) -> None:
-        state = self._cluster.register_view.state
+        state = self._cluster.decided.state
         if self._unmoving is None:
             count = len(state.brokers)
             self._unmoving = {
@@ -363,7 +363,7 @@ class Healer:
 
     async def _replace(self, client: Client, record: PartitionRecord, broker: BrokerId) -> None:
         """Move the replica of *broker* to a live broker."""
-        known = self._cluster.register_view.state.brokers
+        known = self._cluster.decided.state.brokers
         # A broker that holds a replica already is chosen only if there is no other one.
         fit = [one for one in self._rest.ids() & known.keys() if not self._is_unfit(one)]
         ids = sorted(fit, key=lambda one: (one in record.replicas, one))

@@ -16,6 +16,7 @@ RECIPIENTS = {
     m.LEADER_TO_FOLLOWER: "follower",
     m.PEER_TO_DECIDER: "register",
     m.DECIDER_TO_PEER: "broker",
+    m.REGISTER_TO_REGISTER: "register",
 }
 
 

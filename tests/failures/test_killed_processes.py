@@ -18,7 +18,7 @@ COUNT = 4_000
 class Workload:
     """One producer and one consumer of one topic, and what they saw."""
 
-    def __init__(self, url: str, topic: str) -> None:
+    def __init__(self, url: str | list[str], topic: str) -> None:
         self.url = url
         self.topic = topic
         self.receipts: list[octopi.Receipt] = []

@@ -25,6 +25,7 @@ from octopi.limits import (
 )
 from octopi.record import encode_opaque
 from octopi.roles.broker.peer_connection import AskingClient, PeerConnection
+from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_node_connection
 from octopi.transport.server import serve
@@ -96,7 +97,9 @@ async def peer_of(
             secrets=SECRETS,
         )
         await nursery.start(serving)
-        peer = PeerConnection(world.environment(url=BROKER), [REGISTER], "broker", MEMBER)
+        peer = PeerConnection(
+            world.environment(url=BROKER), RegisterAddresses([REGISTER]), "broker", MEMBER
+        )
         nursery.start_soon(peer.run)
         yield peer, script, world
 

@@ -9,7 +9,7 @@ from octopi.identifiers import PartitionId, SubscriptionId
 from octopi.security.authorization import denied, denied_at
 from octopi.security.grants import Grants, Verb, grants
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, Endpoint
+from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, REGISTERS, Endpoint
 
 OPTIONS = m.TopicOptions()
 TOPIC = "orders"
@@ -44,6 +44,15 @@ NEEDED: dict[type, Verb | None] = {
     m.StreamExpired: Verb.REPLICATE,
     m.Follow: Verb.REPLICATE,
     m.Acknowledge: Verb.REPLICATE,
+    m.VoteRequest: Verb.REPLICATE,
+    m.VoteAnswer: Verb.REPLICATE,
+    m.EntriesSent: Verb.REPLICATE,
+    m.SnapshotSent: Verb.REPLICATE,
+    m.ActiveHeard: Verb.REPLICATE,
+    m.EntriesStored: Verb.REPLICATE,
+    m.EntriesMissed: Verb.REPLICATE,
+    m.SnapshotTaken: Verb.REPLICATE,
+    m.ActiveGone: Verb.REPLICATE,
     m.CreateSubscription: Verb.CONSUME,
     m.DescribeSubscription: Verb.CONSUME,
     m.ListSubscriptions: Verb.CONSUME,
@@ -87,7 +96,7 @@ NEEDED_AS_WELL: dict[type, Verb] = {
 }
 
 MAY_BE_SENT = frozenset().union(
-    *(one.to_decider | one.to_leader for one in (CLIENT, MEMBERSHIP, FOLLOW, PEER))
+    *(one.to_decider | one.to_leader for one in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS))
 )
 
 
@@ -138,7 +147,9 @@ def test_a_message_without_a_declared_permission_is_denied_to_every_sender(cls: 
     assert denied(grants({verb: ["*"] for verb in Verb}), example(cls)) is not None
 
 
-@pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW, CLIENT], ids=lambda one: one.path)
+@pytest.mark.parametrize(
+    "endpoint", [MEMBERSHIP, FOLLOW, REGISTERS, CLIENT], ids=lambda one: one.path
+)
 @pytest.mark.parametrize("verb", Verb)
 def test_only_brokers_may_use_the_endpoints_of_brokers(endpoint: Endpoint, verb: Verb) -> None:
     allowed = endpoint is CLIENT or verb is Verb.REPLICATE

@@ -28,7 +28,7 @@ from octopi.transport.handshake import (
 )
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
-from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, PEER, Endpoint
+from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, PEER, REGISTERS, Endpoint
 from tests.kit.cluster import Cluster, describe, eventually, running_cluster
 from tests.kit.join_secrets import SECRETS, secrets_of
 from tests.kit.links import MemoryLink, MemoryNet, link_pair
@@ -38,7 +38,7 @@ EVERY_CLASS = frozenset(m.TYPE_NAMES)
 WELCOME = m.Welcome(1, "register", "an impostor", 250, 1000, MESSAGE_BYTES_MAX)
 
 each_endpoint = pytest.mark.parametrize(
-    "endpoint", [MEMBERSHIP, FOLLOW, PEER], ids=lambda one: one.path
+    "endpoint", [MEMBERSHIP, FOLLOW, PEER, REGISTERS], ids=lambda one: one.path
 )
 
 

@@ -120,12 +120,12 @@ def test_only_what_the_register_has_on_its_device_counts_as_decided() -> None:
                 cluster.register.host.lose_power()
 
         await ask(cluster, produce)
-        known = cluster.register_view.state.entries()
+        known = cluster.decided.state.entries()
         cluster.world.observers.append(observe)
         cluster.nodes["broker-2"].host.kill()
         cluster.boot("broker-2")
         await until(lambda: bool(appended))
-        assert cluster.register_view.state.entries() == known
+        assert cluster.decided.state.entries() == known
         cluster.boot(REGISTER)
         await cluster.wait_serving()
 

@@ -88,7 +88,7 @@ def test_a_topic_deleted_while_a_broker_comes_back_is_not_made_again_there() -> 
                 deleting.set,
             )
             cluster.boot("broker-2")
-        await until(lambda: not cluster.register_view.state.removals)
+        await until(lambda: not cluster.decided.state.removals)
         cluster.nodes["broker-2"].host.kill()
         cluster.boot("broker-2")
         await cluster.wait_serving()
@@ -176,12 +176,12 @@ def test_a_register_with_a_full_disk_forgets_removals_of_a_topic_and_asks_again(
         await ask(cluster, lambda client: done(client.create_topic("doomed")), "maker")
         when(cluster, lambda event: event.what == steps.T5Deleted.text, fill)
         await ask(cluster, lambda client: done(client.delete_topic("doomed")), "deleter")
-        assert cluster.register_view.state.removals
+        assert cluster.decided.state.removals
         cluster.register.host.disk.capacity_bytes = None
         for node in cluster.brokers:
             node.host.kill()
         cluster.start()
-        await until(lambda: not cluster.register_view.state.removals)
+        await until(lambda: not cluster.decided.state.removals)
 
     play(scenario)
 
@@ -204,7 +204,7 @@ def test_a_topic_whose_files_could_not_be_removed_at_once_does_not_come_back() -
         await until(partial(gone, cluster, "broker-2", "doomed"))
         cluster.nodes["broker-2"].host.kill()
         cluster.boot("broker-2")
-        await until(lambda: not cluster.register_view.state.removals)
+        await until(lambda: not cluster.decided.state.removals)
         assert topics(cluster) == []
         assert gone(cluster, "broker-2", "doomed")
 
@@ -217,7 +217,7 @@ def test_a_second_move_of_a_replica_does_not_undo_the_one_being_stored() -> None
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, lambda client: done(client.create_topic("topic")), "maker")
         cluster.register.host.disk.sync_s = 0.05
-        replicas = cluster.register_view.state.partitions[0].replicas
+        replicas = cluster.decided.state.partitions[0].replicas
         spare = sorted({1, 2, 3, 4, 5} - set(replicas))
         deciding = trio.Event()
         when(cluster, lambda event: event.what == steps.E8Deciding.text, deciding.set)
@@ -235,7 +235,7 @@ def test_a_second_move_of_a_replica_does_not_undo_the_one_being_stored() -> None
                 lambda client: client.admin.move_replica(0, leaving=replicas[0], joining=spare[0]),
                 "first",
             )
-        record = cluster.register_view.state.partitions[0]
+        record = cluster.decided.state.partitions[0]
         assert sorted(record.replicas) == sorted([replicas[2], *spare])
 
     play(scenario, ClusterOptions(5, 1, gather_s=0.05, rebalance_interval_s=3600.0))
@@ -448,18 +448,18 @@ def test_a_leader_that_dies_while_its_first_topic_is_made_is_replaced() -> None:
         injector = Injector(cluster, LastCopyGuard(cluster), ())
 
         def is_made(event: Event) -> bool:
-            return event.what == steps.R2Appended.text and bool(cluster.register_view.to_be(0))
+            return event.what == steps.R2Appended.text and bool(cluster.decided.to_be(0))
 
         def strike() -> None:
             # The other hears of the loss at once, of the topic when that is on the device.
             injector.act(BreakDisk(DiskFault("sync", Delay(0.05))), "register")
-            (record,) = cluster.register_view.to_be(0)
+            (record,) = cluster.decided.to_be(0)
             injector.act(Kill(None), f"broker-{record.leader}")
 
         when(cluster, is_made, strike)
         await ask(cluster, lambda client: done(client.create_topic("topic")), "maker")
         (gone,) = [node for node in cluster.brokers if not node.host.is_up]
-        partitions = cluster.register_view.state.partitions
+        partitions = cluster.decided.state.partitions
         await until(lambda: gone.name != f"broker-{partitions[0].leader}")
 
     play(scenario)
@@ -477,7 +477,7 @@ def test_a_register_that_lost_its_disk_calls_no_topic_unknown_before_all_brokers
         cluster.nodes["register"].host.kill()
         cluster.wipe("register")
         cluster.boot("register")
-        await until(lambda: cluster.register_view.state.brokers.keys() == {1, 2})
+        await until(lambda: cluster.decided.state.brokers.keys() == {1, 2})
         for _ in range(restarts):
             cluster.nodes["register"].host.kill()
             cluster.boot("register")
@@ -501,7 +501,7 @@ def test_a_broker_gets_topics_that_the_register_learned_again_after_it_joined() 
         cluster.wipe("register")
         cluster.boot("register")
         cluster.boot("broker-3")
-        await until(lambda: cluster.register_view.state.brokers.keys() == {1, 3})
+        await until(lambda: cluster.decided.state.brokers.keys() == {1, 3})
         assert topics(cluster) == []
         cluster.boot("broker-2")
         await until(lambda: cluster.stored_records("broker-3", "second", 0) is not None)
@@ -528,7 +528,7 @@ def test_acknowledged_records_lie_before_the_end_that_a_new_leader_tells() -> No
             injector.act(Kill(None), acknowledged[0].host)
 
         def hold_up_the_follower() -> None:
-            led = cluster.register_view.state.partitions[0].leader
+            led = cluster.decided.state.partitions[0].leader
             (other,) = {node.name for node in cluster.brokers if node.host.is_up} - {
                 f"broker-{led}"
             }
@@ -567,7 +567,7 @@ def test_a_decision_about_a_broker_that_lost_power_is_right_until_it_joins_again
 def test_a_broker_that_gets_a_replica_hears_of_its_topics_even_if_the_operator_is_lost() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, filling("topic", [b"value"]))
-        held_by = cluster.register_view.state.partitions[0].replicas
+        held_by = cluster.decided.state.partitions[0].replicas
         (joining,) = {1, 2, 3} - set(held_by)
         kill_at(cluster, steps.E8Decided.text, "operator")
         await ask(
@@ -666,7 +666,7 @@ def test_a_change_of_leaders_goes_on_even_if_the_operator_is_lost() -> None:
                 await client.admin.drain_broker(1)
 
         await ask(cluster, lambda client: done(client.create_topic("first")), "maker")
-        partitions = cluster.register_view.state.partitions
+        partitions = cluster.decided.state.partitions
         assert partitions[0].leader == 1
         operator = cluster.add_client("operator", drain)
         cluster.register.host.disk.sync_s = 1.0
@@ -727,11 +727,11 @@ async def done(answer: Awaitable[object]) -> None:
 
 
 def topics(cluster: SimulatedCluster) -> list[str]:
-    return [one.topic for one in cluster.register_view.state.topics_after("", 10)]
+    return [one.topic for one in cluster.decided.state.topics_after("", 10)]
 
 
 def in_sync(cluster: SimulatedCluster) -> list[BrokerId]:
-    return cluster.register_view.state.partitions[0].in_sync
+    return cluster.decided.state.partitions[0].in_sync
 
 
 def gone(cluster: SimulatedCluster, host: str, topic: str) -> bool:

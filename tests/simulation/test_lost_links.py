@@ -30,7 +30,7 @@ async def produce(client: Client) -> None:
 
 def epochs(cluster: SimulatedCluster) -> dict[int, int]:
     """The epoch of each partition, as far as the register has it on its device."""
-    partitions = cluster.register_view.state.partitions
+    partitions = cluster.decided.state.partitions
     return {number: record.epoch for number, record in sorted(partitions.items())}
 
 
@@ -91,7 +91,7 @@ def test_a_killed_broker_is_gone_as_soon_as_its_address_refuses() -> None:
 
 
 def leaders(cluster: SimulatedCluster) -> set[int]:
-    return {record.leader for record in cluster.register_view.state.partitions.values()}
+    return {record.leader for record in cluster.decided.state.partitions.values()}
 
 
 def test_a_broker_that_restarts_at_once_joins_at_once_in_place_of_its_old_incarnation() -> None:

@@ -308,7 +308,7 @@ def elected(leader: int, *in_sync: int) -> Callable[[Scenario], Awaitable[None]]
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        view = scenario.cluster.register_view
+        view = scenario.cluster.decided
         [known] = view.state.partitions.values()
         assert known.leader == 1
         epoch = known.epoch + 1
@@ -382,7 +382,7 @@ def proposes(
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        [record] = scenario.cluster.register_view.state.partitions.values()
+        [record] = scenario.cluster.decided.state.partitions.values()
         host = scenario.cluster.host_of(record.leader)
         node = scenario.cluster.nodes[host]
         if paused_s:
@@ -423,7 +423,7 @@ def begins_empty(*, on: int, ordered_on: int | None) -> Callable[[Scenario], Awa
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        [record] = scenario.cluster.register_view.state.partitions.values()
+        [record] = scenario.cluster.decided.state.partitions.values()
         if ordered_on is not None:
             scenario.world.note(ORDERED, partition=record.partition, empty_on=ordered_on)
         epoch = record.epoch + 1
@@ -455,7 +455,7 @@ def refuses(*in_sync: int, takes_again: bool = False) -> Callable[[Scenario], Aw
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        [record] = scenario.cluster.register_view.state.partitions.values()
+        [record] = scenario.cluster.decided.state.partitions.values()
         host = scenario.cluster.host_of(record.leader)
         now = {"partition": record.partition, "epoch": record.epoch}
         leads = {**now, "leader": record.leader, "leader_incarnation": record.leader_incarnation}
@@ -487,7 +487,7 @@ def gives_up(*faults: BreakDisk) -> Callable[[Scenario], Awaitable[None]]:
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
-        [record] = scenario.cluster.register_view.state.partitions.values()
+        [record] = scenario.cluster.decided.state.partitions.values()
         host = scenario.cluster.host_of(record.leader)
         for fault in faults:
             scenario.world.note(FAULT, host, 1, action=fault)
@@ -516,7 +516,7 @@ def recovered(
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
         cluster = scenario.cluster
-        [record] = cluster.register_view.state.partitions.values()
+        [record] = cluster.decided.state.partitions.values()
         cluster.register.host.kill()
         for broker, cut_bytes in ((1, 90), (2, 30), (3, 90)):
             host = cluster.nodes[f"broker-{broker}"].host
@@ -543,7 +543,7 @@ def recovered(
             tell(scenario.world, steps.E7Counted, "register", 1, **accepted, ends=[])
         lost = [1, 2, 3] if was_in_sync else [1, 3]
         before = attrs.evolve(record, version=record.version + 1, in_sync=[*in_sync], lost=lost)
-        cluster.register_view.state.apply(PartitionDecided(before))
+        cluster.decided.state.apply(PartitionDecided(before))
         entries = [PartitionDecided(decided)]
         scenario.oracle(step_event(steps.E8Decided, "register", entries=entries, losses=[[]]))
 

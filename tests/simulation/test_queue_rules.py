@@ -74,7 +74,7 @@ class Judged:
         record = SimpleNamespace(leader=1, epoch=1)
         state = SimpleNamespace(partitions={PARTITION: record}, brokers={})
         cluster = SimpleNamespace(
-            register_view=SimpleNamespace(state=state), host_of=lambda one: f"broker-{one}"
+            decided=SimpleNamespace(state=state), host_of=lambda one: f"broker-{one}"
         )
         self.rules = QueueRules(cast(SimulatedCluster, cluster), self._break)
         self.logs = {TOPIC: FakeLog(), DEAD: FakeLog()}

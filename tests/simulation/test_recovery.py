@@ -36,11 +36,11 @@ def kill(cluster: SimulatedCluster, *hosts: str) -> None:
 
 def brokers(cluster: SimulatedCluster) -> set[int]:
     """Those that the register let in."""
-    return set(cluster.register_view.state.brokers)
+    return set(cluster.decided.state.brokers)
 
 
 def in_sync(cluster: SimulatedCluster) -> list[BrokerId]:
-    return cluster.register_view.state.partitions[0].in_sync
+    return cluster.decided.state.partitions[0].in_sync
 
 
 @pytest.mark.parametrize("full_from", [steps.R5Gathered.text, steps.R2Appended.text])
@@ -74,7 +74,7 @@ def test_a_register_that_rebuilds_while_its_disk_is_full_believes_no_older_recor
         for other in others:
             cluster.boot(other)
         await trio.sleep(10.0)
-        assert not cluster.register_view.state.partitions, "the newest record is not known yet"
+        assert not cluster.decided.state.partitions, "the newest record is not known yet"
         cluster.boot(leader)
         await ask(cluster, expecting("topic", values), "reader")
 
@@ -85,7 +85,7 @@ def test_a_register_that_could_not_take_over_its_cluster_forms_no_other_one() ->
     async def scenario(cluster: SimulatedCluster) -> None:
         register = cluster.register.host
         await ask(cluster, sending("topic", [b"sent"]), "first")
-        before = cluster.register_view.state.cluster
+        before = cluster.decided.state.cluster
         kill(cluster, *(node.name for node in cluster.servers))
         cluster.wipe("register")
         for host in ("broker-2", "broker-3"):
@@ -102,7 +102,7 @@ def test_a_register_that_could_not_take_over_its_cluster_forms_no_other_one() ->
         register.disk.capacity_bytes = None
         cluster.boot("broker-2")
         await until(lambda: bool(brokers(cluster)))
-        assert cluster.register_view.state.cluster == before
+        assert cluster.decided.state.cluster == before
 
     play(scenario)
 
@@ -111,14 +111,14 @@ def test_a_register_that_learned_its_cluster_gives_leaders_time_to_come_back() -
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, sending("topic", [b"sent"]), "first")
         leader = cluster.leader(0)
-        epoch = cluster.register_view.state.partitions[0].epoch
+        epoch = cluster.decided.state.partitions[0].epoch
         kill(cluster, "register")
         cluster.wipe("register")
         cluster.boot("register")
-        await until(lambda: bool(cluster.register_view.state.partitions))
+        await until(lambda: bool(cluster.decided.state.partitions))
         cluster.network.reset(leader, "register")
         await trio.sleep(5.0)
-        assert cluster.register_view.state.partitions[0].epoch == epoch
+        assert cluster.decided.state.partitions[0].epoch == epoch
         await ask(cluster, expecting("topic", [b"sent"]), "reader")
 
     play(scenario)
@@ -207,7 +207,7 @@ def recoveries(world: World) -> list[list[LogLoss]]:
 
 def leads(cluster: SimulatedCluster) -> bool:
     """Whether the register has appointed a leader that is in sync."""
-    record = cluster.register_view.state.partitions[0]
+    record = cluster.decided.state.partitions[0]
     return record.leader in record.in_sync
 
 
@@ -404,9 +404,9 @@ def test_a_partition_that_is_led_is_not_recovered() -> None:
             assert caught.value.status == Status.UNKNOWN_PARTITION
 
         await ask(cluster, creating("topic"), "maker")
-        epoch = cluster.register_view.state.partitions[0].epoch
+        epoch = cluster.decided.state.partitions[0].epoch
         await ask(cluster, recover, "operator")
-        assert cluster.register_view.state.partitions[0].epoch == epoch
+        assert cluster.decided.state.partitions[0].epoch == epoch
 
     play(scenario)
 
@@ -458,11 +458,11 @@ def test_a_replica_with_an_older_checkpoint_goes_on_with_all_records_by_itself(
         older = damaged.disk.cached(path)
         leader = cluster.leader(0)
         assert leader is not None
-        epoch = cluster.register_view.state.partitions[0].epoch
+        epoch = cluster.decided.state.partitions[0].epoch
         kill(cluster, leader)
         await trio.sleep(2.0)
         cluster.start()
-        await until(lambda: cluster.register_view.state.partitions[0].epoch > epoch)
+        await until(lambda: cluster.decided.state.partitions[0].epoch > epoch)
         await ask(cluster, sending("topic", values[10:]), "second")
         await trio.sleep(2.0)
         kill(cluster, "broker-1")
@@ -504,7 +504,7 @@ def test_a_register_without_memory_has_a_deleted_topic_removed_where_one_of_its_
             cluster.boot(name)
         await trio.sleep(1.0)
         cluster.start()
-        await until(lambda: 0 in cluster.register_view.state.partitions and leads(cluster))
+        await until(lambda: 0 in cluster.decided.state.partitions and leads(cluster))
         await until(lambda: in_sync(cluster) == [1, 2, 3])
         await ask(cluster, expecting("topic", [b"newer"]), "reader")
         kill(cluster, "broker-1", "broker-2")

@@ -40,11 +40,11 @@ async def produce(client: Client) -> None:
 
 def record(cluster: SimulatedCluster, partition: int = 0) -> PartitionRecord:
     """What is decided about a partition, on the register's device."""
-    return cluster.register_view.state.partitions[partition]
+    return cluster.decided.state.partitions[partition]
 
 
 def records(cluster: SimulatedCluster) -> list[PartitionRecord]:
-    return [one for _, one in sorted(cluster.register_view.state.partitions.items())]
+    return [one for _, one in sorted(cluster.decided.state.partitions.items())]
 
 
 def of(world: World, step: str, host: str | None = None) -> list[Event]:

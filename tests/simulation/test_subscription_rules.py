@@ -37,7 +37,7 @@ class Judged:
             topic=lambda _: SimpleNamespace(options=options), partitions={}, brokers={}
         )
         cluster = SimpleNamespace(
-            register_view=SimpleNamespace(state=state), host_of=lambda one: f"broker-{one}"
+            decided=SimpleNamespace(state=state), host_of=lambda one: f"broker-{one}"
         )
         self.rules = SubscriptionRules(cast(SimulatedCluster, cluster), self._break)
         self.epoch = 1
@@ -253,7 +253,7 @@ def test_a_leader_that_begins_without_committed_entries_is_found(
 def test_a_mark_that_is_left_behind_by_an_orderly_change_of_leaders_is_found(
     judged: Judged, is_stored: bool
 ) -> None:
-    state = judged.rules.cluster.register_view.state
+    state = judged.rules.cluster.decided.state
     state.partitions[PartitionId(0)] = cast(Any, SimpleNamespace(leader=1, epoch=1))
     judged.come(steps.S8Taking, sid=SID, offset=20)
     judged.prepare(steps.E23Preparing)
@@ -267,7 +267,7 @@ def test_a_mark_that_is_left_behind_by_an_orderly_change_of_leaders_is_found(
 def test_a_leader_whose_disk_takes_no_records_may_leave_a_mark_behind(
     judged: Judged, is_appending_again: bool
 ) -> None:
-    state = judged.rules.cluster.register_view.state
+    state = judged.rules.cluster.decided.state
     state.partitions[PartitionId(0)] = cast(Any, SimpleNamespace(leader=1, epoch=1))
     judged.come(steps.E19Resigning)
     if is_appending_again:
@@ -293,7 +293,7 @@ def test_a_leader_may_lack_entries_that_its_disk_lost_unnoticed(
 
 
 def test_a_damaged_sole_replica_serves_the_entries_before_the_damage(judged: Judged) -> None:
-    state = judged.rules.cluster.register_view.state
+    state = judged.rules.cluster.decided.state
     only = SimpleNamespace(partition=PartitionId(0), replicas=[1])
     state.partitions[PartitionId(0)] = cast(Any, only)
     judged.fail(Damage("flip", "tail"))

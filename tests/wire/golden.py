@@ -108,6 +108,8 @@ def _value(hint: Any, number: int) -> object:  # noqa: ANN401
         return _value(typing.get_args(hint)[0], number)
     if origin is list:
         return [_value(typing.get_args(hint)[0], number)]
+    if origin is tuple:
+        return (_value(typing.get_args(hint)[0], number),)
     if attrs.has(hint):
         return _sample(hint)
     while hasattr(hint, "__supertype__"):  # a `NewType`

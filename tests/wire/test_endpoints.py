@@ -14,13 +14,14 @@ from octopi.wire.endpoints import (
     NOTICES,
     PASSED_ON,
     PEER,
+    REGISTERS,
     REQUESTS,
 )
 
 SOMEWHERE = EVERYWHERE.union(
     *(
         allowed
-        for endpoint in (CLIENT, MEMBERSHIP, FOLLOW, PEER)
+        for endpoint in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS)
         for allowed in (endpoint.to_decider, endpoint.to_leader, endpoint.back)
     )
 )
@@ -53,6 +54,12 @@ def test_a_broker_takes_from_clients_whatever_a_register_takes() -> None:
 def test_what_is_passed_on_is_not_passed_on_again() -> None:
     assert not PASSED_ON & (PEER.to_decider | PEER.to_leader)
     assert PEER.to_leader == frozenset()
+
+
+def test_only_registers_take_what_registers_send_each_other_and_nothing_comes_back() -> None:
+    assert m.VoteRequest in REGISTERS.accepted_by("register")
+    assert REGISTERS.to_leader == REGISTERS.back == frozenset()
+    assert not REGISTERS.to_decider & (CLIENT.to_decider | MEMBERSHIP.to_decider | PEER.to_decider)
 
 
 def test_each_answer_to_a_request_that_is_passed_on_is_one_message() -> None:

@@ -103,10 +103,10 @@ def of_field(hint: Any) -> Iterator[Excess]:  # noqa: ANN401
             many = note.size + 1
             values: dict[object, object] = {str: "0" * many, bytes: bytes(many)}
             value = values.get(getattr(hint, "__supertype__", hint), [0] * many)
-            unit = "entries" if origin is list else "bytes"
+            unit = "entries" if origin in (list, tuple) else "bytes"
             complaint = f"it has {many} {unit}, at most {note.size} are allowed"
             yield Excess("", note.size, value, {"": value}, complaint)
-    if origin is list:
+    if origin in (list, tuple):
         for one in of_field(typing.get_args(hint)[0]):
             yield attrs.evolve(one, place=f"[0]{one.place}", fields={"": [one.fields[""]]})
     elif attrs.has(hint):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     _Node = Callable[[trio.Event], Awaitable[None]]
 
-_REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
+_REGISTER_ONLY: Final = ("peers", "partitions", "replicas", "gather_s")
 
 
 @click.command()
@@ -58,6 +58,9 @@ _REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
     "[OCTOPI_DATA_DIR; default octopi-data/ROLE]",
 )
 @click.option(
+    "--peers", metavar="URL,...", help="Register: " + help_text(RegisterSettings, "peers")
+)
+@click.option(
     "--partitions", type=int, help="Register: " + help_text(RegisterSettings, "partitions")
 )
 @click.option("--replicas", type=int, help="Register: " + help_text(RegisterSettings, "replicas"))
@@ -68,9 +71,15 @@ _REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
     metavar="SECONDS",
     help="Register: " + help_text(RegisterSettings, "gather_s"),
 )
-@click.option("--register", metavar="URL", help="Broker: " + help_text(BrokerSettings, "register"))
 @click.option(
-    "--advertise", metavar="URL", help="Broker: " + help_text(BrokerSettings, "advertise")
+    "--register", metavar="URL,...", help="Broker: " + help_text(BrokerSettings, "register")
+)
+@click.option(
+    "--advertise",
+    metavar="URL",
+    help="Broker: "
+    + help_text(BrokerSettings, "advertise")
+    + "  Register with --peers: its address among them.",
 )
 @click.option("--id", type=int, help="Broker: " + help_text(BrokerSettings, "id"))
 @click.option("--host", metavar="LABEL", help="Broker: " + help_text(BrokerSettings, "host"))
@@ -142,7 +151,7 @@ def serve(invocation: Invocation, /, role: str, stop_at_eof: bool, **flags: obje
 def _register(
     configuration: Configuration, common: NodeSettings, flags: dict[str, object]
 ) -> _Node:
-    own = {key: flags.pop(key) for key in ("listen", "data_dir", *_REGISTER_ONLY)}
+    own = {key: flags.pop(key) for key in ("listen", "data_dir", "advertise", *_REGISTER_ONLY)}
     _refuse("register", flags)
     settings = configuration.section(RegisterSettings, **own)
 

@@ -1,7 +1,8 @@
 """The port between a broker and its controller, which decides who leads and where replicas are.
 
 A broker proposes, accepts and resigns over a `ControllerLink`, and the controller's decisions come
-back as calls of `Decisions`.  So neither side knows how it reaches the other.  The register, over
+back as calls of `Decisions`.  So neither side knows how it reaches the other.  The broker joins the
+cluster and leaves it over a `MemberLink`, which is a `ControllerLink` as well.  The register, over
 `octopi.roles.broker.register_link`, is one controller; there may be others.
 """
 
@@ -9,8 +10,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import trio
+
 from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, Incarnation, PartitionId, TopicId
+from octopi.roles.broker.identity import BrokerIdentity
 from octopi.wire import messages as m
 from octopi.wire.messages import PartitionRecord, TopicRecord
 
@@ -39,6 +43,31 @@ class ControllerLink(Protocol):
 
     def expired(self, topic_id: TopicId) -> None:
         """Report that a topic that this broker leads has expired, so that it gets deleted."""
+
+
+class MemberLink(ControllerLink, Protocol):
+    """The membership of a broker in its cluster, from joining to leaving.  `run` is one task of the
+    broker's nursery."""
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """The identity of this broker."""
+
+    async def run(self, *, task_status: trio.TaskStatus[BrokerIdentity]) -> None:
+        """Stay joined until cancelled, or until `leave`.  ``started`` when joined for the first
+        time.
+
+        Raises:
+          RefusedError: if the controller refuses this broker for good.
+          StorageError: if the disk fails to store this broker's identity.
+        """
+
+    async def hand_over(self) -> None:
+        """Have the controller move the leaderships of this broker to others, for a limited time.
+        Returns when that is done or can't be."""
+
+    async def leave(self) -> None:
+        """Say goodbye to the controller, and don't join again."""
 
 
 class Decisions(Protocol):

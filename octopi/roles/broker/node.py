@@ -22,12 +22,14 @@ from octopi.limits import (
     RETIRED_KEEP_S,
 )
 from octopi.logger import get_logger
+from octopi.roles.broker.controller_link import MemberLink
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.peer_connection import PeerConnection
 from octopi.roles.broker.readers import Readers
+from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.roles.broker.register_link import RegisterLink
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.retaining import Retaining
@@ -68,7 +70,7 @@ class BrokerOptions:
     """``host:port``; with port 0 the system picks a free one."""
     data_directory: str
     registers: list[str]
-    """Addresses of the register (``ws://host:port``)."""
+    """Addresses of the register, or of all of them (``ws://host:port``)."""
     secrets: SecretSource
     """The join secrets, with which register and brokers prove that they belong to the cluster."""
     advertise: str = ""
@@ -116,7 +118,7 @@ class BrokerNode:
     streams: BrokerStreams
     started_at: float
     """When it began to serve, by its clock."""
-    link: RegisterLink | None = None
+    link: MemberLink | None = None
     """The link to the register; None until it exists."""
 
 
@@ -184,9 +186,8 @@ async def run_broker(
             )
             nursery.start_soon(subscriptions.run)
             replicas.preparation.parts.append(subscriptions.prepare)
-            peer = PeerConnection(
-                environment, options.registers, options.agent, options.credentials
-            )
+            registers = RegisterAddresses(options.registers)
+            peer = PeerConnection(environment, registers, options.agent, options.credentials)
             nursery.start_soon(peer.run)
             traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
 
@@ -194,9 +195,7 @@ async def run_broker(
                 if node.link is not None:
                     node.link.expired(topic_id)
 
-            streams = BrokerStreams(
-                environment, replicas, traffic.memory, options.registers, expired
-            )
+            streams = BrokerStreams(environment, replicas, traffic.memory, registers, expired)
             nursery.start_soon(streams.expiry.run)
             node = BrokerNode(
                 environment,
@@ -211,7 +210,7 @@ async def run_broker(
                 environment.clock.now(),
             )
             show(node)
-            await _serve(node, identity, stop, task_status)
+            await _serve(node, identity, registers, stop, task_status)
             await replicas.close()
             nursery.cancel_scope.cancel()
     finally:
@@ -219,7 +218,11 @@ async def run_broker(
 
 
 async def _serve(
-    node: BrokerNode, identity: BrokerIdentity, stop: trio.Event, task_status: trio.TaskStatus[str]
+    node: BrokerNode,
+    identity: BrokerIdentity,
+    registers: RegisterAddresses,
+    stop: trio.Event,
+    task_status: trio.TaskStatus[str],
 ) -> None:
     """Serve and stay joined until *stop* is set; then hand over, leave, and close the
     connections."""
@@ -260,7 +263,7 @@ async def _serve(
         address = options.advertise or url
         link = RegisterLink(
             environment,
-            options.registers,
+            registers,
             address,
             options.host,
             options.agent,
@@ -287,7 +290,7 @@ async def _serve(
 
 async def _join(
     nursery: trio.Nursery,
-    link: RegisterLink,
+    link: MemberLink,
     task_status: trio.TaskStatus[str],
     address: str,
 ) -> None:

@@ -35,6 +35,7 @@ from octopi.limits import (
     BACKOFF_S_FIRST,
 )
 from octopi.logger import get_logger
+from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.security.authenticator import AuthenticatedPeer
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
@@ -75,11 +76,11 @@ class PeerConnection:
     def __init__(
         self,
         environment: Environment,
-        registers: list[str],
+        registers: RegisterAddresses,
         agent: str,
         credentials: NodeCredentials,
     ) -> None:
-        """*registers*: addresses of the register, which are tried in turn."""
+        """*registers*: their addresses, which are tried in turn."""
         self._environment = environment
         self._registers = registers
         self._agent = agent
@@ -151,7 +152,19 @@ class PeerConnection:
             raise NotReadyError(f"{name} had no turn at this broker within {asked_s:g} s")
         if not answers:
             answers.append(ConnectionLostError(f"no answer within {asked_s:g} s"))
+        if isinstance(answers[0], m.Failure) and answers[0].status == Status.NOT_LEADER:
+            raise await self._standby(refusal(answers[0]))
         return _content(name, answers[0])
+
+    async def _standby(self, refused: RefusedError) -> NotReadyError:
+        """The register that was asked is a standby, and has not looked at the request: another one
+        is asked next.  The error for who asked."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if not self._registers.redirected(refused):
+                self._registers.failed(self._registers.first)
+            await connection.close(1000, "another register is active")
+        return NotReadyError(f"the register that this broker asked has changed ({refused})")
 
     @asynccontextmanager
     async def _turn(self, client: AskingClient, *, is_order: bool) -> AsyncIterator[None]:

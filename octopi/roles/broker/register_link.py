@@ -34,12 +34,14 @@ from octopi.limits import (
     LINK_GRACE_S,
     LINK_TRIES,
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    REDIRECTS_IN_A_ROW_MAX,
     REQUEST_TIMEOUT_S,
 )
 from octopi.logger import get_logger
 from octopi.retry import backoff_s
-from octopi.roles.broker.controller_link import ControllerLink, Decisions
+from octopi.roles.broker.controller_link import Decisions, MemberLink
 from octopi.roles.broker.identity import BrokerIdentity
+from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
@@ -67,13 +69,13 @@ Order = (
 """The orders of a register: all messages that it may send on the membership endpoint."""
 
 
-class RegisterLink(ControllerLink):
+class RegisterLink(MemberLink):
     """Keeps a broker joined to its register.  `run` is one task of the broker's nursery."""
 
     def __init__(
         self,
         environment: Environment,
-        registers: list[str],
+        registers: RegisterAddresses,
         address: str,
         host: str,
         agent: str,
@@ -240,10 +242,10 @@ class RegisterLink(ControllerLink):
 
     async def _stay_joined(self, task_status: trio.TaskStatus[BrokerIdentity]) -> None:
         clock, randomness = self._environment.clock, self._environment.randomness
-        at = 0
         duplicate_since = math.inf
+        redirects = 0
         while True:
-            register = self._registers[at % len(self._registers)]
+            register = self._registers.first
             joined_at: float | None = None
             refusal: RefusedError | None = None
             try:
@@ -261,7 +263,8 @@ class RegisterLink(ControllerLink):
                         self._identity = await session.join(
                             self._address, self._host, self._remember
                         )
-                        self._failures, duplicate_since = 0, math.inf
+                        self._failures, duplicate_since, redirects = 0, math.inf, 0
+                        self._registers.prefer(register)
                         joined_at = clock.now()
                         self._connection = connection
                         self._next.set()
@@ -293,7 +296,11 @@ class RegisterLink(ControllerLink):
                 one = _first(group)
                 assert isinstance(one, RefusedError)
                 refusal = one
-            if refusal is not None:
+            if refusal is not None and self._registers.redirected(refusal):
+                redirects += 1
+                if redirects <= REDIRECTS_IN_A_ROW_MAX:
+                    continue
+            elif refusal is not None:
                 duplicate = refusal.status == Status.DUPLICATE_BROKER
                 duplicate_since = min(duplicate_since, clock.now()) if duplicate else math.inf
                 # A broker must not stop leading because its token or its join secret is not valid
@@ -314,7 +321,9 @@ class RegisterLink(ControllerLink):
                 # The register still counts this incarnation as live for a moment.
                 await clock.sleep_until(joined_at + BACKOFF_S_FIRST)
                 continue
-            at, self._failures = at + 1, self._failures + 1
+            redirects = 0
+            self._registers.failed(register)
+            self._failures += 1
             pause_s = BACKOFF_S_FIRST
             if self._failures > LINK_TRIES:
                 pause_s = backoff_s(randomness, self._failures - LINK_TRIES)

@@ -24,13 +24,13 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.partition_replica import Role
-from octopi.roles.broker.alteration import alter_log
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.controller_link import ControllerLink, Decisions
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.hand_over_preparation import HandOverPreparation
+from octopi.roles.broker.installing import TopicInstallation
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.order_parts import at_once
@@ -99,6 +99,7 @@ class ReplicaManager(Decisions):
         self.preparation = HandOverPreparation(environment)
         """Prepares hand-overs of the partitions that this broker leads."""
         self.status = BrokerHealth(environment, data_directory)
+        self._installation = TopicInstallation(environment, self.store, self._replicas, self.status)
         self._streams = ReplicaStreams(
             environment,
             self._replicas,
@@ -410,26 +411,7 @@ class ReplicaManager(Decisions):
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
         """Ensure that there is a log of each of *topics* in each of its partitions that this broker
         holds, by the topic's options; return the ones that failed, with reasons."""
-        undone: list[m.Undone] = []
-
-        await at_once(partial(self._install_topic, undone), topics)
-        return undone
-
-    async def _install_topic(self, undone: list[m.Undone], topic: TopicRecord) -> None:
-        failed: list[m.Undone] = []
-        for partition_id in filter(self._replicas.__contains__, topic.partitions):
-            try:
-                replica = self._replicas[partition_id]
-                log = await self.store.create(topic, partition_id)
-                if log is not None:
-                    replica.add_log(log)
-                else:
-                    log = self.store.logs[topic.topic, partition_id]
-                    await alter_log(self._environment, replica, log, topic)
-                self.status.done(partition_id, topic.topic_id)
-            except StorageError as error:
-                failed = [self.status.undone(error, [partition_id], topic.topic_id)]
-        undone.extend(failed)
+        return await self._installation.install(topics)
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         """Delete the logs of these topics; return the topics of which files are left, with reasons.

@@ -11,7 +11,7 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.decisions import Decision
 from octopi.coordination.journal_entries import Entry
 from octopi.environment import Environment
-from octopi.errors import LogReadOnlyError, NotReadyError, OctopiError, StorageError
+from octopi.errors import LogReadOnlyError, NotReadyError, OctopiError, Status, StorageError
 from octopi.logger import get_logger
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.register_tracer import RegisterTracer
@@ -132,16 +132,19 @@ class DecisionLog:
         order; observers hear of each just before.
 
         Raises:
-          NotReadyError: if the decisions can't be made durable; the register stops.
+          NotReadyError: with ANSWER_LOST, if the decisions can't be made durable, so that it is
+              unknown whether they are decided; the register stops.
         """
         if not self._entries.is_flushed:
             try:
                 await self._entries.flush()
             except StorageError as error:
-                # From here on it is unknown what is on the device: if the register continued, it
-                # could contradict itself after a restart.
+                # From here on it is unknown what is on the device, or what the registers agree on:
+                # if the register continued, it could contradict itself after a restart.
                 self.fail(error)
-                raise NotReadyError(f"the register's disk failed: {error}") from error
+                raise NotReadyError(
+                    f"it is unknown whether that is decided: {error}", Status.ANSWER_LOST
+                ) from error
         for decision in decisions:
             self._tracer.durable(decision)
             tell(decision)

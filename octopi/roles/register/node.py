@@ -44,13 +44,14 @@ class RegisterNode:
         entries: EntryLog,
         tasks: trio.Nursery,
         stop: trio.Event,
+        traffic: ServerStatistics | None = None,
     ) -> None:
         """*entries*: where decisions are kept.  *stop* is set, at the latest, when the register
-        can't continue."""
+        can't continue.  *traffic*: of the server, if it serves longer than this node."""
         self.environment = environment
         self.options = options
         self.started_at: Final = environment.clock.now()
-        self.traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
+        self.traffic = traffic or ServerStatistics(MemoryBudget(options.memory_budget_bytes))
         self.controller = Controller(options.partition_count, options.replica_count)
         self.events = EventLog(environment.clock)
         self.tracer = RegisterTracer(environment.trace)

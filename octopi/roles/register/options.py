@@ -14,6 +14,7 @@ from octopi.limits import (
 )
 from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
+from octopi.transport.handshake import TokenSource
 
 
 @attrs.frozen
@@ -33,7 +34,13 @@ class RegisterOptions:
     """The interval between steps to a better spread of replicas and leaders (s)."""
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
     """The number of entries after which the journal is replaced by a snapshot."""
+    peers: tuple[str, ...] = ()
+    """The addresses of all registers of the cluster, this one among them; empty: it is alone."""
+    advertise: str = ""
+    """This register's address among them; empty: the one at which it listens."""
     agent: str = "octopi-node"
+    token: TokenSource = lambda: None
+    """The token that the register shows to other registers."""
     authenticator: Authenticator | None = None
     """Authenticates connections.  None disables authentication."""
     secrets: SecretSource | None = None

@@ -3,47 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from functools import partial
 
 import trio
 
 from octopi.environment import Environment
 from octopi.logger import get_logger
+from octopi.roles.register.group.running import run_register_of_several
+from octopi.roles.register.group.standby import StandbyRegister
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.own_secret import own_secret
 from octopi.roles.register.register_journal import open_register_journal
-from octopi.roles.register.services.asked import AskService
-from octopi.roles.register.services.cluster import ClusterService
-from octopi.roles.register.services.context import RegisterContext, creator_of
-from octopi.roles.register.services.operating import OperatingService
-from octopi.roles.register.services.topics import TopicService
-from octopi.roles.register.sessions import MembershipSession
+from octopi.roles.register.service_sessions import SESSIONS, run_parts
 from octopi.roles.register.startup_recovery import replay
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.tracing import steps
-from octopi.transport.connection import Connection
 from octopi.transport.server import serve
-from octopi.transport.services import ServiceSession
-from octopi.wire.endpoints import CLIENT, MEMBERSHIP, PEER
 
 _log = get_logger(__name__)
-
-CLIENT_SERVICES: Final = (TopicService, OperatingService, ClusterService)
-"""The services of a client connection to a register."""
-
-
-def _client_session(
-    node: RegisterNode, connection: Connection, tasks: trio.Nursery
-) -> ServiceSession:
-    context = RegisterContext(node, connection, tasks, lambda: creator_of(connection.entry))
-    return ServiceSession("register", [make(context) for make in CLIENT_SERVICES])
-
-
-def _peer_session(
-    node: RegisterNode, connection: Connection, tasks: trio.Nursery
-) -> ServiceSession:
-    return ServiceSession("register", [AskService(node, connection, tasks, CLIENT_SERVICES)])
 
 
 async def _end(node: RegisterNode, asked: trio.Event, ending: trio.Event) -> None:
@@ -59,10 +37,12 @@ async def run_register(
     *,
     stop: trio.Event,
     show: Callable[[RegisterNode], None] = lambda node: None,
+    show_standby: Callable[[StandbyRegister], None] = lambda standby: None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a register until *stop* is set; ``started`` gives its url.  *show* gets it before,
-    for people to look at.
+    for people to look at.  If it is one of several (`RegisterOptions.peers`), see
+    `octopi.roles.register.group.running.run_register_of_several`.
 
     Raises:
       DirectoryInUseError: if another process has the data directory.
@@ -71,6 +51,16 @@ async def run_register(
       SupersededError: if brokers have joined a newer register of the cluster, or another one.
       UnreachableError: if the register can't listen at the address.
     """
+    if options.peers:
+        await run_register_of_several(
+            environment,
+            options,
+            stop=stop,
+            show=show,
+            show_standby=show_standby,
+            task_status=task_status,
+        )
+        return
     disk = environment.disk
     await make_durable_directory(disk, f"{options.data_directory}/journal")
     lock = lock_directory(disk, options.data_directory)
@@ -98,22 +88,14 @@ async def run_register(
                 )
                 node.admissions.start()
                 show(node)
-                nursery.start_soon(node.gathering.run, options.gather_s)
+                run_parts(node, nursery)
                 nursery.start_soon(_end, node, stop, ending)
-                nursery.start_soon(node.election_driver.run)
-                nursery.start_soon(node.rebalancing.run, options.rebalance_interval_s)
                 await serve(
                     environment,
                     options.listen,
                     role="register",
                     agent=options.agent,
-                    sessions={
-                        CLIENT: lambda connection, tasks: _client_session(node, connection, tasks),
-                        MEMBERSHIP: lambda connection, tasks: MembershipSession(
-                            node, connection, tasks
-                        ),
-                        PEER: lambda connection, tasks: _peer_session(node, connection, tasks),
-                    },
+                    sessions={endpoint: partial(make, node) for endpoint, make in SESSIONS.items()},
                     stop=ending,
                     traffic=node.traffic,
                     authenticator=options.authenticator,

@@ -84,7 +84,7 @@ class LogBytes:
         return b"".join(parts)
 
 
-class _Content:
+class SmallFiles:
     """The part of a disk that is needed to read a small file."""
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
@@ -106,7 +106,7 @@ class ReplicaBytes(LogBytes):
         records before a segment that was damaged and set aside."""
         read = self._disk.durable if durable else self._disk.cached
         try:
-            stored = load_ends(cast(Disk, _Content(read)), self._ends_path)
+            stored = load_ends(cast(Disk, SmallFiles(read)), self._ends_path)
         except StorageError:
             stored = None
         noted = stored.logs.values() if stored is not None else ()
@@ -114,7 +114,7 @@ class ReplicaBytes(LogBytes):
 
     def checkpoint(self) -> dict[str, Any] | None:
         """The log's checkpoint, as processes see it; None if it has none that can be read."""
-        content = cast(Disk, _Content(self._disk.cached))
+        content = cast(Disk, SmallFiles(self._disk.cached))
         try:
             return load_checkpoint(content, checkpoint_path(self._path))
         except StorageError:

@@ -85,7 +85,7 @@ class LastCopyGuard:
     def objection(self, host: str, action: Destroying) -> str:
         """Why *action* must not happen to *host* now; empty if it may."""
         node = self._cluster.nodes[host]
-        view = self._cluster.register_view.state
+        view = self._cluster.decided.state
         if node.kind == "client":
             return ""
         if self._register_is_lost:
@@ -103,7 +103,7 @@ class LastCopyGuard:
             return "" if host not in self._unsure else "its device may lack what it believes in"
         if self.may_lose_last and not isinstance(action, LosePower):
             return self._objection_to_the_last(broker, action)
-        for record in self._cluster.register_view.records.values():
+        for record in self._cluster.decided.records.values():
             if broker in record.lost and not isinstance(action, LosePower):
                 return f"what is left of partition {record.partition} may be there alone"
             if (
@@ -145,7 +145,7 @@ class LastCopyGuard:
             return "an operator could not tell that it isn't whole"
         if self._may_lose_every_disk:
             return ""
-        for record in self._cluster.register_view.state.partitions.values():
+        for record in self._cluster.decided.state.partitions.values():
             others = [one for one in record.replicas if one != broker]
             if broker in record.replicas and not any(map(self._has_its_disk, others)):
                 return f"no replica of partition {record.partition} would be left"
@@ -157,14 +157,14 @@ class LastCopyGuard:
     @property
     def flushes_before_ack(self) -> bool:
         """Whether the logs of some topic count as intact after a power failure of their broker."""
-        view = self._cluster.register_view.state
+        view = self._cluster.decided.state
         return any(one.options.flush_before_ack for one in view.topics_on({*view.partitions}))
 
     def _sets_to_be(self, record: PartitionRecord) -> list[PartitionRecord]:
         """The record of a partition, and the records that may follow without further word of the
         in-sync replicas: those that the register is about to make durable, and the one that the
         leader proposed."""
-        records = [record, *self._cluster.register_view.to_be(record.partition)]
+        records = [record, *self._cluster.decided.to_be(record.partition)]
         asked = self._proposed.get(record.partition)
         if asked is not None and (asked.epoch, asked.version) == (record.epoch, record.version):
             records.append(attrs.evolve(record, in_sync=asked.in_sync))
@@ -180,7 +180,7 @@ class LastCopyGuard:
             case LosePower() if host not in self._unsure:
                 return ""
             case Wipe() | Damage():
-                view = self._cluster.register_view.state
+                view = self._cluster.decided.state
                 if not all(self._is_replaced(*one) for one in view.removals.items()):
                     return "brokers have yet to remove a topic, and nobody else knows"
                 gone = {one for record in view.partitions.values() for one in record.replicas}
@@ -200,7 +200,7 @@ class LastCopyGuard:
     def _is_replaced(self, topic_id: str, removal: Removal) -> bool:
         """Whether all brokers that have the topic of that name know that the older one was
         deleted."""
-        view = self._cluster.register_view.state
+        view = self._cluster.decided.state
         topic = view.topic(removal.topic)
         return (
             topic is not None
@@ -216,8 +216,8 @@ class LastCopyGuard:
         """Whether the committed records are on the device of *host*."""
         if not isinstance(action, LosePower) or host in self._unsure:
             return False
-        topics = self._cluster.register_view.state.topics_on({record.partition})
-        flushed = all(map(self._cluster.register_view.has_always_flushed, topics))
+        topics = self._cluster.decided.state.topics_on({record.partition})
+        flushed = all(map(self._cluster.decided.has_always_flushed, topics))
         # A broker without logs doesn't know that what it had was flushed.
         flushed &= any((host, record.partition, one.topic_id) in self._made for one in topics)
         led_alone = len(record.in_sync) == 1 and len(record.replicas) > 1
@@ -229,14 +229,14 @@ class LastCopyGuard:
         at = self._destroyed_at.get((record.partition, broker))
         if at is None:
             return False
-        return self._cluster.register_view.was_out_of_sync(record.partition, broker) <= at
+        return self._cluster.decided.was_out_of_sync(record.partition, broker) <= at
 
     # --- events --------------------------------------------------------------------------
 
     def destroyed(self, host: str, action: Destroying) -> None:
         """Note that *action* happened to *host*."""
         node = self._cluster.nodes[host]
-        view = self._cluster.register_view
+        view = self._cluster.decided
         if node.kind == "register" and isinstance(action, Wipe | Damage):
             self._partitions_before_wipe |= view.state.partitions.keys()
             self._register_is_lost |= isinstance(action, Damage)

@@ -67,7 +67,7 @@ class HostSelector:
 
     def _in_role(self, word: str, partition: PartitionId | None) -> list[str]:
         """The hosts of the leaders or followers of *partition*; None: of any partition."""
-        view = self._cluster.register_view.state
+        view = self._cluster.decided.state
         found: dict[str, None] = {}
         for record in view.partitions.values():
             if partition is None or record.partition == partition:

@@ -192,7 +192,7 @@ class Injector:
                 self._come(number, event.host, event.get("partition"))
 
     def _holds(self, when: When, event: Event) -> bool:
-        records, step = self._cluster.register_view.state.partitions.values(), event.about
+        records, step = self._cluster.decided.state.partitions.values(), event.about
         match when.condition:
             case "acknowledged":
                 return self._acknowledged_count >= when.count

@@ -9,7 +9,7 @@ from octopi.simulation.cluster import SimulatedCluster
 def is_needed(cluster: SimulatedCluster, host: str) -> bool:
     """Whether topics need more in-sync replicas than there are without this host, or may need them
     as soon as they are created."""
-    state, broker = cluster.register_view.state, cluster.broker_of(host)
+    state, broker = cluster.decided.state, cluster.broker_of(host)
     return not state.partitions or any(
         len(record.replicas) - 1 < topic.options.min_insync
         for record in state.partitions.values()
@@ -28,5 +28,5 @@ def can_be_replaced(cluster: SimulatedCluster, host: str, cut_off: str) -> bool:
         is_it = other != broker and cluster.broker_of(found) == other
         return is_it and cluster.nodes[found].host.is_up and found != cut_off
 
-    in_sync = [one.in_sync for one in cluster.register_view.state.partitions.values()]
+    in_sync = [one.in_sync for one in cluster.decided.state.partitions.values()]
     return all(any(map(is_there, one)) for one in in_sync if broker in one)

@@ -12,6 +12,7 @@ from typing import Final
 from octopi.identifiers import INTERNAL_LOGS, BrokerId, Offset, PartitionId
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.faults import Fail
+from octopi.simulation.disk.group_bytes import GroupJournalBytes
 from octopi.simulation.disk.log_bytes import JournalBytes, ReplicaBytes
 from octopi.simulation.faults.actions import (
     BitFlip,
@@ -34,13 +35,21 @@ from octopi.tracing.durability import PromiseStep
 from octopi.wire.messages import PartitionRecord
 
 _NEVER: Final = -2
-"""Below every `RegisterView.version`."""
+"""Below every `DecisionView.version`."""
 
 
 def _says_full(action: BreakDisk) -> bool:
     """Whether calls fail as on a full disk, so that the broker can't tell the difference."""
     how = action.fault.how
     return isinstance(how, Fail) and how.error_number in FULL
+
+
+def _journal_of(cluster: SimulatedCluster) -> JournalBytes | GroupJournalBytes:
+    """The journal on the disks of the registers."""
+    if len(cluster.registers) == 1:
+        return JournalBytes(cluster.register.host.disk, DATA_DIRECTORY)
+    disks = {one.name: one.host.disk for one in cluster.registers}
+    return GroupJournalBytes(disks, DATA_DIRECTORY, lambda: cluster.decided.active)
 
 
 class ClusterFacts:
@@ -53,11 +62,11 @@ class ClusterFacts:
         self._world = cluster.world
         self._report = report or cluster.world.fail
         self._is_broken = False
-        self._view = cluster.register_view
+        self._view = cluster.decided
         self._logs: dict[str, CommittedLog] = {}
         """The logs by topic id and partition."""
         self._replicas: dict[tuple[str, str, int], ReplicaBytes] = {}
-        self._journal = JournalBytes(cluster.register.host.disk, DATA_DIRECTORY)
+        self._journal = _journal_of(cluster)
         self._leaders: dict[tuple[int, int], Event] = {}
         """The step of the first leader, by partition and epoch."""
         self._promised: dict[tuple[str, int], int] = {}
@@ -68,7 +77,7 @@ class ClusterFacts:
         """Hosts whose disk is or was full: such a broker need not keep replicas that it gave up."""
         self._flags: dict[tuple[str, int], bool] = {}
         self._data_lost_at: dict[int, int] = {}
-        """Broker -> `RegisterView.version` when its data was destroyed last."""
+        """Broker -> `DecisionView.version` when its data was destroyed last."""
         self._caches_lost_at: dict[tuple[int, int], int] = {}
         """Broker and partition -> the same for page caches that counted."""
         self._caches_lost_in: dict[tuple[int, int], int] = {}
@@ -88,7 +97,7 @@ class ClusterFacts:
         self._clocks_differ = False
         """Whether a fault changed the clock of a host, so that ages mean nothing any more."""
         self._accepted_at: dict[tuple[int, int], int] = {}
-        """Broker and partition -> `RegisterView.version` when an operator ordered that the broker
+        """Broker and partition -> `DecisionView.version` when an operator ordered that the broker
         leads with what it has: the loss of data before that is accepted."""
         self._serving_less: set[tuple[str, int]] = set()
         """Hosts and partitions without another replica whose logs are damaged: the records before
@@ -279,7 +288,7 @@ class ClusterFacts:
         return self._view.was_out_of_sync(log.partition, broker) <= lost_at
 
     def _lost_at(self, broker: BrokerId, log: CommittedLog) -> int:
-        """The `RegisterView.version` when data of it that counted was destroyed last."""
+        """The `DecisionView.version` when data of it that counted was destroyed last."""
         lost_at = self._data_lost_at.get(broker, _NEVER)
         if lost_at <= self._accepted_at.get((broker, log.partition), _NEVER):
             lost_at = _NEVER

@@ -61,7 +61,7 @@ class Losses:
         action = event.facts["action"]
         self.is_harmed |= isinstance(action, Damage | Wipe | BitFlip | RollBack)
         if isinstance(action, Damage):
-            for record in self._cluster.register_view.state.partitions.values():
+            for record in self._cluster.decided.state.partitions.values():
                 if [self._cluster.host_of(one) for one in record.replicas] == [event.host]:
                     self._serving_less.add((event.host, record.partition))
         if goes_unnoticed(action):

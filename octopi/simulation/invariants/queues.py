@@ -485,7 +485,7 @@ class QueueRules(SystemInvariants):
         partition = event.step.partition
         left = sorted(one for one in self._left if one[1] == partition)
         self._left.difference_update(left)
-        record = self.cluster.register_view.state.partitions.get(partition)
+        record = self.cluster.decided.state.partitions.get(partition)
         if record is None or record.epoch != self._epochs[partition]:
             return
         if self.cluster.host_of(record.leader) != event.host or partition in self._losses.lossy:

@@ -78,7 +78,7 @@ class Recoveries:
         epoch, accepted = self._accepted.get(record.partition, (NO_EPOCH, {}))
         if epoch != record.epoch:
             return {}
-        lives = self._cluster.register_view.incarnation_to_be
+        lives = self._cluster.decided.incarnation_to_be
         return {broker: one for broker, one in accepted.items() if one.incarnation == lives(broker)}
 
     def found(self, event: Event) -> Iterator[PartitionRecord]:
@@ -93,7 +93,7 @@ class Recoveries:
             return
         if event.what == LOSE_POWER:
             broker = self._cluster.broker_of(event.host)
-            for record in self._cluster.register_view.state.partitions.values():
+            for record in self._cluster.decided.state.partitions.values():
                 if record.replicas == [broker]:
                     self._lost_power.add((event.host, record.partition))
             return

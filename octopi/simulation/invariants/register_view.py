@@ -25,11 +25,18 @@ from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
 
 
 class RegisterView:
-    """An observer of a world with one register."""
+    """The `octopi.simulation.invariants.decision_view.DecisionView` of a world with one register,
+    or with several that agree on a journal.
 
-    def __init__(self, register: str) -> None:
-        """*register* is the name of its host."""
-        self._register = register
+    Of several, one is active, and reads the journal when it begins to be.  What it appends after
+    another one has read the journal is not decided, so its steps don't count any more.
+    """
+
+    def __init__(self, registers: Sequence[str]) -> None:
+        """*registers* are the names of their hosts."""
+        self._registers = registers
+        self.active = ""
+        """The host of the one that read the journal last."""
         self.kinds: Final = {
             steps.R1Read.text,
             steps.R2Appended.text,
@@ -58,6 +65,10 @@ class RegisterView:
     def __call__(self, event: Event) -> None:
         """Note *event*."""
         match event.about:
+            case steps.R2Appended() | steps.R3Flushing() | steps.R3Flushed() if (
+                event.host != self.active
+            ):
+                pass
             case steps.R2Appended(entries):
                 self._appended.extend(entries)
                 self._note_options(entries)
@@ -69,11 +80,12 @@ class RegisterView:
                 still = self._appended_count - flushed_count
                 while len(self._appended) > still:
                     self._apply(self._appended.popleft())
-            case _ if event.what == "wipe" and event.host == self._register:
+            case _ if event.what == "wipe" and [event.host] == self._registers:
                 self._known_before |= self.state.partitions
                 self.state = ClusterState()
                 self.version += 1
             case steps.R1Read(entries):
+                self.active = event.host
                 self.state = ClusterState()
                 self._appended.clear()
                 self._flushing.clear()

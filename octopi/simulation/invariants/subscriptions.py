@@ -331,7 +331,7 @@ class SubscriptionRules(SystemInvariants):
         partition = event.step.partition
         known = self._partitions[partition]
         still, known.left = known.left.items() & self._unstored(partition).items(), {}
-        record = self.cluster.register_view.state.partitions.get(partition)
+        record = self.cluster.decided.state.partitions.get(partition)
         if record is None or record.epoch != known.epoch or partition in self._losses.lossy:
             return
         if self.cluster.host_of(record.leader) != event.host:
@@ -417,7 +417,7 @@ class SubscriptionRules(SystemInvariants):
 
     def _is_shortened(self, topic: str) -> bool:
         """Whether retention may remove what comes next."""
-        record = self.cluster.register_view.state.topic(topic)
+        record = self.cluster.decided.state.topic(topic)
         if record is None:
             return True
         options = record.options

@@ -57,7 +57,7 @@ class OptionsInForce:
         """The options that *host* may go by: those that it has confirmed, and newer ones, of which
         it may have heard."""
         confirmed = self.confirmed(host, topic.topic_id)
-        decided = self._cluster.register_view.options.get(topic.topic_id, {})
+        decided = self._cluster.decided.options.get(topic.topic_id, {})
         found = [options for alteration, options in decided.items() if alteration >= confirmed]
         return found or [topic.options]
 
@@ -88,7 +88,7 @@ class TopicOptionRules(SystemInvariants):
 
     def _check_told(self, event: StepEvent[steps.T2Telling]) -> None:
         for told in event.step.topics:
-            known = self.cluster.register_view.state.topic(told.topic)
+            known = self.cluster.decided.state.topic(told.topic)
             is_known = known is not None and known.topic_id == told.topic_id
             if known is not None and is_known and known.alteration < told.alteration:
                 text = f"broker {event.step.broker} is told {told.options} of {told.topic}, which "
@@ -102,7 +102,7 @@ class TopicOptionRules(SystemInvariants):
                 self.break_rule("options-back", text, event)
 
     def at_rest(self, event: Event) -> None:
-        state = self.cluster.register_view.state
+        state = self.cluster.decided.state
         for topic in state.topics_after("", state.topic_count):
             for partition in topic.partitions:
                 for broker in state.partitions[partition].replicas:

@@ -14,6 +14,7 @@ from octopi.record import Message
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.streams import content
@@ -42,7 +43,7 @@ class BrokerStreams:
         environment: Environment,
         manager: ReplicaManager,
         memory: MemoryBudget,
-        registers: list[str],
+        registers: RegisterAddresses,
         report: Callable[[TopicId], None],
     ) -> None:
         """*registers*: their addresses.  *report* tells the register of an expired stream."""

@@ -1,0 +1,1 @@
+"""Several registers that keep one journal: see docs/agreement.md."""
