@@ -417,26 +417,6 @@ def ghost(randomness: Random) -> Scenario:
     return Scenario(faults, {**options, "flush_interval_s": 2.5, **QUICK}, load)
 
 
-def late_acknowledgement(randomness: Random) -> Scenario:
-    """A follower loses its power, and its last acknowledgement reaches the leader when the follower
-    is back and has less.  Two replicas are required, so meanwhile the leader has nothing to say on
-    the former connection, which would end it."""
-    records = randomness.choice((3, 5, 8))
-    said = AtStep("P3b", "follower", records)
-    delayed = Slow("leader", 0.05, latency_s=some_seconds(randomness, 0.3, 0.6))
-    faults = (
-        InjectedFault(said, delayed),
-        InjectedFault(AtStep("P4b", "follower", 1, behind=True), LosePower(0.0)),
-        # It has said how much it has of the topic's log and of the internal one.
-        InjectedFault(AtStep("P4b", "follower", 2, behind=True), Pause(1.0)),
-        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
-    )
-    options = {"partitions": 1, "replicas": 2, "min_insync": 2, "flush_before_ack": False}
-    load = {"producers": 1, "records": records, "burst_count": 1, "topic_partitions": 1}
-    load |= {"named_producers": 0, "members": 0}  # the follower appends these records alone
-    return Scenario(faults, {**options, "flush_interval_s": 2.5, **QUICK}, load)
-
-
 def unsteady(randomness: Random) -> Scenario:
     """Connections and disks have passing troubles, and maybe a broker dies."""
     faults = [InjectedFault(when_producing(randomness), some_trouble(randomness))]

@@ -15,7 +15,6 @@ from octopi.simulation.disk.faults import Delay, DiskFault, Fail
 from octopi.simulation.faults.actions import (
     AtStep,
     AtTime,
-    BitFlip,
     BreakDisk,
     Cut,
     InjectedFault,
@@ -198,18 +197,6 @@ def _unheard_and_altered(randomness: Random) -> Scenario:
     return _told(faults, {"min_insync": 1, "checkpoint_bytes": 300}, load, healed_s=6.0)
 
 
-def _altered_before_it_is_noted(randomness: Random) -> Scenario:
-    """A bit flips behind what a broker has noted as durable, while it is down for a moment.  It
-    leads again, or the others end before they have compared their logs with it."""
-    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
-    faults = [
-        InjectedFault(AtTime(some_seconds(randomness, 0.4, 2.0)), BitFlip(0.1), damaged),
-        *(InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others),
-    ]
-    options = {"min_insync": 1, "flush_interval_s": randomness.choice((1.0, 2.5))}
-    return _told(faults, options, {"value_bytes_max": 40})
-
-
 def _less_leads_unnoticed(randomness: Random) -> Scenario:
     """A broker comes back with fewer records than it had flushed, and with an older copy of the
     file of ends, so it can't notice.  It leads before the others, which have more, can accept."""
@@ -325,7 +312,6 @@ LOSS_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = 
         _useless_and_dark,
         _altered_and_dark,
         _unheard_and_altered,
-        _altered_before_it_is_noted,
         _less_leads_unnoticed,
         _an_older_checkpoint,
     ),

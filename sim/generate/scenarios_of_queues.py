@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
+from octopi.simulation.disk.faults import Delay, DiskFault
 from octopi.simulation.faults.actions import (
     Action,
     AtStep,
     AtTime,
+    BreakDisk,
     Cut,
     DriftClock,
     InjectedFault,
@@ -20,7 +22,14 @@ from octopi.simulation.faults.actions import (
     Reset,
     Stop,
 )
-from sim.generate.fault_patterns import a_death, an_absence, some_seconds, soon
+from sim.generate.fault_patterns import (
+    INTERNAL_SEGMENT,
+    a_death,
+    an_absence,
+    lose_power,
+    some_seconds,
+    soon,
+)
 from sim.generate.scenario import Scenario
 
 _CODES: Final = (
@@ -168,21 +177,24 @@ def retention_takes_what_is_dealt(randomness: Random) -> Scenario:
 
 
 def letters_are_lost(randomness: Random) -> Scenario:
-    """Most messages become dead letters.  Then all machines lose their power, and a queue knows
-    less of its letters than their log does."""
-    place = AtStep(randomness.choice(("S14b", "S14d", "S9b")), occurrence=randomness.choice((2, 4)))
-    faults = [InjectedFault(place, LosePower(0.1), "broker-1")]
-    faults += [
-        InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), one)
-        for one in ("broker-2", "broker-3")
+    """Most messages become dead letters.  Then all machines lose their power, and the queue knows
+    less of its letters than their log does, because the device is slow for internal logs."""
+    slow = BreakDisk(DiskFault("sync", Delay(3.0), INTERNAL_SEGMENT, times=200))
+    begins = AtStep(randomness.choice(("S6b", "S14a")), occurrence=randomness.choice((1, 2)))
+    faults = [
+        InjectedFault(begins, slow, "broker-1"),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-2"),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-3"),
     ]
+    faults.append(InjectedFault(AtStep("S14d", behind=True), Kill(0.0)))  # a sequence begins anew
+    place = AtStep("S14d", occurrence=randomness.choice((1, 2)), behind=True)
+    faults.append(InjectedFault(place, Pause(0.0)))  # the following ones count from here
+    faults += lose_power(AtTime(some_seconds(randomness, 0.1, 0.5), behind=True))
     load = _queue(randomness)
     load |= {"queue_attempts": 1, "chores": ()}
-    partitions = randomness.choice((2, 3))
-    options = {"partitions": partitions, "loses_all": True, "faults_s": 8.0, "min_insync": 1}
-    options |= {"replicas": randomness.choice((1, 1, 2)), "flush_before_ack": False}
-    options["flush_interval_s"] = randomness.choice((0.05, 0.3, 1.0))
-    return Scenario(tuple(faults), options, load)
+    options: dict[str, Any] = {"partitions": randomness.choice((2, 3)), "replicas": 1}
+    options |= {"loses_all": True, "faults_s": 8.0, "flush_before_ack": False, "min_insync": 1}
+    return Scenario(tuple(faults), {**options, "flush_interval_s": 0.05}, load)
 
 
 QUEUE_SCENARIOS: Final = (

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
+from octopi.simulation.disk.faults import Delay, DiskFault
 from octopi.simulation.faults.actions import (
     Action,
     AtStep,
     AtTime,
+    BreakDisk,
     Cut,
     DriftClock,
     InjectedFault,
@@ -21,7 +23,14 @@ from octopi.simulation.faults.actions import (
 )
 from octopi.tracing import subscriptions
 from octopi.tracing.step import Step
-from sim.generate.fault_patterns import a_death, an_absence, some_seconds, soon
+from sim.generate.fault_patterns import (
+    INTERNAL_SEGMENT,
+    a_death,
+    an_absence,
+    lose_power,
+    some_seconds,
+    soon,
+)
 from sim.generate.scenario import Scenario
 
 _CODES: Final = tuple(
@@ -133,21 +142,23 @@ def members_and_leaders_fail(randomness: Random) -> Scenario:
 
 
 def creations_are_lost(randomness: Random) -> Scenario:
-    """All replicas lose their power, and with it that a subscription was created to the end."""
-    place = AtStep(randomness.choice(("S1b", "S3a", "S3b", "S4a", "S4b", "S5b")))
-    replicas = randomness.choice((1, 1, 2))
-    faults = [InjectedFault(place, LosePower(0.1), "broker-1")]
-    faults += [
-        InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), one)
-        for one in ("broker-2", "broker-3")
+    """All replicas lose their power, and with it that a subscription was created to the end, which
+    they had begun to store: the device is slow from then on."""
+    slow = BreakDisk(DiskFault("sync", Delay(3.0), INTERNAL_SEGMENT, times=200))
+    begins = AtStep("S2b")
+    faults = [
+        InjectedFault(begins, slow, "broker-1"),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-2"),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-3"),
+        InjectedFault(AtStep("S5b", behind=True), Pause(0.0)),  # the following ones count from here
+        *lose_power(AtTime(some_seconds(randomness, 0.0, 0.3), behind=True)),
     ]
-    options = {"replicas": replicas, "min_insync": 1, "loses_all": True, "faults_s": 8.0}
-    options |= {"flush_before_ack": False, "flush_interval_s": randomness.choice((0.05, 1.0, 2.5))}
-    load = _group(randomness)
-    load["chores"] = ()
     partitions = randomness.choice((1, 2, 3))
-    load["topic_partitions"] = partitions
-    return Scenario(tuple(faults), {**options, "partitions": partitions}, load)
+    options: dict[str, Any] = {"replicas": 1, "min_insync": 1, "partitions": partitions}
+    options |= {"loses_all": True, "faults_s": 8.0, "flush_before_ack": False}
+    options |= {"flush_interval_s": 0.01, "latency_s": 0.02, "jitter_s": 0.005}
+    load = {**_group(randomness), "chores": (), "topic_partitions": partitions}
+    return Scenario(tuple(faults), options, load)
 
 
 SUBSCRIPTION_SCENARIOS: Final = (

@@ -198,7 +198,7 @@ MUTANTS: Final = (
 """,
         "a late acknowledgement of an earlier session counts for the new session",
         "acknowledged-unheld",
-        ("late_acknowledgement", "ghost"),
+        ("ghost",),
     ),
     Mutant(
         "any-follower-may-join",

@@ -104,7 +104,7 @@ MUTANTS: Final = (
 """,
         "a broker whose log lost records to a flipped bit leads without them",
         "committed-cut",
-        ("altered_and_dark",),
+        ("back_with_rot",),
     ),
     Mutant(
         "sequences-forgotten-by-restarts",

@@ -35,7 +35,7 @@ from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.order_parts import at_once
 from octopi.roles.broker.replica_driver import ReplicaDriver
-from octopi.roles.broker.replica_state import begin_state
+from octopi.roles.broker.replica_state import begin_state, has_state
 from octopi.roles.broker.replica_streams import ReplicaStreams
 from octopi.roles.broker.retirement import ReplicaRetirement
 from octopi.storage.brief_lock import BriefLock
@@ -166,13 +166,15 @@ class ReplicaManager(Decisions):
         assert self._identity is not None, "a broker without a name holds nothing"
         if partition_id not in self.store.ends:
             await self.store.opening.begin_ends(PartitionId(partition_id), {})
-        if is_new:
-            await begin_state(self._environment, self._replica_path(partition_id))
+        path = self._replica_path(partition_id)
+        # A process that was killed may have stored the decision and nothing of the replica.
+        if is_new or not has_state(self._environment, path):
+            await begin_state(self._environment, path)
         await self._make_internal_logs(partition_id, is_new=is_new)
         logs = {log.topic_id: log for log in self.store if log.partition == partition_id}
         replica = self._replicas[partition_id] = ReplicaDriver(
             self._environment,
-            self._replica_path(partition_id),
+            path,
             partition_id,
             *self._identity,
             logs,
