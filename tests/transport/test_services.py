@@ -10,7 +10,7 @@ import pytest
 from octopi.errors import ProtocolError
 from octopi.identifiers import PartitionId
 from octopi.roles.broker.node import BrokerNode, client_services
-from octopi.roles.register.running import CLIENT_SERVICES as REGISTER_SERVICES
+from octopi.roles.register.service_sessions import CLIENT_SERVICES as REGISTER_SERVICES
 from octopi.transport.services import Service, ServiceSession
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
