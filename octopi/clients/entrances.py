@@ -59,11 +59,10 @@ class Entrances:
     def redirected(self, address: str, active: str) -> None:
         """The register at *address* is a standby of the one at *active*; empty: of none that it
         knows."""
+        self.learn([active])
         self.failed(address)
         if active in self._given:
             self._given.rotate(-self._given.index(active))
-        elif active:
-            self.learn([active])
 
     def failed(self, address: str, *, was_silent: bool = False) -> None:
         """The node at *address* can't answer now: ask another one next, if there is one.

@@ -134,7 +134,9 @@ class RequestRouter:
         except RefusedError as error:
             if error.status == Status.NOT_LEADER and not is_broker:
                 entrances.redirected(server, error.address)
-            elif is_broker and error.retryable:
+                # It names a register, and callers would take that for the leader of a partition.
+                raise NotReadyError(str(error.args[0])) from error
+            if is_broker and error.retryable:
                 entrances.failed(server)
             if error.status == Status.ANSWER_LOST:
                 raise ConnectionLostError(str(error.args[0])) from error

@@ -186,10 +186,10 @@ class ClientLog:
     def _servers(self) -> list[str]:
         cluster, entrances = self.cluster, self.plan.workload.entrances
         if entrances == "register":
-            return [cluster.address]
+            return cluster.addresses
         self._client_count += 1
         # A broker that is cut off for good answers nobody.
         names = [one.name for one in cluster.brokers if one.name != self.plan.cut_off]
         brokers = [cluster.address_of(name) for name in names]
         cluster.world.random("entrances", self._client_count).shuffle(brokers)
-        return brokers if entrances == "brokers" else [brokers[0], cluster.address]
+        return brokers if entrances == "brokers" else [brokers[0], *cluster.addresses]

@@ -210,6 +210,8 @@ class Plan:
     hold_bytes: int | None = None
     """Retention waits for them while less than this is kept of a log beyond what it keeps
     anyway."""
+    registers: int = 1
+    """How many registers keep the journal together."""
 
     @property
     def may_lose(self) -> bool:

@@ -22,7 +22,7 @@ import attrs
 
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.roles.register.election_driver import MAY_BE_LOST
-from octopi.simulation.cluster import REGISTER, ClusterOptions, Node, SimulatedCluster
+from octopi.simulation.cluster import ClusterOptions, Node, SimulatedCluster
 from octopi.simulation.faults.data_safety import LastCopyGuard
 from octopi.simulation.faults.injector import Injector
 from octopi.simulation.history.checker import check
@@ -181,6 +181,7 @@ class _PlanRun:
         plan = self._plan
         return ClusterOptions(
             brokers=plan.brokers,
+            registers=plan.registers,
             partitions=plan.partitions,
             replicas=plan.replicas,
             flush=FlushOptions(
@@ -333,10 +334,13 @@ class _PlanRun:
         await self._until("replicas are not in sync when they have moved", self._healer.out_of_sync)
         # A decision that replicas have not heard of would only take effect when it is back.
         await self._until("replicas don't hear of a decision", self._healer.untold)
-        self._cluster.nodes[REGISTER].host.kill()
+        registers = [one for one in self._cluster.registers if one.host.is_up]
+        for one in registers:
+            one.host.kill()
         self._client_log.all_well.set()
         await self._until("producers get no receipts without the register", self._workload.unheard)
-        self._cluster.boot(REGISTER)
+        for one in registers:
+            self._cluster.boot(one.name)
         await self._until("the register doesn't serve again", self._healer.not_serving)
 
     async def _until(self, problem: str, missing: Callable[[], str]) -> None:
@@ -362,10 +366,11 @@ class _PlanRun:
 
     def is_excused(self, host: str, message: str, facts: Mapping[str, Any]) -> bool:
         """Whether an injected fault explains that *host* logs the error *message* with *facts*."""
-        if host == REGISTER and message == MAY_BE_LOST:
+        is_register = self._cluster.nodes[host].kind == "register"
+        if is_register and message == MAY_BE_LOST:
             self._losses_told += 1
             return self._plan.loses_all or self._plan.loses_last
-        if self._plan.loses_all and host == REGISTER:
+        if self._plan.loses_all and is_register:
             return True
         unfit = map(self._cluster.broker_of, self._injector.unfit)
         if comes_of_older_disks(message, facts, {one for one in unfit if one is not None}):

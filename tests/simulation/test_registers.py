@@ -22,6 +22,8 @@ from octopi.simulation.kernel.world import World
 from octopi.simulation.network.message_links import FrameNet
 from octopi.simulation.network.network import Network
 from octopi.simulation.run import running_cluster
+from sim.generate.swarm import draw
+from sim.run.simulation import simulate
 from tests.simulation.clusters import ENOUGH_S, until
 
 THREE = ClusterOptions(registers=3, brokers=3, partitions=1, gather_s=0.05)
@@ -328,3 +330,13 @@ def test_registers_under_random_faults_lose_no_decision(seed: int) -> None:
         assert topics(cluster) == [f"t{number:02}" for number in range(10)]
 
     play(scenario, seed=seed)
+
+
+@pytest.mark.parametrize("seed", [12, 23, 105, 109])
+def test_plans_that_are_made_for_one_register_hold_with_three(seed: int) -> None:
+    """Their faults strike nodes, links and disks at random and at chosen steps; a fault of the
+    register strikes any of them, or the first.  In 23 a client took a standby's answer for that of
+    the leader of a partition.  In 105 a register whose disk had failed span.  In 109 one told a
+    cluster's id that was never decided."""
+    verdict = simulate(attrs.evolve(draw(seed), registers=3), events_kept=0)
+    assert verdict.violation is None, verdict.violation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Final
 
 import attrs
 import trio
@@ -18,6 +19,8 @@ from octopi.roles.register.group.stored_journal import StoredJournal
 from octopi.wire.registers import ToRegister
 
 _log = get_logger(__name__)
+
+_CLOCK_RESOLUTION_S: Final = 1e-3
 
 Fold = Callable[[Sequence[bytes]], list[bytes]]
 """The fewest contents of entries that lead to the same state as the given ones."""
@@ -158,12 +161,12 @@ class RegisterGroup:
 
     async def _keep_time(self) -> None:
         clock = self._environment.clock
-        while True:
+        while self.failure is None:
             self._moved = trio.Event()
-            with clock.timeout(max(0.0, self.replica.wakes_at - clock.now())):
+            # Differences of times are inexact: it may seem to be a little too early.
+            with clock.timeout(max(_CLOCK_RESOLUTION_S, self.replica.wakes_at - clock.now())):
                 await self._moved.wait()
             self._perform(self.replica.tick)
-            await trio.lowlevel.checkpoint()
 
     async def _keep_flushing(self) -> None:
         """Send what waits for the device when it is there."""

@@ -212,7 +212,6 @@ class _Running:
             connections = self._connections = ActiveConnections()
             try:
                 node.admissions.start()
-                self._standby.cluster = node.controller.state.cluster
                 self._node = node
                 self._show(node)
                 run_parts(node, nursery)
@@ -225,7 +224,6 @@ class _Running:
                 self._node = None
                 node.decisions.fail(LogReadOnlyError(_DEPOSED))
                 connections.is_over = trio.current_effective_deadline() == -math.inf
-            self._standby.cluster = node.controller.state.cluster
             self._show_standby(self._standby)
             await connections.end(_DEPOSED)
             connections.is_over = True

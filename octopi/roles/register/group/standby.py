@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from octopi.coordination.journal_entries import ClusterFormed
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError
 from octopi.limits import HTTP_BODY_BYTES_MAX
 from octopi.roles.register.group.group import RegisterGroup
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.register_journal import decode
 from octopi.roles.streams import exchange
 from octopi.roles.streams.exchange import StreamCaller
 from octopi.roles.streams.forwarding import forward
@@ -27,10 +29,19 @@ class StandbyRegister:
     ) -> None:
         self.options = options
         self.traffic = traffic
-        self.cluster = ""
-        """The id of its cluster; empty: it has not been active since its start."""
+        self._cluster = ""
         self._environment = environment
         self._group = group
+
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster, which is decided for good; empty: none is."""
+        if not self._cluster:
+            replica = self._group.replica
+            entries = map(decode, replica.history.contents(replica.committed))
+            formed = (one.cluster for one in entries if isinstance(one, ClusterFormed))
+            self._cluster = next(formed, "")
+        return self._cluster
 
     @property
     def active_address(self) -> str:
