@@ -32,6 +32,7 @@ from octopi.roles.register.group.running import run_register_of_several
 from octopi.roles.register.group.sessions import RegisterSession, StandbySession
 from octopi.roles.register.group.stored_journal import STORED_ENTRIES, StoredJournal
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.running import run_register
 from octopi.storage.journal import Journal
 from octopi.wire import messages as m
 from octopi.wire.registers import ActiveGone, JournalEntry, RegisterId
@@ -222,6 +223,25 @@ async def test_a_wrong_list_of_registers_is_refused(
         outside = system_environment(nursery)
         with pytest.raises(InvalidOptionError, match=said):
             await run_register_of_several(outside, change(options), stop=trio.Event())
+
+
+async def test_a_register_of_several_is_not_started_alone_and_an_only_one_not_with_others(
+    tmp_path: Path,
+) -> None:
+    """Each would be a second one, which knows nothing of what was decided."""
+    alone = RegisterOptions(listen="127.0.0.1:0", data_directory=str(tmp_path), secrets=SECRETS)
+    several = attrs.evolve(alone, peers=(A, B, C), advertise=A)
+    for kept, options, said in (
+        ("replica", alone, "was one of several"),
+        ("journal", several, "was the only one"),
+    ):
+        (tmp_path / kept).mkdir()
+        (tmp_path / kept / "current").touch()
+        async with trio.open_nursery() as nursery:
+            outside = system_environment(nursery)
+            with pytest.raises(InvalidOptionError, match=said):
+                await run_register(outside, options, stop=trio.Event())
+        (tmp_path / kept / "current").unlink()
 
 
 # --- who asks them -------------------------------------------------------------------------

@@ -246,6 +246,22 @@ def test_a_register_without_its_disk_comes_back_and_another_one_may_die_then() -
     play(scenario)
 
 
+def test_registers_that_have_all_lost_their_disks_learn_from_the_brokers() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, "client", creating("orders"))
+        known = cluster.decided.state.cluster
+        for node in cluster.registers:
+            node.host.kill()
+            cluster.wipe(node.name)
+        for node in cluster.registers:
+            cluster.boot(node.name)
+        await ask(cluster, "client-2", creating("payments"))
+        assert topics(cluster) == ["orders", "payments"]
+        assert cluster.decided.state.cluster == known
+
+    play(scenario)
+
+
 def test_all_registers_may_lose_power_at_once() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, "client", creating("orders"))

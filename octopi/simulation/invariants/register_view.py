@@ -86,6 +86,8 @@ class RegisterView:
                 self.version += 1
             case steps.R1Read(entries):
                 self.active = event.host
+                if len(self._registers) > 1 and not entries:
+                    self._known_before |= self.state.partitions  # all have lost their disks
                 self.state = ClusterState()
                 self._appended.clear()
                 self._flushing.clear()

@@ -12,7 +12,7 @@ import trio
 
 from octopi.agreement.journal.replica import JournalReplica
 from octopi.coordination.cluster_state import ClusterState
-from octopi.environment import Environment
+from octopi.environment import Disk, Environment
 from octopi.errors import InvalidOptionError, LogReadOnlyError
 from octopi.limits import REGISTERS_MAX
 from octopi.logger import get_logger
@@ -44,6 +44,9 @@ from octopi.wire.registers import RegisterId
 
 _log = get_logger(__name__)
 
+REPLICA: Final = "replica"
+"""The directory below the data directory with the journal that several registers keep."""
+
 _DEPOSED: Final = "this register is not the active one any more"
 
 
@@ -68,7 +71,12 @@ async def run_register_of_several(
     """
     address = _own_address(options)
     disk = environment.disk
-    path = f"{options.data_directory}/replica"
+    path = f"{options.data_directory}/{REPLICA}"
+    if has_entries(disk, f"{options.data_directory}/journal"):
+        raise InvalidOptionError(
+            f"the register in {options.data_directory} was the only one of its cluster; several "
+            "begin with empty data directories, and learn from the brokers what is theirs"
+        )
     await make_durable_directory(disk, path)
     lock = lock_directory(disk, options.data_directory)
     try:
@@ -109,6 +117,14 @@ def folded(contents: Sequence[bytes]) -> list[bytes]:
     for one in contents:
         state.apply(decode(one))
     return [encode(one) for one in state.entries()]
+
+
+def has_entries(disk: Disk, path: str) -> bool:
+    """Whether there is a directory with anything in it."""
+    try:
+        return bool(disk.list_directory(path))
+    except OSError:
+        return False
 
 
 def _own_address(options: RegisterOptions) -> str:
