@@ -6,8 +6,8 @@ by message, as the messages of batches, as the values of batches, and as values 
 record batch of Arrow (if pyarrow is installed).  The order of the ways turns from round to round.
 
 What is compared is the client's processor time for a message; nodes don't count.  A ratio compares
-two runs of one round with each other: above 1, the way costs less than message by message.  Prints
-JSON on standard output.
+two runs of one round with each other: above 1, the way costs less than message by message.  Minor
+page faults for a message (`ru_minflt`) are counted, too.  Prints JSON on standard output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from resource import RUSAGE_SELF, getrusage
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -90,17 +91,25 @@ async def _fill(url: str, count: int) -> None:
                     await producer.submit_many(f"of-{size}", [bytes(size)] * _GROUP)
 
 
-async def _cpu_us(url: str, size: int, count: int, way: Way) -> float:
-    """The processor time of this process for a message (us)."""
+class _Cost(NamedTuple):
+    """What a message costs this process."""
+
+    cpu_us: float
+    faults: float
+    """Minor page faults."""
+
+
+async def _cost(url: str, size: int, count: int, way: Way) -> _Cost:
     async with (
         octopi.connect(url) as client,
         client.consumer(f"of-{size}", start="earliest", stop_at_end=True) as consumer,
     ):
-        before = time.process_time()
+        before, faults_before = time.process_time(), getrusage(RUSAGE_SELF).ru_minflt
         taken = await way(consumer)
         used_s = time.process_time() - before
+        faults = getrusage(RUSAGE_SELF).ru_minflt - faults_before
     assert taken >= size * count
-    return used_s / count * 1e6
+    return _Cost(used_s / count * 1e6, faults / count)
 
 
 def measure(directory: Path, count: int, round_count: int) -> dict[str, object]:
@@ -108,7 +117,7 @@ def measure(directory: Path, count: int, round_count: int) -> dict[str, object]:
     ways = dict(WAYS)
     if find_spec("pyarrow") is None:
         del ways["values and offsets in Arrow"]
-    found: defaultdict[int, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    found: defaultdict[int, defaultdict[str, list[_Cost]]] = defaultdict(lambda: defaultdict(list))
     with node_processes(directory) as processes:
         register = processes.register()
         processes.broker(register)
@@ -117,22 +126,21 @@ def measure(directory: Path, count: int, round_count: int) -> dict[str, object]:
             turned = list(ways)[number % len(ways) :] + list(ways)[: number % len(ways)]
             for size in SIZES:
                 for name in turned:
-                    found[size][name].append(
-                        trio.run(_cpu_us, register.url, size, count, ways[name])
-                    )
+                    found[size][name].append(trio.run(_cost, register.url, size, count, ways[name]))
     return {f"{size} B": _report(of_size) for size, of_size in found.items()}
 
 
-def _report(found: dict[str, list[float]]) -> dict[str, object]:
-    """Of each way the median processor time, and the ratio of each round."""
+def _report(found: dict[str, list[_Cost]]) -> dict[str, object]:
+    """Of each way the median processor time and page faults, and the ratio of each round."""
     plain = found["messages, one by one"]
     ratios = {
-        name: [round(one / other, 2) for one, other in zip(plain, runs, strict=True)]
+        name: [round(one.cpu_us / other.cpu_us, 2) for one, other in zip(plain, runs, strict=True)]
         for name, runs in found.items()
     }
     return {
         name: {
-            "cpu_us": round(statistics.median(runs), 2),
+            "cpu_us": round(statistics.median(one.cpu_us for one in runs), 2),
+            "faults": round(statistics.median(one.faults for one in runs), 4),
             "ratio": round(statistics.median(ratios[name]), 2),
             "ratios": ratios[name],
         }

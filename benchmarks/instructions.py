@@ -160,7 +160,7 @@ WAYS: Final[dict[str, tuple[Carry, int, int, int]]] = {
     "acknowledged by itself": (_request, 20, 60, 1),
     "acknowledged by itself, 3 replicas": (_request, 10, 30, 3),
     "acknowledged by itself, 3 replicas of 100 topics": (_request_of_many, 10, 30, 3),
-    "consumed": (_consume, 4_000, 12_000, 1),
+    "consumed": (_consume, 10_000, 18_000, 1),
     "delivered to one more consumer": (_subscribe, 50, 150, 1),
 }
 """For each way: the function that carries messages, how many it carries in the first run and in the

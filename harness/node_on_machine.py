@@ -1,11 +1,11 @@
 """Runs `octopi_node` on a machine that can lose power: ``node_on_machine.py DIRECTORY ARGUMENTS``.
 
 The program runs unchanged; only `os.pwrite`, `os.fsync`, `os.fdatasync` and the file with the boot
-id are replaced.  The boot id is in *DIRECTORY*.  Every sync that succeeds adds a line to the file
-``synced`` there: the durable size of a file, or the durable names of a directory.
-`harness.machines` cuts the files back to that when the machine loses power.  While *DIRECTORY* has
-a file ``full``, `os.pwrite` and `os.fsync` fail with ENOSPC; while it has a file ``broken``, both
-syncs fail with EIO.
+id are replaced, and files are never synced together.  The boot id is in *DIRECTORY*.  Every sync
+that succeeds adds a line to the file ``synced`` there: the durable size of a file, or the durable
+names of a directory.  `harness.machines` cuts the files back to that when the machine loses power.
+While *DIRECTORY* has a file ``full``, `os.pwrite` and `os.fsync` fail with ENOSPC; while it has a
+file ``broken``, both syncs fail with EIO.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import octopi.operating_system
+import octopi.platforms
 from octopi_node import main
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def run(directory: Path) -> None:
         noted(of_data, fd)
 
     os.fsync, os.fdatasync, os.pwrite = fsync, fdatasync, pwrite
+    octopi.platforms.file_system_sync = lambda directory: None
     main()
 
 

@@ -120,8 +120,9 @@ class Link(Protocol):
           ConnectionLostError: if the link is gone.
         """
 
-    def offer(self, data: bytes) -> bool:
-        """Send one message without waiting and without giving way to other tasks, if possible.
+    def offer(self, *parts: bytes) -> bool:
+        """Send one message, which consists of *parts*, without waiting and without giving way to
+        other tasks, if possible.
         False: not all of it was sent, so pass the same message to `send` next.  Don't call it
         while a `send` is under way."""
 
@@ -134,10 +135,15 @@ class Link(Protocol):
           ProtocolError: if the peer sent something else than a binary message of legal size.
         """
 
-    async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
+    async def receive_all(
+        self, take: Callable[[bytes | memoryview], bool], turn: Turn | None = None
+    ) -> None:
         """Call *take* with each message that arrives, until it returns false.  This is `receive` in
         a loop, which a link may do faster.  *take* doesn't wait, and raises nothing.  If it is
         cancelled, no message is lost.
+
+        A client's large message may come as a view that can't be written to, of memory that is used
+        again when no view of it exists any more.
 
         *turn*: bounds how long the link works before other tasks have their turn.  A link that
         gives way to other tasks after each message may ignore it.
@@ -217,6 +223,11 @@ class NonBlockingStream(trio.abc.HalfCloseableStream):
         """
 
     @abstractmethod
+    def receive_into(self, place: memoryview) -> int | None:
+        """Like `receive_nowait`, but put the bytes that have arrived at the beginning of *place*,
+        and return how many they are."""
+
+    @abstractmethod
     def cut(self) -> None:
         """Close this side at once, without a closing handshake: its descriptor is free when this
         returns.  Tasks that wait for the stream get `trio.ClosedResourceError`."""
@@ -282,7 +293,7 @@ class File(Protocol):
         """Cut the file to *size_bytes*."""
 
     async def sync(self) -> None:
-        """Wait until the data is on the device (fdatasync).
+        """Wait until the data is on the device (fdatasync, or syncfs together with other files).
 
         Not interrupted by cancellation once begun.
 

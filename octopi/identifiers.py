@@ -18,6 +18,9 @@ BrokerId = NewType("BrokerId", int)
 DirectoryId = NewType("DirectoryId", str)
 """A data directory of a broker: random hexadecimal digits, drawn when it is made."""
 
+RingPoint = NewType("RingPoint", int)
+"""A place on the ring of brokers, of a broker or of a key: 52 bits (`octopi.ring.points`)."""
+
 InstanceId = NewType("InstanceId", int)
 """One of the values on which nodes agree (`octopi.agreement`), from 0."""
 

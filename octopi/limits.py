@@ -325,10 +325,26 @@ FRAGMENT_BYTES_MIN: Final = 64
 SHUTDOWN_GRACE_S: Final = 5.0
 """Time for requests in flight to finish when a node stops."""
 
+WORKER_SILENCE_S: Final = 30.0
+"""A worker whose tasks have no turn for so long is killed and started again.  Its partitions have
+other leaders by then; systemd's units give a node as long."""
+
 FETCH_WAIT_S_MAX: Final = 30.0
 """The longest time that a fetch may wait at the broker for new records."""
 
 FETCH_BYTES_DEFAULT: Final = 512 * KIB
+
+NEWEST_RECORDS_LOG_BYTES: Final = MIB
+"""The newest batches of a log that are kept in memory: the longest that a producer's client sends,
+and another one while that is on its way to followers and readers."""
+
+NEWEST_RECORDS_BATCHES_COUNT: Final = 64
+"""How many batches of a log these may be, so that joining them costs no more than reading them from
+the page cache."""
+
+NEWEST_RECORDS_BYTES: Final = 16 * MIB
+"""The newest batches of all logs of a node together.  Followers and readers take a batch within
+milliseconds, so 16 logs can be written at the highest rate, and any number at lower ones."""
 
 REPLICA_LAG_S_MAX: Final = 1.0
 """The leader proposes to remove a follower from the in-sync set if the follower has not reached,
@@ -340,6 +356,11 @@ FOLLOW_WINDOW_BYTES: Final = 8 * MIB
 FOLLOW_WINDOW_MESSAGES: Final = 2
 """The greatest number of messages with such records, not counting full messages.  So small messages
 grow while they wait, and a follower that needs a turn for each can keep up."""
+
+HIGHWATER_PAUSE_S: Final = 0.002
+"""How long the highwater mark of a log waits for records that take it along to a follower; a reader
+at a follower waits for it.  Longer than a message that is acknowledged by itself takes, so that a
+producer of such messages has none sent for the mark alone."""
 
 CATCH_UP_SLOWDOWN_MAX: Final = 0.15
 """The share of their rate that producers may lose while followers catch up.  It is somewhat less
@@ -390,6 +411,18 @@ REBALANCE_INTERVAL_S: Final = 5.0
 
 DISK_ROOM_BYTES_MIN: Final = 1024 * 1024
 """A disk is full if a file of this size can't be written."""
+
+SYNCS_ALONE_MAX: Final = 8
+"""Syncs of single files that run at the same time, each in a thread; further ones are made
+together."""
+
+SYNCS_TOGETHER_MIN: Final = 4
+"""The least number of files for which the whole file system is synced.  Such a sync writes what
+other programs have there, too."""
+
+FLUSHES_AT_A_TIME: Final = 256
+"""Logs of a broker that are being flushed at the same time, each in a task of a few KiB; most of
+them wait for the same sync."""
 
 DISK_LOOK_INTERVAL_S: Final = 0.5
 """How often a broker checks whether its full disk has space again."""
@@ -529,7 +562,7 @@ TOPIC_COUNT_MAX: Final = 1_000_000
 """Topics of one cluster; the register holds about 1 KiB of memory for each."""
 
 LOGS_MADE_AT_ONCE_MAX: Final = 32
-"""Topics of one order whose logs a broker makes at the same time: one device operation then serves
+"""Logs of one order that a broker makes at the same time: one operation of the device then serves
 several logs, and a disk that fails holds up no more tasks than this."""
 
 GATHER_S: Final = 2.0
@@ -638,6 +671,75 @@ REFUSED_BALLOT_WAIT_S_MAX: Final = 1.0
 """After each refused ballot in a row, a proposer waits a random time below a bound, which grows by
 the first value up to the second one."""
 
+# --- the ring of brokers -------------------------------------------------------------
+
+RING_BITS: Final = 52
+"""Bits of a point on the ring, and of the id of a broker there: the largest count that is exact in
+the numbers of a browser."""
+
+POINT_DRAWS: Final = 8
+"""Random points of which a broker that joins the ring chooses the one in the longest arc: with more
+of them the shares of the keys get hardly more even."""
+
+RING_SUCCESSORS: Final = 4
+"""Brokers behind itself that a broker of the ring knows in their order.  It and they are a group of
+five acceptors.  All four of them fail within one repair of the ring (2 s) with a probability of
+1e-13, if brokers live for an hour."""
+
+BOOK_COUNT: Final = 512
+"""Brokers of a ring that each of its brokers remembers: up to so many brokers, everyone knows
+everyone, and a look-up takes one hop.  About 100 KiB."""
+
+BOOK_SILENT_SHARE: Final = 4
+"""A full address book keeps one entry in so many for brokers that don't answer, so that a network
+that was split through a large ring heals."""
+
+BOOK_DROPPED_SHARE: Final = 16
+"""A full address book drops one entry in so many at a time: choosing them takes a look at all."""
+
+STABILISE_S: Final = 1.0
+"""How often a broker of the ring asks its successor who stands between them."""
+
+PROBE_S: Final = 10.0
+"""How often a broker of the ring asks one broker of its address book, taken at random, whether it
+is there: so halves of the ring find each other after a split."""
+
+RING_ANSWER_S: Final = 0.75
+"""How long a broker of the ring waits for an answer before it takes the other one for dead: three
+pulses."""
+
+RING_NEWS_COUNT: Final = 8
+"""Entries of their address books that two brokers tell each other at a time."""
+
+NEARER_NODES: Final = 3
+"""Nodes before a key that a broker of the ring names when it does not know who holds that key, so
+that two of them may be dead."""
+
+LOOKUP_STEPS_MAX: Final = 24
+"""Brokers that are asked to find the holder of a key: nearly twice log2 of 10,000 brokers."""
+
+LOOKUP_TIMEOUT_S: Final = 5.0
+"""How long the holder of a key is looked for: six brokers that don't answer."""
+
+JOIN_MEETINGS: Final = 8
+"""Addresses that a broker tries, one after another, before it says that nobody lets it in, and
+begins anew."""
+
+HOMES_MAX: Final = 1_024
+"""Partitions of a cluster without a register in which records of topics lie: all of them are asked
+when topics are listed."""
+
+GROWTH_ROWS_MAX: Final = 64
+"""Growths of a cluster without a register."""
+
+GROWTH_MEMBERS_MAX: Final = 64
+"""Brokers that a growth names, as the first ones for its partitions.  A larger ring names so many
+of its brokers; the groups of partitions move from them to the others."""
+
+GONE_BROKERS_MAX: Final = 4_096
+"""Brokers that were removed from a cluster without a register for good: 9 bytes each in its
+record."""
+
 # --- durable subscriptions -----------------------------------------------------------
 
 SUBSCRIPTIONS_PER_PARTITION_MAX: Final = 10_000
@@ -729,6 +831,18 @@ caller waits for the receipt."""
 CLIENT_BATCH_BYTES: Final = 128 * KIB
 """The size of a full batch.  By measurement, larger batches don't increase the throughput."""
 
+FEW_BATCHES_COUNT: Final = 20
+"""While a producer has no more batches that take messages, each lingers for the usual time; with
+more, for longer in proportion."""
+
+MANY_BATCHES_LINGER_S: Final = 0.25
+"""How long a batch lingers at most because there are many (unless the linger time is longer): with
+1,000 logs in turn, until each got several messages."""
+
+GROWN_BATCH_BYTES: Final = 496 * KIB
+"""The size of a full batch while the producer is saturated: its records fit into one delivery, and
+into one message to a follower."""
+
 BATCHES_IN_FLIGHT: Final = 8
 """Unanswered batches of one log."""
 
@@ -764,6 +878,18 @@ twice as long each time.  For all requests that wait, an answer counts as new fo
 
 CONSUMER_WINDOW_BYTES: Final = 4 * MIB
 """The size of the records of a partition that are on their way to a consumer or wait in it."""
+
+KEPT_BUFFER_BYTES: Final = FETCH_BYTES_DEFAULT + 4 * KIB
+"""The size of a buffer that a client keeps to receive into: a full delivery with its other fields
+fits."""
+
+KEPT_BUFFERS_COUNT: Final = CONSUMER_WINDOW_BYTES // FETCH_BYTES_DEFAULT + 4
+"""Buffers that a client keeps, for all its connections: a consumer's window of full deliveries, and
+those that are being received and that the program works on.  While all are in use, a message gets
+a buffer that is not kept."""
+
+IN_PLACE_BYTES_MIN: Final = 64 * KIB
+"""A client receives smaller messages as before: they are copied, and cost no page faults."""
 
 TOPICS_PER_CONSUMER_MAX: Final = 1_000
 """Topics that one consumer reads.  Each log of each has a task and a window of records."""
@@ -838,6 +964,7 @@ assert MEMORY_BUDGET_BYTES_MIN * 3 // 8 > (
     MEMORY_LOAN_BYTES + 2 * CONNECTIONS_MAX * MEMORY_ALLOWANCE_BYTES + RECORD_BYTES_MAX
 )
 assert AGREED_BYTES_MAX < RECORD_BYTES_MAX
+assert 2 * FETCH_BYTES_DEFAULT <= NEWEST_RECORDS_LOG_BYTES <= NEWEST_RECORDS_BYTES
 assert AGREEMENT_ATTEMPT_S * 3 <= AGREEMENT_TIMEOUT_S
 assert REGISTER_BEAT_S * 5 <= REGISTER_SILENCE_S < REGISTER_SILENCE_S_MAX
 assert REPLICATED_PAGE_BYTES // 100 < REPLICATED_PAGE_ENTRIES

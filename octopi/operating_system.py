@@ -17,7 +17,6 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -27,7 +26,8 @@ import trio
 from octopi.environment import DiskSpace, Listening, NonBlockingStream
 from octopi.errors import DirectoryInUseError
 from octopi.limits import CONNECTIONS_MAX, CONNECTIONS_MIN, OWN_DESCRIPTORS
-from octopi.platforms import OPEN_FILES_OF_MACOS, boot_id_of_macos, sync, sync_data
+from octopi.open_files import FILE_MODE, OpenFiles, SystemFile, open_descriptor
+from octopi.platforms import OPEN_FILES_OF_MACOS, boot_id_of_macos, sync
 
 _REPLACEMENT_SUFFIX = ".new"
 
@@ -35,17 +35,8 @@ BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 """The file with Linux's random id of each boot of the machine.  Tests that simulate power failures
 replace it; no option or environment variable can."""
 
-_WRITE_BYTES = 64 * 1024
-"""The greatest size of a write.  For a longer write Linux's page cache looks for an equally large
-piece of memory: half a megabyte at once took seven times the processor time of the same in pieces
-(6.18, ext4, a virtual machine)."""
-
 _DIRECTORY_MODE = 0o700
-_FILE_MODE = 0o600
 """Only the node's own user may read what it stores, even if the process's umask allows more."""
-
-_LOOKED_AT_COUNT = 8
-"""How many files are considered for closing their descriptors when a file needs one."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of mallopt(3), as in glibc's malloc.h."""
@@ -77,8 +68,7 @@ monotonic = time.monotonic
 
 stopwatch = time.perf_counter
 """`octopi.environment.Stopwatch`.  It also counts the time in which the system runs other
-processes, since the tasks of this process wait then, too.  To read the processor time of a thread
-would take ten times as long."""
+processes, since the tasks of this process wait then, too."""
 
 
 class SystemRandomness:
@@ -121,6 +111,14 @@ class SystemStream(NonBlockingStream):
     def receive_nowait(self, bytes_max: int) -> bytes | None:
         try:
             return os.read(self._socket.fileno(), bytes_max)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise _stream_error(error) from error
+
+    def receive_into(self, place: memoryview) -> int | None:
+        try:
+            return os.readv(self._socket.fileno(), (place,))
         except BlockingIOError:
             return None
         except OSError as error:
@@ -191,118 +189,6 @@ class SystemStreams:
         return Listening([SystemListener(one) for one in kept], taken)
 
 
-class SystemFile:
-    """`octopi.environment.File` on a file descriptor, which may be closed while it isn't used."""
-
-    __slots__ = ("_changes", "_descriptor", "_is_closed", "_open_files", "_path", "_size_bytes")
-
-    def __init__(self, path: str, descriptor: int, open_files: _OpenFiles) -> None:
-        self._path = path
-        self._descriptor = descriptor
-        self._open_files = open_files
-        self._size_bytes = os.fstat(descriptor).st_size
-        self._changes = 0
-        """The number of changes since the file was last synced."""
-        self._is_closed = False
-        open_files.used(self)
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    def append(self, data: bytes | memoryview) -> None:
-        descriptor = self._use()
-        self._changes += 1
-        rest = memoryview(data)
-        while rest:
-            written = os.pwrite(descriptor, rest[:_WRITE_BYTES], self._size_bytes)
-            self._size_bytes += written
-            rest = rest[written:]
-
-    def pread(self, size_bytes: int, position_bytes: int) -> bytes:
-        descriptor = self._use()
-        data = os.pread(descriptor, size_bytes, position_bytes)
-        while len(data) < size_bytes:  # a signal or a limit of the system may cut a read
-            more = os.pread(descriptor, size_bytes - len(data), position_bytes + len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    def truncate(self, size_bytes: int) -> None:
-        descriptor = self._use()
-        self._changes += 1
-        os.ftruncate(descriptor, size_bytes)
-        self._size_bytes = size_bytes
-
-    async def sync(self) -> None:
-        # Use a duplicate: if this one is closed meanwhile, its number may go to another file.
-        descriptor = os.dup(self._use())
-        changes = self._changes
-        try:
-            await trio.to_thread.run_sync(sync_data, descriptor)
-            self._changes -= changes
-        finally:
-            os.close(descriptor)
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._open_files.closed(self)
-        self.let_go()
-
-    @property
-    def is_synced(self) -> bool:
-        """Whether the whole file is on the device."""
-        return not self._changes
-
-    def let_go(self) -> None:
-        """Close the descriptor, until the file is used again."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _use(self) -> int:
-        if self._is_closed:
-            raise OSError(errno.EBADF, "this file is closed", self._path)
-        if self._descriptor < 0:
-            self._descriptor = _open(self._path)
-        self._open_files.used(self)
-        return self._descriptor
-
-
-class _OpenFiles:
-    """Bounds the number of open descriptors, so that there may be any number of logs.
-
-    A file that isn't synced keeps its descriptor.  Linux reports a failed write-back to open
-    descriptors of the file, and may forget the failure if there are none.
-    """
-
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
-        self._files: dict[SystemFile, None] = {}
-        """The files with a descriptor; the most recently used file is the last."""
-
-    def used(self, file: SystemFile) -> None:
-        """*file*, which has a descriptor, was just used."""
-        self._files.pop(file, None)
-        self._files[file] = None
-        if len(self._files) > self._count_max:
-            for oldest in list(islice(self._files, _LOOKED_AT_COUNT)):
-                del self._files[oldest]
-                if oldest.is_synced and oldest is not file:
-                    oldest.let_go()
-                else:
-                    self._files[oldest] = None
-
-    def closed(self, file: SystemFile) -> None:
-        """*file* was closed."""
-        self._files.pop(file, None)
-
-
 @attrs.define
 class SystemDirectoryLock:
     """`octopi.environment.DirectoryLock` by flock(2) on a file in the directory."""
@@ -324,10 +210,10 @@ class SystemDisk:
         if files_open_max is None:
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             files_open_max = sys.maxsize if limit == resource.RLIM_INFINITY else limit // 2
-        self._open_files = _OpenFiles(files_open_max)
+        self._open_files = OpenFiles(files_open_max)
 
     def open(self, path: str, *, create: bool = False) -> SystemFile:
-        return SystemFile(path, _open(path, create=create), self._open_files)
+        return SystemFile(path, open_descriptor(path, create=create), self._open_files)
 
     def read_file(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -376,7 +262,7 @@ class SystemDisk:
             return boot_id_of_macos() or secrets.token_hex(16)
 
     def lock_directory(self, path: str) -> SystemDirectoryLock:
-        descriptor = os.open(f"{path}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        descriptor = os.open(f"{path}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -400,8 +286,7 @@ def keep_freed_memory() -> None:
     """Have the C library keep free memory for the next messages.
 
     Otherwise glibc maps large blocks one by one, or gives the free end of its heap back, so the
-    system maps and clears the same pages for every message.  That was 0.13 page faults for each
-    message of 1 KiB that was read, and a quarter of the processor time of a cluster.
+    system maps and clears the same pages for every message: a quarter of the processor time.
 
     Both thresholds are set, because setting one ends glibc's own adaptation of both, and that made
     it worse (mallopt(3)).  Memory belongs to the whole process, so only programs of Octopi do this,
@@ -437,7 +322,7 @@ def open_private(path: str | Path, mode: str, buffering: int = -1) -> IO[bytes]:
 
 
 def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
 
 def is_open_to_others(path: str) -> bool:
@@ -463,21 +348,10 @@ def _make_directories(path: str) -> None:
             raise
 
 
-def _open(path: str, *, create: bool = False) -> int:
-    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-    try:
-        return os.open(path, flags, _FILE_MODE)
-    except OSError as error:
-        if create or error.errno not in {errno.EACCES, errno.EROFS, errno.EPERM}:
-            raise
-        # A read-only file can still be read; appending to it will raise an error.
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-
 def _replace_file(path: str, data: bytes) -> None:
     beside = path + _REPLACEMENT_SUFFIX
     with open_private(beside, "wb") as file:
-        os.fchmod(file.fileno(), _FILE_MODE)  # an old file may have another mode
+        os.fchmod(file.fileno(), FILE_MODE)  # an old file may have another mode
         file.write(data)
         file.flush()
         sync(file.fileno())

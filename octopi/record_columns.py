@@ -58,7 +58,7 @@ class RecordColumns(NamedTuple):
     """Of type ``q``.  The last message ends where the buffer does."""
 
 
-def columns(buffer: bytes, base_offset: Offset) -> RecordColumns:
+def columns(buffer: bytes | memoryview, base_offset: Offset) -> RecordColumns:
     """The values and offsets of *buffer*, which has whole records from *base_offset* on.
 
     Raises:
@@ -73,6 +73,9 @@ def columns(buffer: bytes, base_offset: Offset) -> RecordColumns:
             position, values, offsets = compiled.values(buffer, position, base_offset)
             found.values.extend(values)
             found.offsets.frombytes(offsets)
+            if position == end:
+                break
+        buffer = bytes(buffer)  # no copy, if it is bytes
         position = _take_sound(buffer, position, base_offset, found, compiled is not None)
         if position == before:
             position = _take_any(buffer, position, base_offset, found)

@@ -168,6 +168,8 @@ def _values(hint: object) -> st.SearchStrategy[object]:
         sizes = [note.size for note in notes if isinstance(note, AtMost)]
         size_max = min([*sizes, _BULK_BYTES_MAX])
     hint = getattr(hint, "__supertype__", hint)  # of a `NewType`
+    if hint == bytes | memoryview:
+        hint = bytes  # what is decoded from bytes has no views
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return st.one_of([_values(choice) for choice in typing.get_args(hint)])

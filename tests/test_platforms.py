@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -156,3 +157,75 @@ def test_windows_is_told_in_one_line_what_to_use(program: str) -> None:
     if "octopi_node" in program:
         assert before == []
         assert line.startswith("octopi-node: ")
+
+
+# --- syncing a whole file system -------------------------------------------------------
+
+
+@pytest.fixture
+def _file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Linux and a file system that report errors, whichever these are."""
+    monkeypatch.setattr(platforms, "_kernel_version", lambda: (5, 8))
+    monkeypatch.setattr(platforms, "_file_system_type", lambda descriptor: 0xEF53)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has syncfs")
+@pytest.mark.usefixtures("_file_system")
+def test_a_file_system_is_synced_and_tells_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = platforms.file_system_sync(str(tmp_path))
+    assert sync is not None
+    sync()
+    monkeypatch.setattr(sync, "_syncfs", lambda descriptor: -1)
+    ctypes.set_errno(errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        sync()
+
+
+@pytest.mark.usefixtures("_file_system")
+@pytest.mark.parametrize("version", [(0, 0), (4, 19), (5, 7)])
+def test_a_linux_that_would_not_tell_errors_syncs_files_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(platforms, "_kernel_version", lambda: version)
+    assert platforms.file_system_sync(str(tmp_path)) is None
+
+
+@pytest.mark.usefixtures("_file_system")
+def test_so_does_a_file_system_above_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overlay = 0x794C7630
+    monkeypatch.setattr(platforms, "_file_system_type", lambda descriptor: overlay)
+    assert platforms.file_system_sync(str(tmp_path)) is None
+
+
+def test_so_does_a_system_without_such_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name, **options: object())
+    assert platforms.file_system_sync(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [("6.1.0-18-amd64", (6, 1)), ("5.10", (5, 10)), ("unknown", (0, 0))],
+)
+def test_the_version_of_the_kernel_is_read(
+    monkeypatch: pytest.MonkeyPatch, release: str, version: tuple[int, int]
+) -> None:
+    names = os.uname()
+    fields = (names.sysname, names.nodename, release, names.version, names.machine)
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(fields))
+    assert platforms._kernel_version() == version
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux numbers file systems")
+def test_the_type_of_a_file_system_is_read(tmp_path: Path) -> None:
+    descriptor = os.open("/proc", os.O_RDONLY)
+    try:
+        assert platforms._file_system_type(descriptor) == 0x9FA0
+    finally:
+        os.close(descriptor)
+    assert platforms._file_system_type(-1) == 0

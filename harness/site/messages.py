@@ -19,6 +19,7 @@ _PLANES: Final = {
     m.Plane.MEMBERSHIP: "Between brokers and the register",
     m.Plane.FOLLOW: "Between followers and leaders",
     m.Plane.PEER: "Between a broker and the register, for clients",
+    m.Plane.REGISTERS: "Between the registers of one cluster",
 }
 _CONNECTION: Final = "On every connection"
 _PLAIN: Final = {int: "integer", str: "text", bytes: "bytes", bool: "boolean"}

@@ -8,7 +8,7 @@ a request with that value as ``after`` returns the next entries.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from heapq import heappush, heappushpop
 from itertools import islice
@@ -18,6 +18,7 @@ import attrs
 
 from octopi.admin.cluster_snapshot import live_brokers, partition_state
 from octopi.admin.cluster_watch import CachedSnapshot
+from octopi.admin.message_counts import TopicCounts
 from octopi.admin.page_writer import (
     PAGE_COUNT_MAX,
     InSlices,
@@ -60,6 +61,15 @@ Covers = Callable[[str], bool]
 
 MayConsume = Callable[[str, str], bool]
 """Whether the requester may consume a topic's subscription, and so may know of it."""
+
+Counting = Callable[[Sequence[TopicInfo]], Awaitable[TopicCounts]]
+"""Counts the messages of topics, as far as brokers tell at present."""
+
+
+async def uncounted(_topics: Sequence[TopicInfo]) -> TopicCounts:
+    """Count nothing."""
+    return TopicCounts(())
+
 
 _Ranked = tuple[int, int, int, ReadingInfo]
 """Least lag, place in the snapshot (negative, so of two readings with equal lag the first one ranks
@@ -186,8 +196,12 @@ async def topics_page(
     query: Mapping[str, str],
     covers: Covers,
     may_consume: MayConsume = _of_none,
+    counting: Counting = uncounted,
 ) -> bytes:
     """A page of topics, in the order of their names.
+
+    With ``messages=1``, *counting* counts the messages in each log of the first
+    `octopi.admin.message_count_watch.TOPICS_COUNTED_MAX` topics that are looked at.
 
     ``held_bytes`` of a log or of one copy is what its retention keeps for durable subscriptions
     alone, and ``held_for`` the slowest of them; empty: the requester may not know of it, or it is
@@ -198,14 +212,18 @@ async def topics_page(
     behind = bisect_left(topics, f"{prefix}{_LAST_CHARACTER}", key=_name)
     looked_at_end = min(behind, first + NAMES_LOOKED_AT_MAX)
 
+    some = topics[first:looked_at_end]
+    count_max = count_wanted(query.get("limit", ""))
+    counts = TopicCounts(())
+    if query.get("messages") == "1":
+        counts = await counting([*islice((one for one in some if covers(one.topic)), count_max)])
+
     def shape(info: TopicInfo) -> Json | None:
-        return _topic(info, seen.copies, may_consume) if covers(info.topic) else None
+        return _topic(info, seen.copies, may_consume, counts) if covers(info.topic) else None
 
     page = PageWriter()
     page.field("seen_at_ms", seen.seen_at_ms)
-    last = await page.entries(
-        "topics", topics[first:looked_at_end], shape, count_wanted(query.get("limit", ""))
-    )
+    last = await page.entries("topics", some, shape, count_max)
     if last is None and looked_at_end < behind:
         last = topics[looked_at_end - 1]
     page.field("more", last is not None)
@@ -221,13 +239,17 @@ def _topic(
     info: TopicInfo,
     copies: Mapping[tuple[str, int], list[BrokerLog]],
     may_consume: MayConsume,
+    counts: TopicCounts,
 ) -> Json:
     return {
         "topic": info.topic,
         "topic_id": info.topic_id,
         "options": attrs.asdict(info.options),
         "partitions": [
-            _log(place, copies.get((info.topic_id, place.partition), []), may_consume)
+            {
+                **_log(place, copies.get((info.topic_id, place.partition), []), may_consume),
+                "messages_count": counts.of_log(info.topic_id, place.partition),
+            }
             for place in info.partitions
         ],
     }

@@ -23,6 +23,7 @@ from octopi.admin.cluster_snapshot import (
     look_at_logs,
     problems,
 )
+from octopi.admin.message_count_watch import MessageCountWatch
 from octopi.admin.page_writer import InSlices
 from octopi.admin.subscription_watch import SubscriptionWatch
 from octopi.clients.answers import BrokerLog
@@ -106,6 +107,7 @@ class ClusterWatch:
         self._last: CachedSnapshot | None = None
         self._fresh_until = -math.inf
         self.subscriptions = SubscriptionWatch(environment.clock, self._router)
+        self.message_counts = MessageCountWatch(environment.clock, self._router)
 
     async def run(self) -> None:
         """Run the connections, until cancelled."""

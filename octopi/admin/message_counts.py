@@ -1,4 +1,4 @@
-"""How many messages topics have, for `topics list` and `topics describe`."""
+"""How many messages topics have, for `topics list`, `topics describe` and the console."""
 
 from __future__ import annotations
 
@@ -57,8 +57,12 @@ class TopicCounts:
         """How many messages there are in all partitions of a topic; None if that is not known."""
         total = 0
         for place in info.partitions:
-            _, count = self._logs.get((info.topic_id, place.partition), (0, None))
+            count = self.of_log(info.topic_id, place.partition)
             if count is None:
                 return None
             total += count
         return total
+
+    def of_log(self, topic_id: str, partition: int) -> int | None:
+        """How many messages there are in one partition of a topic; None if that is not known."""
+        return self._logs.get((topic_id, partition), (0, None))[1]

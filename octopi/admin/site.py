@@ -218,14 +218,15 @@ class Site:
         self, watch: ClusterWatch, name: str, query: Mapping[str, str], grants: Grants
     ) -> bytes:
         seen = await watch.snapshot()
+        counting = partial(watch.message_counts.of_topics, seen.look)
         match name:
             case "cluster":
                 return await cluster_page(seen, query, grants.covers)
             case "topics":
                 may_consume = partial(grants.allows, Verb.CONSUME)
-                return await topics_page(seen, query, grants.covers, may_consume)
+                return await topics_page(seen, query, grants.covers, may_consume, counting)
             case "topic-search":
-                return await topic_search_page(seen, query, grants.covers)
+                return await topic_search_page(seen, query, grants.covers, counting)
             case "consumers":
                 return await consumers_page(seen, query, grants.covers)
             case "subscriptions":

@@ -6,14 +6,14 @@ for the same within `octopi.limits.LOOK_INTERVAL_S`; one look is under way at a 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 import trio
 
+from octopi.admin.recent_looks import RecentLooks
 from octopi.clients.routing import RequestRouter
 from octopi.clients.subscribing.descriptions import (
     describe_marks,
@@ -23,7 +23,6 @@ from octopi.clients.subscribing.descriptions import (
 from octopi.environment import Clock
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.identifiers import PartitionId
-from octopi.limits import LOOK_INTERVAL_S, LOOK_SHARE_MAX
 from octopi.model import SubscriptionDefinition
 from octopi.wire.messages import (
     MarksDescription,
@@ -41,7 +40,6 @@ LISTED_COUNT_MAX: Final = 100
 LOGS_LOOKED_AT_MAX: Final = 1_000
 """Marks that one look asks for; what comes behind that is listed without its lag."""
 
-_LOOKS_KEPT_MAX: Final = 20
 _ASKED_AT_A_TIME: Final = 20
 
 _NOT_GRANTED: Final = (
@@ -50,7 +48,6 @@ _NOT_GRANTED: Final = (
 )
 
 _T = TypeVar("_T")
-_Key: TypeAlias = tuple[object, ...]
 
 
 @attrs.frozen
@@ -99,17 +96,15 @@ class SubscriptionWatch:
         """*router* gives the way to the cluster, or raises NotReadyError while there is none."""
         self._clock = clock
         self._router = router
-        self._looking = trio.Lock()
         self._asking = trio.CapacityLimiter(_ASKED_AT_A_TIME)
-        self._looks: OrderedDict[_Key, tuple[float, object]] = OrderedDict()
-        """What was seen, and until when (monotonic, s) it is told again."""
+        self._looks = RecentLooks(clock)
 
     async def of_topics(self, topics: Sequence[TopicInfo], after: str = "") -> SeenSubscriptions:
         """The subscriptions of the first `TOPICS_LOOKED_AT_MAX` of *topics*, in each those whose
         names come behind *after*."""
         some = topics[:TOPICS_LOOKED_AT_MAX]
         key = (after, *((one.topic, one.topic_id) for one in some))
-        return await self._fresh(key, partial(self._look_at_topics, some, after))
+        return await self._looks.fresh(key, partial(self._look_at_topics, some, after))
 
     async def of_name(self, topic: TopicInfo, name: str) -> SeenSubscription:
         """One subscription.
@@ -119,22 +114,7 @@ class SubscriptionWatch:
           OctopiError: if its coordinator can't be asked.
         """
         key = ("", topic.topic, topic.topic_id, name)
-        return await self._fresh(key, partial(self._describe, topic, name))
-
-    async def _fresh(self, key: _Key, look: Callable[[], Awaitable[_T]]) -> _T:
-        async with self._looking:
-            until, seen = self._looks.get(key, (0.0, None))
-            if seen is not None and self._clock.now() < until:
-                return seen  # type: ignore[return-value]  # its key says what it is
-            began = self._clock.now()
-            found = await look()
-            took_s = self._clock.now() - began
-            until = self._clock.now() + max(LOOK_INTERVAL_S, took_s / LOOK_SHARE_MAX)
-            self._looks[key] = until, found
-            self._looks.move_to_end(key)
-            while len(self._looks) > _LOOKS_KEPT_MAX:
-                self._looks.popitem(last=False)
-            return found
+        return await self._looks.fresh(key, partial(self._describe, topic, name))
 
     # --- looking -------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from octopi.admin.cluster_pages import NAMES_LOOKED_AT_MAX, Covers
+from octopi.admin.cluster_pages import NAMES_LOOKED_AT_MAX, Counting, Covers, uncounted
 from octopi.admin.cluster_snapshot import live_brokers, partition_state
 from octopi.admin.cluster_watch import CachedSnapshot
 from octopi.admin.page_writer import InSlices, Json, PageWriter, count_wanted, number_wanted
@@ -26,13 +26,14 @@ _ORDER: Final = ("ok", "under-replicated")
 
 
 async def topic_search_page(
-    seen: CachedSnapshot, query: Mapping[str, str], covers: Covers
+    seen: CachedSnapshot, query: Mapping[str, str], covers: Covers, counting: Counting = uncounted
 ) -> bytes:
     """The topics whose names contain ``contains``, sorted by ``sort`` (``name``, ``partitions``,
     ``size``, ``state`` or ``consumers``; ``descending=1`` reverses that), ``limit`` of them from
     number ``first`` on.  ``count`` says how many there are.  ``truncated``: only the first
     `NAMES_LOOKED_AT_MAX` by name were sorted and counted.  System topics are found by a search;
-    without one they are not listed."""
+    without one they are not listed.  With ``messages=1``, *counting* counts the messages of the
+    first `octopi.admin.message_count_watch.TOPICS_COUNTED_MAX` of the page."""
     contains = query.get("contains", "")
     found: list[TopicInfo] = []
     looked_at, truncated = 0, False
@@ -55,6 +56,12 @@ async def topic_search_page(
     rows = [_row(info, seen, readers, live) async for info in InSlices(found)]
     if key is not None:
         rows = sorted(rows, key=key, reverse=is_descending)[first : first + count_max]
+    if query.get("messages") == "1":
+        infos = {info.topic_id: info for info in found}
+        shown = [infos[row["topic_id"]] for row in rows]
+        counts = await counting(shown)
+        for row, info in zip(rows, shown, strict=True):
+            row["messages_count"] = counts.of_topic(info)
     page = PageWriter()
     page.field("seen_at_ms", seen.seen_at_ms)
     page.field("first", first)

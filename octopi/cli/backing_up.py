@@ -76,7 +76,7 @@ async def _copy_log(
     digest = hashlib.sha256()
     position, messages = start.offset, 0
 
-    def write(data: bytes) -> None:
+    def write(data: bytes | memoryview) -> None:
         file.write(data)
         digest.update(data)
 

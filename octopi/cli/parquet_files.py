@@ -45,7 +45,7 @@ class ParquetWriter:
         in bytes."""
         rows = batch.decoded(
             lambda records, offset: checked_rows(
-                records, offset, batch.topic, batch.partition, _SCHEMA
+                bytes(records), offset, batch.topic, batch.partition, _SCHEMA
             )
         )
         lengths = [pc.sum(pc.binary_length(rows.column(name))).as_py() for name in ("key", "value")]

@@ -2,8 +2,8 @@
 
 One process uses one core.  A *worker* is a broker like any other, with its own port and data
 directory; all have the label of the machine, so that no two of them get replicas of one partition.
-A worker that ends is started again.  If this process is killed, the workers stop by themselves,
-because their standard input ends.
+A worker that ends is started again, and one that hangs is killed first.  If this process is killed,
+the workers stop by themselves, because their standard input ends.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import trio
 from octopi.cli.config import BrokerSettings
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.node_processes import first_line, node_command, ready_url
+from octopi.cli.watchdog import WATCHDOG_VARIABLES, Watchdog, watchdog
+from octopi.limits import WORKER_SILENCE_S
 from octopi.logger import get_logger
 from octopi.operating_system import SystemRandomness
 from octopi.retry import Backoff
@@ -29,8 +31,6 @@ from octopi.transport.addresses import host_and_port, is_secure, listen_address,
 
 _log = get_logger(__name__)
 
-_MANAGER_VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-"""A service manager that watches this process shall not hear from the workers."""
 _DIRECTORY: Final = "worker-"
 """Followed by the number of the worker."""
 _IDENTITY: Final = "identity"
@@ -47,6 +47,8 @@ class WorkerOptions:
     settings: BrokerSettings
     metrics_listen: str = ""
     """The address for metrics of the first worker; empty: none has one."""
+    silence_s: float = WORKER_SILENCE_S
+    """How long the tasks of a worker may have no turn (s)."""
 
     @property
     def count(self) -> int:
@@ -159,15 +161,23 @@ async def run_workers(
 
     async with trio.open_nursery() as nursery:
         for number, command in commands.items():
-            nursery.start_soon(_Worker(number, command, serves).run, stop)
+            worker = _Worker(number, command, options.silence_s, serves)
+            nursery.start_soon(worker.run, stop)
 
 
 class _Worker:
     """Keeps one worker running."""
 
-    def __init__(self, number: int, command: list[str], serves: Callable[[int, str], None]) -> None:
+    def __init__(
+        self,
+        number: int,
+        command: list[str],
+        silence_s: float,
+        serves: Callable[[int, str], None],
+    ) -> None:
         self._number = number
         self._command = command
+        self._silence_s = silence_s
         self._serves = serves
         self._has_served = False
         self._backoff = Backoff(SystemRandomness())
@@ -195,19 +205,25 @@ class _Worker:
 
     async def _run_once(self, stop: trio.Event) -> int:
         """Run the process to its end; return its exit code."""
-        environment = {
-            name: value for name, value in os.environ.items() if name not in _MANAGER_VARIABLES
+        async with watchdog(self._silence_s) as watched:
+            return await self._run_watched(watched, stop)
+
+    async def _run_watched(self, watched: Watchdog, stop: trio.Event) -> int:
+        # A service manager that watches this process shall not hear from the workers.
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in WATCHDOG_VARIABLES
         }
         process = await trio.lowlevel.open_process(
             self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env={**inherited, **watched.variables},
             start_new_session=True,  # a Ctrl-C at the terminal is for this process
         )
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch, process, stop)
+                nursery.start_soon(self._kill_if_silent, process, watched)
                 code = await process.wait()
                 nursery.cancel_scope.cancel()
         finally:
@@ -228,6 +244,12 @@ class _Worker:
             await stop.wait()
             assert process.stdin is not None
             await process.stdin.aclose()
+
+    async def _kill_if_silent(self, process: trio.Process, watched: Watchdog) -> None:
+        """Kill it if its tasks have no turn: it would hold on to its port and data directory."""
+        await watched.wait_for_silence()
+        _log.error("worker hangs; it is killed", worker=self._number, silent_s=watched.silence_s)
+        process.kill()
 
     async def _await_ready(self, process: trio.Process) -> None:
         url = ready_url(await first_line(process))

@@ -269,9 +269,11 @@ class Client(ConsumerMaker):
         by an exception, or is cancelled, it doesn't wait: pending receipts then raise
         `NotDeliveredError` if their message was never sent, else `OutcomeUnknownError`.
 
-        *linger_s*: how long a batch waits for more messages.  *batch_bytes*: a batch that has
-        reached this size is full.  *batches_in_flight*: the number of unanswered batches of one
-        log.  *buffer_bytes*: how much the producer holds before `submit` waits.
+        *linger_s*: how long a batch waits for more messages; while many logs have batches that
+        take messages, it is longer, up to `MANY_BATCHES_LINGER_S`.  *batch_bytes*: a batch that has
+        reached this size is full; while the buffer is full, batches get up to four times as large,
+        but no larger than `GROWN_BATCH_BYTES`.  *batches_in_flight*: the number of unanswered
+        batches of one log.  *buffer_bytes*: how much the producer holds before `submit` waits.
         *delivery_timeout_s*: how long delivery of a message is tried.  *create_topics*: whether
         missing topics are created, with default options.
 

@@ -408,7 +408,7 @@ class PartitionReplica:
     def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
         """A log was made here, for a topic of the partition."""
         self.logs[topic_id] = log
-        effects = self._follow_topics()
+        effects = self._follow_topics(topic_id)
         if self.leader is not None:
             effects += self.leader.add_log(topic_id, log)
         elif self.follower is not None:
@@ -424,8 +424,8 @@ class PartitionReplica:
         ended = self.leader.remove_log(topic_id) if self.leader is not None else []
         return ended + self._follow_topics()
 
-    def _follow_topics(self) -> list[PartitionEffect]:
-        changed = replica_logs.follow_topics(self.logs)
+    def _follow_topics(self, added: TopicId | None = None) -> list[PartitionEffect]:
+        changed = replica_logs.follow_topics(self.logs, added)
         return [effect for topic_id in changed for effect in self._require_again(topic_id)]
 
     def require(self, topic_id: TopicId, count: int, *, flush: bool) -> list[PartitionEffect]:

@@ -102,7 +102,7 @@ class ServedLogs(SourceLogs):
                 size_bytes += sum(len(chunk.records) for chunk in chunks)
             return gathered
 
-        waiting: list[bytes] = []
+        waiting: list[bytes | memoryview] = []
         base = position = start.offset
         try:
             while position < end:
@@ -142,7 +142,7 @@ class ServedLogs(SourceLogs):
         return client_thread(self._options.connection)
 
 
-def _piece(offset: Offset, waiting: list[bytes]) -> Piece:
+def _piece(offset: Offset, waiting: list[bytes | memoryview]) -> Piece:
     """The records in *waiting* as one piece; *waiting* is cleared."""
     records = b"".join(waiting)
     waiting.clear()

@@ -376,17 +376,19 @@ class EndsFile:
         except OSError:
             self._is_whole = False  # the file may end with a part of the entry
 
-    async def add(self, topic_id: str, topic: Mapping[str, Any]) -> None:
-        """List a log, durably.  If it is listed already, only what describes its *topic* changes.
+    async def add(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
+        """List logs, durably, by topic id with what describes their topics.  Of a log that is
+        listed already, only that changes.
 
         Raises:
-          StorageError: if the disk fails; then it is listed, but maybe not durably: call this
+          StorageError: if the disk fails; then they are listed, but maybe not durably: call this
               again.
         """
-        known = self._logs.get(topic_id)
-        if known is None or known.topic != topic:
-            log = self._logs[topic_id] = attrs.evolve(known or NotedLog(topic), topic=topic)
-            self._append(topic_id, _made(topic_id, log) + _moved(topic_id, log))
+        for topic_id, topic in topics.items():
+            known = self._logs.get(topic_id)
+            if known is None or known.topic != topic:
+                log = self._logs[topic_id] = attrs.evolve(known or NotedLog(topic), topic=topic)
+                self._append(topic_id, _made(topic_id, log) + _moved(topic_id, log))
         await self.sync()  # logs that are listed meanwhile share it
 
     async def remove(self, topic_id: str) -> None:

@@ -8,8 +8,8 @@ the log goes on.  After any other failed write, and after any failed fsync, the 
 the rest of this process: the system may have dropped the pages that it failed to write, and the
 next fsync could still succeed.
 
-The log doesn't know what is committed.  Callers pass the end of the committed records as *until*,
-an offset where a record ends, and nothing beyond it is read.
+The log doesn't know what is committed: callers pass the end of the committed records as *until*, an
+offset where a record ends.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from octopi.storage.log_flush import LogFlush
 from octopi.storage.log_options import LogOptions, LogStatistics
 from octopi.storage.log_retention import LogRetention
 from octopi.storage.log_search import LogSearch
+from octopi.storage.newest_records import NewestRecords
 from octopi.storage.record_file import whole_records
 from octopi.storage.recovery import (
     NOTHING,
@@ -61,7 +62,7 @@ class SegmentedLog:
     # fmt: off
     __slots__ = (
         "_boundaries", "_condition", "_directory", "_disk", "_flush", "_options", "_segments",
-        "retention", "search",
+        "newest", "retention", "search",
     )
     # fmt: on
 
@@ -82,6 +83,8 @@ class SegmentedLog:
         durable_end = max(self.start, min(flushed_end, self.end))
         self._flush = LogFlush(disk, directory, self._segments, self._condition, durable_end)
         self._boundaries: dict[Offset, None] = {}
+        self.newest = NewestRecords(0)
+        """Keeps the newest records for reads; at first none."""
         self.search: Final = LogSearch(self._segments, self._condition.check_open)
         """Look-ups, in slices."""
         self.retention: Final = LogRetention(
@@ -110,8 +113,8 @@ class SegmentedLog:
         """Open the log in *directory*, which need not exist yet, and recover it, in slices.
 
         *recovery_point*: an offset that `flush` has returned; records below it are not read again,
-        unless they are behind the noted highwater mark.
-        *noted*: facts about the log from another file; if they don't hold, the log is damaged.
+        unless they are behind the noted highwater mark.  *noted*: facts about the log from another
+        file; if they don't hold, the log is damaged.
         *on_records*: called with the records that are read, a chunk at a time: with the chunk's
         offset and its scan, of which only the valid prefix counts.
 
@@ -216,6 +219,7 @@ class SegmentedLog:
             what = f"{len(records)} bytes for {segment.path} were not written"
             raise disk_full(what, error) from error
         self._flush.changes += 1
+        self.newest.add(self, base, records)
         return base
 
     def _segment_for(self, size_bytes: int, now_ms: int) -> Segment:
@@ -264,8 +268,7 @@ class SegmentedLog:
             return
         self._check_boundary(offset)
         segment = self._segments.at(offset)
-        self._boundaries = {one: None for one in self._boundaries if one <= offset}
-        self._flush.truncated()
+        self._drop(offset)
         try:
             while self._segments.active is not segment:  # there is no gap after any step
                 self._segments.remove_last()
@@ -288,8 +291,7 @@ class SegmentedLog:
         """
         self._condition.check_writable()
         assert offset >= self.end or self.start == self.end
-        self._flush.truncated()
-        self._boundaries.clear()
+        self._drop(offset)
         try:
             while self._segments:  # there is no gap after any step
                 self._segments.remove_last()
@@ -342,10 +344,15 @@ class SegmentedLog:
                 what = f"what {self._directory} holds from {offset} on was not set aside"
                 raise disk_full(what, error) from error
             raise self._condition.fail("setting bytes aside", error) from error
-        self._flush.truncated()
-        self._boundaries.clear()
+        self._drop(offset)
         self._flush.flushed_end = min(self._flush.flushed_end, offset)
         return saved
+
+    def _drop(self, offset: Offset) -> None:
+        """The records from *offset* on are dropped: remember nothing of them."""
+        self._flush.truncated()
+        self._boundaries = {one: None for one in self._boundaries if one <= offset}
+        self.newest.forget(self)
 
     async def flush(self) -> Offset:
         """Make everything appended so far durable; return the end of what is durable.
@@ -367,7 +374,7 @@ class SegmentedLog:
         least one record.  At *until*, and if *bytes_max* is 0, the result is empty, and only
         *offset* is checked.
 
-        A read ends at a segment's end, or before a damaged record, at the latest; the next read
+        A read may end early, as at a segment's end or before a damaged record; the next read
         continues at *offset* plus the length of the result.
 
         Raises:
@@ -381,6 +388,9 @@ class SegmentedLog:
         self._condition.check_open()
         until = min(until, self.end)
         self._check_range(offset, until)
+        if data := self.newest.read(self, offset, bytes_max, until):
+            self._remember(offset, Offset(offset + len(data)))
+            return data
         if offset != until:
             self._check_boundary(offset)
         if not bytes_max or offset == until:
@@ -469,6 +479,7 @@ class SegmentedLog:
     def close(self) -> None:
         """Close the files, flushed or not.  After this only properties and `statistics` work."""
         self._condition.is_closed = True
+        self.newest.forget(self)
         for segment in self._segments:
             segment.close()
 

@@ -179,7 +179,7 @@ class Connection(MessageSender):
         now = self._clock.now()
         if self._bucket is not None:
             self._bucket.spend(len(data), now)
-        self._send_or_keep(data, now)
+        self._send_or_keep(now, data)
 
     def set_aside(self, request: int) -> None:
         """Don't count *request*, whose answer waits for an event, against
@@ -345,7 +345,7 @@ class Connection(MessageSender):
             _log.sparing(self._clock).exception("message_handler_failed", peer=peer_shown(self))
             await self._refuse(ProtocolError("the node failed internally", Status.INTERNAL))
 
-    async def _read_all(self, take: Callable[[bytes], bool]) -> None:
+    async def _read_all(self, take: Callable[[bytes | memoryview], bool]) -> None:
         while self._fault is None:
             if self._is_full:
                 while self._is_full:
@@ -367,7 +367,7 @@ class Connection(MessageSender):
             self._last_received_at = self._clock.now()
             await self._clock.sleep_until(self._clock.now() + min(wait_s, _PACE_S))
 
-    def _take_data(self, on_message: Callable[[Any], None], data: bytes) -> bool:
+    def _take_data(self, on_message: Callable[[Any], None], data: bytes | memoryview) -> bool:
         """Handle a message from the link.  False: the reader has to pause before the next one."""
         self._last_received_at = self._clock.now()
         self._received_count += 1

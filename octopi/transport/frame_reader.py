@@ -1,8 +1,9 @@
 """WebSocket frames (RFC 6455 section 5): bytes in, whole messages out.
 
 Checks the frames, puts fragments together, and checks the size of a message before it keeps any
-of it.  Knows no stream, no deadline and no handshake.  Extensions are never negotiated, so reserved
-bits are never set.
+of it.  A large message can be received in place: its bytes go from the stream straight to the
+buffer in which it is handed on.  Knows no stream, no deadline and no handshake.  Extensions are
+never negotiated, so reserved bits are never set.
 
 ========  ====  ========================================================================
 bits      mask  meaning
@@ -17,12 +18,14 @@ byte      0x7F  length; 126: in the next 2 bytes, 127: in the next 8
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from typing import Final
 
 from octopi.limits import FRAGMENT_BYTES_MIN
 from octopi.transport.masking import apply_mask
+from octopi.transport.receive_buffers import ReceiveBuffers
 
 CONTINUATION: Final = 0x0
 TEXT: Final = 0x1
@@ -110,13 +113,15 @@ class FrameReader:
     """Takes bytes as they are received and returns whole messages.
 
     Invariant: while a frame is incomplete and its head has been read, `_is_in_frame` is true and
-    `_payload` holds what was received behind the head.  While the head is incomplete, `_buffer`
-    holds it from `_at` on.
+    `_payload` holds what was received behind the head; or `place`, if that isn't None, all but the
+    last `_missing_bytes` of which are received.  While the head is incomplete, `_buffer` holds it
+    from `_at` on.
     """
 
     __slots__ = (
         "_at",
         "_buffer",
+        "_buffers",
         "_first_byte",
         "_is_fragmented",
         "_is_in_frame",
@@ -126,16 +131,30 @@ class FrameReader:
         "_missing_bytes",
         "_on_control",
         "_payload",
+        "_placed_bytes_min",
         "is_paused",
         "may_keep",
+        "place",
         "useless_count",
     )
 
-    def __init__(self, *, is_masked: bool, on_control: Callable[[int, bytes], None]) -> None:
+    def __init__(
+        self,
+        *,
+        is_masked: bool,
+        on_control: Callable[[int, bytes], None],
+        buffers: ReceiveBuffers | None = None,
+    ) -> None:
         """*is_masked*: whether the peer masks its frames, as a client does.  *on_control* is called
         by `next` with opcode and payload of each control frame, in order with the messages; `next`
-        passes on what it raises."""
+        passes on what it raises.  *buffers*: where large messages are received in place; None:
+        nowhere."""
+        assert buffers is None or not is_masked, "what is received in place is never unmasked"
         self._is_masked = is_masked
+        self._buffers = buffers
+        self._placed_bytes_min = math.inf if buffers is None else buffers.bytes_min
+        self.place: memoryview | None = None
+        """The payload of the incomplete frame, if it is received in place (see `rest`)."""
         self._on_control = on_control
         self._buffer = b""
         self._at = 0
@@ -160,12 +179,27 @@ class FrameReader:
         taken = 0
         if self._is_in_frame:
             taken = min(len(data), self._missing_bytes)
-            self._payload += data if taken == len(data) else memoryview(data)[:taken]
+            received = data if taken == len(data) else memoryview(data)[:taken]
+            if self.place is None:
+                self._payload += received
+            else:
+                self.rest()[:taken] = received
             self._missing_bytes -= taken
             self._buffer, self._at = data, taken
         else:
             self._buffer, self._at = self._buffer[self._at :] + data, 0
         self._drop_what_was_read()
+
+    def rest(self) -> memoryview:
+        """Where the rest of the payload at `place` goes: fill the beginning of it, and call
+        `received`.  Bytes from elsewhere may be given to `feed` as ever."""
+        assert self.place is not None, "no frame is received in place"
+        return self.place[len(self.place) - self._missing_bytes :]
+
+    def received(self, size_bytes: int) -> None:
+        """The first *size_bytes* of `rest` were received."""
+        self.may_keep = True
+        self._missing_bytes -= size_bytes
 
     @property
     def unread_bytes(self) -> int:
@@ -175,16 +209,18 @@ class FrameReader:
     @property
     def kept_bytes(self) -> int:
         """How many received bytes are kept: parts of messages, and messages not read yet."""
-        return len(self._payload) + len(self._message) + len(self._buffer)
+        placed = 0 if self.place is None else len(self.place) - self._missing_bytes
+        return len(self._payload) + placed + len(self._message) + len(self._buffer)
 
     @property
     def missing_bytes(self) -> int:
         """How many bytes of an incomplete frame are missing; 0 if its head is incomplete, too."""
         return self._missing_bytes if self._is_in_frame else 0
 
-    def next(self, bytes_max: int) -> bytes | None:
-        """The next message, of at most *bytes_max* bytes.  None if it is incomplete, or if
-        `is_paused`: after several frames without a message, so that the caller can check the time.
+    def next(self, bytes_max: int) -> bytes | memoryview | None:
+        """The next message, of at most *bytes_max* bytes; a memoryview if it was received in place.
+        None if it is incomplete, or if `is_paused`: after several frames without a message, so that
+        the caller can check the time.
 
         Raises:
           FrameFault: if the peer must not send this.  Nothing can be read after it.
@@ -200,7 +236,7 @@ class FrameReader:
                 return payload
             if first_byte & _OPCODE >= CLOSE:
                 self.useless_count += 1
-                self._on_control(first_byte & _OPCODE, payload)
+                self._on_control(first_byte & _OPCODE, bytes(payload))
             else:
                 self.useless_count += len(payload) < FRAGMENT_BYTES_MIN
                 self._message += payload
@@ -214,7 +250,7 @@ class FrameReader:
                 return None
         return None
 
-    def _next_payload(self, bytes_max: int) -> bytes | None:
+    def _next_payload(self, bytes_max: int) -> bytes | memoryview | None:
         """The unmasked payload of the next frame, whose first byte is `_first_byte`; None if the
         frame is incomplete."""
         payload: bytes | bytearray | memoryview
@@ -222,6 +258,9 @@ class FrameReader:
             if self._missing_bytes:
                 return None
             self._is_in_frame = False
+            if self.place is not None:
+                payload, self.place = self.place.toreadonly(), None
+                return payload
             payload, self._payload = self._payload, bytearray()
         else:
             begin, size_bytes = self._read_head(bytes_max)
@@ -230,11 +269,14 @@ class FrameReader:
             if not begin:
                 return None
             if end > len(buffer):
-                self._is_in_frame = True
-                self._payload += memoryview(buffer)[begin:]
-                self._missing_bytes = end - len(buffer)
+                self._begin_frame(memoryview(buffer)[begin:], size_bytes)
                 self._buffer, self._at = b"", 0
                 return None
+            if size_bytes >= self._placed_bytes_min:
+                self._begin_frame(memoryview(buffer)[begin:end], size_bytes)
+                self._at = end
+                self._drop_what_was_read()
+                return self._next_payload(bytes_max)
             if size_bytes >= _COPIED_BYTES_MAX:
                 payload = memoryview(buffer)[begin:end]
             else:
@@ -242,6 +284,16 @@ class FrameReader:
             self._at = end
             self._drop_what_was_read()
         return apply_mask(payload, self._mask) if self._is_masked else bytes(payload)
+
+    def _begin_frame(self, begun: memoryview, size_bytes: int) -> None:
+        """The frame whose payload has *size_bytes* has come as far as *begun*."""
+        self._is_in_frame = True
+        self._missing_bytes = size_bytes - len(begun)
+        if self._buffers is not None and size_bytes >= self._placed_bytes_min:
+            self.place = self._buffers.take(size_bytes)
+            self.place[: len(begun)] = begun
+        else:
+            self._payload += begun
 
     def _read_head(self, bytes_max: int) -> tuple[int, int]:
         """Where in the buffer the payload begins (0: the head is incomplete), and its size."""

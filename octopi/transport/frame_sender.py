@@ -54,8 +54,8 @@ class FrameSender:
 
         self._unsent: list[bytes | memoryview] = []
         """The rest of the frames that are sent next; the first one may be sent in part."""
-        self._offered: bytes | None = None
-        """The message that `offer` began to send and left to `send`."""
+        self._has_begun = False
+        """Whether `offer` has begun to send the message that is passed to `send` next."""
         self._due: list[bytes] = []
         """Control frames that follow them."""
         self._is_sending = False
@@ -74,15 +74,15 @@ class FrameSender:
     def peer(self) -> str:
         return self._peer
 
-    def offer(self, data: bytes) -> bool:
+    def offer(self, *parts: bytes) -> bool:
         if self._prompt is None or self._unsent or self._is_sending or self._is_over:
             return False
-        self._unsent = self._frame(BINARY, data)
+        self._unsent = self._frame(BINARY, *parts)
         try:
             self._send_now(self._prompt)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._is_torn = self._is_broken = True
-        self._offered = data if self._unsent else None
+        self._has_begun = bool(self._unsent)
         return not self._unsent
 
     async def send(self, data: bytes) -> None:
@@ -91,8 +91,8 @@ class FrameSender:
             await self._sent.park()
         if self._is_over:
             raise self._lost()
-        if self._offered is data:
-            self._offered = None
+        if self._has_begun:
+            self._has_begun = False
         else:
             self._unsent += self._frame(BINARY, data)
         await self._send_unsent()
@@ -103,13 +103,14 @@ class FrameSender:
         gone = isinstance(self._end, ConnectionLostError)
         return gone or self._is_torn or self._said_close or self._is_closing
 
-    def _frame(self, opcode: int, data: bytes) -> list[bytes | memoryview]:
+    def _frame(self, opcode: int, *parts: bytes) -> list[bytes | memoryview]:
         mask = b""
         if self._masks is not None:
             mask = self._masks.token_bytes(_MASK_BYTES)
-            data = apply_mask(data, mask)
-        head = frame_head(opcode, len(data), mask)
-        return [head + data] if len(data) <= _JOINED_BYTES_MAX else [head, data]
+            parts = (apply_mask(parts[0] if len(parts) == 1 else b"".join(parts), mask),)
+        size_bytes = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        head = frame_head(opcode, size_bytes, mask)
+        return [b"".join((head, *parts))] if size_bytes <= _JOINED_BYTES_MAX else [head, *parts]
 
     async def _send_unsent(self) -> None:
         """Send what is unsent, and control frames that become due meanwhile."""

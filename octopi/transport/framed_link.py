@@ -34,10 +34,14 @@ from octopi.transport.frame_reader import (
     parse_close,
 )
 from octopi.transport.frame_sender import FrameSender
+from octopi.transport.receive_buffers import ReceiveBuffers
 from octopi.transport.secure_stream import SecureStream
 
 RECEIVE_BYTES: Final = 256 * KIB
 """The most that one read takes from the socket.  An idle connection keeps no such buffer."""
+
+RECEIVE_BESIDE_BYTES: Final = 64 * KIB
+"""The most that one read takes from the socket where large messages are received in place."""
 
 RECEIVE_BYTES_MIN: Final = 8 * KIB
 """The least that a read asks for.  A connection that can't handle more in one turn doesn't read
@@ -68,20 +72,25 @@ class FramedLink(FrameSender):
         masks: Randomness | None,
         peer: str,
         path: str,
+        buffers: ReceiveBuffers | None = None,
     ) -> None:
         """*early*: bytes that were received behind the handshake.  *tasks*: the nursery of this
         link, which ends with it.  *masks*: where a client's masks come from; None on the side of
-        the server, which doesn't mask."""
+        the server, which doesn't mask.  *buffers*: where `receive_all` receives large messages in
+        place, which it hands on as views; None: nowhere."""
         super().__init__(stream, tasks, masks=masks, peer=peer)
         self._clock = clock
         self._path = path
 
-        self._reader = FrameReader(is_masked=masks is None, on_control=self._take_control)
+        self._reader = FrameReader(
+            is_masked=masks is None, on_control=self._take_control, buffers=buffers
+        )
         self._reader.feed(early)
         self._turn: Turn | None = None
         """The turn that `receive_all` was called with."""
         self._receive_bytes = RECEIVE_BYTES_MIN
         """How much the next read asks for."""
+        self._receive_bytes_max = RECEIVE_BYTES if buffers is None else RECEIVE_BESIDE_BYTES
         self._fed_bytes = 0
         """What the reader was given in this turn, with what it had left from the turn before."""
         self._intake: Intake | None = None
@@ -131,13 +140,17 @@ class FramedLink(FrameSender):
     def meter(self, intake: Intake) -> None:
         self._intake = intake
 
-    async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
+    async def receive_all(
+        self, take: Callable[[bytes | memoryview], bool], turn: Turn | None = None
+    ) -> None:
         if self._is_closing:
             await self._received_all.wait()
         self._turn = turn
         await self._receive_on(take, turn)
 
-    async def _receive_on(self, take: Callable[[bytes], bool], turn: Turn | None) -> None:
+    async def _receive_on(
+        self, take: Callable[[bytes | memoryview], bool], turn: Turn | None
+    ) -> None:
         reader, intake = self._reader, self._intake
         self._is_receiving = True
         try:
@@ -179,7 +192,7 @@ class FramedLink(FrameSender):
         two turns can handle."""
         taken_bytes = self._fed_bytes - self._reader.unread_bytes
         self._fed_bytes = self._reader.unread_bytes
-        self._receive_bytes = min(RECEIVE_BYTES, max(RECEIVE_BYTES_MIN, 2 * taken_bytes))
+        self._receive_bytes = min(self._receive_bytes_max, max(RECEIVE_BYTES_MIN, 2 * taken_bytes))
 
     def _keep(self, intake: Intake) -> None:
         """Tell the intake how many received bytes are kept."""
@@ -206,9 +219,10 @@ class FramedLink(FrameSender):
         if self._end is not None:
             raise self._end.with_traceback(None)
         try:
-            return self._reader.next(bytes_max)
+            message = self._reader.next(bytes_max)
         except FrameFault as fault:
             raise self._refuse(fault) from None
+        return bytes(message) if isinstance(message, memoryview) else message
 
     def _refuse(self, fault: FrameFault) -> ProtocolError:
         """Stop receiving because of *fault*, and return the error to raise.
@@ -249,7 +263,14 @@ class FramedLink(FrameSender):
                     room_bytes = size_bytes
                     if intake is not None and intake.pool.ample_bytes < size_bytes:
                         room_bytes = await self._room(size_bytes, intake)
-                    now = prompt.receive_nowait(room_bytes)
+                    if self._reader.place is not None:
+                        received = prompt.receive_into(self._reader.rest())
+                        if received:
+                            self._reader.received(received)
+                            return received
+                        now = None if received is None else b""
+                    else:
+                        now = prompt.receive_nowait(room_bytes)
                     if now is not None:
                         break
                     self._rest(turn)
@@ -263,8 +284,8 @@ class FramedLink(FrameSender):
         if received_bytes:
             self._reader.feed(data)
             self._fed_bytes += received_bytes
-            if received_bytes == size_bytes < RECEIVE_BYTES:
-                self._receive_bytes = min(RECEIVE_BYTES, 2 * size_bytes)
+            if received_bytes == size_bytes < self._receive_bytes_max:
+                self._receive_bytes = min(self._receive_bytes_max, 2 * size_bytes)
         else:
             self._end_receiving(self._lost())
         if prompt is None and turn is not None and not turn.begin():
@@ -317,7 +338,7 @@ class FramedLink(FrameSender):
         stream = self._stream
         if not isinstance(stream, SystemStream) or self._is_over or self._end is not None:
             return None
-        if self._unsent or self._due or self._reader.kept_bytes:
+        if self._unsent or self._due or self._reader.kept_bytes or self._reader.missing_bytes:
             return None
         detached = stream.duplicate()
         self._is_closing = True

@@ -78,6 +78,14 @@ class MessageSender:
         """Why the connection ended; None while it hasn't."""
         return None if self._end is None else str(self._end)
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether a message that is handed over now goes to the link without waiting for others, or
+        for the peer's share of bytes a second."""
+        if self._end is not None or self.outbox.size_bytes:
+            return False
+        return self._bucket is None or self._bucket.wait_s(self._clock.now()) <= 0
+
     def detach(self) -> int | None:
         """Give away the TCP connection: return its file descriptor, on which WebSocket frames
         follow in both directions.  None: that isn't possible, such as with TLS.  Call it instead of
@@ -94,16 +102,31 @@ class MessageSender:
             if self._bucket.wait_s(now) > 0:
                 return False
             self._bucket.spend(len(data), now)
-        self._send_or_keep(data, now)
+        self._send_or_keep(now, data)
         return True
 
-    def _send_or_keep(self, data: bytes, now: float) -> None:
-        if not self.outbox.messages and self._sending_since is None and self._link.offer(data):
+    def post_parts(self, parts: list[bytes]) -> None:
+        """Hand over an encoded message that answers no request, even if the outbox is full.  Its
+        *parts* are not copied if the system takes them at once.
+
+        Raises:
+          ConnectionLostError: if the connection has ended.
+        """
+        if self._end is not None:
+            raise ConnectionLostError(str(self._end))
+        now = self._clock.now()
+        if self._bucket is not None:
+            self._bucket.spend(sum(map(len, parts)), now)
+        self._send_or_keep(now, *parts)
+
+    def _send_or_keep(self, now: float, *parts: bytes) -> None:
+        data = parts[0]
+        if not self.outbox.messages and self._sending_since is None and self._link.offer(*parts):
             self._sent_at = now
             self._sent_count += 1
-            self._sent_bytes += len(data)
+            self._sent_bytes += len(data) if len(parts) == 1 else sum(map(len, parts))
             return
-        self.outbox.put(data)
+        self.outbox.put(data if len(parts) == 1 else b"".join(parts))
         if self._work:
             self._work.unpark()
 

@@ -71,7 +71,7 @@ class WebSocketLink:
             raise self._lost(error) from None
         self._is_torn = False
 
-    def offer(self, data: bytes) -> bool:
+    def offer(self, *parts: bytes) -> bool:
         return False  # trio-websocket can't send without waiting
 
     def settle(self, *, is_client: bool) -> bool:

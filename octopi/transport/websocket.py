@@ -54,9 +54,11 @@ from octopi.transport.http_front import EmptySite, HttpFront, HttpSite
 from octopi.transport.http_requests import Asker
 from octopi.transport.paced_stream import PacedStream, measured
 from octopi.transport.plain_link import WebSocketLink
+from octopi.transport.receive_buffers import ReceiveBuffers
 from octopi.transport.secure_stream import SecureStream, secure_client, secure_server
 from octopi.transport.turns import ConnectionTurns
 from octopi.transport.watched_stream import WatchedStream, while_open
+from octopi.wire.endpoints import CLIENT
 from octopi.wire.messages import SUBPROTOCOL
 
 _log = get_logger(__name__)
@@ -87,11 +89,13 @@ class WebSocketNet:
         plain: bool = False,
         tls: Tls | None = None,
         stopwatch: Stopwatch = standing_still,
+        buffers: ReceiveBuffers | None = None,
     ) -> None:
         """*site*: answers HTTP requests, on the same listeners.  *randomness*: where a client's
         masks come from.  *plain*: have trio-websocket frame messages, too, which is slower.
         *tls*: this side's certificate and the authorities that it trusts; None: listen without
-        TLS, and trust the system's authorities.  *stopwatch*: times the turns of strangers."""
+        TLS, and trust the system's authorities.  *stopwatch*: times the turns of strangers.
+        *buffers*: where a client's large messages are received; None: in buffers of its own."""
         self._streams = streams
         self._clock = clock
         self._nursery = nursery
@@ -100,6 +104,7 @@ class WebSocketNet:
         self._randomness = randomness or SystemRandomness()
         self._plain = plain
         self._tls = tls
+        self._buffers = buffers or ReceiveBuffers()
         self._strangers = ConnectionTurns(clock, stopwatch, nursery, round_s=STRANGERS_ROUND_S)
 
     @property
@@ -363,8 +368,16 @@ class WebSocketNet:
         if isinstance(bare, PacedStream):  # else it lies below TLS, and `_serve_one` lifts it
             bare, held = bare.lift()
             early += held
-        masks = self._randomness if websocket.is_client else None
-        return FramedLink(bare, early, self._clock, nursery, masks=masks, peer=peer, path=path)
+        return FramedLink(
+            bare,
+            early,
+            self._clock,
+            nursery,
+            masks=self._randomness if websocket.is_client else None,
+            peer=peer,
+            path=path,
+            buffers=self._buffers if websocket.is_client and path == CLIENT.path else None,
+        )
 
     async def _reject(
         self,

@@ -7,7 +7,7 @@ used.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, Protocol, SupportsIndex, overload
 
 # Major types, RFC 8949 section 3.1.
 UNSIGNED: Final = 0
@@ -42,6 +42,51 @@ _MAJOR_NAMES: Final = (
 )
 
 
+class Encoded(Protocol):
+    """Bytes that are decoded: `bytes`, or a `ReceivedView`."""
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice, /) -> bytes: ...
+
+    def startswith(self, prefix: bytes, start: int, /) -> bool: ...
+
+
+class ReceivedView:
+    """What `Encoded` asks for, on the view of a message that was received in place.  A slice is a
+    copy; `part` is a view."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice, /) -> bytes: ...
+
+    def __getitem__(self, index: SupportsIndex | slice, /) -> int | bytes:
+        if isinstance(index, slice):
+            return bytes(self._view[index])
+        return self._view[index]
+
+    def startswith(self, prefix: bytes, start: int, /) -> bool:
+        return self._view[start : start + len(prefix)] == prefix
+
+    def part(self, start: int, end: int) -> memoryview:
+        """The bytes from *start* to *end*, where they are."""
+        return self._view[start:end]
+
+
 class Problem(Exception):
     """A value that a message must not hold.  Callers add to `place`, which names the field, while
     the exception passes through them."""
@@ -68,7 +113,7 @@ def head(major: int, argument: int) -> bytes:
     return _HEAD_OF_64_BITS(initial | 27, argument)
 
 
-def read_head(data: bytes, at: int) -> tuple[int, int, int]:
+def read_head(data: Encoded, at: int) -> tuple[int, int, int]:
     """The major type, the argument, and the position behind them."""
     if at >= len(data):
         raise Problem("it ends too early")
@@ -84,17 +129,23 @@ def read_head(data: bytes, at: int) -> tuple[int, int, int]:
     return initial >> 5, int.from_bytes(data[at + 1 : behind], "big"), behind
 
 
-def read_string(data: bytes, at: int, expected: int, size_max: int) -> tuple[bytes, int]:
+def read_string(data: Encoded, at: int, expected: int, size_max: int) -> tuple[bytes, int]:
+    at, end = string_bounds(data, at, expected, size_max)
+    return data[at:end], end
+
+
+def string_bounds(data: Encoded, at: int, expected: int, size_max: int) -> tuple[int, int]:
+    """Where the content of the string at *at* begins and ends."""
     major, size, behind = read_head(data, at)
     if major != expected:
         raise mismatch(_MAJOR_NAMES[expected], data, at)
     check_size(size, size_max, "bytes")
     if behind + size > len(data):
         raise Problem("it ends too early")
-    return data[behind : behind + size], behind + size
+    return behind, behind + size
 
 
-def container(data: bytes, at: int, expected: int) -> tuple[int, int]:
+def container(data: Encoded, at: int, expected: int) -> tuple[int, int]:
     """The number of entries of the list or map at *at*, and the position of its first entry."""
     major, count, behind = read_head(data, at)
     if major != expected:
@@ -107,7 +158,7 @@ def check_size(size: int, size_max: int, unit: str) -> None:
         raise Problem(f"it has {size} {unit}, at most {size_max} are allowed")
 
 
-def mismatch(expected: str, data: bytes, at: int) -> Problem:
+def mismatch(expected: str, data: Encoded, at: int) -> Problem:
     found = data[at : at + 1]
     if not found:
         return Problem("it ends too early")

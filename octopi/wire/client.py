@@ -22,6 +22,7 @@ from octopi.wire.common import (
     ConnectionName,
     PartitionInfo,
     Partitions,
+    ReceivedRecords,
     Records,
     Text,
     TopicInfo,
@@ -403,7 +404,7 @@ class Delivery:
     request: int
     offset: Offset
     """The offset of the first record."""
-    records: Records
+    records: ReceivedRecords
     highwater: Offset
     anchor: Anchor = ""
     """The anchor of every place behind the first record."""

@@ -33,11 +33,13 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from octopi.errors import ProtocolError, Status
-from octopi.limits import CBOR_DEPTH_MAX
+from octopi.limits import CBOR_DEPTH_MAX, KIB
 from octopi.wire.cbor import (
     MAP,
     TEXT,
+    Encoded,
     Problem,
+    ReceivedView,
     container,
     head,
     quoted,
@@ -51,6 +53,7 @@ from octopi.wire.field_kinds import (
     BytesField,
     EncodedEntries,
     FieldKind,
+    InPlaceBytes,
     ListField,
     OptionalField,
     RuledText,
@@ -70,6 +73,9 @@ from octopi.wire.messages import (
 
 _V = TypeVar("_V")
 
+_COPIED_BYTES_MAX: Final = 8 * KIB
+"""Byte strings of this length cost less to copy than to send by themselves."""
+
 
 def encode(message: object) -> bytes:
     """The bytes of *message*, an instance of a class in `octopi.wire.messages`.
@@ -77,23 +83,52 @@ def encode(message: object) -> bytes:
     Raises:
       ValueError: if a field is out of its bounds, so no peer would accept the message.
     """
-    structure = _ENCODINGS[type(message)]
-    parts: list[bytes] = []
-    try:
-        structure.encode(message, parts)
-    except Problem as problem:
-        raise ValueError(f"{TYPE_NAMES[type(message)]}{problem}") from None
-    return b"".join(parts)
+    return b"".join(_encoded(message))
 
 
-def decode(data: bytes, allowed: frozenset[type]) -> object:
-    """The message in *data*: an instance of one of the *allowed* classes.
+def encode_parts(message: object) -> list[bytes]:
+    """The same in parts, of which long byte strings, such as records, are the objects that
+    *message* has: they are not copied.
 
     Raises:
-      ProtocolError: if *data* is anything else.  Its text names the field and the problem,
+      ValueError: see `encode`.
+    """
+    pieces = _encoded(message)
+    if sum(map(len, pieces)) < _COPIED_BYTES_MAX:
+        return [b"".join(pieces)]
+    parts: list[bytes] = []
+    short: list[bytes] = []
+    for piece in pieces:
+        if len(piece) < _COPIED_BYTES_MAX:
+            short.append(piece)
+        else:
+            parts += (b"".join(short), piece)
+            short.clear()
+    if short:
+        parts.append(b"".join(short))
+    return parts
+
+
+def _encoded(message: object) -> list[bytes]:
+    structure = _ENCODINGS[type(message)]
+    pieces: list[bytes] = []
+    try:
+        structure.encode(message, pieces)
+    except Problem as problem:
+        raise ValueError(f"{TYPE_NAMES[type(message)]}{problem}") from None
+    return pieces
+
+
+def decode(received: bytes | memoryview, allowed: frozenset[type]) -> object:
+    """The message in *received*: an instance of one of the *allowed* classes.  Nothing in it refers
+    to a view that is given, except records of a `ReceivedRecords` field.
+
+    Raises:
+      ProtocolError: if it is anything else.  Its text names the field and the problem,
           and quotes nothing long or binary.  Its `request` is the message's request number,
           if that is the first field behind the type.
     """
+    data: Encoded = received if isinstance(received, bytes) else ReceivedView(received)
     status = Status.MALFORMED_MESSAGE
     name = "message"
     fields_at = len(data)
@@ -111,7 +146,10 @@ def decode(data: bytes, allowed: frozenset[type]) -> object:
         if cls not in allowed:
             status = Status.WRONG_ENDPOINT
             raise Problem("it may not be sent here now")
-        message, at = _STRUCTURES[cls].decode_fields(data, at, count - 1)
+        structure = _STRUCTURES[cls]
+        if data is not received and not structure.reads_in_place:
+            data = bytes(received)  # most kinds decode that quicker
+        message, at = structure.decode_fields(data, at, count - 1)
         if at != len(data):
             raise Problem(f"{len(data) - at} bytes follow it")
     except Problem as problem:
@@ -194,6 +232,7 @@ class _Structure:
             for attribute in attributes
         ]
         self._places = {name.encode(): place for place, (name, _, _) in enumerate(self._fields)}
+        self.reads_in_place = any(isinstance(kind, InPlaceBytes) for _, _, kind in self._fields)
         self.depth = 1 + max((kind.depth for _, _, kind in self._fields), default=0)
         assert self.depth <= CBOR_DEPTH_MAX, f"{cls.__name__} nests too deep"
         is_optional = [_may_be_missing(hints[attribute.name]) for attribute in attributes]
@@ -235,7 +274,7 @@ class _Structure:
             if getattr(value, field[0]) != default
         ]
 
-    def decode_fields(self, data: bytes, at: int, count: int) -> tuple[object, int]:
+    def decode_fields(self, data: Encoded, at: int, count: int) -> tuple[object, int]:
         """Decode *count* keys with their values, and make an object of the class."""
         fields = self._first.get(count)
         if fields is not None:
@@ -244,7 +283,9 @@ class _Structure:
                 return self._cls(*values), behind
         return self._decode_in_any_order(data, at, count)
 
-    def _decode_in_order(self, fields: list[_Field], data: bytes, at: int) -> tuple[list[Any], int]:
+    def _decode_in_order(
+        self, fields: list[_Field], data: Encoded, at: int
+    ) -> tuple[list[Any], int]:
         """The values of *fields* and the position behind them; fewer values if the fields are not
         in the order in which the encoder writes them."""
         values: list[Any] = []
@@ -259,7 +300,7 @@ class _Structure:
             values.append(value)
         return values, at
 
-    def _decode_in_any_order(self, data: bytes, at: int, count: int) -> tuple[object, int]:
+    def _decode_in_any_order(self, data: Encoded, at: int, count: int) -> tuple[object, int]:
         fields = self._fields
         values: dict[str, Any] = {}
         for _ in range(count):
@@ -317,7 +358,7 @@ class _Part:
     def encode(self, value: object, parts: list[bytes]) -> None:
         self.structure.encode(value, parts)
 
-    def decode(self, data: bytes, at: int) -> tuple[object, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[object, int]:
         count, at = container(data, at, MAP)
         return self.structure.decode_fields(data, at, count)
 
@@ -329,7 +370,7 @@ class _JudgedPart(_Part):
         super().encode(value, parts)
         _judge(value)
 
-    def decode(self, data: bytes, at: int) -> tuple[object, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[object, int]:
         value, at = super().decode(data, at)
         _judge(value)
         return value, at
@@ -353,7 +394,7 @@ def _start(cls: type, count: int, is_part: bool) -> bytes:
     return head(MAP, 1 + count) + _TYPE_KEY + head(TEXT, len(name)) + name
 
 
-def _request_at(data: bytes, at: int) -> int | None:
+def _request_at(data: Encoded, at: int) -> int | None:
     if not data.startswith(_REQUEST_KEY, at):
         return None
     try:
@@ -398,6 +439,9 @@ def _kind(hint: object) -> FieldKind[Any]:
         if isinstance(note, Grammar):
             grammar = note
     origin = typing.get_origin(hint)
+    if hint == bytes | memoryview:
+        assert bound is not None, f"{hint} needs a bound"
+        return InPlaceBytes(bound)
     if origin in (typing.Union, types.UnionType):
         inner, nothing = typing.get_args(hint)
         assert nothing is types.NoneType

@@ -72,6 +72,8 @@ Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
 """The anchor of an offset, as text that clients keep and send back unchanged (`octopi.position`).
 Empty: it is not known, and then nothing is checked."""
 Records = Annotated[bytes, AtMost(BATCH_BYTES_MAX)]
+ReceivedRecords = Annotated[bytes | memoryview, AtMost(BATCH_BYTES_MAX)]
+"""Records that a client decodes where they were received; a view keeps that place."""
 Token = Annotated[str, AtMost(HELLO_BYTES_MAX)] | None
 Hash = Annotated[bytes, AtMost(JOIN_SECRET_BYTES)]
 Brokers = Annotated[list[BrokerId], AtMost(BROKERS_MAX)]

@@ -21,13 +21,16 @@ from octopi.wire.cbor import (
     TEXT,
     TRUE,
     UNSIGNED,
+    Encoded,
     Problem,
+    ReceivedView,
     check_size,
     container,
     head,
     mismatch,
     read_head,
     read_string,
+    string_bounds,
 )
 
 _V = TypeVar("_V")
@@ -43,7 +46,7 @@ class FieldKind(Protocol[_V]):
     def encode(self, value: _V, parts: list[bytes]) -> None:
         """Append the encoding of *value* to *parts*."""
 
-    def decode(self, data: bytes, at: int) -> tuple[_V, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[_V, int]:
         """The value at position *at* of *data*, and the position behind it."""
 
 
@@ -62,7 +65,7 @@ class IntegerField:
         else:
             raise Problem("it can't be negative")
 
-    def decode(self, data: bytes, at: int) -> tuple[int, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[int, int]:
         if at < len(data) and data[at] < 24:  # a fast path for the most frequent ones
             return data[at], at + 1
         major, value, behind = read_head(data, at)
@@ -90,7 +93,7 @@ class BoundedInteger:
     def encode(self, value: int, parts: list[bytes]) -> None:
         INTEGER.encode(self._checked(value), parts)
 
-    def decode(self, data: bytes, at: int) -> tuple[int, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[int, int]:
         value, at = INTEGER.decode(data, at)
         return self._checked(value), at
 
@@ -106,7 +109,7 @@ class BooleanField:
     def encode(self, value: bool, parts: list[bytes]) -> None:
         parts.append(TRUE if value else FALSE)
 
-    def decode(self, data: bytes, at: int) -> tuple[bool, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[bool, int]:
         if data.startswith(TRUE, at):
             return True, at + 1
         if data.startswith(FALSE, at):
@@ -128,7 +131,7 @@ class TextField:
         parts.append(head(TEXT, len(encoded)))
         parts.append(encoded)
 
-    def decode(self, data: bytes, at: int) -> tuple[str, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[str, int]:
         try:
             if at < len(data) and 0x60 <= (initial := data[at]) < 0x78 and self.size_max >= 24:
                 end = at + initial - 0x5F  # short ones are the most frequent
@@ -149,7 +152,7 @@ class RuledText:
     def encode(self, value: str, parts: list[bytes]) -> None:
         self.text.encode(self._checked(value), parts)
 
-    def decode(self, data: bytes, at: int) -> tuple[str, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[str, int]:
         value, at = self.text.decode(data, at)
         return self._checked(value), at
 
@@ -169,8 +172,25 @@ class BytesField:
         parts.append(head(BYTES, len(value)))
         parts.append(value)
 
-    def decode(self, data: bytes, at: int) -> tuple[bytes, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[bytes, int]:
         return read_string(data, at, BYTES, self.size_max)
+
+
+@attrs.frozen
+class InPlaceBytes:
+    """Bytes that stay where they were received, if the message was received in place."""
+
+    size_max: int
+    depth = 0
+
+    def encode(self, value: bytes | memoryview, parts: list[bytes]) -> None:
+        check_size(len(value), self.size_max, "bytes")
+        parts.append(head(BYTES, len(value)))
+        parts.append(bytes(value))
+
+    def decode(self, data: Encoded, at: int) -> tuple[bytes | memoryview, int]:
+        at, end = string_bounds(data, at, BYTES, self.size_max)
+        return data.part(at, end) if isinstance(data, ReceivedView) else data[at:end], end
 
 
 @attrs.frozen
@@ -187,7 +207,7 @@ class OptionalField:
         else:
             self.kind.encode(value, parts)
 
-    def decode(self, data: bytes, at: int) -> tuple[object, int]:
+    def decode(self, data: Encoded, at: int) -> tuple[object, int]:
         if data.startswith(NULL, at):
             return None, at + 1
         return self.kind.decode(data, at)
@@ -224,7 +244,7 @@ class ListField:
                 problem.place = f"[{index}]{problem.place}"
                 raise
 
-    def decode(self, data: bytes, at: int) -> tuple[list[object], int]:
+    def decode(self, data: Encoded, at: int) -> tuple[list[object], int]:
         count, at = container(data, at, LIST)
         check_size(count, self.count_max, "entries")
         decode_entry = self.kind.decode
@@ -252,6 +272,6 @@ class TupleField:
     def encode(self, value: tuple[object, ...], parts: list[bytes]) -> None:
         self.entries.encode(list(value), parts)
 
-    def decode(self, data: bytes, at: int) -> tuple[tuple[object, ...], int]:
+    def decode(self, data: Encoded, at: int) -> tuple[tuple[object, ...], int]:
         entries, at = self.entries.decode(data, at)
         return tuple(entries), at

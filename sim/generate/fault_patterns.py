@@ -7,6 +7,7 @@ import errno
 from random import Random
 from typing import Final
 
+from octopi.identifiers import SUBSCRIPTIONS_LOG
 from octopi.simulation.disk.faults import Delay, DiskFault, Fail
 from octopi.simulation.faults.actions import (
     Action,
@@ -17,6 +18,7 @@ from octopi.simulation.faults.actions import (
     CorruptLink,
     Cut,
     FillDisk,
+    InjectedFault,
     Kill,
     LosePower,
     Pause,
@@ -53,6 +55,18 @@ EDGES: Final = (
     *(("sync_directory", "before"), ("sync_directory", "after"), ("send", "after")),
 )
 """Operations with an edge, as `octopi.simulation.faults.actions.AtEffect` takes them."""
+
+
+INTERNAL_SEGMENT: Final = f"{SUBSCRIPTIONS_LOG}/00000000000000000000.log"
+"""The end of the path of an internal log's first segment."""
+
+
+def lose_power(place: Place) -> list[InjectedFault]:
+    """The machines of all brokers lose their power at *place*."""
+    first, *others = BROKERS
+    faults = [InjectedFault(place, LosePower(0.1), first)]
+    faults += [InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), one) for one in others]
+    return faults
 
 
 def when_producing(randomness: Random) -> Place:

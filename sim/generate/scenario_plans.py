@@ -15,7 +15,7 @@ import attrs
 
 from sim.generate.members import group_chores, members
 from sim.generate.scenario import Scenario
-from sim.generate.scenarios import SCENARIOS
+from sim.generate.scenarios import SCENARIOS, SCENARIOS_BY_NAME
 from sim.generate.swarm import KILLS_EACH, NAMED_PRODUCERS
 from sim.run.plan import Plan, Tier, WorkloadOptions
 
@@ -24,7 +24,17 @@ T = TypeVar("T")
 
 def draw(seed: int, tier: Tier = "message") -> Plan:
     """The plan of *seed*."""
-    return _ScenarioDrawing(seed).plan(tier)
+    drawing = _ScenarioDrawing(seed)
+    return drawing.plan(tier, drawing.teller())
+
+
+def draw_scenario(name: str, seed: int, tier: Tier = "message") -> Plan:
+    """A plan of the scenario of that *name*, as *seed* draws it.
+
+    Raises:
+      KeyError: if no scenario of that name is drawn.
+    """
+    return _ScenarioDrawing(seed).plan(tier, SCENARIOS_BY_NAME[name])
 
 
 def _randomness(key: str, number: int) -> Random:
@@ -42,7 +52,7 @@ class _ScenarioDrawing:
     def _pick(self, option: str, choices: Sequence[T]) -> T:
         return self._randomness(option).choice(choices)
 
-    def plan(self, tier: Tier) -> Plan:
+    def plan(self, tier: Tier, teller: Callable[[Random], Scenario]) -> Plan:
         partitions = self._pick("partitions", (1, 1, 1, 2))
         latency_s, jitter_s = self._pick(
             "latency", ((0.0005, 0.0005), (0.0005, 0.0005), (0.001, 0.02), (0.02, 0.005))
@@ -61,11 +71,11 @@ class _ScenarioDrawing:
             kills_each=self._randomness("kills_each").random() < KILLS_EACH,
             workload=self._workload(partitions),
         )
-        scenario = self._teller()(self._randomness("faults"))
+        scenario = teller(self._randomness("faults"))
         workload = attrs.evolve(plan.workload, **scenario.load)
         return attrs.evolve(plan, faults=scenario.faults, workload=workload, **scenario.options)
 
-    def _teller(self) -> Callable[[Random], Scenario]:
+    def teller(self) -> Callable[[Random], Scenario]:
         """The function that draws this seed's scenario.  Each scenario comes once in a round of
         seeds, so that none is left out by chance."""
         number, place = divmod(self._seed, len(SCENARIOS))

@@ -34,6 +34,7 @@ from sim.generate.scenarios_of_disks import (
     disk_fails,
     disk_is_lost,
     flush_fails,
+    found_after_a_kill,
     full_for_a_moment,
     leads_at_once,
     older_copy,
@@ -48,7 +49,9 @@ from sim.generate.scenarios_of_leaders import (
     answers_get_lost,
     candidates_die,
     cut_and_leads_again,
+    cut_in_the_dark,
     ends_are_asked_for,
+    flushes_while_it_is_cut,
     ghost,
     gone_for_good,
     joiner_dies,
@@ -60,6 +63,7 @@ from sim.generate.scenarios_of_leaders import (
     one_dies,
     one_link_breaks,
     one_replica,
+    only_one_is_left,
     refused_for_long,
     sleeper,
     stopped,
@@ -73,6 +77,7 @@ from sim.generate.scenarios_of_registers import (
     altered,
     altered_and_forgotten,
     forgets_with_a_full_disk,
+    joins_with_a_full_disk,
     made_again,
     made_again_and_forgotten,
     memory_is_lost,
@@ -84,6 +89,8 @@ from sim.generate.scenarios_of_retention import (
     large_log,
     many_fetches,
     many_large_logs,
+    removals_fail,
+    restarts_fail,
     retention_strikes,
     retention_waits,
     slow_to_acknowledge,
@@ -107,6 +114,11 @@ _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     back_with_less,
     back_with_rot,
     cut_and_leads_again,
+    cut_in_the_dark,
+    flushes_while_it_is_cut,
+    only_one_is_left,
+    found_after_a_kill,
+    joins_with_a_full_disk,
     memory_is_lost,
     told_too_soon,
     leads_at_once,
@@ -143,6 +155,8 @@ _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     retention_strikes,
     retention_waits,
     retention_waits,
+    removals_fail,
+    restarts_fail,
     large_log,
     many_large_logs,
     *ALWAYS_SERVING,
@@ -178,3 +192,8 @@ SCENARIOS: Final = (
     *ENTRANCE_SCENARIOS,
 )
 """All scenarios that are drawn."""
+
+SCENARIOS_BY_NAME: Final[Mapping[str, Callable[[Random], Scenario]]] = {
+    tell.__name__.lstrip("_"): tell for tell in SCENARIOS
+}
+"""Each of these scenarios once, by the name of its function without leading underscores."""

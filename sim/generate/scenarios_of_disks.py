@@ -206,6 +206,25 @@ def torn_writes(randomness: Random) -> Scenario:
     )
 
 
+def found_after_a_kill(randomness: Random) -> Scenario:
+    """A broker is killed while it makes a log or stores a checkpoint.  It starts again, goes on
+    with what is in the page cache, and then its machine loses its power."""
+    operation, edge = randomness.choice(
+        (
+            *(("replace_file", "before"), ("replace_file", "after"), ("rename", "after")),
+            *(("sync_directory", "before"), ("sync_directory", "after"), ("append", "after")),
+        )
+    )
+    place = AtEffect(operation, edge, randomness.choice(BROKERS), randomness.randint(3, 40))
+    gone = AtStep(randomness.choice(("J1b", "J3", "J4b", "E10b", "J7")), behind=True)
+    faults = (
+        InjectedFault(place, Kill(0.0)),
+        InjectedFault(gone, LosePower(randomness.choice((0.0, 0.1)))),
+    )
+    options = {"flush_before_ack": True, "checkpoint_bytes": 500, "min_insync": 1}
+    return Scenario(faults, options, {"chores": randomness.choice((("topic",), ("renew",), ()))})
+
+
 def disk_is_lost(randomness: Random) -> Scenario:
     loss = randomness.choice((Wipe, BitFlip))(randomness.choice((0.0, 0.2, 1.5)))
     second = randomness.choice(("leader", "follower", "register"))

@@ -217,6 +217,20 @@ def _every_disk_lost(randomness: Random) -> Scenario:
     return _begun_again(randomness, faults, options)
 
 
+def _every_disk_of_members_lost(randomness: Random) -> Scenario:
+    """Like `_every_disk_lost`, and members of a subscription read the logs.  What the cluster knew
+    of the subscription is gone, too, and they go on."""
+    lost = randomness.choice((_every_disk_lost, _only_disk_lost))(randomness)
+    group = {
+        "members": randomness.choice((1, 2)),
+        "member_mode": randomness.choice(("exclusive", "failover", "shared", "key_shared")),
+        "member_pause_s": 0.01,
+        "member_stay_count": randomness.choice((0, 5, 20)),
+        "chores": (),
+    }
+    return attrs.evolve(lost, load={**lost.load, **group})
+
+
 def _only_disk_lost(randomness: Random) -> Scenario:
     """Partitions have one replica each, and the broker with one or more of them loses its disk."""
     flushed = AtStep("D1b", "leader", randomness.choice((4, 8, 15)))
@@ -265,6 +279,12 @@ LAST_COPIES_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ..
         _damaged_while_one_is_filled_again,
         _whole_ones_may_come_back,
     ),
-    EVERY_DISK: (_every_disk_lost, _every_disk_lost, _only_disk_lost, _most_disks_lost),
+    EVERY_DISK: (
+        _every_disk_lost,
+        _every_disk_lost,
+        _only_disk_lost,
+        _most_disks_lost,
+        _every_disk_of_members_lost,
+    ),
 }
 """The scenarios, by the kind of `sim.generate.fault_kinds` that has to be switched on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from random import Random
+from typing import Final
 
 from octopi.simulation.disk.faults import Delay, DiskFault
 from octopi.simulation.faults.actions import (
@@ -240,6 +241,70 @@ def cut_and_leads_again(randomness: Random) -> Scenario:
     return Scenario(faults, options, load)
 
 
+_STEADY: Final = {
+    "topic_partitions": 1,
+    "producers": 2,
+    "records": 120,
+    "burst_count": 1,
+    "pause_s": 0.03,
+    "delivery_timeout_s": 30.0,
+}
+"""A load of one log that goes on for some seconds, and is never more than a few messages ahead."""
+
+
+def _leads_unheard(randomness: Random) -> list[InjectedFault]:
+    """The first leader hears clients alone for a time, while another broker is elected."""
+    seconds = some_seconds(randomness, 1.2, 1.6)
+    return [
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.4, 0.8)),
+            Cut("broker", seconds, resets=True),
+            "broker-1",
+        ),
+        InjectedFault(AtTime(0.0, behind=True), Cut("register", seconds, resets=True), "broker-1"),
+    ]
+
+
+def cut_in_the_dark(randomness: Random) -> Scenario:
+    """A leader flushes records that no follower gets.  It becomes a follower and cuts them off, and
+    its machine loses its power when it has appended the first records of the next epoch."""
+    faults = (
+        *_leads_unheard(randomness),
+        InjectedFault(AtStep("E13b", behind=True), Pause(0.0)),  # the next one counts from here
+        InjectedFault(AtStep("P3b", behind=True), LosePower(0.1), "here"),
+        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
+    )
+    often = {"flush_before_ack": False, "flush_interval_s": randomness.choice((0.1, 0.3))}
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1, **often}
+    return Scenario(faults, {**options, **QUICK}, _STEADY)
+
+
+def flushes_while_it_is_cut(randomness: Random) -> Scenario:
+    """Like `cut_in_the_dark`, but records count only on the device, which is slow: a flush of what
+    is cut off ends at about the time of the cut."""
+    slow = BreakDisk(
+        DiskFault("sync", Delay(some_seconds(randomness, 0.02, 0.3)), ".log", times=80)
+    )
+    faults = (
+        *_leads_unheard(randomness),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-1"),
+        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
+    )
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": True}
+    return Scenario(faults, {**options, **QUICK}, _STEADY)
+
+
+def only_one_is_left(randomness: Random) -> Scenario:
+    """Two of three replicas in sync end at the same moment, and the third one leads alone."""
+    dead = Kill(some_seconds(randomness, 2.5, 4.0))
+    place = AtTime(some_seconds(randomness, 0.5, 1.5))
+    gone = ("broker-1", randomness.choice(("broker-2", "broker-3")))  # the first one leads
+    faults = [InjectedFault(place, dead, gone[0]), InjectedFault(AtTime(0.0, True), dead, gone[1])]
+    options = {"replicas": 3, "min_insync": 1, "partitions": 1}
+    load = {"topic_partitions": 1, "records": 80, "pause_s": 0.04, "delivery_timeout_s": 30.0}
+    return Scenario(tuple(faults), options, load)
+
+
 def told_too_soon(randomness: Random) -> Scenario:
     """A leader that is cut off from other brokers gets records, and gets them again when producers
     repeat them; no follower gets them.  Then the leader dies."""
@@ -348,6 +413,7 @@ def ghost(randomness: Random) -> Scenario:
     )
     options = {"partitions": 1, "replicas": 2, "min_insync": 1, "flush_before_ack": False}
     load = {"producers": 1, "records": records, "burst_count": 1, "topic_partitions": 1}
+    load |= {"named_producers": 0, "members": 0}  # the follower appends these records alone
     return Scenario(faults, {**options, "flush_interval_s": 2.5, **QUICK}, load)
 
 

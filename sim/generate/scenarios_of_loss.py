@@ -27,7 +27,7 @@ from octopi.simulation.faults.actions import (
 from octopi.simulation.faults.damage import Damage, Harm, Part
 from sim.generate.fault_kinds import DAMAGE, JOURNAL, POWER
 from sim.generate.fault_patterns import BROKERS, some_seconds
-from sim.generate.scenario import Scenario
+from sim.generate.scenario import PIPELINED, Scenario
 
 _NO_LOAD: Final[Mapping[str, Any]] = {}
 
@@ -100,23 +100,29 @@ def _nothing_is_healed_before(seconds: float) -> InjectedFault:
     return InjectedFault(AtTime(seconds), Reset("client"), "leader")
 
 
-def _found_by_its_owner(harm: Harm, part: Part) -> Callable[[Random], Scenario]:
+def _found_by_its_owner(randomness: Random, harm: Harm, part: Part) -> Scenario:
     """All brokers are killed, and one finds that flushed records are missing.  It is back, alone,
     for as long as an election takes."""
-
-    def tell(randomness: Random) -> Scenario:
-        damaged, *others = randomness.sample(BROKERS, len(BROKERS))
-        flushed = AtStep("D1b", damaged, randomness.choice((3, 4, 5, 6)))
-        faults = [InjectedFault(flushed, Damage(harm, part, 0.1), damaged)]
-        faults += [InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
-        return _told(faults, {"min_insync": 1})
-
-    return tell
+    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+    flushed = AtStep("D1b", damaged, randomness.choice((3, 4, 5, 6)))
+    faults = [InjectedFault(flushed, Damage(harm, part, 0.1), damaged)]
+    faults += [InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+    return _told(faults, {"min_insync": 1})
 
 
-_shorter = _found_by_its_owner("cut", "tail")
-_gone = _found_by_its_owner("missing", "directory")
-_useless = _found_by_its_owner("cut", "checkpoint")
+def _shorter(randomness: Random) -> Scenario:
+    """The owner of a log finds that its tail is missing."""
+    return _found_by_its_owner(randomness, "cut", "tail")
+
+
+def _gone(randomness: Random) -> Scenario:
+    """The owner of a log finds that the directory of the log is missing."""
+    return _found_by_its_owner(randomness, "missing", "directory")
+
+
+def _useless(randomness: Random) -> Scenario:
+    """The owner of a log finds that the checkpoint of the log is cut."""
+    return _found_by_its_owner(randomness, "cut", "checkpoint")
 
 
 def _altered_and_dark(randomness: Random) -> Scenario:
@@ -175,6 +181,20 @@ def _told(
         "delivery_timeout_s": 30.0,
     }
     return Scenario(tuple(faults), {**usual, **options}, {**usual_load, **load})
+
+
+def _unheard_and_altered(randomness: Random) -> Scenario:
+    """A leader flushes records that its followers don't get, and stores a checkpoint behind them.
+    A bit of them flips while it is down, and it is back, alone, before it left the in-sync set."""
+    faults = [
+        InjectedFault(AtTime(some_seconds(randomness, 0.3, 0.4)), Cut("others", 5.0), one)
+        for one in BROKERS[1:]  # the first broker leads
+    ]
+    flip = Damage("flip", "log", 0.05)
+    late = AtTime(some_seconds(randomness, 0.4, 0.6), behind=True)
+    faults.append(InjectedFault(late, flip, "broker-1"))
+    load = {"value_bytes_max": 40, "burst_count": 12, "producers": 2, **PIPELINED}
+    return _told(faults, {"min_insync": 1, "checkpoint_bytes": 300}, load, healed_s=6.0)
 
 
 def _less_leads_unnoticed(randomness: Random) -> Scenario:
@@ -291,6 +311,7 @@ LOSS_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = 
         _useless,
         _useless_and_dark,
         _altered_and_dark,
+        _unheard_and_altered,
         _less_leads_unnoticed,
         _an_older_checkpoint,
     ),

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
+from octopi.simulation.disk.faults import Delay, DiskFault
 from octopi.simulation.faults.actions import (
     Action,
     AtStep,
+    AtTime,
+    BreakDisk,
     Cut,
     DriftClock,
     InjectedFault,
@@ -19,7 +22,14 @@ from octopi.simulation.faults.actions import (
     Reset,
     Stop,
 )
-from sim.generate.fault_patterns import a_death, an_absence, some_seconds, soon
+from sim.generate.fault_patterns import (
+    INTERNAL_SEGMENT,
+    a_death,
+    an_absence,
+    lose_power,
+    some_seconds,
+    soon,
+)
 from sim.generate.scenario import Scenario
 
 _CODES: Final = (
@@ -147,6 +157,46 @@ def resets_are_asked_for_again(randomness: Random) -> Scenario:
     return Scenario(faults, {"partitions": 1, "kills_each": False}, load)
 
 
+def retention_takes_what_is_dealt(randomness: Random) -> Scenario:
+    """Retention removes messages of a queue whose members are slow, also those that were dealt and
+    not sent yet."""
+    load = _queue(randomness, count=randomness.choice((1, 2)))
+    load |= {"value_bytes_max": 3_000, "member_pause_s": 0.05, "chores": (), "queue_window": 20}
+    load |= {"queue_prefetch": 10, "records": 60, "topic_partitions": 1}
+    options = {
+        "partitions": 1,
+        "segment_bytes": 4096,
+        "retention_bytes": randomness.choice((1, 4096)),
+        "retention_check_interval_s": 0.02,
+        "flush_interval_s": 0.05,
+    }
+    who = randomness.choice(("member-1", "leader"))
+    away = Pause(some_seconds(randomness, 0.3, 1.0))
+    faults = (InjectedFault(_at_a_step(randomness), away, who),)
+    return Scenario(faults, options, load)
+
+
+def letters_are_lost(randomness: Random) -> Scenario:
+    """Most messages become dead letters.  Then all machines lose their power, and the queue knows
+    less of its letters than their log does, because the device is slow for internal logs."""
+    slow = BreakDisk(DiskFault("sync", Delay(3.0), INTERNAL_SEGMENT, times=200))
+    begins = AtStep(randomness.choice(("S6b", "S14a")), occurrence=randomness.choice((1, 2)))
+    faults = [
+        InjectedFault(begins, slow, "broker-1"),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-2"),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-3"),
+    ]
+    faults.append(InjectedFault(AtStep("S14d", behind=True), Kill(0.0)))  # a sequence begins anew
+    place = AtStep("S14d", occurrence=randomness.choice((1, 2)), behind=True)
+    faults.append(InjectedFault(place, Pause(0.0)))  # the following ones count from here
+    faults += lose_power(AtTime(some_seconds(randomness, 0.1, 0.5), behind=True))
+    load = _queue(randomness)
+    load |= {"queue_attempts": 1, "chores": ()}
+    options: dict[str, Any] = {"partitions": randomness.choice((2, 3)), "replicas": 1}
+    options |= {"loses_all": True, "faults_s": 8.0, "flush_before_ack": False, "min_insync": 1}
+    return Scenario(tuple(faults), {**options, "flush_interval_s": 0.05}, load)
+
+
 QUEUE_SCENARIOS: Final = (
     *(dealing_leaders_die, dealing_leaders_die, dealing_leaders_die),
     *(letter_writers_die, letter_writers_die),
@@ -154,4 +204,6 @@ QUEUE_SCENARIOS: Final = (
     *(workers_die, workers_die),
     workers_and_leaders_fail,
     *(resets_are_asked_for_again, resets_are_asked_for_again),
+    retention_takes_what_is_dealt,
+    letters_are_lost,
 )

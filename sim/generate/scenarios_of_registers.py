@@ -12,6 +12,7 @@ from octopi.simulation.faults.actions import (
     AtStep,
     AtTime,
     BreakDisk,
+    Cut,
     InjectedFault,
     Kill,
     LosePower,
@@ -22,6 +23,7 @@ from octopi.simulation.faults.actions import (
 )
 from sim.generate.fault_patterns import (
     BROKERS,
+    QUICK,
     a_death,
     an_absence,
     at_once,
@@ -140,6 +142,20 @@ def forgets_with_a_full_disk(randomness: Random) -> Scenario:
         "replicas": randomness.choice((2, 3)),
     }
     return Scenario(tuple(faults), {**options, "faults_s": 8.0}, {"pause_s": 0.05, "records": 80})
+
+
+def joins_with_a_full_disk(randomness: Random) -> Scenario:
+    """A broker's disk is full when it hears for the first time that it has joined.  Its connection
+    breaks, and the register doesn't notice that."""
+    full = DiskFault("replace_file", Fail(errno.ENOSPC), times=randomness.choice((1, 2, 3)))
+    faults = (
+        InjectedFault(AtStep("J5b", "register", randomness.choice((1, 2))), Pause(0.0)),
+        InjectedFault(AtStep("J4b", behind=True), BreakDisk(full)),
+        InjectedFault(
+            AtTime(0.0, behind=True), Cut("register", randomness.choice((0.01, 0.02, 0.03)), "out")
+        ),
+    )
+    return Scenario(faults, {"replicas": 3, "faults_s": 8.0, **QUICK}, {"records": 20})
 
 
 def made_again(randomness: Random) -> Scenario:

@@ -3,10 +3,13 @@ still need, and long reads of a log must not delay other requests."""
 
 from __future__ import annotations
 
+import errno
 from random import Random
 from typing import Any, get_args
 
-from octopi.simulation.disk.faults import Delay, DiskFault
+import attrs
+
+from octopi.simulation.disk.faults import Delay, DiskFault, Fail
 from octopi.simulation.faults.actions import AtStep, AtTime, BreakDisk, InjectedFault, Kill, Slow
 from octopi.simulation.faults.damage import Damage, Harm
 from sim.generate.fault_patterns import a_death, an_absence, late, some_seconds, soon
@@ -38,6 +41,40 @@ def retention_strikes(randomness: Random) -> Scenario:
     }
     load = {"value_bytes_max": 3_000, "records": 30, "pause_s": 0.05}
     return Scenario(tuple(faults), options, load)
+
+
+def removals_fail(randomness: Random) -> Scenario:
+    """A leader's disk fails in the middle of removing segments, and a follower or consumer that was
+    away asks for what is removed."""
+    told = retention_strikes(randomness)
+    fault = DiskFault(
+        "remove",
+        Fail(),
+        calls_before=randomness.choice((1, 2, 3, 4)),
+        times=randomness.choice((1, 9)),
+    )
+    faults = (
+        InjectedFault(AtTime(some_seconds(randomness, 0.3, 0.8)), Kill(1.5), "follower"),
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.0, 0.6), behind=True), BreakDisk(fault), "leader"
+        ),
+    )
+    return attrs.evolve(
+        told, faults=faults, options={**told.options, "retention_check_interval_s": 0.3}
+    )
+
+
+def restarts_fail(randomness: Random) -> Scenario:
+    """A follower was away for so long that its log has to begin anew, and its disk fails then."""
+    told = retention_strikes(randomness)
+    operation = randomness.choice(("append", "remove", "replace_file", "open", ""))
+    fault = DiskFault(operation, Fail(errno.ENOSPC), times=randomness.choice((3, 10, 40)))
+    faults = (
+        InjectedFault(AtTime(some_seconds(randomness, 0.3, 0.8)), Kill(1.5), "follower"),
+        InjectedFault(AtStep("J10", behind=True), BreakDisk(fault)),
+    )
+    options = {**told.options, "retention_check_interval_s": 0.02}
+    return attrs.evolve(told, faults=faults, options=options)
 
 
 def retention_waits(randomness: Random) -> Scenario:

@@ -132,6 +132,23 @@ def _stops_beside_a_sleeper(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), options, {"pause_s": 0.05})
 
 
+def _stops_while_it_decides(randomness: Random) -> Scenario:
+    """A leader is asked to stop when it has decided to go on without a follower that hangs, and its
+    device delays the proposal."""
+    hangs = Pause(some_seconds(randomness, 2.0, 3.0))
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.3, 0.8)), times=20))
+    faults = (
+        InjectedFault(AtTime(some_seconds(randomness, 0.4, 1.0)), hangs, "broker-2"),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-1"),  # the first one leads
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.5, 1.5), behind=True), Stop(0.5), "broker-1"
+        ),
+    )
+    options: dict[str, Any] = {"replicas": 2, "min_insync": 1, "partitions": 1}
+    options |= {"flush_before_ack": False, "flush_interval_s": 2.5}
+    return Scenario(faults, options, {"pause_s": 0.05, "records": 60, "topic_partitions": 1})
+
+
 def _polls(randomness: Random) -> Scenario:
     """Many fetches wait for records on the connections of producers."""
     faults = []
@@ -174,6 +191,20 @@ def _goes_on_differently(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), options, load)
 
 
+def _refuses_beside_a_sleeper(randomness: Random) -> Scenario:
+    """The disk of a leader takes no records while its followers hang."""
+    hangs = Pause(some_seconds(randomness, 1.5, 3.0))
+    who = "broker-2", "broker-3"  # the first broker leads
+    faults = [InjectedFault(AtTime(some_seconds(randomness, 0.4, 1.0)), hangs, who[0])]
+    faults.append(InjectedFault(AtTime(0.0, behind=True), hangs, who[1]))
+    full = FillDisk(some_seconds(randomness, 1.5, 3.0))
+    faults.append(
+        InjectedFault(AtTime(some_seconds(randomness, 0.0, 0.5), behind=True), full, "broker-1")
+    )
+    options = {"replicas": randomness.choice((2, 3)), "min_insync": 1, "kills_each": False}
+    return Scenario(tuple(faults), options, {"pause_s": 0.05, "records": 60})
+
+
 SERVING_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
     FULL: (
         _told_with_a_full_disk,
@@ -181,9 +212,10 @@ SERVING_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]]
         _ordered_with_a_full_disk,
         _full_in_the_end,
         _full_in_the_end,
+        _refuses_beside_a_sleeper,
     ),
     ALONE: (_finds_its_way,),
-    STOPS: (_stops_beside_a_sleeper,),
+    STOPS: (_stops_beside_a_sleeper, _stops_while_it_decides),
     POWER: (_goes_on_differently, _goes_on_differently),
 }
 """The scenarios, by the kind of `sim.generate.fault_kinds` that has to be switched on."""

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
+from octopi.simulation.disk.faults import Delay, DiskFault
 from octopi.simulation.faults.actions import (
     Action,
     AtStep,
+    AtTime,
+    BreakDisk,
     Cut,
     DriftClock,
     InjectedFault,
@@ -20,7 +23,14 @@ from octopi.simulation.faults.actions import (
 )
 from octopi.tracing import subscriptions
 from octopi.tracing.step import Step
-from sim.generate.fault_patterns import a_death, an_absence, some_seconds, soon
+from sim.generate.fault_patterns import (
+    INTERNAL_SEGMENT,
+    a_death,
+    an_absence,
+    lose_power,
+    some_seconds,
+    soon,
+)
 from sim.generate.scenario import Scenario
 
 _CODES: Final = tuple(
@@ -131,10 +141,31 @@ def members_and_leaders_fail(randomness: Random) -> Scenario:
     return Scenario(faults, {"min_insync": 1}, _group(randomness, count=2))
 
 
+def creations_are_lost(randomness: Random) -> Scenario:
+    """All replicas lose their power, and with it that a subscription was created to the end, which
+    they had begun to store: the device is slow from then on."""
+    slow = BreakDisk(DiskFault("sync", Delay(3.0), INTERNAL_SEGMENT, times=200))
+    begins = AtStep("S2b")
+    faults = [
+        InjectedFault(begins, slow, "broker-1"),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-2"),
+        InjectedFault(AtTime(0.0, behind=True), slow, "broker-3"),
+        InjectedFault(AtStep("S5b", behind=True), Pause(0.0)),  # the following ones count from here
+        *lose_power(AtTime(some_seconds(randomness, 0.0, 0.3), behind=True)),
+    ]
+    partitions = randomness.choice((1, 2, 3))
+    options: dict[str, Any] = {"replicas": 1, "min_insync": 1, "partitions": partitions}
+    options |= {"loses_all": True, "faults_s": 8.0, "flush_before_ack": False}
+    options |= {"flush_interval_s": 0.01, "latency_s": 0.02, "jitter_s": 0.005}
+    load = {**_group(randomness), "chores": (), "topic_partitions": partitions}
+    return Scenario(tuple(faults), options, load)
+
+
 SUBSCRIPTION_SCENARIOS: Final = (
     *(leaders_die_with_marks, leaders_die_with_marks, leaders_die_with_marks),
     leaders_are_moved_from_marks,
     *(members_die, members_die),
     *(replaced_members_come_back, replaced_members_come_back, replaced_members_come_back),
     members_and_leaders_fail,
+    creations_are_lost,
 )

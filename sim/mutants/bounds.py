@@ -11,6 +11,13 @@ _CREDIT: Final = "credit-passed"
 _READING: Final = "octopi.roles.broker.reading"
 _BOUND: Final = "bound-passed"
 _LONG: Final = "turn-too-long"
+_NOT_TOLD: Final = (
+    "Retention may remove messages in any case, and a client isn't told how many a replica keeps."
+)
+_NO_BOUND: Final = (
+    "Clients get the same messages; only memory that a node holds for a peer isn't bounded."
+)
+_NO_TIME: Final = "Reading costs no virtual time, so no client has to wait."
 
 MUTANTS: Final = (
     Mutant(
@@ -22,6 +29,8 @@ MUTANTS: Final = (
 """,
         "retention by bytes removes a segment too many, so less than the topic's bytes are left",
         _EARLY,
+        ("retention_strikes",),
+        _NOT_TOLD,
     ),
     Mutant(
         "retention-by-the-age-of-the-first-record",
@@ -34,6 +43,8 @@ MUTANTS: Final = (
 """,
         "a segment is removed when its first record is too old, with all the newer ones",
         _EARLY,
+        ("retention_strikes",),
+        _NOT_TOLD,
     ),
     Mutant(
         "retention-beyond-the-highwater-mark",
@@ -44,6 +55,7 @@ MUTANTS: Final = (
 """,
         "a leader removes records that are not committed",
         _EARLY,
+        ("retention_strikes",),
     ),
     Mutant(
         "retention-of-a-log-that-is-to-begin-anew",
@@ -55,6 +67,7 @@ MUTANTS: Final = (
         "retention is applied to the old files of a log that a failing disk keeps from being "
         "restarted",
         "exception",
+        ("restarts_fail",),
     ),
     Mutant(
         "retention-ignores-that-no-age-is-set",
@@ -65,6 +78,8 @@ MUTANTS: Final = (
 """,
         "a topic that keeps its records by bytes, or for ever, loses them by age",
         _EARLY,
+        ("retention_strikes",),
+        _NOT_TOLD,
     ),
     Mutant(
         "retention-forgets-marks",
@@ -75,6 +90,7 @@ MUTANTS: Final = (
 """,
         "retention removes what a subscription has yet to process, though its topic has it wait",
         _EARLY,
+        ("retention_waits",),
     ),
     Mutant(
         "retention-holds-a-segment-too-few",
@@ -87,6 +103,8 @@ MUTANTS: Final = (
 """,
         "retention that waits for a subscription keeps less for it than its topic permits",
         _EARLY,
+        ("retention_waits",),
+        _NOT_TOLD,
     ),
     Mutant(
         "follower-begins-at-the-highwater-mark",
@@ -98,6 +116,7 @@ MUTANTS: Final = (
         "a follower whose next records were removed by retention starts at the highwater mark, "
         "without the committed records before it",
         _EARLY,
+        ("retention_strikes",),
     ),
     Mutant(
         "credit-ignored-by-reads",
@@ -108,6 +127,8 @@ MUTANTS: Final = (
 """,
         "a reading with little credit left is sent a whole delivery",
         _CREDIT,
+        ("large_log",),
+        _NO_BOUND,
     ),
     Mutant(
         "credit-ignored-at-the-tail",
@@ -118,6 +139,8 @@ MUTANTS: Final = (
 """,
         "a consumer at the end of its log is sent new records even without credit",
         _CREDIT,
+        ("large_log",),
+        _NO_BOUND,
     ),
     Mutant(
         "any-number-of-waiting-fetches",
@@ -128,6 +151,8 @@ MUTANTS: Final = (
 """,
         "a connection may have any number of fetches that wait for records",
         _BOUND,
+        ("many_fetches",),
+        _NO_BOUND,
     ),
     Mutant(
         "follow-streams-fill-the-outbox",
@@ -139,6 +164,8 @@ MUTANTS: Final = (
 """,
         "a leader puts records for a follower into the outbox, even if that is full",
         _BOUND,
+        ("many_large_logs", "slow_to_acknowledge"),
+        _NO_BOUND,
     ),
     Mutant(
         "any-number-of-bytes-on-their-way-to-a-follower",
@@ -149,6 +176,8 @@ MUTANTS: Final = (
 """,
         "a leader sends a follower all that it lacks, however much of that is unacknowledged",
         _BOUND,
+        ("slow_to_acknowledge",),
+        _NO_BOUND,
     ),
     Mutant(
         "all-logs-of-a-follower-in-one-turn",
@@ -159,6 +188,8 @@ MUTANTS: Final = (
 """,
         "a leader reads what a follower lacks of each of many logs without letting other tasks run",
         _LONG,
+        ("many_large_logs",),
+        _NO_TIME,
     ),
     Mutant(
         "slices-all-in-one-turn",
@@ -171,6 +202,8 @@ MUTANTS: Final = (
 """,
         "work in slices lets no other task run between two slices",
         _LONG,
+        ("large_log",),
+        _NO_TIME,
     ),
     Mutant(
         "index-made-anew-in-one-slice",
@@ -183,6 +216,8 @@ MUTANTS: Final = (
 """,
         "the index of a segment is rebuilt in one turn, however large the segment is",
         _LONG,
+        ("large_log",),
+        _NO_TIME,
     ),
     Mutant(
         "look-ups-of-offsets-in-one-turn",
@@ -198,5 +233,7 @@ MUTANTS: Final = (
 """,
         "a look-up of an offset is done in one turn, however much has to be read for it",
         _LONG,
+        ("large_log",),
+        _NO_TIME,
     ),
 )

@@ -26,6 +26,7 @@ MUTANTS: Final = (
         "a broker that doesn't lead a partition doesn't name the leader, so a producer that "
         "missed a change waits for the register",
         LIVENESS,
+        ("finds_its_way",),
     ),
     Mutant(
         "version-1-records-are-always-new",
@@ -36,6 +37,7 @@ MUTANTS: Final = (
 """,
         "a version 1 record that is sent again is stored again",
         HISTORY,
+        ("asks_twice",),
     ),
     Mutant(
         "fences-not-checked",
@@ -76,6 +78,7 @@ MUTANTS: Final = (
 """,
         "the answer that an epoch has begun is sent before the fence is committed",
         "former-life-stored",
+        ("leaders_die",),
     ),
     Mutant(
         "only-the-register-is-asked",
@@ -89,6 +92,7 @@ MUTANTS: Final = (
         "a producer whose leader is gone waits for the register, although every broker knows the "
         "next leader",
         LIVENESS,
+        ("finds_its_way",),
     ),
     Mutant(
         "brokers-forgotten-when-nobody-leads",
@@ -101,6 +105,17 @@ MUTANTS: Final = (
 """,
         "a client that learns that a partition has no leader forgets the brokers that it knew, "
         "and waits for the register",
+        LIVENESS,
+        ("finds_its_way",),
+    ),
+    Mutant(
+        "used-buffers-are-free",
+        "octopi.transport.receive_buffers",
+        """
+-            if _is_free(buffer):
++            if buffer:
+""",
+        "a client receives into a buffer whose records have not been decoded yet",
         LIVENESS,
     ),
 )

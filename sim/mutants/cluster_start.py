@@ -18,19 +18,24 @@ MUTANTS: Final = (
         "a register that died while it wrote the first entries of its cluster can't be started "
         "again",
         "exception",
+        ("forms_half_a_cluster",),
     ),
     Mutant(
         "joined-unstored-is-another",
-        "octopi.coordination.incarnations",
+        "octopi.coordination.controller",
         """
--    if join.broker is None:
-+    if join.broker is None or not join.cluster:
-         return False
-     known = state.brokers.get(join.broker)
-     return (
+-        is_back = is_same_life(self.state, self._live, join)
++        is_back = is_same_life(self.state, self._live, join) and bool(join.cluster)
+         if broker in self._live and not is_back:
+             raise RefusedError(
+                 f"a live broker has the id {broker} already, at {state.brokers[broker].address}",
+-                Status.DUPLICATE_BROKER,
++                Status.BROKER_FENCED,
+             )
 """,
         "a broker whose disk is full when it joins for the first time is refused for having its "
         "own id, and ends, if the register has not noticed that its connection broke",
         "complaint",
+        ("joins_with_a_full_disk",),
     ),
 )

@@ -6,6 +6,7 @@ from typing import Final
 
 from sim.mutants.mutant import LIVENESS, Mutant
 
+_REPLICA: Final = "octopi.replication.partition_replica"
 _DEPARTURES: Final = "octopi.roles.register.departures"
 
 MUTANTS: Final = (
@@ -18,6 +19,7 @@ MUTANTS: Final = (
 """,
         "a broker whose connection broke counts as live for ever",
         LIVENESS,
+        ("one_dies",),
     ),
     Mutant(
         "topics-made-without-their-leader",
@@ -31,6 +33,7 @@ MUTANTS: Final = (
         "a topic counts as made before its leader, whose connection broke, has heard of it: the "
         "leader stores new messages in a deleted topic of the same name",
         "acknowledged-unheld",
+        ("made_again",),
     ),
     Mutant(
         "stopped-for-good",
@@ -41,28 +44,29 @@ MUTANTS: Final = (
 """,
         "a broker that was stopped once is never in sync again",
         LIVENESS,
+        ("stopped",),
     ),
     Mutant(
         "stopping-leaders-propose",
-        "octopi.replication.partition_replica",
+        _REPLICA,
         """
--        if self.leader is not None and not self.is_stopping:
-+        if self.leader is not None:
-             change = self.leader.wanted_change(now)
+-        self.is_stopping = True
++        pass
 """,
         "a leader that is about to stop proposes to remove replicas from the in-sync set that stay",
         "stopping-proposes",
+        ("stops_while_it_decides", "stops_beside_a_sleeper"),
     ),
     Mutant(
         "stopping-leaders-say-what-they-decided",
-        "octopi.roles.broker.replica_driver",
+        _REPLICA,
         """
--            case ToRegister(AlterInSync() as change) if not self.machine.may_propose(change):
--                pass  # decided earlier, and delayed by the device
-             case ToRegister(message):
+-        return not self.is_stopping and (self.leader is None or self.leader.stands_by(change))
++        return self.leader is None or self.leader.stands_by(change)
 """,
         "a leader that was asked to stop sends a proposal that had been waiting for its device",
         "stopping-proposes",
+        ("stops_while_it_decides", "stops_beside_a_sleeper"),
     ),
     Mutant(
         "refusing-leaders-propose",
@@ -74,5 +78,6 @@ MUTANTS: Final = (
         "a leader whose disk failed proposes to remove the replicas from the in-sync set that "
         "have to lead instead of it",
         "refusing-proposes",
+        ("refuses_beside_a_sleeper",),
     ),
 )

@@ -19,6 +19,7 @@ MUTANTS: Final = (
         "records that had been flushed and are damaged now are cut off, and the replica counts as "
         "intact",
         "committed-cut",
+        ("shorter", "damaged_comes_first"),
     ),
     Mutant(
         "damaged-logs-count-as-intact",
@@ -29,6 +30,7 @@ MUTANTS: Final = (
 """,
         "a broker with a damaged log tells the register that it holds all that it acknowledged",
         "incomplete-leader",
+        ("shorter", "gone", "useless"),
     ),
     Mutant(
         "missing-logs-made-anew-unnoticed",
@@ -41,6 +43,7 @@ MUTANTS: Final = (
         "a broker whose log is missing removes it from its file of ends, reports the replica as "
         "intact, and makes an empty log for the topic",
         "incomplete-leader",
+        ("gone",),
     ),
     Mutant(
         "useless-directories-replaced-unnoticed",
@@ -54,6 +57,7 @@ MUTANTS: Final = (
         "a broker that can't use a log's directory sets it aside, removes the log from its file "
         "of ends, and reports the replica as intact",
         "incomplete-leader",
+        ("useless", "useless_and_dark"),
     ),
     Mutant(
         "older-checkpoints-believed",
@@ -65,6 +69,7 @@ MUTANTS: Final = (
         "a broker takes an older copy of a log's checkpoint for the newest one, so it doesn't "
         "know the epochs since, and the next leader has it cut committed records",
         "liveness",
+        ("an_older_checkpoint",),
     ),
     Mutant(
         "renewed-checkpoints-without-epochs",
@@ -76,6 +81,7 @@ MUTANTS: Final = (
         "a checkpoint is rebuilt without the log's epoch history, so the next leader has all "
         "records cut",
         "liveness",
+        ("useless", "damaged_leads"),
     ),
     Mutant(
         "committed-records-cut-on-a-leaders-word",
@@ -86,6 +92,7 @@ MUTANTS: Final = (
 """,
         "a follower cuts records that it knows to be committed because its leader lacks them",
         "committed-cut",
+        ("less_leads_unnoticed",),
     ),
     Mutant(
         "notes-ahead-of-the-flush",
@@ -97,6 +104,7 @@ MUTANTS: Final = (
 """,
         "records in the page cache are noted as flushed, so a power failure looks like damage",
         "incomplete-leader",
+        ("power_fails", "ghost"),
     ),
     Mutant(
         "what-is-found-counts-as-durable",
@@ -110,5 +118,6 @@ MUTANTS: Final = (
         "a new log, or a checkpoint, that a killed process left in the page cache is noted as if "
         "it were on the device",
         "complaint",
+        ("found_after_a_kill",),
     ),
 )

@@ -23,6 +23,7 @@ MUTANTS: Final = (
 """,
         "a broker passes each request on twice, and gives the client the second answer",
         "complaint",
+        ("asked_through_brokers",),
     ),
     Mutant(
         "lost-answers-called-not-ready",
@@ -35,6 +36,7 @@ MUTANTS: Final = (
         "a broker that lost the answer says that the register was not asked, so a client takes "
         "what it did itself for somebody else's doing",
         "complaint",
+        ("asked_through_brokers",),
     ),
     Mutant(
         "lost-answers-taken-for-refusals",
@@ -45,6 +47,7 @@ MUTANTS: Final = (
 """,
         "a client takes a lost answer for a refusal, and its repetition for the first attempt",
         "complaint",
+        ("asked_through_brokers",),
     ),
     Mutant(
         "failures-get-another-status",
@@ -56,6 +59,7 @@ MUTANTS: Final = (
 """,
         "a failure comes back through a broker with another status than the register gave it",
         "complaint",
+        ("asked_through_brokers",),
     ),
     Mutant(
         "one-entrance-for-ever",
@@ -67,6 +71,7 @@ MUTANTS: Final = (
 """,
         "a client asks the node that it was told first for ever, though that one is gone",
         LIVENESS,
+        ("entrance_goes", "asked_through_brokers"),
     ),
     Mutant(
         "lost-connection-never-opened-again",
@@ -77,6 +82,7 @@ MUTANTS: Final = (
 """,
         "a broker that has lost its connection to the register for clients opens no other one",
         LIVENESS,
+        ("entrance_goes", "asked_through_brokers"),
     ),
 )
 """All mutants."""

@@ -1,8 +1,9 @@
 """Plans with further faults after the oracle saw a broken rule, so that clients notice it, too.
 
 If records are on too few disks, clients notice it only when these disks are gone.  So the brokers
-that have them fail at that moment, in one way after another; up to that moment the run is the one
-that the oracle saw.
+that have them fail at that moment, in one way after another.  Up to that moment the run is the one
+that the oracle saw, or up to a moment before: then a broker misses what was about to reach it, or
+the register what was about to be proposed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _LATER_S: Final = 0.15
 """A time after which all nodes have been told that will be."""
 _SOON_S: Final = 0.05
 _GOING_ON_S: Final = 6.0
+_DOWN_S: Final = 1.0
+"""How long a register is down: until its brokers have died."""
+_EARLIER: Final = (0.3, 0.8)
+"""How long before a broken rule was seen, as shares of the time that a message takes."""
 
 _CODES: Final = {text: code for code, text in STEPS.items()}
 
@@ -68,12 +73,20 @@ def aftermaths(plan: Plan, seen: Violation, place: AtStep | None) -> Iterator[Pl
                     yield _with(
                         plan, event, InjectedFault(edge, death), *without(event.host, after_s)
                     )
-    if place is not None:
-        for survivor in brokers:
-            if survivor != event.host:
-                lag = InjectedFault(place, Cut("broker", _GOING_ON_S, "in"), survivor)
+    for survivor in brokers:
+        if survivor != event.host:
+            # It gets nothing more from other brokers.  What is about to reach it was sent before.
+            places = [AtTime(max(0.0, event.at - one * told_s)) for one in _EARLIER]
+            for edge in (*([place] if place is not None else ()), *places):
+                lag = InjectedFault(edge, Cut("broker", _GOING_ON_S, "in"), survivor)
                 for after_s in (told_s, _LATER_S):
                     yield _with(plan, event, lag, *without(survivor, after_s))
+    # The register doesn't hear what has just been proposed, or leaders don't hear its decision.
+    for edge_s in _EARLIER:
+        at = AtTime(max(0.0, event.at - edge_s * told_s))
+        dead = InjectedFault(at, Kill(_DOWN_S), "register")
+        for survivor in brokers:
+            yield _with(plan, event, dead, *without(survivor, told_s))
     for after_s in (told_s, _LATER_S):
         for survivor in brokers:
             yield _with(plan, event, *without(survivor, after_s))

@@ -19,6 +19,7 @@ MUTANTS: Final = (
         "a broker accepts a reader at any offset that its log has, without comparing the reader's "
         "anchor",
         HISTORY,
+        ("goes_on_differently",),
     ),
     Mutant(
         "anchors-not-sent",
@@ -29,6 +30,7 @@ MUTANTS: Final = (
 """,
         "a consumer doesn't send the anchor of its position",
         HISTORY,
+        ("goes_on_differently",),
     ),
     Mutant(
         "anchors-forgotten-in-positions",
@@ -39,6 +41,7 @@ MUTANTS: Final = (
 """,
         "a stored position has offsets, but no anchors",
         HISTORY,
+        ("goes_on_differently",),
     ),
     Mutant(
         "forks-where-the-log-ends",
@@ -49,6 +52,7 @@ MUTANTS: Final = (
 """,
         "a reader is sent back to an offset behind the last common offset",
         HISTORY,
+        ("goes_on_differently",),
     ),
     Mutant(
         "forks-where-older-epochs-end",
@@ -60,6 +64,7 @@ MUTANTS: Final = (
         "a reader of an epoch that is lost is sent back to where this log's older epochs end, "
         "even if the lost epoch began before that",
         HISTORY,
+        ("goes_on_differently",),
     ),
     Mutant(
         "ends-told-before-they-are-published",
@@ -71,5 +76,6 @@ MUTANTS: Final = (
         "a new leader tells the end of a log before it has published the highwater mark of the "
         "records that it found, so the end is below acknowledged records",
         "complaint",
+        ("ends_are_asked_for",),
     ),
 )

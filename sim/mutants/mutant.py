@@ -31,6 +31,11 @@ class Mutant:
     """What the mutant does wrong, in words."""
     killer: str
     """The rule that it is expected to break, or the kind of rule."""
+    scenarios: tuple[str, ...] = ()
+    """The scenarios of `sim.generate.scenarios` that bring about what the bug needs; a hunt begins
+    with them.  Empty: any load shows it."""
+    unseen: str = ""
+    """Why no client can notice it, in one sentence; empty: a client can."""
 
     @property
     def old(self) -> str:

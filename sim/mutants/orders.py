@@ -20,6 +20,8 @@ MUTANTS: Final = (
         "a broker deletes a replica as soon as the register has placed the partition elsewhere, "
         "instead of retiring it",
         "retired-unkept",
+        ("finds_its_way", "leaders_are_moved_from_marks"),
+        "No client reads what a broker keeps of a replica that it gave up.",
     ),
     Mutant(
         "who-was-away-keeps-deleted-topics",
@@ -30,6 +32,7 @@ MUTANTS: Final = (
         "a broker that joins is not told which topics were deleted while it was away, and can't "
         "follow with their logs",
         LIVENESS,
+        ("made_again",),
     ),
     Mutant(
         "altered-options-wait-for-a-restart",
@@ -40,6 +43,7 @@ MUTANTS: Final = (
         "a broker stores how many replicas in sync an altered topic requires, and goes by it when "
         "it is started the next time",
         "acknowledged-unheld",
+        ("altered",),
     ),
     Mutant(
         "the-first-report-of-options-counts",
@@ -51,6 +55,7 @@ MUTANTS: Final = (
         "a register that lost its disk takes the options of a topic from the broker that reports "
         "first, which may have been away when they were altered",
         "options-back",
+        ("altered_and_forgotten",),
     ),
     Mutant(
         "topics-made-anew-overtake-deletions",
@@ -63,6 +68,7 @@ MUTANTS: Final = (
         "the register tells brokers of a topic before it has told them that an older one of that "
         "name is deleted, so the leader acknowledges messages in the older one",
         HISTORY,
+        ("made_again",),
     ),
     Mutant(
         "undone-topics-are-not-told-again",
@@ -73,6 +79,7 @@ MUTANTS: Final = (
         "the register doesn't repeat the order to make a topic that a broker could not make "
         "because its disk was full",
         LIVENESS,
+        ("ordered_with_a_full_disk",),
     ),
     Mutant(
         "undone-decisions-are-not-told-again",
@@ -83,6 +90,7 @@ MUTANTS: Final = (
         "the register doesn't repeat a decision that a broker could not store because its disk "
         "was full",
         LIVENESS,
+        ("appointed_with_a_full_disk", "told_with_a_full_disk"),
     ),
     Mutant(
         "one-undone-order-keeps-all-from-serving",
@@ -98,6 +106,7 @@ MUTANTS: Final = (
         "a broker that could not carry out its first orders counts as not serving until it joins "
         "again",
         LIVENESS,
+        ("told_with_a_full_disk",),
     ),
     Mutant(
         "leaders-on-full-disks-stay",
@@ -108,6 +117,7 @@ MUTANTS: Final = (
 """,
         "a leader whose disk takes no records is not replaced by a replica whose disk does",
         LIVENESS,
+        ("full_in_the_end",),
     ),
     Mutant(
         "troubles-are-not-told",
@@ -120,6 +130,7 @@ MUTANTS: Final = (
         "a broker doesn't report that its disk is full, so it goes on leading although another "
         "replica could",
         LIVENESS,
+        ("full_in_the_end",),
     ),
     Mutant(
         "changes-wait-for-all",
@@ -131,6 +142,7 @@ MUTANTS: Final = (
         "an election waits for ever for a replica in sync that can't promise the epoch, and the "
         "former leader has given up its role",
         LIVENESS,
+        ("gone_for_good", "left_behind"),
     ),
     Mutant(
         "waiting-fetches-hold-up-their-connection",
@@ -140,6 +152,7 @@ MUTANTS: Final = (
 """,
         "a connection with many fetches that wait for records is not read until the records come",
         HISTORY,
+        ("polls",),
     ),
     Mutant(
         "deleted-logs-sent-to-followers",
@@ -152,5 +165,6 @@ MUTANTS: Final = (
         "a leader reads a log whose topic was deleted for a follower that acknowledges late, and "
         "so ends the stream of all logs of the partition",
         "complaint",
+        ("made_again",),
     ),
 )

@@ -16,6 +16,7 @@ MUTANTS: Final = (
 """,
         "a dead letter is appended before it is committed that its message is given up",
         ORACLE,
+        ("letter_writers_die",),
     ),
     Mutant(
         "letters-counted-anew",
@@ -29,6 +30,7 @@ MUTANTS: Final = (
         "each leader begins another sequence of dead letters, so none of them is recognised when "
         "it is repeated",
         ORACLE,
+        ("letter_writers_die",),
     ),
     Mutant(
         "settled-before-its-letter",
@@ -42,6 +44,7 @@ MUTANTS: Final = (
 """,
         "a message that is given up is settled before its dead letter is there",
         ORACLE,
+        ("letter_writers_die",),
     ),
     Mutant(
         "dealt-again-before-it-is-counted",
@@ -52,6 +55,7 @@ MUTANTS: Final = (
 """,
         "a message is dealt again before it is committed how often it was dealt",
         ORACLE,
+        ("workers_die",),
     ),
     Mutant(
         "unseen-deliveries-count",
@@ -63,6 +67,7 @@ MUTANTS: Final = (
         "a message that a member gives back, and that its program never saw, comes nearer to being "
         "a dead letter",
         ORACLE,
+        ("workers_die",),
     ),
     Mutant(
         "seen-deliveries-do-not-count",
@@ -73,6 +78,7 @@ MUTANTS: Final = (
 """,
         "what a member has when it leaves doesn't count as an attempt, though its program has it",
         ORACLE,
+        ("workers_die",),
     ),
     Mutant(
         "no-window",
@@ -83,6 +89,7 @@ MUTANTS: Final = (
 """,
         "as many messages behind the oldest unsettled one are dealt as there are",
         ORACLE,
+        ("workers_die",),
     ),
     Mutant(
         "a-key-at-many-members",
@@ -96,6 +103,7 @@ MUTANTS: Final = (
 """,
         "messages of a key are dealt to whoever takes most, while another member has earlier ones",
         ORACLE,
+        ("workers_die",),
     ),
     Mutant(
         "given-back-alone",
@@ -115,6 +123,7 @@ MUTANTS: Final = (
         "a message is given back without the later ones of its key, whose deliveries go on "
         "counting",
         ORACLE,
+        ("workers_die",),
     ),
     Mutant(
         "answers-to-old-deliveries",
@@ -125,6 +134,7 @@ MUTANTS: Final = (
 """,
         "the acknowledgement of an older delivery counts, while another member has the message",
         ORACLE,
+        ("workers_die",),
     ),
     Mutant(
         "settled-in-any-order",
@@ -168,6 +178,7 @@ MUTANTS: Final = (
 """,  # noqa: E501  # as they stand there
         "a message is given back alone, and later ones of its key may be settled before it",
         ORACLE,
+        ("workers_die",),
     ),
     Mutant(
         "acknowledgement-confirmed-in-memory",
@@ -181,6 +192,7 @@ MUTANTS: Final = (
 """,
         "an acknowledgement is confirmed that no other replica has, nor the leader's own log",
         HISTORY,
+        ("dealing_leaders_die", "workers_and_leaders_fail"),
     ),
     Mutant(
         "lost-deliveries-cost-credit",
@@ -192,6 +204,7 @@ MUTANTS: Final = (
 """,
         "a message that retention took before it was sent costs its member credit for good",
         LIVENESS,
+        ("retention_takes_what_is_dealt",),
     ),
     Mutant(
         "letters-fenced-for-ever",
@@ -202,6 +215,7 @@ MUTANTS: Final = (
 """,
         "a queue that lost more than its dead-letter topic writes no dead letter any more",
         LIVENESS,
+        ("letters_are_lost",),
     ),
     Mutant(
         "resets-done-again",
@@ -213,5 +227,6 @@ MUTANTS: Final = (
 """,
         "a reset that is asked for again takes back what members have settled since the first time",
         "attempt-miscounted",
+        ("resets_are_asked_for_again",),
     ),
 )

@@ -8,6 +8,9 @@ from sim.mutants.mutant import Mutant
 
 _CHANGE: Final = "octopi.coordination.election"
 _CONTROLLER: Final = "octopi.coordination.controller"
+_ONLY_LOGGED: Final = (
+    "Readers hear of a loss from the log's epochs; what is missing is a message to operators."
+)
 
 MUTANTS: Final = (
     Mutant(
@@ -20,6 +23,7 @@ MUTANTS: Final = (
         "if a broker's report can't be journaled, the register forgets its content, but counts "
         "the broker as having reported, so an older record wins",
         "incomplete-leader",
+        ("an_older_record_comes_last", "forgets_with_a_full_disk"),
     ),
     Mutant(
         "what-power-took-is-damage-later",
@@ -31,6 +35,7 @@ MUTANTS: Final = (
         "records that a power failure took are taken for damage when the process starts the next "
         "time, and the partition waits for an operator",
         "complaint",
+        ("killed_when_power_is_back",),
     ),
     Mutant(
         "begun-empty-without-a-word",
@@ -43,6 +48,7 @@ MUTANTS: Final = (
         "a partition that lost all its disks begins again empty, and the loss of its messages is "
         "not reported",
         "incomplete-leader",
+        ("every_disk_lost", "only_disk_lost"),
     ),
     Mutant(
         "begun-empty-beside-a-replica",
@@ -54,6 +60,7 @@ MUTANTS: Final = (
         "an operator is told that a partition would begin again empty, although a broker with a "
         "replica runs",
         "complaint",
+        ("every_disk_lost", "most_disks_lost"),
     ),
     Mutant(
         "begun-empty-elsewhere",
@@ -67,6 +74,7 @@ MUTANTS: Final = (
 """,
         "replicas whose disks are lost stay replicas of a partition that begins again empty",
         "lost-too-much",
+        ("every_disk_lost", "most_disks_lost"),
     ),
     Mutant(
         "deleted-topics-kept-beside-newer-ones",
@@ -78,6 +86,7 @@ MUTANTS: Final = (
         "a register that has lost its journal leaves a deleted topic on a broker that was away, "
         "so there is no place for a newer topic of that name",
         "liveness",
+        ("made_again_and_forgotten",),
     ),
     Mutant(
         "older-record-decided-on",
@@ -89,6 +98,7 @@ MUTANTS: Final = (
         "a register that has lost its journal takes the oldest partition record that brokers "
         "report, not the newest",
         "incomplete-leader",
+        ("records_of_different_age",),
     ),
     Mutant(
         "recovered-before-all-have-accepted",
@@ -100,6 +110,7 @@ MUTANTS: Final = (
         "when no replica is in sync, the first one that accepts leads, although another one has "
         "more records",
         "lost-too-much",
+        ("back_one_by_one",),
     ),
     Mutant(
         "leaders-compared-by-the-sum-of-their-logs",
@@ -112,6 +123,7 @@ MUTANTS: Final = (
         "after a power failure the replica with most bytes leads, even if these are bytes of "
         "deleted topics",
         "lost-too-much",
+        ("many_logs_in_the_dark",),
     ),
     Mutant(
         "recovered-by-any-replica",
@@ -128,6 +140,7 @@ MUTANTS: Final = (
 """,
         "when all replicas in sync have lost their power, a replica that was not in sync may lead",
         "lost-too-much",
+        ("more_outside_the_set",),
     ),
     Mutant(
         "lost-without-an-order",
@@ -140,6 +153,7 @@ MUTANTS: Final = (
         "when all replicas in sync are damaged, the register gives up the missing records by "
         "itself, without asking the operator, who may restore files",
         "lost-unasked",
+        ("sole_replica_damaged", "all_damaged"),
     ),
     Mutant(
         "in-sync-set-given-up-unasked",
@@ -152,6 +166,7 @@ MUTANTS: Final = (
         "the register gives up records that only absent replicas in sync hold, although they may "
         "come back whole, and appoints the best of the others",
         "lost-unasked",
+        ("whole_ones_may_come_back", "all_in_sync_wiped"),
     ),
     Mutant(
         "refilled-in-part-and-sound",
@@ -163,6 +178,7 @@ MUTANTS: Final = (
         "a replica whose damaged part was set aside reports that nothing is missing before it has "
         "copied the records again, and may lead without an order",
         "lost-unasked",
+        ("damaged_while_one_is_filled_again",),
     ),
     Mutant(
         "ordered-loss-not-told",
@@ -174,6 +190,8 @@ MUTANTS: Final = (
 """,
         "a loss by an operator's order is reported in no log, event or metric",
         "complaint",
+        ("sole_replica_damaged", "all_damaged"),
+        _ONLY_LOGGED,
     ),
     Mutant(
         "known-loss-not-told",
@@ -184,6 +202,8 @@ MUTANTS: Final = (
 """,
         "records that a replica knows to be lost are not reported as lost",
         "lost-untold",
+        ("sole_replica_damaged", "all_damaged"),
+        _ONLY_LOGGED,
     ),
     Mutant(
         "worst-leads-by-order",
@@ -194,6 +214,7 @@ MUTANTS: Final = (
 """,
         "of the remaining replicas the one with the fewest bytes leads by an operator's order",
         "lost-too-much",
+        ("left_behind_and_all_that_is_left", "all_damaged"),
     ),
     Mutant(
         "damaged-leads-by-order",
@@ -205,6 +226,7 @@ MUTANTS: Final = (
         "a damaged replica that was in sync last leads by an operator's order, although one is "
         "left that lacks nothing",
         "lost-too-much",
+        ("all_in_sync_wiped", "two_wiped_and_one_damaged"),
     ),
     Mutant(
         "lost-data-told-once",
@@ -217,5 +239,6 @@ MUTANTS: Final = (
         "a broker that lost records reports it to a register that is still learning, but not "
         "again to the register that decides",
         "incomplete-leader",
+        ("says_so_twice",),
     ),
 )

@@ -23,6 +23,7 @@ MUTANTS: Final = (
 """,
         "any live replica may lead (unclean election)",
         "incomplete-leader",
+        ("left_alone", "last_one"),
     ),
     Mutant(
         "everybody-stays-in-sync",
@@ -33,6 +34,7 @@ MUTANTS: Final = (
 """,
         "a replica that did not accept the epoch stays in the in-sync set, and commits wait for it",
         "in-sync-unasked",
+        ("only_one_is_left",),
     ),
     Mutant(
         "restarted-joiner-accepted",
@@ -44,6 +46,7 @@ MUTANTS: Final = (
         "a broker joins the in-sync set because of records that an earlier incarnation of it held "
         "(KIP-903)",
         "in-sync-unasked",
+        ("joiner_dies",),
     ),
     Mutant(
         "damaged-brokers-stay-in-sync",
@@ -54,6 +57,7 @@ MUTANTS: Final = (
 """,
         "a broker that has lost records stays in the in-sync set (KIP-966)",
         "incomplete-leader",
+        ("back_with_less", "disk_is_lost"),
     ),
     Mutant(
         "empty-disk-not-noticed",
@@ -64,6 +68,7 @@ MUTANTS: Final = (
 """,
         "a broker with an empty data directory stays in the in-sync set",
         "incomplete-leader",
+        ("back_with_less", "disk_is_lost"),
     ),
     Mutant(
         "rebuilt-from-the-first-report",
@@ -74,6 +79,7 @@ MUTANTS: Final = (
 """,
         "a register that has lost its journal decides from the report of the first broker alone",
         "two-leaders",
+        ("memory_is_lost", "records_of_different_age"),
     ),
     Mutant(
         "epochs-used-again",
@@ -84,6 +90,7 @@ MUTANTS: Final = (
 """,
         "a register that has lost its journal announces an epoch that was promised before",
         LIVENESS,
+        ("spent_epoch",),
     ),
     Mutant(
         "decisions-told-before-they-are-durable",
@@ -96,6 +103,7 @@ MUTANTS: Final = (
 """,
         "the register doesn't flush its journal",
         LIVENESS,
+        ("register_fails", "memory_is_lost"),
     ),
     Mutant(
         "what-was-decided-told-by-the-way",
@@ -109,6 +117,7 @@ MUTANTS: Final = (
 """,
         "a decision that is not flushed yet is sent together with another message",
         "undecided-told",
+        ("register_fails", "memory_is_lost"),
     ),
     Mutant(
         "in-sync-answer-before-durable",
@@ -120,6 +129,7 @@ MUTANTS: Final = (
 """,
         "a leader is told its in-sync set before that is durable in the register's journal",
         "undecided-told",
+        ("register_fails", "memory_is_lost"),
     ),
     Mutant(
         "nobody-looks-for-a-leader",
@@ -130,5 +140,6 @@ MUTANTS: Final = (
 """,
         "the register notices that a leader died, but begins no election",
         LIVENESS,
+        ("one_dies",),
     ),
 )

@@ -37,6 +37,7 @@ MUTANTS: Final = (
 """,
         "a record is committed when any one follower has it",
         "acknowledged-unheld",
+        ("last_one", "left_behind"),
     ),
     Mutant(
         "answer-before-commit",
@@ -50,6 +51,7 @@ MUTANTS: Final = (
 """,
         "the producer is answered when the leader has appended",
         "receipt-wrong",
+        ("told_too_soon",),
     ),
     Mutant(
         "answer-duplicates-at-once",
@@ -61,6 +63,7 @@ MUTANTS: Final = (
 """,
         "a repeated batch is acknowledged before it is committed",
         "receipt-wrong",
+        ("told_too_soon", "answers_get_lost"),
     ),
     Mutant(
         "off-by-one-batch-answered",
@@ -81,6 +84,7 @@ MUTANTS: Final = (
 """,
         "a repeated batch is appended again",
         "committed-twice",
+        ("answers_get_lost",),
     ),
     Mutant(
         "receipt-of-a-duplicate-names-this-epoch",
@@ -91,6 +95,7 @@ MUTANTS: Final = (
 """,
         "the receipt of a repeated batch names another offset than the first one did",
         "receipt-wrong",
+        ("answers_get_lost",),
     ),
     Mutant(
         "min-insync-ignored",
@@ -102,6 +107,7 @@ MUTANTS: Final = (
 """,
         "waiting records are committed while too few replicas are in sync",
         "acknowledged-unheld",
+        ("too_few",),
     ),
     Mutant(
         "flush-before-ack-ignored-by-leader",
@@ -113,6 +119,7 @@ MUTANTS: Final = (
 """,
         "the leader commits before it has flushed, although the topic asks for a flush",
         "acknowledged-unheld",
+        ("flush_fails",),
     ),
     Mutant(
         "lost-wake-up-on-flush",
@@ -124,6 +131,7 @@ MUTANTS: Final = (
 """,
         "the leader doesn't check after a flush whether it can commit",
         LIVENESS,
+        ("one_replica",),
     ),
     Mutant(
         "joining-needs-the-highwater-mark-only",
@@ -134,6 +142,7 @@ MUTANTS: Final = (
 """,
         "a follower becomes in sync that lacks what older epochs committed (KAFKA-7128)",
         "incomplete-leader",
+        ("left_behind",),
     ),
     Mutant(
         "proposed-members-do-not-count",
@@ -145,6 +154,7 @@ MUTANTS: Final = (
         "a proposed member of the in-sync set is not waited for until the leader knows that it "
         "has joined (KIP-497)",
         "acknowledged-unheld",
+        ("joiner_dies",),
     ),
     Mutant(
         "leaving-members-do-not-count",
@@ -156,6 +166,7 @@ MUTANTS: Final = (
         "a member that is proposed to leave the in-sync set is not waited for, although the "
         "register has not agreed yet",
         "acknowledged-unheld",
+        ("slow_to_remember",),
     ),
     Mutant(
         "alone-without-a-flush",
@@ -166,6 +177,7 @@ MUTANTS: Final = (
 """,
         "a leader that is alone in sync commits records that are only in its page cache",
         "acknowledged-unheld",
+        ("all_alone", "left_alone"),
     ),
     Mutant(
         "acknowledgements-outlive-sessions",
@@ -176,6 +188,7 @@ MUTANTS: Final = (
 """,
         "what a follower acknowledged before it lost its power still counts",
         "acknowledged-unheld",
+        ("ghost", "back_with_less"),
     ),
     Mutant(
         "acknowledgements-of-any-session",
@@ -185,6 +198,7 @@ MUTANTS: Final = (
 """,
         "a late acknowledgement of an earlier session counts for the new session",
         "acknowledged-unheld",
+        ("ghost",),
     ),
     Mutant(
         "any-follower-may-join",
@@ -195,6 +209,7 @@ MUTANTS: Final = (
 """,
         "a follower joins the in-sync set before it has caught up",
         "incomplete-leader",
+        ("joiner_dies",),
     ),
     Mutant(
         "laggards-stay",
@@ -206,6 +221,7 @@ MUTANTS: Final = (
         "a follower that hangs is never removed from the in-sync set, and stops its partitions "
         "for ever",
         LIVENESS,
+        ("stops_beside_a_sleeper", "all_alone"),
     ),
     Mutant(
         "acknowledge-before-append",
@@ -219,6 +235,7 @@ MUTANTS: Final = (
 """,
         "a follower acknowledges before it appends",
         "promised-unheld",
+        ("disk_fails", "full_for_a_moment"),
     ),
     Mutant(
         "acknowledge-before-flush",
@@ -229,6 +246,7 @@ MUTANTS: Final = (
 """,
         "a follower acknowledges records in its page cache that count only on the device",
         "acknowledged-unheld",
+        ("power_fails", "flush_fails"),
     ),
     Mutant(
         "truncate-to-highwater",
@@ -239,6 +257,7 @@ MUTANTS: Final = (
 """,
         "a follower cuts its log at its own highwater mark (KIP-101)",
         "committed-cut",
+        ("leaders_die", "cut_and_leads_again"),
     ),
     Mutant(
         "no-truncation",
@@ -250,6 +269,7 @@ MUTANTS: Final = (
 """,
         "a follower keeps records that its leader doesn't have",
         "committed-differs",
+        ("leaders_die", "cut_and_leads_again"),
     ),
     Mutant(
         "gaps-are-skipped",
@@ -260,6 +280,7 @@ MUTANTS: Final = (
 """,
         "a follower appends records that don't continue its log",
         "promised-unheld",
+        ("full_for_a_moment",),
     ),
     Mutant(
         "highwater-unclamped-on-follower",
@@ -270,6 +291,7 @@ MUTANTS: Final = (
 """,
         "a follower's highwater mark passes the end of its log",
         "highwater-back",
+        ("left_behind", "leaders_die"),
     ),
     Mutant(
         "highwater-is-the-log-end-on-follower",
@@ -280,6 +302,7 @@ MUTANTS: Final = (
 """,
         "a follower takes all its records for committed",
         "uncommitted-seen",
+        ("left_behind", "leaders_die"),
     ),
     Mutant(
         "sequences-not-learned-by-followers",
@@ -289,6 +312,7 @@ MUTANTS: Final = (
 """,
         "a follower that becomes the leader doesn't know the sequences of producers",
         "committed-twice",
+        ("answers_get_lost",),
     ),
     Mutant(
         "epochs-not-learned-by-followers",
@@ -299,6 +323,7 @@ MUTANTS: Final = (
 """,
         "a follower notes the leader's epoch instead of the one that wrote the records",
         "committed-differs",
+        ("leaders_die",),
     ),
     Mutant(
         "promise-forgotten",
@@ -310,6 +335,7 @@ MUTANTS: Final = (
 """,
         "an epoch is accepted without a promise on the device",
         "promise-forgotten",
+        ("candidates_die",),
     ),
     Mutant(
         "old-record-moves-a-promised-replica",
@@ -320,6 +346,7 @@ MUTANTS: Final = (
 """,
         "a replica acts in an epoch older than the one that it promised",
         "two-leaders",
+        ("candidates_die", "sleeper"),
     ),
     Mutant(
         "role-kept-while-a-leader-is-chosen",
@@ -330,6 +357,7 @@ MUTANTS: Final = (
 """,
         "a replica that accepts a new epoch keeps its role in the old one",
         "incomplete-leader",
+        ("candidates_die", "sleeper"),
     ),
     Mutant(
         "any-life-leads",
@@ -340,6 +368,7 @@ MUTANTS: Final = (
 """,
         "a restarted broker leads because of a record that appointed its former incarnation",
         "two-leaders",
+        ("leads_at_once",),
     ),
     Mutant(
         "lost-power-not-noticed",
@@ -350,6 +379,7 @@ MUTANTS: Final = (
 """,
         "a broker whose machine lost its power reports its logs as intact",
         "incomplete-leader",
+        ("back_with_less", "leads_at_once"),
     ),
     Mutant(
         "accept-without-flush",
@@ -361,6 +391,7 @@ MUTANTS: Final = (
         "a replica sets its sync flag although records that it has acknowledged are not on its "
         "device",
         "acknowledged-unheld",
+        ("candidates_die",),
     ),
     Mutant(
         "divergence-at-the-longer-stretch",
@@ -371,6 +402,7 @@ MUTANTS: Final = (
 """,
         "two logs are taken to diverge at the follower's end of an epoch",
         "committed-differs",
+        ("leaders_die", "cut_and_leads_again"),
     ),
     Mutant(
         "divergence-by-log-end",
@@ -381,6 +413,7 @@ MUTANTS: Final = (
 """,
         "two logs are taken to diverge where the shorter one ends",
         "committed-differs",
+        ("leaders_die", "cut_and_leads_again"),
     ),
     Mutant(
         "only-the-last-batch-remembered",
@@ -391,6 +424,7 @@ MUTANTS: Final = (
 """,
         "only a producer's newest batch is recognised when it is repeated",
         HISTORY,
+        ("answers_get_lost",),
     ),
     Mutant(
         "sequence-gaps-accepted",
@@ -402,6 +436,7 @@ MUTANTS: Final = (
 """,
         "a producer's later batch is stored although an earlier one is missing",
         "committed-twice",
+        ("full_for_a_moment",),
     ),
     Mutant(
         "unknown-producers-accepted",
@@ -414,5 +449,6 @@ MUTANTS: Final = (
 """,
         "a producer whose first batches are missing may write",
         "committed-twice",
+        ("full_for_a_moment",),
     ),
 )

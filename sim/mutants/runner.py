@@ -16,7 +16,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -211,16 +211,32 @@ def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> 
     return least if is_sound(least) else plan
 
 
-def plans(first: int = 1, module: str = "") -> Iterator[Plan]:
-    """Plans to search from seed *first* on: scenarios, and after every seventh a swarm plan; only
-    those in which the code of *module* does something."""
+def plans(first: int = 1, module: str = "", scenarios: Sequence[str] = ()) -> Iterator[Plan]:
+    """Plans to search from seed *first* on, in turn one of the named *scenarios* and one of the
+    mix; only those in which the code of *module* does something."""
+    mixed = (plan for plan in _mix(first) if _runs(module, plan))
+    if not scenarios:
+        return mixed
+    own = (plan for plan in _only(scenarios, first) if _runs(module, plan))
+    return itertools.chain.from_iterable(zip(own, mixed, strict=True))
+
+
+def _mix(first: int) -> Iterator[Plan]:
+    """All scenarios, and after every seventh a swarm plan."""
     from sim.generate import scenario_plans, swarm
 
     for seed in itertools.count(first):
-        drawn = [scenario_plans.draw(seed)]
+        yield scenario_plans.draw(seed)
         if seed % _SCENARIOS_PER_SWARM == 0:
-            drawn.append(swarm.draw(seed, "message"))
-        yield from (plan for plan in drawn if _runs(module, plan))
+            yield swarm.draw(seed, "message")
+
+
+def _only(scenarios: Sequence[str], first: int) -> Iterator[Plan]:
+    """The *scenarios*, one after the other, again and again."""
+    from sim.generate.scenario_plans import draw_scenario
+
+    for seed, name in zip(itertools.count(first), itertools.cycle(scenarios), strict=False):
+        yield draw_scenario(name, seed)
 
 
 def _runs(module: str, plan: Plan) -> bool:
@@ -255,10 +271,12 @@ def main() -> int:
     with Control() as control:
         mutant = MUTANTS[arguments.name]
         plant(mutant)
-        drawn = plans(arguments.first, mutant.module)
+        drawn = plans(arguments.first, mutant.module, mutant.scenarios)
         searched: Iterator[Plan] = itertools.islice(drawn, arguments.runs)
         if arguments.plan:
             searched = iter([_plan_of(arguments.plan)])
+        if mutant.unseen:
+            budget = attrs.evolve(budget, black_s=0.0)
         found = hunt(arguments.name, searched, control.is_sound, budget)
     print(json.dumps(attrs.asdict(found)))
     return 0 if found.white else 1

@@ -23,6 +23,7 @@ MUTANTS: Final = (
 """,
         "a flush reports records as durable without an fsync",
         "acknowledged-unheld",
+        ("power_fails", "candidates_die"),
     ),
     Mutant(
         "names-not-synced",
@@ -34,6 +35,7 @@ MUTANTS: Final = (
 """,
         "a flush makes records durable, but not the name of their file",
         "incomplete-leader",
+        ("power_fails", "candidates_die"),
     ),
     Mutant(
         "failed-fsync-tried-again",
@@ -45,6 +47,7 @@ MUTANTS: Final = (
 """,
         "a failed fsync counts as done (fsyncgate)",
         "promised-unheld",
+        ("flush_fails",),
     ),
     Mutant(
         "flushed-end-read-after-the-sync",
@@ -56,6 +59,7 @@ MUTANTS: Final = (
 """,
         "records that were appended while a flush ran count as flushed",
         "promised-unheld",
+        ("power_fails", "joiner_dies"),
     ),
     Mutant(
         "half-an-append-kept",
@@ -66,6 +70,17 @@ MUTANTS: Final = (
 """,
         "the part of a batch that a full disk took stays in the log",
         "committed-differs",
+        ("full_for_a_moment",),
+    ),
+    Mutant(
+        "newest-records-before-their-commit",
+        _LOG,
+        """
+-        if data := self.newest.read(self, offset, bytes_max, until):
++        if data := self.newest.read(self, offset, bytes_max, self.end):
+""",
+        "a read from memory goes on to the end of the log, committed or not",
+        "uncommitted-seen",
     ),
     Mutant(
         "torn-tail-kept",
@@ -78,6 +93,7 @@ MUTANTS: Final = (
 """,
         "the bytes that a power failure left behind the last whole record stay in the log",
         "invalid-committed",
+        ("torn_writes",),
     ),
     Mutant(
         "rot-taken-for-a-torn-tail",
@@ -88,6 +104,7 @@ MUTANTS: Final = (
 """,
         "a broker whose log lost records to a flipped bit leads without them",
         "committed-cut",
+        ("back_with_rot",),
     ),
     Mutant(
         "sequences-forgotten-by-restarts",
@@ -100,6 +117,7 @@ MUTANTS: Final = (
 """,
         "a restarted broker doesn't know the sequences of producers since its checkpoint",
         "committed-twice",
+        ("answers_get_lost",),
     ),
     Mutant(
         "sequences-kept-by-truncation",
@@ -110,6 +128,7 @@ MUTANTS: Final = (
 """,
         "a log that was cut takes batches for stored that it doesn't have any more",
         "committed-twice",
+        ("cut_and_leads_again",),
     ),
     Mutant(
         "reads-to-the-end-of-the-log",
@@ -120,6 +139,7 @@ MUTANTS: Final = (
 """,
         "consumers read records that are not committed",
         "uncommitted-seen",
+        ("told_too_soon", "too_few"),
     ),
     Mutant(
         "highwater-told-ahead-of-effects",
@@ -130,6 +150,7 @@ MUTANTS: Final = (
 """,
         "followers learn of commits while effects before them still wait for the device",
         "uncommitted-seen",
+        ("slow_to_remember",),
     ),
     Mutant(
         "effects-go-on-behind-a-failure",
@@ -139,6 +160,7 @@ MUTANTS: Final = (
 """,
         "effects behind one that failed are performed all the same",
         "promise-forgotten",
+        ("disk_fails",),
     ),
     Mutant(
         "promises-not-stored",
@@ -152,6 +174,7 @@ MUTANTS: Final = (
 """,
         "the promise and the record of a replica are not stored on the disk",
         "promise-forgotten",
+        ("candidates_die",),
     ),
     Mutant(
         "resume-one-record-late",
@@ -164,6 +187,7 @@ MUTANTS: Final = (
 """,
         "a consumer that resumes on another connection leaves a record out",
         HISTORY,
+        ("one_link_breaks", "sleeper"),
     ),
     Mutant(
         "resume-from-what-was-taken",
@@ -176,6 +200,7 @@ MUTANTS: Final = (
         "a consumer that resumes on another connection asks again for records that it has and its "
         "program has not taken yet",
         HISTORY,
+        ("one_link_breaks", "sleeper"),
     ),
     Mutant(
         "unknown-outcomes-called-failures",
@@ -186,6 +211,7 @@ MUTANTS: Final = (
 """,
         "a producer reports a message as not stored although the outcome is unknown",
         HISTORY,
+        ("refused_for_long",),
     ),
     Mutant(
         "retries-get-new-sequences",
@@ -199,6 +225,7 @@ MUTANTS: Final = (
 """,
         "a batch that is sent again gets new sequences, so it is another batch",
         "committed-twice",
+        ("answers_get_lost",),
     ),
     Mutant(
         "credit-not-given-back",
@@ -209,6 +236,7 @@ MUTANTS: Final = (
 """,
         "records that the program took still count as waiting for it, so no credit is left",
         LIVENESS,
+        ("large_log",),
     ),
     Mutant(
         "expired-batches-called-failures",
@@ -220,6 +248,7 @@ MUTANTS: Final = (
 """,
         "a message that timed out is reported as not stored although it may be",
         HISTORY,
+        ("refused_for_long",),
     ),
     Mutant(
         "replicas-given-up-are-moved-in-part",
@@ -230,6 +259,8 @@ MUTANTS: Final = (
 """,
         "a broker that retires a replica leaves its logs in their place, and deletes them later",
         "retired-unkept",
+        ("finds_its_way", "leaders_are_moved_from_marks"),
+        "No client reads what a broker keeps of a replica that it gave up.",
     ),
     Mutant(
         "start-forgotten-when-a-removal-fails",
@@ -242,6 +273,7 @@ MUTANTS: Final = (
         "after the disk failed in the middle of a removal, a leader still names the former start "
         "of its log",
         "removed-too-early",
+        ("removals_fail",),
     ),
     Mutant(
         "flushes-count-behind-cuts",
@@ -252,6 +284,7 @@ MUTANTS: Final = (
 """,
         "a flush that ended before its log was cut counts for records that were appended since",
         "promised-unheld",
+        ("flushes_while_it_is_cut",),
     ),
     Mutant(
         "flushed-records-not-checked",
@@ -263,6 +296,7 @@ MUTANTS: Final = (
         "a replica doesn't check records before its checkpoint that may not be committed, and "
         "commits what became of them",
         "invalid-committed",
+        ("unheard_and_altered",),
     ),
     Mutant(
         "cuts-not-flushed",
@@ -273,5 +307,6 @@ MUTANTS: Final = (
 """,
         "a power failure undoes the cut of a log whose newer epochs are durable",
         "committed-differs",
+        ("cut_in_the_dark",),
     ),
 )

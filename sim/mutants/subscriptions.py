@@ -17,6 +17,7 @@ MUTANTS: Final = (
 """,
         "a log's leader knows in memory alone which member has the log",
         ORACLE,
+        ("leaders_die_with_marks",),
     ),
     Mutant(
         "assignment-told-before-commit",
@@ -27,6 +28,7 @@ MUTANTS: Final = (
 """,
         "a member is told that it has a log before that is committed",
         ORACLE,
+        ("leaders_die_with_marks",),
     ),
     Mutant(
         "marks-of-any-claim",
@@ -39,6 +41,7 @@ MUTANTS: Final = (
 """,
         "a member that was replaced attaches again, and its marks count",
         ORACLE,
+        ("replaced_members_come_back",),
     ),
     Mutant(
         "log-assigned-before-its-release",
@@ -49,6 +52,7 @@ MUTANTS: Final = (
 """,
         "a log is given to another member at once, while its member still reads it",
         ORACLE,
+        ("replaced_members_come_back", "members_die"),
     ),
     Mutant(
         "mark-confirmed-in-memory",
@@ -59,6 +63,7 @@ MUTANTS: Final = (
 """,
         "a mark is confirmed that no other replica has, nor the leader's own log",
         HISTORY,
+        ("leaders_die_with_marks", "members_and_leaders_fail"),
     ),
     Mutant(
         "attach-answered-before-commit",
@@ -70,6 +75,7 @@ MUTANTS: Final = (
 """,
         "a member hears its mark before the leader's log has it",
         ORACLE,
+        ("leaders_die_with_marks",),
     ),
     Mutant(
         "reset-keeps-the-claim",
@@ -81,6 +87,7 @@ MUTANTS: Final = (
 """,
         "a member that had the log undoes what a reset did to its mark",
         ORACLE,
+        ("members_die",),
     ),
     Mutant(
         "claims-start-anew",
@@ -92,6 +99,7 @@ MUTANTS: Final = (
 """,
         "a log that nobody has is given with a claim that another member had before",
         ORACLE,
+        ("members_die",),
     ),
     Mutant(
         "marked-on-receipt",
@@ -105,6 +113,7 @@ MUTANTS: Final = (
 """,
         "a member marks a message when the program gets it, before it is processed",
         HISTORY,
+        ("members_die",),
     ),
     Mutant(
         "marks-not-stored-at-hand-over",
@@ -117,6 +126,7 @@ MUTANTS: Final = (
 """,
         "a leader that hands over in good order leaves behind what its members marked last",
         ORACLE,
+        ("leaders_are_moved_from_marks",),
     ),
     Mutant(
         "damage-ends-a-member",
@@ -129,6 +139,7 @@ MUTANTS: Final = (
 """,
         "a member of a log whose leader finds damage reads it no more, though it is repaired later",
         LIVENESS,
+        ("sole_replica_of_members_damaged",),
     ),
     Mutant(
         "a-lost-mark-ends-a-member",
@@ -140,6 +151,7 @@ MUTANTS: Final = (
 """,
         "a subscription can't be used any more after a partition with a mark began again empty",
         LIVENESS,
+        ("every_disk_of_members_lost",),
     ),
     Mutant(
         "creations-stay-unfinished",
@@ -150,5 +162,6 @@ MUTANTS: Final = (
 """,
         "a subscription whose creation all replicas know only in part can't be used any more",
         LIVENESS,
+        ("creations_are_lost",),
     ),
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from octopi.admin.cluster_pages import NAMES_SHOWN_MAX, cluster_page, events_page
+from octopi.admin.cluster_pages import NAMES_SHOWN_MAX, cluster_page, events_page, topics_page
 from octopi.admin.cluster_watch import CachedSnapshot
+from octopi.admin.message_counts import TopicCounts
 from octopi.admin.topic_search import topic_search_page
-from octopi.clients.answers import BrokerLog
+from octopi.clients.answers import BrokerCount, BrokerLog
 from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, PartitionId
 from octopi.limits import PAGE_BYTES_MAX
 from octopi.wire import messages as m
@@ -119,3 +121,30 @@ async def test_partitions_and_their_events_have_the_names_of_a_few_of_their_topi
         for one in (partition, shown):
             assert (one["topics"], one["topics_count"]) == (expected, 60)
         assert partition["min_insync"] == 2
+
+
+async def test_messages_are_counted_of_the_topics_on_the_page_if_that_is_asked_for() -> None:
+    asked_for: list[str] = []
+
+    async def counting(topics: Sequence[m.TopicInfo]) -> TopicCounts:
+        asked_for.extend(one.topic for one in topics)
+        logs = [
+            m.LogCount(one.topic, one.topic_id, place.partition, Offset(0), Offset(9), 7)
+            for one in topics
+            if one.topic != "orders"
+            for place in one.partitions
+        ]
+        return TopicCounts([BrokerCount(1, "ws://a:1", log) for log in logs])
+
+    query = {"sort": "size", "descending": "1", "first": "1", "limit": "2", "messages": "1"}
+    page = told(await topic_search_page(seen(), query, anything, counting))
+    assert names(page) == asked_for == ["orders", "orders.eu"]
+    assert [one["messages_count"] for one in page["topics"]] == [None, 7]
+    asked_for.clear()
+    page = told(await topic_search_page(seen(), {}, anything, counting))
+    assert not asked_for
+    assert "messages_count" not in page["topics"][0]
+
+    one = told(await topics_page(seen(), {"prefix": "pay", **query}, anything, counting=counting))
+    assert asked_for == ["payments"]
+    assert [place["messages_count"] for place in one["topics"][0]["partitions"]] == [7]

@@ -10,6 +10,7 @@ const { formatPosition, parsePosition } = await import(`${modules}/client/positi
 const { Trail } = await import(`${modules}/client/trail.js`);
 const { OctopiError } = await import(`${modules}/client/errors.js`);
 const { Cluster } = await import(`${modules}/client/cluster.js`);
+const { Admin } = await import(`${modules}/console/admin.js`);
 const { Entrances } = await import(`${modules}/client/entrances.js`);
 const { Membership } = await import(`${modules}/client/membership.js`);
 const { Route } = await import(`${modules}/client/route.js`);
@@ -99,7 +100,8 @@ const DEEDS = {
   // A client whose nodes are played: see `playedNodes`.
   questions: async ({ nodes, given, requestTimeout = 30_000, ask }) => {
     const asked = [];
-    const cluster = new Cluster(given, { name: "", minDelay: 1, maxDelay: 2, requestTimeout, WebSocket: playedNodes(nodes, asked) });
+    const said = [];
+    const cluster = new Cluster(given, { name: "", minDelay: 1, maxDelay: 2, requestTimeout, WebSocket: playedNodes(nodes, asked, said) });
     const results = [];
     for (const { type, isLookup = false } of ask) {
       try {
@@ -110,7 +112,14 @@ const DEEDS = {
       }
     }
     cluster.close(new OctopiError("closed", ""));
-    return { results, asked };
+    return { results, asked, said };
+  },
+  // The console alters a topic at a node that is played.
+  alter: async ({ nodes, given: [server] }) => {
+    const asked = [];
+    globalThis.WebSocket = playedNodes(nodes, asked);
+    const code = await new Admin(() => server, () => null).alterTopic("orders", ["min_insync"], { min_insync: 2 }).then(() => "", (error) => error.code);
+    return { code, asked };
   },
   // Two that look for a topic at the same time, of which the second one has it created.
   "topic twice": async () => {
@@ -356,8 +365,8 @@ const DEEDS = {
 // A class as WebSocket, to nodes that are played: *nodes* has, by address, the role, and what it does
 // with one question after the other: "silent", a status with which it refuses, or null.  Then, and when
 // nothing is left, it answers with its address.  One that "hangs" does not even welcome us, and one
-// that is not there can not be reached.
-function playedNodes(nodes, asked) {
+// that is not there can not be reached.  *said*: the versions of the protocol that we said.
+function playedNodes(nodes, asked, said = []) {
   return class {
     constructor(url) {
       this.address = url.replace("/v1/client", "");
@@ -368,11 +377,12 @@ function playedNodes(nodes, asked) {
     }
 
     send(bytes) {
-      const { type, request } = decode(bytes);
-      const { role, cluster = "c1", does = [] } = nodes[this.address];
+      const { type, request, version: ours } = decode(bytes);
+      const { role, cluster = "c1", version = 1, does = [] } = nodes[this.address];
       const answer = (message) => setTimeout(() => this.onmessage({ data: encode(message) }));
       if (type === "hello") {
-        answer({ type: "welcome", version: 1, role, agent: "played", heartbeat_interval_ms: 5_000, heartbeat_timeout_ms: 20_000, message_bytes_max: 1_000_000, expires_ms: null, cluster });
+        said.push(ours);
+        answer({ type: "welcome", version, role, agent: "played", heartbeat_interval_ms: 5_000, heartbeat_timeout_ms: 20_000, message_bytes_max: 1_000_000, expires_ms: null, cluster });
       } else if (request !== undefined) {
         asked.push(this.address);
         const deed = does.shift();

@@ -270,6 +270,42 @@ def test_a_page_goes_on_at_a_broker_when_the_register_is_gone(tmp_path: Path, pa
         tail.close()
 
 
+def test_nothing_is_offered_that_needs_the_register_while_it_is_gone(
+    tmp_path: Path, page: Page
+) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        broker = nodes.broker(register)
+        trio.run(fill, register.url, "orders", (None, b"before"))
+        with page.expect_response(f"{http_url(broker.url)}/api/v1/cluster?limit=1") as warmed:
+            open_console(page, register.url, "topics/orders")
+        assert warmed.value.ok
+        page.click("#topic button:has-text('Change options')")
+        page.wait_for_selector("dialog button:text-is('Change them'):enabled")
+        register.kill9()
+        page.wait_for_selector("dialog .problem:has-text('The register does not answer')")
+        assert page.is_disabled("dialog button:text-is('Change them')")
+        page.click("dialog button:text-is('Cancel')")
+        for view, buttons in {
+            "topics/orders": ["Change options", "Delete"],
+            "topics": ["Create a topic"],
+            "brokers/1": ["Drain"],
+        }.items():
+            show(page, view)
+            page.wait_for_selector("main .why:has-text('The register does not answer')")
+            for words in buttons:
+                assert page.is_disabled(f"main button:has-text('{words}')"), view
+        show(page, "topics/orders")
+        page.wait_for_selector("#subscriptions .empty:text-is('They are not known now.')")
+        with page.context.new_page() as other:
+            open_console(other, broker.url, "messages/orders?from=earliest")
+            other.wait_for_selector("#tail .empty:has-text('reading begins when it answers')")
+            register.restart()
+            other.wait_for_selector(f"{ROWS}:text-is('before')", timeout=60_000)
+        page.wait_for_selector("#topic button:has-text('Delete'):enabled", timeout=30_000)
+        assert page.locator("main .why").count() == 0
+
+
 def test_a_simulated_run_is_replayed_in_the_same_view(url: str, tmp_path: Path, page: Page) -> None:
     run = tmp_path / "run.html"
     command = node_command("sim", "show", "7", "-o", str(run))

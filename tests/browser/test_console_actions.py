@@ -20,7 +20,7 @@ from tests.browser.console_pages import create_topics, open_console, show
 from tests.browser.test_console_subscriptions import prepare
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
     from octopi import ClusterInfo, SubscriptionStatus, TopicInfo
 
@@ -158,13 +158,30 @@ def test_a_broker_is_drained_and_a_partition_moved(url: str, page: Page) -> None
     [place] = trio.run(topic, url, "moved").partitions
     assert place.replicas == [other]
     show(page, f"brokers/{other}")
+    # Nothing else has its partitions, so it can't be drained, and that is said.
+    page.wait_for_selector("#broker .why:has-text('no other broker can lead')")
+    assert page.is_disabled("#broker button:has-text('Drain')")
+
+
+def test_what_no_other_broker_can_take_is_not_offered(url: str, page: Page) -> None:
+    trio.run(create_topics, url, "everywhere")
+
+    def with_all(route: Route) -> None:
+        told = route.fetch().json()
+        numbers = [one["broker"] for one in told["brokers"]]
+        for place in told["partitions"]:
+            place.update(replicas=numbers, in_sync=numbers)
+        route.fulfill(json=told)
+
+    page.route("**/api/v1/cluster*", with_all)
+    open_console(page, url, "brokers/1")
+    page.wait_for_selector("#broker .why:has-text('none can be moved')")
+    assert page.is_disabled("#broker button:has-text('Move a replica')")
+    assert page.is_enabled("#broker button:has-text('Drain')")
     page.click("#broker button:has-text('Drain')")
+    page.wait_for_selector("dialog button:text-is('Drain it')")
     page.click("dialog button:text-is('Cancel')")
     page.wait_for_selector("dialog", state="detached")
-    page.click("#broker button:has-text('Drain')")
-    page.click("dialog button:text-is('Drain it')")
-    # Nothing else has its partitions, so it can't be drained, and that is said.
-    page.wait_for_selector("dialog .problem[role=alert], dialog [role=status].good")
 
 
 # --- with tokens ------------------------------------------------------------------------

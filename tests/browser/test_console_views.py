@@ -90,7 +90,8 @@ def test_topics_are_searched_by_any_part_of_their_names_sorted_and_counted(
     page.fill("#search", "")
     page.click("#topics th button:text-is('Size')")
     page.wait_for_selector("#topics th[aria-sort=descending]:has-text('Size')")
-    page.wait_for_selector(f"#topics tbody tr:first-child a:text-is('{LONG_NAME}')")
+    page.wait_for_selector(f"#topics tbody tr:first-child a[aria-label='{LONG_NAME}']")
+    page.wait_for_selector("#topics tbody tr:first-child td:nth-child(4):text-is('1')")
     page.click("#topics th button:has-text('Size')")
     page.wait_for_selector("#topics tbody tr:first-child a:text-is('plain-00')")
     rows = page.locator("#topics tbody tr").evaluate_all(
@@ -151,7 +152,22 @@ def test_a_topic_has_its_options_partitions_subscriptions_and_consumers(
     page.wait_for_selector("#subscriptions a:text-is('orders/billing')")
     assert "replicas that must be in sync" in text_of(page, "#topic .facts")
     assert page.locator("#topic tbody tr").count() == 2
+    page.wait_for_selector("#topic-title small:has-text('2 partitions, 20 messages,')")
     assert page.locator("#consumers .empty").count() == 1
+
+
+def test_the_end_of_a_long_name_is_seen(url: str, page: Page) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    open_console(page, url, "topics?search=rather-long")
+    link = page.get_by_role("link", name=LONG_NAME, exact=True)
+    link.wait_for()
+    end = link.locator("span").last
+    assert LONG_NAME.endswith(end.inner_text())
+    box, cell = end.bounding_box(), page.locator("#topics td.name").bounding_box()
+    assert box is not None
+    assert cell is not None
+    assert box["x"] + box["width"] <= cell["x"] + cell["width"]
+    assert box["height"] < 30, "it is one line"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])

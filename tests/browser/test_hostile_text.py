@@ -223,7 +223,7 @@ def test_what_a_cluster_says_of_itself_is_text_in_the_console(tmp_path: Path, pa
             page.wait_for_selector("#topic tbody td")
             assert text in text_of(page, "#topic")
             canary.is_silent()
-            page.click("#topic tbody a:text-is('Messages')")  # tails a topic of that name
+            page.click("#topic tbody a:text-is('Read')")  # tails a topic of that name
             page.wait_for_selector("#tail .problem")
             canary.is_silent()
             show(page, "subscriptions")

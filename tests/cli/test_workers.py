@@ -12,10 +12,10 @@ import pytest
 import trio
 
 import octopi
-from harness.processes import NodeProcess, NodeProcesses
+from harness.processes import NodeProcess, NodeProcesses, join_secret
 from octopi.cli.config import BrokerSettings
 from octopi.cli.failures import CommandError
-from octopi.cli.workers import WorkerOptions, check_single, last_worker
+from octopi.cli.workers import WorkerOptions, check_single, last_worker, run_workers
 from tests.kit.cluster import eventually
 
 
@@ -131,6 +131,46 @@ def test_workers_are_brokers_and_one_that_is_killed_is_started_again(
     assert workers.node.terminate() == 0
     assert not any(Path(f"/proc/{one}").exists() for one in running)
     assert "Traceback" not in workers.node.log()
+
+
+@pytest.mark.process
+def test_a_worker_that_hangs_is_killed_and_started_again(
+    nodes: NodeProcesses, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    register = nodes.register()
+    where = ["--register", register.url, "--listen", "127.0.0.1:0"]
+    where += ["--join-secret", str(join_secret(nodes.directory))]
+    own = BrokerSettings(workers=1, data_dir=str(tmp_path / "brokers"))
+    some = WorkerOptions(["--role", "broker", *where], own, silence_s=10.0)
+    stop, is_ready = trio.Event(), trio.Event()
+
+    async def hang_one() -> None:
+        await is_ready.wait()
+        async with octopi.connect(register.url) as client:
+            os.kill(child_pid(), signal.SIGSTOP)
+            incarnation = 1
+            while incarnation == 1:
+                await trio.sleep(0.05)
+                brokers = (await client.admin.describe_cluster()).brokers
+                incarnation = brokers[0].incarnation
+        stop.set()
+
+    async def run() -> None:
+        with trio.fail_after(90):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(hang_one)
+                await run_workers(some, stop, lambda urls: is_ready.set())
+
+    def child_pid() -> int:
+        lists = Path("/proc/self/task").glob("*/children")
+        own_children = {int(one) for file in lists for one in file.read_text().split()}
+        others = {register.pid}
+        (worker,) = own_children - others
+        return worker
+
+    trio.run(run)
+    assert "worker hangs; it is killed" in caplog.text
+    assert "worker ended; it is started again" in caplog.text
 
 
 @pytest.mark.process

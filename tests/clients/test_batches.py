@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from trio.testing import MockClock
 import octopi
 from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TopicName
-from octopi.record import BatchBuilder, decode, scan
+from octopi.record import BatchBuilder, decode, encode_opaque, scan
 from octopi.wire import messages as m
 from tests.kit.world import World, running_world
 
@@ -218,7 +219,7 @@ def records_of(*values: bytes) -> bytes:
     return builder.encode(ProducerId(b"p" * 16), ProducerEpoch(1), Sequence(0))
 
 
-def batch_of(records: bytes) -> MessageBatch:
+def batch_of(records: bytes | memoryview) -> MessageBatch:
     return MessageBatch(TopicName("orders"), PartitionId(3), Offset(1000), records)
 
 
@@ -261,10 +262,36 @@ def test_the_rest_of_a_batch_begins_with_its_first_message() -> None:
     )
 
 
+@pytest.mark.parametrize("kept", ["values", "messages"])
+@pytest.mark.parametrize("of_version_1", [False, True])
+def test_what_is_taken_of_a_batch_does_not_keep_the_buffer_it_was_received_in(
+    kept: str, of_version_1: bool
+) -> None:
+    records = records_of(b"one", b"two", b"three")
+    if of_version_1:
+        records += encode_opaque(b"r" * 32, b"four")
+    memory = bytearray(records)
+    batch = batch_of(memoryview(memory).toreadonly())
+    expected = getattr(batch_of(records), kept)()
+    found = getattr(batch, kept)()
+    assert found == expected
+    del batch
+    memory.clear()  # refused while a view of it exists
+    assert found == expected
+
+
+def test_a_batch_that_was_received_in_place_is_pickled_with_its_records() -> None:
+    records = records_of(b"one", b"two", b"three")
+    copy = pickle.loads(pickle.dumps(batch_of(memoryview(records))))
+    assert copy.values() == [b"one", b"two", b"three"]
+    assert list(copy) == list(batch_of(records))
+    assert copy.next_offset == 1000 + len(records)
+
+
 def test_another_decoder_gets_the_records_and_those_before_a_damaged_one() -> None:
     calls: list[int] = []
 
-    def count(records: bytes, offset: Offset) -> int:
+    def count(records: bytes | memoryview, offset: Offset) -> int:
         calls.append(offset)
         found = scan(records)
         if found.fault is not None:
@@ -281,7 +308,7 @@ def test_another_decoder_gets_the_records_and_those_before_a_damaged_one() -> No
 
 
 def test_an_error_of_a_stricter_decoder_is_raised_and_no_damage() -> None:
-    def refuse(records: bytes, offset: Offset) -> None:
+    def refuse(records: bytes | memoryview, offset: Offset) -> None:
         raise octopi.MalformedRecordError("no record is good enough")
 
     batch = batch_of(records_of(b"one"))

@@ -10,8 +10,12 @@ import pytest
 
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import AskLeader, BeginEpoch, FindLeader, Send, Settled
-from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
+from octopi.clients.producing.load import ProducerLoad
+from octopi.clients.producing.producer_options import ProducerOptions
+from octopi.clients.producing.producer_session import ProducerSession
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.errors import (
+    ClosedError,
     ConnectionLostError,
     NotDeliveredError,
     OutcomeUnknownError,
@@ -28,12 +32,25 @@ from octopi.identifiers import (
     ProducerId,
     TopicName,
 )
-from octopi.limits import LEADER_SILENCE_S, MIB, QUESTION_INTERVAL_S, RECORDS_PER_PRODUCE_MAX
+from octopi.limits import (
+    CLIENT_BATCH_BYTES,
+    FETCH_BYTES_DEFAULT,
+    FEW_BATCHES_COUNT,
+    GROWN_BATCH_BYTES,
+    LEADER_SILENCE_S,
+    LINGER_S,
+    MANY_BATCHES_LINGER_S,
+    MIB,
+    PRODUCER_BUFFER_BYTES,
+    QUESTION_INTERVAL_S,
+    RECORDS_PER_PRODUCE_MAX,
+)
 from octopi.record import NO_HEADERS, decode
 
 OPTIONS = SessionOptions(
     linger_s=1.0,
     batch_bytes=100_000,
+    grown_batch_bytes=400_000,
     batches_in_flight=3,
     delivery_timeout_s=60.0,
     request_timeout_s=10.0,
@@ -397,6 +414,148 @@ def test_an_open_batch_waits_for_the_linger_time_or_until_somebody_waits_for_it(
     log.session.add(b"c", None, NO_HEADERS, 0, 0.0)
     log.now = OPTIONS.linger_s
     assert log.sent() == [(b"c", 0, 2)]
+
+
+# --- many logs, and a full buffer ------------------------------------------------------------
+
+
+def sessions(count: int) -> tuple[ProducerLoad, list[ProducerSession]]:
+    """Connected sessions of one producer."""
+    load = ProducerLoad()
+    found = [
+        ProducerSession("t/0", ProducerId(bytes(16)), OPTIONS, load=load) for _ in range(count)
+    ]
+    for one in found:
+        one.connected()
+    return load, found
+
+
+def sent_by(session: ProducerSession, now: float) -> int:
+    """How many batches it sends now."""
+    effects = session.advance(now)
+    session.check_invariants()
+    return sum(isinstance(one, Send) for one in effects)
+
+
+QUICK = attrs.evolve(OPTIONS, linger_s=LINGER_S)
+
+
+def test_batches_of_few_logs_linger_for_the_usual_time() -> None:
+    load = ProducerLoad()
+    for load.open_count in (0, 1, FEW_BATCHES_COUNT):
+        assert load.linger_s(LINGER_S) == LINGER_S
+
+
+def test_the_more_batches_take_messages_the_longer_each_lingers_up_to_a_bound() -> None:
+    load = ProducerLoad()
+    load.open_count = 10 * FEW_BATCHES_COUNT
+    assert load.linger_s(LINGER_S) == pytest.approx(10 * LINGER_S)
+    load.open_count = 1000
+    assert load.linger_s(LINGER_S) == MANY_BATCHES_LINGER_S
+    load.open_count = 100_000
+    assert load.linger_s(LINGER_S) == MANY_BATCHES_LINGER_S
+    assert load.linger_s(1.0) == 1.0, "a linger time that is longer stays"
+    assert load.linger_s(0.0) == 0.0, "nothing lingers if the program says so"
+
+
+def test_a_batch_lingers_on_if_more_batches_were_begun_meanwhile() -> None:
+    load = ProducerLoad()
+    found = [ProducerSession("t", ProducerId(bytes(16)), QUICK, load=load) for _ in range(200)]
+    found[0].connected()
+    found[0].add(b"first", None, NO_HEADERS, 0, 0.0)
+    assert found[0].wake_at() == LINGER_S
+    for one in found[1:]:
+        one.add(b"value", None, NO_HEADERS, 0, 0.001)
+    assert load.open_count == 200
+    assert sent_by(found[0], LINGER_S) == 0
+    assert found[0].wake_at() == pytest.approx(10 * LINGER_S)
+    assert sent_by(found[0], 10 * LINGER_S) == 1
+    assert load.open_count == 199
+
+
+@pytest.mark.parametrize("way", ["seal", "hurry", "many are sent", "the buffer is full"])
+def test_nothing_that_somebody_waits_for_lingers_because_there_are_many(way: str) -> None:
+    load = ProducerLoad()
+    found = [ProducerSession("t", ProducerId(bytes(16)), QUICK, load=load) for _ in range(200)]
+    batches = [one.add(b"value", None, NO_HEADERS, 0, 0.0) for one in found]
+    for one in found:
+        one.connected()
+    if way == "seal":
+        found[0].seal()
+        assert sent_by(found[0], 0.0) == 1
+        return
+    if way == "hurry":
+        found[0].hurry(batches[0])
+        assert sent_by(found[0], 0.0) == 1
+        following = found[0].add(b"next", None, NO_HEADERS, 0, 0.0)
+        found[0].hurry(following)
+        assert found[0].wake_at() == LINGER_S, "while the first is unanswered"
+    elif way == "many are sent":
+        for one in found[FEW_BATCHES_COUNT:]:
+            one.seal()
+    else:
+        load.is_saturated = True
+    assert sent_by(found[0], LINGER_S) == 1
+
+
+def test_batches_that_take_messages_are_counted_until_they_take_no_more() -> None:
+    load, (sealed, expired, failed, full, sent) = sessions(5)
+    for one in (sealed, expired, failed, full, sent):
+        one.add(b"value", None, NO_HEADERS, 0, 0.0)
+    assert load.open_count == 5
+    sealed.seal()
+    failed.fail(ClosedError("closed"))
+    full.add(bytes(OPTIONS.batch_bytes), None, NO_HEADERS, 0, 0.0)
+    assert load.open_count == 2
+    assert sent_by(sent, OPTIONS.linger_s) == 1
+    assert load.open_count == 1
+    expired.disconnected(ConnectionLostError("gone"))
+    expired.advance(OPTIONS.delivery_timeout_s)
+    assert load.open_count == 0
+
+
+def test_batches_grow_while_the_buffer_is_full_and_a_request_is_unanswered() -> None:
+    load, (session,) = sessions(1)
+    value = bytes(OPTIONS.batch_bytes)
+    load.is_saturated = True
+    first = session.add(value, None, NO_HEADERS, 0, 0.0)
+    assert first.sealed, "no request is unanswered"
+    assert sent_by(session, 0.0) == 1
+    second = [session.add(value, None, NO_HEADERS, 0, 0.0) for _ in range(4)]
+    assert len(set(second)) == 1
+    assert second[0].sealed
+    assert len(second[0]) == 4
+    third, count = session.add_many([bytes(1000)] * 1000, 0, NO_HEADERS, 0, 0.0)
+    assert third.builder.size_bytes > 4 * OPTIONS.batch_bytes - 1000
+    assert count < 1000
+    load.is_saturated = False
+    fourth, _ = session.add_many([bytes(1000)] * 1000, 0, NO_HEADERS, 0, 0.0)
+    assert OPTIONS.batch_bytes <= fourth.builder.size_bytes < OPTIONS.batch_bytes + 2000
+
+
+@pytest.mark.parametrize(
+    ("batch_bytes", "buffer_bytes", "grown_bytes"),
+    [
+        (CLIENT_BATCH_BYTES, PRODUCER_BUFFER_BYTES, GROWN_BATCH_BYTES),
+        (1000, PRODUCER_BUFFER_BYTES, 4000),
+        (1000, 32_000, 2000),
+        (1000, 5000, 1000),
+        (MIB, PRODUCER_BUFFER_BYTES, MIB),
+    ],
+)
+def test_a_batch_grows_fourfold_at_most_and_as_far_as_the_buffer_has_room_for_several(
+    batch_bytes: int, buffer_bytes: int, grown_bytes: int
+) -> None:
+    options = ProducerOptions(
+        linger_s=LINGER_S,
+        batch_bytes=batch_bytes,
+        batches_in_flight=8,
+        buffer_bytes=buffer_bytes,
+        delivery_timeout_s=60.0,
+        create_topics=False,
+    )
+    assert options.grown_batch_bytes == grown_bytes
+    assert GROWN_BATCH_BYTES < FETCH_BYTES_DEFAULT
 
 
 def test_a_batch_has_no_more_messages_than_a_broker_takes_at_a_time() -> None:

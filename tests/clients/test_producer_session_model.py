@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import AskLeader, Fenced, FindLeader, Send, Settled
-from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
+from octopi.clients.producing.producer_session import ProducerSession
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.errors import (
     ConnectionLostError,
     NotDeliveredError,
@@ -31,6 +32,7 @@ from octopi.record import NO_HEADERS, decode
 
 OPTIONS = SessionOptions(
     linger_s=0.01,
+    grown_batch_bytes=1000,
     batch_bytes=200,
     batches_in_flight=4,
     delivery_timeout_s=30.0,

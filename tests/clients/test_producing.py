@@ -62,6 +62,39 @@ async def test_submitted_messages_wait_for_more_no_longer_than_the_linger_time(
         assert world.net.count(m.Produce) == before + 1
 
 
+async def _in_turn(producer: octopi.Producer, logs: int, rounds: int, round_s: float) -> None:
+    """A message to each log, then the next to each; all in rounds of *round_s*."""
+    for number in range(logs * rounds):
+        await producer.submit(f"t{number % logs}", b"value")
+        await trio.sleep(round_s / logs)
+
+
+@pytest.mark.parametrize(("logs", "sent_most"), [(10, 20 * 10), (200, 4 * 200)])
+async def test_messages_to_many_logs_in_turn_linger_until_each_log_has_several(
+    logs: int, sent_most: int, autojump_clock: MockClock
+) -> None:
+    async with running_world() as world, world.client() as client, client.producer() as producer:
+        await _in_turn(producer, logs, 1, 1)  # finds the leaders
+        await producer.flush()
+        before = world.net.count(m.Produce)
+        await _in_turn(producer, logs, 20, 1.2 * LINGER_S)
+        began = trio.current_time()
+        await producer.flush()
+        assert trio.current_time() - began < LINGER_S, "what is flushed doesn't linger"
+        sent = world.net.count(m.Produce) - before
+        assert sent_most / 2 < sent <= sent_most
+
+
+async def test_a_send_among_many_logs_does_not_linger(autojump_clock: MockClock) -> None:
+    async with running_world() as world, world.client() as client, client.producer() as producer:
+        await _in_turn(producer, 100, 1, 0)
+        await producer.flush()
+        await _in_turn(producer, 100, 1, 0)
+        before = trio.current_time()
+        await producer.send("t0", b"value")
+        assert trio.current_time() == before
+
+
 async def test_a_full_batch_is_sent_at_once(autojump_clock: MockClock) -> None:
     async with (
         running_world() as world,

@@ -18,10 +18,10 @@ from harness.ports import free_port
 from octopi.environment import Disk, Environment, Trace
 from octopi.errors import RefusedError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
+from octopi.open_files import SystemFile
 from octopi.operating_system import (
     SystemClock,
     SystemDisk,
-    SystemFile,
     SystemRandomness,
     SystemStreams,
     wants_plain_websocket,

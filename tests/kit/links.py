@@ -103,7 +103,7 @@ class MemoryLink:
         while self._unread_count and not self._is_closed:
             await self._taken.park()
 
-    def offer(self, data: bytes) -> bool:
+    def offer(self, *parts: bytes) -> bool:
         return False
 
     def settle(self, *, is_client: bool) -> bool:

@@ -48,7 +48,7 @@ async def fetch_all(connection: Connection, topic: m.TopicInfo) -> bytes:
         found += fetched.records
 
 
-def values(records: bytes) -> list[bytes]:
+def values(records: bytes | memoryview) -> list[bytes]:
     found = decode(records, Offset(0), TopicName("t"), PartitionId(0))
     return [message.value for message in found]
 

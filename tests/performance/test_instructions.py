@@ -14,9 +14,9 @@ INSTRUCTIONS_MAX = {
     "produced in a batch, 3 replicas": 483,
     "submitted by itself": 546,
     "acknowledged by itself": 13_000,
-    "acknowledged by itself, 3 replicas": 51_800,
-    "acknowledged by itself, 3 replicas of 100 topics": 56_500,
-    "consumed": 139,
+    "acknowledged by itself, 3 replicas": 44_200,
+    "acknowledged by itself, 3 replicas of 100 topics": 48_600,
+    "consumed": 147,
     "delivered to one more consumer": 4_800,
 }
 """At most a tenth above what was measured, with Python 3.11 and the Trio of the lock files, where
@@ -24,9 +24,9 @@ Python handles records."""
 
 WITH_KERNELS_MAX = {
     "produced in a batch": 51,
-    "produced in a batch, 3 replicas": 83,
+    "produced in a batch, 3 replicas": 73,
     "submitted by itself": 360,
-    "consumed": 12.5,
+    "consumed": 18.3,
 }
 """Likewise with compiled kernels, for the ways whose messages share a batch; those of C don't
 count."""

@@ -1,4 +1,4 @@
-"""Nodes put messages into memory that earlier messages have left.
+"""Nodes and clients put messages into memory that earlier messages have left.
 
 Where they don't, the system maps and clears pages for each message, which can take as long as all
 that Python does with it.
@@ -7,6 +7,7 @@ that Python does with it.
 from __future__ import annotations
 
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 
 import pytest
 
@@ -36,6 +37,23 @@ async def test_a_broker_reads_messages_into_memory_that_it_has_used_before(tmp_p
             faults = [await _faults_of_a_reader(broker, client)]  # it grows for the first
             while min(faults) >= PAGES_MAX and len(faults) < READERS_AT_MOST:
                 faults.append(await _faults_of_a_reader(broker, client))
+            assert min(faults) < PAGES_MAX, faults
+
+
+async def test_a_client_receives_messages_into_memory_that_it_has_used_before(
+    tmp_path: Path,
+) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        nodes.broker(register)
+        async with octopi.connect(register.url) as client:
+            async with client.producer() as producer:
+                await producer.submit_many("orders", [VALUE] * MESSAGES)
+            faults: list[int] = []
+            while min(faults, default=PAGES_MAX) >= PAGES_MAX and len(faults) < READERS_AT_MOST:
+                before = getrusage(RUSAGE_SELF).ru_minflt
+                await _consume(client)
+                faults.append(getrusage(RUSAGE_SELF).ru_minflt - before)
             assert min(faults) < PAGES_MAX, faults
 
 

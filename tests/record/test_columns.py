@@ -29,7 +29,7 @@ RESERVED = craft_structured(b"value", key_length=0, headers_length=0, reserved=1
 OLD = encode_opaque(bytes(32), b"old")
 
 
-def outcome(data: bytes, by_messages: bool) -> object:
+def outcome(data: bytes | memoryview, by_messages: bool) -> object:
     """Values and offsets, or the error."""
     try:
         if not by_messages:
@@ -48,7 +48,10 @@ def outcome(data: bytes, by_messages: bool) -> object:
 @example(OLD + LONG_KEY)
 @example(b"")
 def test_columns_are_those_of_the_messages_and_errors_are_the_same(data: bytes) -> None:
-    assert outcome(data, by_messages=False) == outcome(data, by_messages=True)
+    found = outcome(data, by_messages=False)
+    assert found == outcome(data, by_messages=True)
+    view = memoryview(data)
+    assert outcome(view, by_messages=False) == outcome(view, by_messages=True) == found
 
 
 @pytest.mark.parametrize("value", [b"", b"value", bytes(70_000)])

@@ -20,6 +20,7 @@ from octopi.replication.prior_state import PriorState
 from octopi.replication.producer_sequences import Duplicate, ProducerSequences
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.making import NewLog
 from octopi.roles.broker.opening import Opening
 from octopi.roles.broker.replica_state import stored_state
 from octopi.storage import checkpoint
@@ -63,7 +64,10 @@ async def opened(
     opening = Opening(environment_of(disk), "data", flusher, FlushOptions(), lost_power=lost_power)
     await opening.open(PARTITION, None, None)
     if not opening.logs:
-        return await opening.make(DIRECTORY, topic, PARTITION)
+        new = NewLog(DIRECTORY, topic, PARTITION)
+        await opening.making.make([new])
+        if new.error is not None:
+            raise new.error
     return opening.logs["orders", PARTITION]
 
 

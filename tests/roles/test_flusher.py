@@ -8,6 +8,7 @@ from functools import partial
 import trio
 import trio.testing
 
+from octopi.limits import FLUSHES_AT_A_TIME
 from octopi.operating_system import SystemClock
 from octopi.roles.broker.flusher import Flusher
 
@@ -65,11 +66,11 @@ async def test_a_bounded_number_of_flushes_run_at_a_time_and_each_once(
         now_running -= 1
         done.append(number)
 
-    for number in range(100):
+    for number in range(3 * FLUSHES_AT_A_TIME):
         flusher.want(partial(flush, number), trio.current_time())
     await trio.sleep(10)
-    assert sorted(done) == list(range(100))
-    assert 1 < most <= 8
+    assert sorted(done) == list(range(3 * FLUSHES_AT_A_TIME))
+    assert 1 < most <= FLUSHES_AT_A_TIME
 
 
 async def test_a_flush_costs_the_same_however_many_are_due(

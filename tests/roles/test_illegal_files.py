@@ -148,7 +148,7 @@ async def test_a_noted_log_without_a_legal_name_is_left_out_and_the_broker_serve
         file = EndsFile(SystemDisk(), path, stored.logs)
         await file.store()
         odd = m.TopicRecord(name, "2" * 16, [partition], m.TopicOptions())
-        await file.add(odd.topic_id, attrs.asdict(odd))
+        await file.add({odd.topic_id: attrs.asdict(odd)})
         await file.end()
         file.close()
         before = {path for path in files(tmp_path) if "broker-1" not in path}

@@ -7,8 +7,10 @@ import errno
 import pytest
 import trio
 
-from octopi.identifiers import is_internal
+from octopi.identifiers import PartitionId, is_internal
+from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.storage import checkpoint
 from octopi.wire import messages as m
 from tests.kit.disk import MemoryDisk
 from tests.roles.replica_managers import TOPIC, started_on
@@ -150,3 +152,25 @@ async def test_a_replica_that_could_not_be_given_up_is_gone_when_its_disk_is_sou
         assert not left(disk)
         assert not disk.list_directory("data/logs")
         tasks.cancel_scope.cancel()
+
+
+async def test_a_replica_that_a_killed_process_left_to_begin_has_its_state_before_its_first_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await started_on(disk, tasks)
+        await logs.metadata.remember([PLACED], [])  # and was killed then
+        tasks.cancel_scope.cancel()
+    disk.crash(keep_page_cache=True)
+    make, had_states = LogStore.create_internal, []
+
+    async def noted(store: LogStore, partition: PartitionId) -> None:
+        had_states.append(checkpoint.load(disk, f"data/replicas/{partition}") is not None)
+        await make(store, partition)
+
+    monkeypatch.setattr(LogStore, "create_internal", noted)
+    async with trio.open_nursery() as tasks:
+        await started_on(disk, tasks)
+        tasks.cancel_scope.cancel()
+    assert had_states == [True]

@@ -135,3 +135,59 @@ async def test_a_log_is_listed_durably_even_if_that_failed_at_first() -> None:
         assert replica is not None
         assert not replica.machine.state.intact
         tasks.cancel_scope.cancel()
+
+
+MANY = [m.TopicRecord(f"t{n}", f"{n:016x}", [0], m.TopicOptions()) for n in range(8)]
+
+
+async def test_logs_of_one_order_share_the_syncs_of_what_names_them() -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await started_on(disk, tasks)
+        await logs.install_partitions([PLACED], [])
+        before = disk.calls.copy()
+        assert not await logs.install_topics(MANY)
+        assert disk.calls.count("sync_directory") == before.count("sync_directory") + 1
+        assert disk.calls.count("sync") == before.count("sync") + 1, "of the file that lists them"
+        tasks.cancel_scope.cancel()
+    disk.crash(keep_page_cache=False)
+    async with trio.open_nursery() as tasks:
+        logs = await started_on(disk, tasks)
+        assert {log.topic.topic for log in logs.store} >= {one.topic for one in MANY}
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("operation", "path_end"),
+    [("make_directory", "/t3"), ("replace_file", "/t3/checkpoint")],
+)
+async def test_a_log_that_can_not_be_made_does_not_hold_up_the_others_of_its_order(
+    operation: str, path_end: str
+) -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await started_on(disk, tasks)
+        await logs.install_partitions([PLACED], [])
+        disk.fail(errno.EIO, operation, path_end=path_end, times=9)
+        [undone] = await logs.install_topics(MANY)
+        assert undone.topic_id == MANY[3].topic_id
+        replica = logs.replica(0)
+        assert replica is not None
+        made = {one.topic_id for one in MANY} - {undone.topic_id}
+        assert made == replica.logs.keys() & {one.topic_id for one in MANY}
+        disk.heal()
+        assert not await logs.install_topics(MANY)
+        assert replica.logs.keys() >= {one.topic_id for one in MANY}
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_topic_that_was_made_before_the_others_of_its_order_stays_as_it_is() -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await started_on(disk, tasks)
+        await logs.install_partitions([PLACED], [])
+        assert not await logs.install_topics(MANY[:1])
+        known = logs.store.logs["t0", 0]
+        assert not await logs.install_topics(MANY)
+        assert logs.store.logs["t0", 0] is known
+        tasks.cancel_scope.cancel()

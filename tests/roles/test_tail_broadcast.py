@@ -107,7 +107,7 @@ class Reader:
 
     @property
     def records(self) -> list[bytes]:
-        return [one.records for one in self.messages]
+        return [bytes(one.records) for one in self.messages]
 
 
 @attrs.define
@@ -296,15 +296,61 @@ async def test_a_log_that_can_not_be_read_wakes_its_readers_and_others_are_serve
 
 async def test_a_log_without_readers_at_its_tail_is_forgotten() -> None:
     async with running() as bench:
-        reader = Reader()
-        bench.join(reader)
+        readers = [Reader() for _ in range(5)]
+        bench.join(*readers)
         assert bench.log.waker_count == 1
         bench.log.commit(b"a")
-        bench.leave(reader)
-        bench.leave(reader)
+        for reader in readers * 2:
+            bench.leave(reader)
         await wait_all_tasks_blocked()
         assert bench.log.waker_count == 0
-        assert (bench.log.reads, reader.taken) == ([], [])
+        assert bench.log.reads == []
+        assert not any(reader.taken for reader in readers)
+
+
+async def test_a_few_readers_are_sent_records_in_the_call_that_commits_them() -> None:
+    async with running() as bench:
+        readers = [Reader() for _ in range(4)]
+        bench.join(*readers)
+        for records in (b"a", b"bc"):
+            bench.log.commit(records)
+            assert [reader.records[-1] for reader in readers] == [records] * 4
+        assert bench.log.reads == [0, 1]
+
+
+async def test_more_readers_are_served_when_the_producer_has_its_receipt() -> None:
+    async with running() as bench:
+        readers = [Reader() for _ in range(5)]
+        bench.join(*readers)
+        bench.log.commit(b"a")
+        assert not any(reader.taken for reader in readers)
+        await wait_all_tasks_blocked()
+        assert [reader.records for reader in readers] == [[b"a"]] * 5
+
+
+async def test_records_that_are_not_committed_yet_are_no_work() -> None:
+    async with running() as bench:
+        readers = [Reader() for _ in range(5)]
+        bench.join(*readers)
+        bench.log.commit(b"a")
+        await wait_all_tasks_blocked()
+        bench.log.wake()  # there are new records, for followers
+        assert not bench.tail_broadcast.has_work
+        bench.log.epoch = 0
+        bench.log.wake()
+        await wait_all_tasks_blocked()
+        assert all(reader.awake for reader in readers)
+
+
+async def test_what_is_committed_while_a_few_readers_are_served_is_sent_to_all_of_them() -> None:
+    async with running() as bench:
+        first, second = Reader(), Reader()
+        left = [b"b"]
+        first.on_taken = lambda: bench.log.commit(left.pop()) if left else None
+        bench.join(first, second)
+        bench.log.commit(b"a")
+        await wait_all_tasks_blocked()
+        assert b"".join(first.records) == b"".join(second.records) == b"ab"
 
 
 # --- readings ---------------------------------------------------------------------
@@ -344,11 +390,11 @@ async def test_nothing_is_delivered_after_the_end_of_a_reading(credit: int) -> N
         nursery.start_soon(reading.run)
         bench.log.commit(b"a")
         await wait_all_tasks_blocked()
-        bench.log.commit(b"b")
+        bench.log.commit(b"b")  # which is sent in this call if there is credit
         reading.grant(2)
         reading.stop()  # before anybody had a turn
         await wait_all_tasks_blocked()
-        assert peer.posted == [m.Delivery(1, 0, b"a", 1, "1")]
+        assert [one.records for one in peer.posted] == [b"a", b"b"][:credit]
         assert peer.readings == {}
 
 

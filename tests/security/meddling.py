@@ -159,7 +159,7 @@ class _Link:
         for one in self._meddler.change(self.path, "out", data):
             await self._link.send(one)
 
-    def offer(self, data: bytes) -> bool:
+    def offer(self, *parts: bytes) -> bool:
         return False
 
     async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from octopi.clients.client import Client
+from octopi.limits import HIGHWATER_PAUSE_S
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk.disk import SimulatedDisk
 from octopi.simulation.disk.faults import DiskFault, Fail
@@ -193,6 +194,8 @@ def test_a_replica_left_alone_is_spared_until_its_sync_flag_is_durable() -> None
             lambda _: bool(objections) and not last_copies.objection(leader, LosePower()),
             lambda: alone.append(cluster.decided.state.partitions[0].in_sync),
         )
+        # Else the leader would tell the mark right then, and notice that the follower is gone.
+        await trio.sleep(2 * HIGHWATER_PAUSE_S)
         cluster.nodes[follower].host.lose_power()
         cluster.boot(follower)
         await until(lambda: bool(objections))

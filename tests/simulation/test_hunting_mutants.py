@@ -80,7 +80,7 @@ def test_a_hunt_reports_the_check_that_noticed_and_the_smallest_plan(
     assert headings.split()[:3] == ["mutant", "noticed", "by"]
     told = [FOUND.name, "receipt-wrong", "3", "0.5", "history", "LOST", "9", "0.5", "1"]
     assert line.split() == [*told, "oc1-small"]
-    assert score.startswith("1 mutants; 1 noticed (100%), 1 by clients alone (100%)")
+    assert score.startswith("1 mutants; 1 noticed (100%), 1 by clients alone (100%, 100% of the 1 ")
     assert json.loads(numbers.read_text())["score"]["white"] == 1
     assert MUTANTS[FOUND.name].bug in table.read_text()
     assert hunted == [FOUND.name]
@@ -153,6 +153,20 @@ def test_a_score_is_met_only_if_nothing_survives_and_little_is_needed() -> None:
     assert not campaign.score([attrs.evolve(FOUND, black=None)]).is_met
     assert not campaign.score([attrs.evolve(FOUND, white=kill(faults_count=3))]).is_met
     assert not campaign.score([attrs.evolve(FOUND, white=kill(runs=51))]).is_met
+
+
+def test_what_no_client_can_notice_counts_only_for_the_search_that_sees_all() -> None:
+    unseen = next(name for name, one in MUTANTS.items() if one.unseen)
+    score = campaign.score([FOUND, Hunt(unseen, kill(), None, 9, 2.0)])
+    assert (score.count, score.white, score.visible, score.black) == (2, 2, 1, 1)
+    assert score.is_met
+    assert "1 by clients alone (50%, 100% of the 1 that a client can notice)" in str(score)
+
+
+def test_no_hunt_looks_for_what_no_client_can_notice() -> None:
+    unseen = next(name for name, one in MUTANTS.items() if one.unseen)
+    found = campaign._hunt(unseen, ["--white_s=0", "--black_s=9", "--shrink_s=0"])
+    assert found.runs == 0
 
 
 def test_a_hunt_with_an_empty_budget_runs_nothing() -> None:

@@ -157,7 +157,7 @@ def test_a_reader_takes_messages_in_order_until_it_has_enough(run_in: RunIn) -> 
         async def send() -> None:
             for number in range(100):
                 message = number.to_bytes(2, "big") * (1 if number % 3 else 50_000)
-                if not here.offer(message):
+                if not here.offer(message[:1], message[1:]):
                     await here.send(message)
 
         async with trio.open_nursery() as nursery:

@@ -10,6 +10,8 @@ from itertools import islice
 
 import pytest
 
+from sim.generate.scenario_plans import draw, draw_scenario
+from sim.generate.scenarios import SCENARIOS, SCENARIOS_BY_NAME
 from sim.mutants.catalogue import MUTANTS
 from sim.mutants.mutant import HISTORY, LIVENESS, Mutant, StaleMutantError
 from sim.mutants.runner import plans
@@ -78,3 +80,23 @@ def test_bugs_of_subscriptions_are_hunted_with_plans_that_have_members() -> None
     some = list(islice(plans(1, "octopi.subscriptions.log_queue"), 20))
     assert all(plan.workload.members > 0 for plan in some)
     assert not all(plan.workload.members > 0 for plan in islice(plans(1, "octopi.record"), 20))
+
+
+def test_every_second_plan_of_a_hunt_is_of_a_scenario_that_concerns_the_mutant() -> None:
+    drawn = list(islice(plans(3, scenarios=("too_few", "ghost")), 6))
+    assert drawn[::2] == [
+        draw_scenario("too_few", 3),
+        draw_scenario("ghost", 4),
+        draw_scenario("too_few", 5),
+    ]
+    assert drawn[1::2] == [draw(3), draw(4), draw(5)]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)
+def test_the_scenarios_that_concern_a_mutant_are_drawn_and_run_its_code(mutant: Mutant) -> None:
+    for name in mutant.scenarios:
+        assert list(islice(plans(1, mutant.module, (name,)), 1))
+
+
+def test_each_scenario_has_a_name_of_its_own() -> None:
+    assert set(SCENARIOS_BY_NAME.values()) == set(SCENARIOS)

@@ -303,6 +303,36 @@ def test_an_in_sync_set_of_brokers_that_have_not_promised_its_epoch_is_found() -
     assert broken(decided(1, 2, epoch=10)).rule == "in-sync-unasked"
 
 
+def elected(leader: int, *in_sync: int) -> Callable[[Scenario], Awaitable[None]]:
+    """The register has made durable that *leader* leads; only the brokers 1 and 2 promised."""
+
+    async def scene(scenario: Scenario) -> None:
+        await scenario.produce()
+        view = scenario.cluster.decided
+        [known] = view.state.partitions.values()
+        assert known.leader == 1
+        epoch = known.epoch + 1
+        for host in ("broker-1", "broker-2"):
+            stored = {"partition": 0, "promised": epoch, "sync_flag": False, "intact": True}
+            tell(scenario.world, steps.D2Promised, host, 1, **stored)
+        record = attrs.evolve(known, epoch=epoch, version=0, leader=leader, in_sync=[*in_sync])
+        view.before[record.partition] = known
+        view.state.apply(PartitionDecided(record))
+        entries = [PartitionDecided(record)]
+        scenario.oracle(step_event(steps.E8Decided, "register", entries=entries, losses=[]))
+
+    return scene
+
+
+def test_a_durable_election_of_brokers_that_have_not_promised_is_found() -> None:
+    play(elected(2, 1, 2))
+    assert broken(elected(2, 1, 2, 3)).rule == "in-sync-unasked"
+
+
+def test_a_leader_that_goes_on_may_keep_brokers_that_have_not_promised_in_sync() -> None:
+    play(elected(1, 1, 2, 3))
+
+
 def joined(incarnation: int, *, accepted: bool = True) -> Callable[[Scenario], Awaitable[None]]:
     """The register lets the first incarnation of broker 3, or another, be in sync."""
 

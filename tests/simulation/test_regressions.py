@@ -10,6 +10,7 @@ import trio
 from octopi.clients.client import connect
 from octopi.environment import Environment
 from octopi.errors import RefusedError
+from octopi.limits import NEWEST_RECORDS_LOG_BYTES
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk.faults import DiskFault
 from octopi.simulation.kernel import driver
@@ -55,7 +56,8 @@ def test_a_consumer_leaves_brokers_that_can_not_read_their_disks() -> None:
     async def read_where_it_can(cluster: SimulatedCluster) -> None:
         cluster.start()
         await cluster.wait_serving()
-        values = [b"%d" % number for number in range(10)]
+        # More than brokers keep in memory.
+        values = [b"%d" % number * (NEWEST_RECORDS_LOG_BYTES // 5) for number in range(10)]
         read: list[bytes] = []
         done = trio.Event()
 

@@ -90,7 +90,7 @@ def test_a_plan_keeps_the_order_of_its_faults() -> None:
 
 def test_each_scenario_is_drawn_once_in_a_round_of_seeds() -> None:
     count = len(SCENARIOS)
-    options = [scenario_plans._ScenarioDrawing(seed)._teller() for seed in range(2 * count)]
+    options = [scenario_plans._ScenarioDrawing(seed).teller() for seed in range(2 * count)]
     first, second = options[:count], options[count:]
     assert first != second
     assert Counter(first) == Counter(second) == Counter(SCENARIOS)

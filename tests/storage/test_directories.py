@@ -10,7 +10,12 @@ import pytest
 
 from octopi.errors import DirectoryInUseError, DiskFullError, StorageError
 from octopi.operating_system import SystemDisk
-from octopi.storage.directories import lock_directory, make_durable_directory, sync_names
+from octopi.storage.directories import (
+    lock_directory,
+    make_durable_directories,
+    make_durable_directory,
+    sync_names,
+)
 from tests.kit.disk import MemoryDisk
 
 
@@ -103,3 +108,36 @@ async def test_names_that_were_synced_survive_a_power_failure() -> None:
     await sync_names(disk, "/a")
     disk.crash(keep_page_cache=False)
     assert disk.list_directory("/a") == ["file"]
+
+
+async def test_directories_that_are_made_together_share_the_sync_of_the_one_they_are_in() -> None:
+    disk = MemoryDisk()
+    await make_durable_directory(disk, "/a")
+    lasting = {"/a"}
+    before = disk.calls.count("sync_directory")
+    assert not await make_durable_directories(disk, ["/a/b/c", "/a/b/d", "/a/e"], lasting)
+    assert disk.calls.count("sync_directory") == before + 2
+    disk.crash(keep_page_cache=False)
+    assert [disk.list_directory(path) for path in ("/a", "/a/b")] == [["b", "e"], ["c", "d"]]
+    assert lasting == {"/a", "/a/b"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "path", "failed"),
+    [
+        ("make_directory", "/a/b/c", {"/a/b/c"}),
+        ("sync_directory", "/a/b", {"/a/b/c", "/a/b/d"}),
+        ("sync_directory", "/a", {"/a/b/c", "/a/b/d", "/a/e"}),
+    ],
+)
+async def test_of_directories_that_are_made_together_only_those_fail_that_are_concerned(
+    operation: str, path: str, failed: set[str]
+) -> None:
+    disk = MemoryDisk()
+    disk.make_directory("/a")
+    disk.fail(errno.EIO, operation, path_end=path)
+    lasting = {"/a"}
+    paths = ["/a/b/c", "/a/b/d", "/a/e"]
+    assert (await make_durable_directories(disk, paths, lasting)).keys() == failed
+    assert ("/a/b" in lasting) == (operation == "make_directory")
+    assert not await make_durable_directories(disk, paths, lasting)

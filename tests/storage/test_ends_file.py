@@ -30,7 +30,7 @@ async def begun(disk: MemoryDisk) -> EndsFile:
     """A file that lists one log."""
     file = EndsFile(disk, PATH, {})
     await file.store()
-    await file.add("0a", ORDERS)
+    await file.add({"0a": ORDERS})
     return file
 
 
@@ -153,8 +153,8 @@ async def test_a_log_whose_listing_failed_is_listed_durably_the_next_time() -> N
     disk.fail(errno.EIO, "sync")
     disk.fail(errno.EIO, "replace_file")
     with pytest.raises(StorageError):
-        await file.add("0a", ORDERS)
-    await file.add("0a", ORDERS)
+        await file.add({"0a": ORDERS})
+    await file.add({"0a": ORDERS})
     disk.crash(keep_page_cache=False)
     assert loaded(disk).logs == {"0a": at(0)}
 
@@ -163,7 +163,7 @@ async def test_the_ends_of_a_log_stay_noted_if_it_is_listed_again() -> None:
     disk = empty_disk()
     file = await begun(disk)
     note(file, 100)
-    await file.add("0a", ORDERS)
+    await file.add({"0a": ORDERS})
     disk.crash(keep_page_cache=False)
     assert loaded(disk).logs == {"0a": at(100)}
 
@@ -304,7 +304,7 @@ async def test_an_end_noted_while_the_file_is_replaced_is_in_the_new_file(
     disk.make_directory("/data/replicas")
     may_go_on.set()
     file = await begun(disk)
-    await file.add("0b", {"topic": "other"})
+    await file.add({"0b": {"topic": "other"}})
     replaced, may_go_on = trio.Event(), trio.Event()
     nursery.start_soon(file.store)
     await replaced.wait()

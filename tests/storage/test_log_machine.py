@@ -17,6 +17,7 @@ from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import record_timestamp_ms
 from octopi.storage.log_options import LogOptions
+from octopi.storage.newest_records import NewestRecords
 from octopi.storage.recovery import RecoveryReport
 from octopi.storage.time_slices import at_once
 from octopi.storage.verification import Kind
@@ -37,6 +38,8 @@ from tests.storage.building import (
 SIZES = st.sampled_from([0, 1, 100, 5_000, 40_000])
 STAMPS = st.integers(0, 50) | st.just(2**64 - 9)
 FRACTIONS = st.floats(0, 1)
+NEWEST_SIZES = st.sampled_from([0, 20_000, MIB])
+"""How much of what was appended is kept in memory."""
 SEGMENT_SIZES = st.sampled_from([500, 20_000, 300_000])
 
 
@@ -47,6 +50,7 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self.disk = empty_disk()
         self.options = LogOptions()
+        self.newest_bytes = 0
         self.data = bytearray()
         self.boundaries = [0]
         """Where records start from the log's start on, then the end."""
@@ -55,8 +59,11 @@ class LogMachine(RuleBasedStateMachine):
         """Since the last flush: then a power failure may bring records back."""
         self.indexes_whole = True
 
-    @initialize(segment_bytes=SEGMENT_SIZES, retention_bytes=SEGMENT_SIZES)
-    def begin(self, segment_bytes: int, retention_bytes: int) -> None:
+    @initialize(
+        segment_bytes=SEGMENT_SIZES, retention_bytes=SEGMENT_SIZES, newest_bytes=NEWEST_SIZES
+    )
+    def begin(self, segment_bytes: int, retention_bytes: int, newest_bytes: int) -> None:
+        self.newest_bytes = newest_bytes
         self.options = LogOptions(
             segment_bytes_max=segment_bytes, retention_bytes=2 * retention_bytes
         )
@@ -64,6 +71,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def open(self, recovery_point: int) -> RecoveryReport:
         self.log, recovery = recover_log(self.disk, self.options, recovery_point=recovery_point)
+        self.log.newest = NewestRecords(self.newest_bytes)
         return recovery
 
     @property

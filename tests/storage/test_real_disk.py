@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from pathlib import Path
 
 import pytest
+import trio
 
+from octopi import platforms
 from octopi.identifiers import Offset
+from octopi.limits import SYNCS_ALONE_MAX
 from octopi.operating_system import SystemDisk
 from octopi.record import scan
 from octopi.storage.log_options import LogOptions
@@ -112,6 +116,56 @@ async def test_a_file_stays_open_until_its_bytes_are_on_the_device(
     for file in files:
         file.close()
     assert open_count(tmp_path) == 0
+
+
+async def test_many_files_that_are_synced_at_the_same_time_are_all_on_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    alone = platforms.sync_data
+
+    def sync_alone(descriptor: int) -> None:
+        calls.append("alone")
+        alone(descriptor)
+
+    monkeypatch.setattr(platforms, "sync_data", sync_alone)
+    whole = Whole(calls)
+    monkeypatch.setattr(platforms, "file_system_sync", lambda directory: whole)
+    disk = SystemDisk()
+    files = [disk.open(str(tmp_path / f"file-{number}"), create=True) for number in range(50)]
+    for file in files:
+        file.append(b"first")
+    async with trio.open_nursery() as nursery:
+        for file in files:
+            nursery.start_soon(file.sync)
+    assert all(file.is_synced for file in files)
+    assert calls.count("together") == 1
+    assert calls.count("alone") == SYNCS_ALONE_MAX
+    await files[0].sync()  # nothing has changed since
+    assert len(calls) == 1 + SYNCS_ALONE_MAX
+    for file in files:
+        file.append(b"second")
+    whole.error = OSError(errno.EIO, "a bad block")
+    with pytest.RaisesGroup(*[OSError] * (50 - SYNCS_ALONE_MAX)):
+        async with trio.open_nursery() as nursery:
+            for file in files:
+                nursery.start_soon(file.sync)
+    assert sum(not file.is_synced for file in files) == 50 - SYNCS_ALONE_MAX
+    for file in files:
+        file.close()
+
+
+class Whole:
+    """Syncs a file system; fails if told to."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+        self.error: OSError | None = None
+
+    def __call__(self) -> None:
+        self._calls.append("together")
+        if self.error is not None:
+            raise self.error
 
 
 def open_count(directory: Path) -> int:

@@ -38,7 +38,7 @@ class Reading:
     """What a reader makes of bytes."""
 
     def __init__(self, *, is_masked: bool = False, bytes_max: int = BYTES_MAX) -> None:
-        self.events: list[bytes | tuple[int, bytes]] = []
+        self.events: list[bytes | memoryview | tuple[int, bytes]] = []
         self._bytes_max = bytes_max
         self.reader = FrameReader(
             is_masked=is_masked, on_control=lambda *control: self.events.append(control)
@@ -49,7 +49,7 @@ class Reading:
         while (message := self._next()) is not None:
             self.events.append(message)
 
-    def _next(self) -> bytes | None:
+    def _next(self) -> bytes | memoryview | None:
         message = self.reader.next(self._bytes_max)
         while message is None and self.reader.is_paused:
             message = self.reader.next(self._bytes_max)

@@ -50,6 +50,9 @@ class Sender(NonBlockingStream):
         self.read_bytes += len(data)
         return data or None
 
+    def receive_into(self, place: memoryview) -> int | None:
+        raise NotImplementedError
+
     def cut(self) -> None:
         raise NotImplementedError
 
@@ -85,7 +88,7 @@ def listen(
     link = FramedLink(stream, b"", SystemClock(), nursery, masks=None, peer="p", path="/v1/client")
     link.meter(ReceiveBudget(account))
 
-    def take(message: bytes) -> bool:
+    def take(message: bytes | memoryview) -> bool:
         if heard is not None:
             heard.append(len(message))
         return True

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import assume, example, given, strategies as st
 
 from octopi.errors import ProtocolError, Status
-from octopi.limits import BATCH_BYTES_MAX, MIB, PARTITIONS_PER_TOPIC_MAX, TEXT_BYTES_MAX
+from octopi.limits import BATCH_BYTES_MAX, KIB, MIB, PARTITIONS_PER_TOPIC_MAX, TEXT_BYTES_MAX
 from octopi.wire import messages as m
-from octopi.wire.codec import EncodedAnswer, EncodedList, decode, encode
+from octopi.wire.codec import EncodedAnswer, EncodedList, decode, encode, encode_parts
 from tests import strategies
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
@@ -31,7 +31,7 @@ FIND = {
 }
 
 
-def refused(data: bytes, allowed: frozenset[type] = EVERY_CLASS) -> ProtocolError:
+def refused(data: bytes | memoryview, allowed: frozenset[type] = EVERY_CLASS) -> ProtocolError:
     """The error that *data* has to end in."""
     with pytest.raises(ProtocolError) as caught:
         decode(data, allowed)
@@ -52,6 +52,21 @@ as_map = strategies.as_written
 @given(strategies.messages())
 def test_every_message_is_the_same_after_encoding_and_decoding(message: object) -> None:
     assert decode(encode(message), EVERY_CLASS) == message
+
+
+@given(strategies.messages())
+def test_a_message_in_a_view_is_the_same_and_keeps_nothing_of_it_but_records(
+    message: object,
+) -> None:
+    memory = bytearray(encode(message))
+    found = decode(memoryview(memory).toreadonly(), EVERY_CLASS)
+    assert found == message
+    records = getattr(found, "records", b"")
+    assert isinstance(records, memoryview) == isinstance(message, m.Delivery)
+    del records
+    if not isinstance(message, m.Delivery):
+        memory.clear()  # refused while a view of it exists
+        assert found == message
 
 
 @given(strategies.messages())
@@ -223,6 +238,7 @@ def refused_or_a_message(data: bytes) -> None:
         message = decode(data, EVERY_CLASS)
     except ProtocolError as caught:
         error = caught
+        assert str(refused(memoryview(data))) == str(error)
     if error is None:
         assert decode(encode(message), EVERY_CLASS) == message
     else:
@@ -451,3 +467,29 @@ def test_a_list_of_entries_encoded_earlier_has_the_same_bytes() -> None:
 def test_an_answer_that_is_encoded_already_is_sent_as_it_is() -> None:
     data = encode(m.Done(7))
     assert encode(EncodedAnswer(7, data)) == data
+
+
+@pytest.mark.parametrize("size_bytes", [0, 100, 8 * KIB - 1, 8 * KIB, 512 * KIB])
+def test_the_parts_of_a_message_are_its_encoding_and_long_records_are_not_copied(
+    size_bytes: int,
+) -> None:
+    records = bytes(range(256)) * (size_bytes // 256) + bytes(size_bytes % 256)
+    message = m.Replicate(1, 2, 3, 4, "0" * 16, 5, 6, records, 7)
+    parts = encode_parts(message)
+    assert b"".join(parts) == encode(message)
+    if size_bytes < 8 * KIB:
+        assert len(parts) == 1
+    else:
+        assert parts[1] is records
+        assert len(parts) == 3
+
+
+def test_a_message_that_ends_with_a_long_byte_string_has_no_empty_part() -> None:
+    message = m.Produce(1, "orders", 0, bytes(8 * KIB))
+    assert len(encode_parts(message)) == 2
+    assert b"".join(encode_parts(message)) == encode(message)
+
+
+def test_a_message_with_a_field_out_of_bounds_has_no_parts() -> None:
+    with pytest.raises(ValueError, match="reason"):
+        encode_parts(m.Failure(1, 1, "y" * (TEXT_BYTES_MAX + 1)))

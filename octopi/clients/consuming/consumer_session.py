@@ -76,7 +76,8 @@ class Chunk:
     """Records to be handed to the program."""
 
     offset: Offset
-    records: bytes
+    records: bytes | memoryview
+    """A view keeps the place where they were received."""
     anchor: Anchor
     """The anchor of every place behind the first record."""
 
@@ -197,7 +198,9 @@ class ConsumerSession:
         self._trail.fall_back(Offset(error.offset))
         self.credit = self._credit_now()
 
-    def delivered(self, offset: int, records: bytes, highwater: int, anchor: str) -> Chunk | None:
+    def delivered(
+        self, offset: int, records: bytes | memoryview, highwater: int, anchor: str
+    ) -> Chunk | None:
         """The broker sent *records*, which start at *offset*.  Return them, or None if they arrived
         before.  *anchor*: that of the places behind the first record.
 

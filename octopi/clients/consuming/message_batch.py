@@ -30,9 +30,10 @@ class MessageBatch(Sequence[Message]):
     It is a sequence of its messages.  For their values alone, `values` is quicker, since it decodes
     nothing else.
 
-    The batch owns the bytes of its records, and they stay as they are: a batch remains valid after
-    later ones were handed out, after the consumer's block, and in other threads.  Values, keys and
-    headers are copies, so one that is kept doesn't keep the batch.  What was decoded is kept by the
+    The bytes of its records stay as they are as long as there is the batch: it remains valid after
+    later ones were handed out, after the consumer's block, and in other threads.  A batch that is
+    kept keeps the buffer of half a megabyte in which it was received.  Values, keys and headers are
+    copies, so one that is kept doesn't keep the batch.  What was decoded is kept by the
     batch and given again by the next call, so don't change these lists.
     """
 
@@ -52,7 +53,7 @@ class MessageBatch(Sequence[Message]):
         topic: TopicName,
         partition: PartitionId,
         offset: Offset,
-        records: bytes,
+        records: bytes | memoryview,
         messages: list[Message] | None = None,
     ) -> None:
         """*messages*: what *records* were decoded to; None: they weren't yet."""
@@ -72,6 +73,10 @@ class MessageBatch(Sequence[Message]):
 
     def __repr__(self) -> str:
         return f"<batch of {self.topic}/{self.partition} from {self.offset} to {self.next_offset}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        records = bytes(self._records)  # a view can't be pickled
+        return MessageBatch, (self.topic, self.partition, self.offset, records, self._messages)
 
     # --- what it has -------------------------------------------------------------------
 
@@ -102,12 +107,13 @@ class MessageBatch(Sequence[Message]):
             self._messages, self._is_checked = messages, True
         return messages
 
-    def decoded(self, decode_records: Callable[[bytes, Offset], _T]) -> _T:
+    def decoded(self, decode_records: Callable[[bytes | memoryview, Offset], _T]) -> _T:
         """What *decode_records* makes of the encoded records and the offset of the first one: for
         decoders of other forms.
 
         It has to check every record as `octopi.record.scan` does, and to raise a `RecordError` if
         one is not valid.  If that is so, it is called again with the valid records before that one.
+        What it makes may refer to the records; then it keeps their buffer, as the batch does.
         """
         try:
             made = decode_records(self._records, self.offset)

@@ -25,8 +25,8 @@ class Batch:
 
     deadline: float
     """The time at which it is settled at the latest."""
-    linger_until: float
-    """When it is sent even if it isn't full."""
+    begun_at: float
+    """When it got its first message; it lingers from then on."""
     builder: BatchBuilder = attrs.field(factory=BatchBuilder)
     last_position: int = 0
     """Where the record of the newest message starts in the batch (bytes)."""

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.producing.log_sender import LogSender, SharedBySenders
-from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
+from octopi.clients.producing.producer_session import ProducerSession
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.errors import OctopiError
 from octopi.identifiers import PartitionId, ProducerId, TopicName
 from octopi.record import PRODUCER_ID_BYTES

@@ -15,10 +15,12 @@ import trio
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.producing.effects import Settled
 from octopi.clients.producing.lent_sessions import LentSessions
+from octopi.clients.producing.load import ProducerLoad
 from octopi.clients.producing.log_sender import LogSender, SharedBySenders
 from octopi.clients.producing.producer_options import ProducerOptions
-from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
+from octopi.clients.producing.producer_session import ProducerSession
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.producing.topic_route import TopicRoute
 from octopi.clients.producing.unreported_failures import UnreportedFailures
 from octopi.errors import (
@@ -58,6 +60,7 @@ class Producer:
         self._session_options = SessionOptions(
             linger_s=options.linger_s,
             batch_bytes=options.batch_bytes,
+            grown_batch_bytes=options.grown_batch_bytes,
             batches_in_flight=options.batches_in_flight,
             delivery_timeout_s=options.delivery_timeout_s,
             request_timeout_s=cluster.request_timeout_s,
@@ -73,6 +76,7 @@ class Producer:
         self.acknowledged_count: int = 0
         """The number of messages that are known to be committed."""
         self._room = trio.lowlevel.ParkingLot()
+        self._load = ProducerLoad()
         self._yield_is_due = False
         self._closed_by: OctopiError | None = None
         self._unreported = UnreportedFailures()
@@ -324,6 +328,10 @@ class Producer:
     async def _wait_for_room(self, topic: str) -> None:
         timeout_s = self._options.delivery_timeout_s
         with self._environment.clock.timeout(timeout_s) as slow:
+            if self._is_full and not self._load.is_saturated:
+                self._load.is_saturated = True
+                for sender in self._senders.values():
+                    sender.pump()  # batches that lingered longer because there are many
             while self._is_full:
                 await self._room.park()
                 self.check_open()
@@ -367,6 +375,7 @@ class Producer:
                 self._producer_id,
                 self._session_options,
                 is_named=self._options.name is not None,
+                load=self._load,
             ),
         )
         self._senders[name, partition] = sender
@@ -408,6 +417,8 @@ class Producer:
             self.acknowledged_count += effect.count
         if not self._is_full:
             self._room.unpark_all()
+        if self._load.is_saturated and self._buffered_bytes < self._options.buffer_bytes // 2:
+            self._load.is_saturated = False
 
     def _topic_described(self, info: TopicInfo) -> None:
         """The register described the topic again: if its partitions have changed, drop its

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
 from octopi.clients.options import within
 from octopi.errors import InvalidOptionError
 from octopi.identifiers import consumer_name_fault
-from octopi.limits import BATCH_BYTES_MAX, RECENT_BATCHES_COUNT, RECORD_BYTES_MAX
+from octopi.limits import (
+    BATCH_BYTES_MAX,
+    GROWN_BATCH_BYTES,
+    RECENT_BATCHES_COUNT,
+    RECORD_BYTES_MAX,
+)
+
+_GROWTH: Final = 4
+"""How many times as large as usual a batch may grow."""
 
 
 @attrs.frozen
@@ -37,3 +46,11 @@ class ProducerOptions:
         within("batches_in_flight", self.batches_in_flight, 1, RECENT_BATCHES_COUNT)
         within("buffer_bytes", self.buffer_bytes, self.batch_bytes, 2**40)
         within("delivery_timeout_s", self.delivery_timeout_s, 0.001, 86_400)
+
+    @property
+    def grown_batch_bytes(self) -> int:
+        """The size of a full batch while the producer is saturated.  The buffer has room for twice
+        as many of them as may be unanswered."""
+        share_bytes = self.buffer_bytes // (2 * self.batches_in_flight)
+        grown_bytes = min(_GROWTH * self.batch_bytes, GROWN_BATCH_BYTES, share_bytes)
+        return max(self.batch_bytes, grown_bytes)

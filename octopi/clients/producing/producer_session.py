@@ -43,8 +43,6 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-import attrs
-
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import (
     AskLeader,
@@ -55,6 +53,8 @@ from octopi.clients.producing.effects import (
     Send,
     Settled,
 )
+from octopi.clients.producing.load import ProducerLoad
+from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.suspicion import SilenceTimer
 from octopi.errors import (
     ConnectionLostError,
@@ -70,17 +70,6 @@ from octopi.limits import LEADER_SILENCE_S, RECORDS_PER_PRODUCE_MAX
 from octopi.record import STRUCTURED_BYTES_MIN
 
 
-@attrs.frozen
-class SessionOptions:
-    """How a producer batches and how long it tries (see `ProducerOptions`)."""
-
-    linger_s: float
-    batch_bytes: int
-    batches_in_flight: int
-    delivery_timeout_s: float
-    request_timeout_s: float
-
-
 class ProducerSession:
     """The messages of one producer for one log, from `add` to their outcome.
 
@@ -90,9 +79,17 @@ class ProducerSession:
     """
 
     def __init__(
-        self, log: str, producer_id: ProducerId, options: SessionOptions, *, is_named: bool = False
+        self,
+        log: str,
+        producer_id: ProducerId,
+        options: SessionOptions,
+        *,
+        is_named: bool = False,
+        load: ProducerLoad | None = None,
     ) -> None:
+        """*load*: that of the producer, if it has other sessions, too."""
         self._log = log
+        self._load = load or ProducerLoad()
         self._is_named = is_named
         self.producer_id = producer_id
         self._options = options
@@ -150,7 +147,7 @@ class ProducerSession:
         Raises:
           MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
         """
-        batch = self._open or self._new_batch(now)
+        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
         batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
         if batch is not self._open:
             self._begin(batch)
@@ -171,13 +168,13 @@ class ProducerSession:
         Raises:
           MalformedRecordError: if headers or time stamp don't fit; none is taken.
         """
-        batch = self._open or self._new_batch(now)
+        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
         count = batch.builder.add_many(
             values,
             begin,
             headers,
             timestamp_ms,
-            size_bytes_max=self._options.batch_bytes,
+            size_bytes_max=self._load.full_bytes(self._options, bool(self._unanswered)),
             count_max=RECORDS_PER_PRODUCE_MAX,
         )
         if batch is not self._open:
@@ -189,23 +186,23 @@ class ProducerSession:
         size_bytes = batch.builder.size_bytes
         # This runs for each message, so it counts records only where they could be too many.
         if size_bytes >= self._maybe_full_bytes and (
-            size_bytes >= self._options.batch_bytes or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
+            size_bytes >= self._load.full_bytes(self._options, bool(self._unanswered))
+            or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
         ):
             self.seal()
-
-    def _new_batch(self, now: float) -> Batch:
-        return Batch(now + self._options.delivery_timeout_s, now + self._options.linger_s)
 
     def _begin(self, batch: Batch) -> None:
         """*batch* has its first message."""
         self._waiting.append(batch)
         self._open = batch
+        self._load.open_count += 1
 
     def seal(self) -> None:
         """Close the open batch, if any, so that it is sent without waiting for more."""
         if self._open is not None:
             self._open.sealed = True
             self._open = None
+            self._load.open_count -= 1
 
     def hurry(self, batch: Batch) -> None:
         """A task awaits a receipt of *batch*: it doesn't linger while no batch is unanswered."""
@@ -305,7 +302,7 @@ class ProducerSession:
         for batch in self._waiting:
             batch.drop_messages()
         self._waiting.clear()
-        self._open = None
+        self.seal()
 
     # --- time --------------------------------------------------------------------------
 
@@ -342,7 +339,7 @@ class ProducerSession:
             if self._unanswered and self._unanswered[0].sent_at is not None:
                 times.append(self._unanswered[0].sent_at + options.request_timeout_s)
             if self._waiting and self._has_room() and not self._waiting[0].sealed:
-                times.append(self._waiting[0].linger_until)
+                times.append(self._load.linger_until(self._waiting[0], options.linger_s))
         times.append(self._silence.due_at())
         return min(times, default=math.inf)
 
@@ -369,7 +366,11 @@ class ProducerSession:
         while self._waiting and self._has_room():
             batch = self._waiting[0]
             idle = batch.urgent and not self._unanswered
-            if not (batch.sealed or idle or batch.linger_until <= now):
+            if not (
+                batch.sealed
+                or idle
+                or self._load.linger_until(batch, self._options.linger_s) <= now
+            ):
                 break
             if batch is self._open:
                 self.seal()
@@ -414,7 +415,7 @@ class ProducerSession:
         while self._waiting and self._waiting[0].deadline <= now:
             batch = self._waiting.popleft()
             if batch is self._open:
-                self._open = None
+                self.seal()
             self._settle(batch, NotDeliveredError(self._late()))
             batch.drop_messages()
 

@@ -1,7 +1,8 @@
 """Schedules the flushes of logs: after N messages, N bytes or some seconds, whichever comes first.
 
 One task watches the clock for all logs.  A flush that is due runs as a task of the flusher's
-nursery: at most one per log, and a few at a time.  Records that are appended during a flush wait
+nursery: at most one per log, and so many at a time that those due together can be made durable
+together (`octopi.group_sync`).  Records that are appended during a flush wait
 for the next one.  Thousands of logs may be due at once, and no step examines all of them.
 """
 
@@ -10,15 +11,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Final, Protocol
+from typing import Protocol
 
 import trio
 
 from octopi.environment import Clock
 from octopi.errors import StorageError
 from octopi.identifiers import Offset, TopicId
-
-_FLUSHES_AT_A_TIME: Final = 8
+from octopi.limits import FLUSHES_AT_A_TIME
 
 Flush = Callable[[], Awaitable[None]]
 
@@ -76,7 +76,7 @@ class Flusher:
             while True:
                 self._sooner = trio.Event()
                 now = self._clock.now()
-                while self._queue and len(self._running) < _FLUSHES_AT_A_TIME:
+                while self._queue and len(self._running) < FLUSHES_AT_A_TIME:
                     at, _, flush = self._queue[0]
                     counts = self._due.get(flush) == at and flush not in self._running
                     if counts and at > now:
@@ -86,7 +86,7 @@ class Flusher:
                         del self._due[flush]
                         self._running.add(flush)
                         nursery.start_soon(self._run_one, flush)
-                if self._queue and len(self._running) < _FLUSHES_AT_A_TIME:
+                if self._queue and len(self._running) < FLUSHES_AT_A_TIME:
                     with self._clock.timeout(self._queue[0][0] - now):
                         await self._sooner.wait()
                 else:

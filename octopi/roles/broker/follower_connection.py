@@ -1,20 +1,24 @@
 """The leader's side of a follower's stream.
 
-One task sends each log that the follower follows from the follower's position on, and the highwater
-mark when it moves.  A log that may have something to send is due; the task doesn't look at the
-others, of which there may be thousands.  Catching up and following live work the same way: the task
-reads the log on from a position.  The bytes and the messages on their way to the follower are
-bounded.  So a slow follower costs the leader nothing except the wait for its acknowledgement, and
-gets fewer and larger messages the further it falls behind.  A follower that is far behind and not
-in sync is sent records only while producers keep their share of the resources
-(`octopi.roles.broker.catching_up`).
+Each log that the follower follows is sent from the follower's position on.  To a follower in sync
+that takes what it is sent, new records are sent in the call that appended them.  In all other cases
+one task sends: it looks at the logs that are due, and not at the others, of which there may be
+thousands.  The bytes and the messages on their way to the follower are bounded.  So a slow follower
+costs the leader nothing except the wait for its acknowledgement, and gets fewer and larger messages
+the further it falls behind.  A follower that is far behind and not in sync is sent records only
+while producers keep their share of the resources (`octopi.roles.broker.catching_up`).
+
+The highwater mark goes with the next records.  If there are none for `HIGHWATER_PAUSE_S`, the task
+sends it by itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -33,6 +37,7 @@ from octopi.limits import (
     FETCH_BYTES_DEFAULT,
     FOLLOW_WINDOW_BYTES,
     FOLLOW_WINDOW_MESSAGES,
+    HIGHWATER_PAUSE_S,
 )
 from octopi.logger import get_logger
 from octopi.roles.broker.local_log import LocalLog
@@ -44,10 +49,14 @@ from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
 from octopi.transport.services import Service
 from octopi.wire import messages as m
+from octopi.wire.codec import encode_parts
 
 _log = get_logger(__name__)
 
 _ROUND_BYTES: Final = FETCH_BYTES_DEFAULT
+
+_MARKS_IN_A_ROW: Final = 64
+"""How many messages with only a highwater mark are sent before other tasks have their turn."""
 
 
 @attrs.define
@@ -99,6 +108,11 @@ class FollowerConnection(Service):
         self._tasks = tasks
         self._followed: dict[TopicId, _Followed] = {}
         self._due: dict[TopicId, None] = {}
+        """The logs with records that the task is to send."""
+        self._marks: dict[TopicId, float] = {}
+        """The logs whose highwater mark is to be told, and when, if no records go before."""
+        self._looks_at = math.inf
+        """When the task looks at the marks next, if it is parked."""
         self._idle = trio.lowlevel.ParkingLot()
         self._session: tuple[PartitionId, BrokerId, int] | None = None
         """Partition, broker and attempt."""
@@ -155,8 +169,8 @@ class FollowerConnection(Service):
             log = log_fields(followed.log, message.epoch)
             trace(steps.P5Heard(*log, follower=message.broker, end=message.end))
         followed.acknowledge(Offset(message.end))
-        followed.wake()
         replica.submit(partial(replica.machine.acknowledge, message))
+        followed.wake()
 
     def closed(self) -> None:
         """Follow no log any more and tell the replica: the stream ended."""
@@ -176,15 +190,15 @@ class FollowerConnection(Service):
 
     def post(self, message: m.Followed | m.FollowRefused) -> None:
         """Send what the replica answered."""
+        try:
+            self._connection.post(message)
+        except ConnectionLostError:
+            return
         if isinstance(message, m.Followed):
             replica = self._logs.replica(message.partition)
             log = replica.logs.get(TopicId(message.topic_id)) if replica else None
             if log is not None:
                 self._begin(log, message)
-        try:
-            self._connection.post(message)
-        except ConnectionLostError:
-            return
 
     def _begin(self, log: LocalLog, answer: m.Followed) -> None:
         known = self._followed.get(log.topic_id)
@@ -196,11 +210,38 @@ class FollowerConnection(Service):
         wake()
 
     def _look_at(self, topic_id: TopicId) -> None:
-        """Have the task look at the log: it has new records, a higher highwater mark or an
-        acknowledgement."""
-        self._due[topic_id] = None
-        if self._idle:
-            self._idle.unpark()
+        """Send what is new in the log, now or later: records, a higher highwater mark, or what had
+        to wait for an acknowledgement."""
+        followed = self._followed.get(topic_id)
+        if followed is None:
+            return
+        replica = self._kept_by(followed)
+        if replica is None:
+            self._forget(followed)
+        elif not followed.may_send():
+            return  # an acknowledgement will have it looked at again
+        elif followed.position < followed.log.end:
+            if not (self._idle and self._sends_at_once(followed, replica)):
+                self._due[topic_id] = None
+                self._idle.unpark()
+        elif followed.log.highwater > followed.told_highwater:
+            tell_at = self._environment.clock.now() + HIGHWATER_PAUSE_S
+            self._marks.setdefault(topic_id, tell_at)
+            if self._looks_at > tell_at:
+                self._idle.unpark()
+
+    def _sends_at_once(self, followed: _Followed, replica: ReplicaDriver) -> bool:
+        """Send the next records of one log in this call, if commits wait for the follower and it
+        takes what it is sent; return whether nothing is left for the task."""
+        leader = replica.machine.leader
+        assert self._session is not None
+        if leader is None or not leader.counts(self._session[1]) or not self._connection.is_prompt:
+            return False
+        try:
+            self._send_next(followed, replica)
+        except OctopiError:
+            return False  # the task meets it, too
+        return followed.log.topic_id not in self._due
 
     @property
     def lacking_bytes(self) -> int:
@@ -237,7 +278,7 @@ class FollowerConnection(Service):
         try:
             while True:
                 catches_up = self._note_catching_up()
-                sent = 0
+                sent = self._tell_marks()
                 if not catches_up or catching_up.may_send():
                     due, self._due = self._due, {}
                     round_ends = _ROUND_BYTES
@@ -248,14 +289,11 @@ class FollowerConnection(Service):
                             await self._connection.drained()
                             round_ends = sent + _ROUND_BYTES
                 if sent:
-                    if self._due:
+                    if self._due or self._marks:
                         await trio.lowlevel.checkpoint()  # let other tasks run between two reads
                     await self._connection.drained()
-                elif catches_up:
-                    with self._environment.clock.timeout(catching_up.look_again_s):
-                        await self._idle.park()
                 else:
-                    await self._idle.park()
+                    await self._rest(catching_up.look_again_s if catches_up else math.inf)
         except ConnectionLostError:
             return
         except OffsetOutOfRangeError:
@@ -266,6 +304,36 @@ class FollowerConnection(Service):
         except OctopiError as error:
             _log.error("can't send to a follower", peer=self._connection.peer, why=str(error))
             await self._connection.close(1011, "the leader can't read its log")
+
+    def _tell_marks(self) -> int:
+        """Send highwater marks that no records took along; return how many were sent."""
+        sent, now = 0, self._environment.clock.now()
+        for topic_id, tell_at in list(islice(self._marks.items(), _MARKS_IN_A_ROW)):
+            if tell_at > now:
+                break
+            del self._marks[topic_id]
+            followed = self._followed[topic_id]
+            replica = self._kept_by(followed)
+            if replica is None:
+                self._forget(followed)
+            elif followed.position < followed.log.end:
+                self._due[topic_id] = None  # records take it along
+            elif followed.log.highwater > followed.told_highwater:
+                sent += self._send_next(followed, replica)
+        return sent
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait until there is something to do, at most *seconds*."""
+        clock = self._environment.clock
+        if self._marks:
+            seconds = min(seconds, max(0.0, next(iter(self._marks.values())) - clock.now()))
+        if seconds == math.inf:
+            await self._idle.park()
+            return
+        self._looks_at = clock.now() + seconds
+        with clock.timeout(seconds):
+            await self._idle.park()
+        self._looks_at = math.inf
 
     async def _send_from(self, followed: _Followed) -> int:
         """Send the next records of one log, if there are any and there is room; return about how
@@ -298,23 +366,23 @@ class FollowerConnection(Service):
         followed.log.remove_waker(followed.wake)
         self._followed.pop(followed.log.topic_id)
         self._due.pop(followed.log.topic_id, None)
+        self._marks.pop(followed.log.topic_id, None)
 
     def _send_next(self, followed: _Followed, replica: ReplicaDriver) -> int:
+        """Send the next records of one log, or only its highwater mark if there are none."""
         log, answer, leader = followed.log, followed.answer, replica.machine.leader
         if leader is None or leader.epoch != answer.epoch:
             return 0  # another leader's log isn't what the follower agreed with
         highwater, end = log.highwater, log.end
         records, epoch = b"", NO_EPOCH
         if not followed.may_send():
-            return 0  # an acknowledgement will make the log due again
+            return 0  # an acknowledgement will have it looked at again
         if followed.position < end:
             records = log.read_uncommitted(followed.position, _ROUND_BYTES)
             epochs = log.state.epochs
             epoch = epochs.epoch_at(followed.position)
             stop = epochs.end_of_epoch_at(followed.position, end)
             records = records[: stop - followed.position]
-        elif highwater <= followed.told_highwater:
-            return 0
         message = m.Replicate(
             partition=answer.partition,
             epoch=answer.epoch,
@@ -330,7 +398,7 @@ class FollowerConnection(Service):
         if trace is not None:
             before, after = self._edges(log, message)
             trace(before)
-        self._connection.post(message)
+        self._connection.post_parts(encode_parts(message))
         followed.position = Offset(followed.position + len(records))
         if records:
             followed.sent_ends.append(followed.position)
@@ -338,6 +406,7 @@ class FollowerConnection(Service):
             self._due[log.topic_id] = None
         self._logs.catching_up.sent(self, len(records))
         followed.told_highwater = highwater
+        self._marks.pop(log.topic_id, None)
         if trace is not None:
             trace(after)
         return len(records) or 1

@@ -270,7 +270,7 @@ class LocalLog(ReadableLog):
         async with self._storing:
             await self._checkpoint.store(self._checkpoint.altered(topic), self._ends)
             if self._notes is not None:
-                await self._notes.add(topic)
+                await self._notes.add([topic])
             self.note_checkpoint()
             self.topic = with_shared_options(topic)
             self._files.alter(log_options(topic.options))

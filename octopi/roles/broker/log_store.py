@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 
 import trio
@@ -19,6 +19,7 @@ from octopi.replication.internal_log import internal_log
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_files import log_directory
+from octopi.roles.broker.making import NewLog
 from octopi.roles.broker.opening import Opening
 from octopi.security.quotas import LogName
 from octopi.storage.flush_policy import FlushOptions
@@ -60,23 +61,51 @@ class LogStore:
 
     # --- making and deleting -------------------------------------------------------------
 
-    async def create(self, topic: TopicRecord, partition_id: PartitionId) -> LocalLog | None:
-        """Ensure that the partition has a log of *topic*; return the log if it was created now.
+    async def create(
+        self, wanted: Sequence[tuple[TopicRecord, PartitionId]]
+    ) -> dict[tuple[str, PartitionId], LocalLog | StorageError]:
+        """Ensure that there is a log of each topic in its partition.  Return, by topic and
+        partition, those that were made now, and why others can't be made.
+
+        The reason may be that the log of an older topic of the same name is still there.  Then the
+        new log can't be made before the register has the older one removed.
+        """
+        found: dict[tuple[str, PartitionId], LocalLog | StorageError] = {}
+        missing: list[NewLog] = []
+        for topic, partition in wanted:
+            key = topic.topic, partition
+            known = self.logs.get(key)
+            if known is not None and known.topic.topic_id != topic.topic_id:
+                found[key] = StorageError(
+                    f"{known.directory} keeps records of an older topic of that name, with id "
+                    f"{known.topic.topic_id}, which the register has not had removed here"
+                )
+            elif known is None:
+                try:
+                    directory = log_directory(self._data_directory, partition, topic.topic)
+                    missing.append(await self._begin(NewLog(directory, topic, partition)))
+                except StorageError as error:
+                    found[key] = error
+        await self.opening.making.make(missing)
+        trace = self._environment.trace
+        for one in missing:
+            result = one.error or one.log
+            assert result is not None
+            found[one.topic.topic, one.partition] = result
+            if trace is not None and one.error is None:
+                trace(steps.T3Made(one.topic.topic, one.topic.topic_id, one.partition))
+        return found
+
+    async def _begin(self, new: NewLog) -> NewLog:
+        """Delete what an older topic of that name has left where *new* will be.
 
         Raises:
-          StorageError: if the disk fails, or if the log of an older topic of the same name is still
-              there.  Then the new log can't be created before the register has the older one
-              removed.
+          StorageError: if the disk fails.
         """
-        known = self.logs.get((topic.topic, partition_id))
-        if known is None:
-            return await self._create(topic, partition_id)
-        if known.topic.topic_id != topic.topic_id:
-            raise StorageError(
-                f"{known.directory} keeps records of an older topic of that name, with id "
-                f"{known.topic.topic_id}, which the register has not had removed here"
-            )
-        return None
+        if (trace := self._environment.trace) is not None:
+            trace(steps.T3Making(new.topic.topic, new.topic.topic_id, new.partition))
+        await self._deletion.delete(lambda log: log.directory == new.directory)
+        return new
 
     async def create_internal(self, partition_id: PartitionId) -> None:
         """Ensure that a replica has its internal logs.
@@ -84,19 +113,12 @@ class LogStore:
         Raises:
           StorageError: if the disk fails or is full; the next call uses what was made.
         """
-        for name in INTERNAL_LOGS:
-            if (name, partition_id) not in self.logs:
-                await self._create(internal_log(name, partition_id), partition_id)
-
-    async def _create(self, topic: TopicRecord, partition_id: PartitionId) -> LocalLog:
-        directory = log_directory(self._data_directory, partition_id, topic.topic)
-        if (trace := self._environment.trace) is not None:
-            trace(steps.T3Making(topic.topic, topic.topic_id, partition_id))
-        await self._deletion.delete(lambda log: log.directory == directory)
-        log = await self.opening.make(directory, topic, partition_id)
-        if trace is not None:
-            trace(steps.T3Made(topic.topic, topic.topic_id, partition_id))
-        return log
+        made = await self.create(
+            [(internal_log(name, partition_id), partition_id) for name in INTERNAL_LOGS]
+        )
+        for one in made.values():
+            if isinstance(one, StorageError):
+                raise one
 
     def doom(self, topic_ids: Collection[str]) -> Iterator[LocalLog]:
         """Have the next `delete` delete the logs of *topic_ids*.  Yields each log after it was
@@ -196,10 +218,9 @@ class LogStore:
     ) -> Slices[list[tuple[str, PartitionId]]]:
         """The logs that `describe` finds, in order."""
         keys: list[tuple[str, PartitionId]] = []
-        for some in in_groups(list(self.logs)):
-            keys += [
-                key for key in some if key > after and topic in {"", key[0]} and covers(key[0])
-            ]
+        known = [(topic, one) for one in self.ends] if topic else list(self.logs)
+        for some in in_groups(known):
+            keys += [key for key in some if key > after and key in self.logs and covers(key[0])]
             yield
         return sorted(keys)[:count_max]
 

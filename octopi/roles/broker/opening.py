@@ -46,6 +46,7 @@ from octopi.roles.broker.log_files import (
     restart_begun,
     stored_topic,
 )
+from octopi.roles.broker.making import LogMaking, NewLog
 from octopi.roles.broker.replica_ends import ReplicaEnds, ends_path, topic_of
 from octopi.roles.broker.replica_state import forget_intact, state_fields, stored_state
 from octopi.roles.broker.retired_replicas import RetiredReplicas
@@ -63,7 +64,7 @@ _log = get_logger(__name__)
 
 
 class Opening:
-    """Opens logs, makes new ones, and keeps the files of ends up to date."""
+    """Opens logs, and keeps the files of ends up to date."""
 
     def __init__(
         self,
@@ -83,19 +84,27 @@ class Opening:
         self._disk = environment.disk
         self._data_directory = data_directory
         self._flusher = flusher
-        self._flush_options = flush_options
         self._lost_power = lost_power
         self.deletion = LogDeletion(environment, data_directory, self.ends, self._flush_internal)
         """The logs that are to be deleted."""
         self._doubtful: set[PartitionId] = set()
-        """Partitions whose files of ends are damaged, so they may have listed more logs than can be
-        read."""
+        """Partitions with damaged files of ends, which may have listed more than can be read."""
         self.retired = RetiredReplicas(environment, data_directory, keep_retired_s)
         """The replicas that were given up and are kept for a while."""
         self.unmoved: set[PartitionId] = set()
-        """Partitions whose files were being moved to `retired`, and could not all be moved."""
+        """Partitions of which not all files could be moved to `retired`."""
         self._lasting = {data_directory}
         """Directories that survive a power failure."""
+        self.making = LogMaking(
+            environment,
+            flusher,
+            flush_options,
+            self.logs,
+            self.ends,
+            self._lasting,
+            lost_power=lost_power,
+        )
+        """Makes new logs."""
 
     async def _flush_internal(self, partition_id: PartitionId) -> None:
         """Make the internal logs of a replica durable, up to their ends.
@@ -104,8 +113,7 @@ class Opening:
           StorageError: if the disk fails.
         """
         for name in INTERNAL_LOGS:
-            log = self.logs.get((name, partition_id))
-            if log is not None:
+            if (log := self.logs.get((name, partition_id))) is not None:
                 await log.flush()
 
     def partitions(self) -> list[PartitionId]:
@@ -272,7 +280,10 @@ class Opening:
                 continue  # the register orders the log again
             _log.error("a log is gone", directory=directory, had_been_durable=noted.recovery_point)
             if (topic.topic, partition_id) not in self.logs:
-                await self.make(directory, topic, partition_id)
+                new = NewLog(directory, topic, partition_id)
+                await self.making.make([new])
+                if new.error is not None:
+                    raise new.error
 
     async def _open(
         self, directory: str, partition_id: PartitionId, ends: ReplicaEnds, *, is_sole: bool
@@ -301,14 +312,14 @@ class Opening:
             # Note this before the files change: a noted segment that is missing is damage.
             await ends.set_back(TopicId(topic.topic_id), begin, Offset(0))
         try:
-            log = await self._make(
+            log = await self.making.open(
                 directory, topic, partition_id, ends, cut_altered=self._lost_power
             )
         except AlteredTailError as error:
             # The register must learn of it even if this process dies after the log is cut.
             _log.error("a log lost records", directory=directory, why=error.why)
             await self._forget_intact(partition_id)
-            log = await self._make(directory, topic, partition_id, ends)
+            log = await self.making.open(directory, topic, partition_id, ends)
         try:
             await self._make_lasting(log, topic, directory, ends)
         except StorageError:
@@ -339,7 +350,7 @@ class Opening:
         if noted is None:
             # The creation of the log was not finished, or the program that made it kept no file of
             # ends.
-            await ends.add(topic)
+            await ends.add([topic])
 
     async def _renew_checkpoint(
         self, directory: str, partition_id: PartitionId, ends: ReplicaEnds, why: str
@@ -453,46 +464,6 @@ class Opening:
 
     async def _forget_intact(self, partition_id: PartitionId) -> None:
         await forget_intact(self._environment, self._replica_path(partition_id))
-
-    async def make(self, directory: str, topic: TopicRecord, partition_id: PartitionId) -> LocalLog:
-        """Make a log, with its directory, its entry in the file of ends, and its checkpoint.
-
-        Raises:
-          StorageError: if the disk fails; the next call uses what was made by then.
-        """
-        ends = self.ends[partition_id]
-        await make_durable_directory(self._disk, directory, self._lasting)
-        log = await self._make(directory, topic, partition_id, ends)
-        try:
-            await log.store_checkpoint()
-            await ends.add(topic)  # also if it is listed, which may not be durable yet
-        except StorageError:
-            await log.discard()  # the next call uses the files
-            raise
-        log.note_checkpoint()
-        self.logs[topic.topic, partition_id] = log
-        return log
-
-    async def _make(
-        self,
-        directory: str,
-        topic: TopicRecord,
-        partition_id: PartitionId,
-        ends: ReplicaEnds,
-        *,
-        cut_altered: bool = True,
-    ) -> LocalLog:
-        return await LocalLog.open(
-            self._environment,
-            directory,
-            topic,
-            partition_id,
-            self._flusher,
-            self._flush_options,
-            cut_altered=cut_altered,
-            ends=ends,
-            lost_power=self._lost_power,
-        )
 
     def _replica_path(self, partition_id: PartitionId) -> str:
         return f"{self._data_directory}/replicas/{partition_id}"

@@ -23,6 +23,7 @@ from octopi.replication.log_state import LogState
 from octopi.roles.broker.kept_start import NOTHING_KEPT
 from octopi.roles.broker.log_files import with_shared_options
 from octopi.storage.brief_lock import BriefLock
+from octopi.storage.newest_records import NewestRecords
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import Slices, in_turns
 from octopi.wire.messages import LogCount, LogInfo, TopicRecord
@@ -63,6 +64,10 @@ class ReadableLog:
         self._proving = BriefLock()
         self.kept = NOTHING_KEPT
         """What retention has decided last."""
+
+    def keep_newest(self, newest: NewestRecords) -> None:
+        """Have reads of what is appended from now on served from memory, by *newest*."""
+        self._files.newest = newest
 
     # --- waiting for more ----------------------------------------------------------------
 

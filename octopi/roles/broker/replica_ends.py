@@ -7,7 +7,7 @@ they survive the end of the process.  One fsync for all logs of the replica foll
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from octopi.environment import Environment
@@ -84,13 +84,13 @@ class ReplicaEnds:
         """
         await self._file.sync()
 
-    async def add(self, topic: TopicRecord) -> None:
-        """List a log, durably, with what describes its *topic* now.
+    async def add(self, topics: Iterable[TopicRecord]) -> None:
+        """List the logs of *topics*, durably, each with what describes its topic now.
 
         Raises:
-          StorageError: if the disk fails; then the log may be listed, but not durably.
+          StorageError: if the disk fails; then the logs may be listed, but not durably.
         """
-        await self._file.add(topic.topic_id, topic_fields(topic))
+        await self._file.add({one.topic_id: topic_fields(one) for one in topics})
 
     async def remove(self, topic_id: TopicId) -> None:
         """Remove a log from the list, durably.

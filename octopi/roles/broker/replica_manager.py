@@ -24,18 +24,18 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.partition_replica import Role
-from octopi.roles.broker.alteration import alter_log
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.controller_link import ControllerLink, Decisions
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.hand_over_preparation import HandOverPreparation
+from octopi.roles.broker.installing import TopicInstallation
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.order_parts import at_once
 from octopi.roles.broker.replica_driver import ReplicaDriver
-from octopi.roles.broker.replica_state import begin_state
+from octopi.roles.broker.replica_state import begin_state, has_state
 from octopi.roles.broker.replica_streams import ReplicaStreams
 from octopi.roles.broker.retirement import ReplicaRetirement
 from octopi.storage.brief_lock import BriefLock
@@ -99,6 +99,7 @@ class ReplicaManager(Decisions):
         self.preparation = HandOverPreparation(environment)
         """Prepares hand-overs of the partitions that this broker leads."""
         self.status = BrokerHealth(environment, data_directory)
+        self._installation = TopicInstallation(environment, self.store, self._replicas, self.status)
         self._streams = ReplicaStreams(
             environment,
             self._replicas,
@@ -165,13 +166,15 @@ class ReplicaManager(Decisions):
         assert self._identity is not None, "a broker without a name holds nothing"
         if partition_id not in self.store.ends:
             await self.store.opening.begin_ends(PartitionId(partition_id), {})
-        if is_new:
-            await begin_state(self._environment, self._replica_path(partition_id))
+        path = self._replica_path(partition_id)
+        # A process that was killed may have stored the decision and nothing of the replica.
+        if is_new or not has_state(self._environment, path):
+            await begin_state(self._environment, path)
         await self._make_internal_logs(partition_id, is_new=is_new)
         logs = {log.topic_id: log for log in self.store if log.partition == partition_id}
         replica = self._replicas[partition_id] = ReplicaDriver(
             self._environment,
-            self._replica_path(partition_id),
+            path,
             partition_id,
             *self._identity,
             logs,
@@ -408,26 +411,7 @@ class ReplicaManager(Decisions):
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
         """Ensure that there is a log of each of *topics* in each of its partitions that this broker
         holds, by the topic's options; return the ones that failed, with reasons."""
-        undone: list[m.Undone] = []
-
-        await at_once(partial(self._install_topic, undone), topics)
-        return undone
-
-    async def _install_topic(self, undone: list[m.Undone], topic: TopicRecord) -> None:
-        failed: list[m.Undone] = []
-        for partition_id in filter(self._replicas.__contains__, topic.partitions):
-            try:
-                replica = self._replicas[partition_id]
-                log = await self.store.create(topic, partition_id)
-                if log is not None:
-                    replica.add_log(log)
-                else:
-                    log = self.store.logs[topic.topic, partition_id]
-                    await alter_log(self._environment, replica, log, topic)
-                self.status.done(partition_id, topic.topic_id)
-            except StorageError as error:
-                failed = [self.status.undone(error, [partition_id], topic.topic_id)]
-        undone.extend(failed)
+        return await self._installation.install(topics)
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         """Delete the logs of these topics; return the topics of which files are left, with reasons.

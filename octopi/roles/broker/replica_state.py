@@ -59,6 +59,15 @@ async def forget_intact(environment: Environment, path: str) -> None:
     await checkpoint.store(environment.disk, path, state_fields(state))
 
 
+def has_state(environment: Environment, path: str) -> bool:
+    """Whether the state of a replica is stored in *path*.
+
+    Raises:
+      StorageError: if the file is damaged or can't be read.
+    """
+    return checkpoint.load(environment.disk, path) is not None
+
+
 async def begin_state(environment: Environment, path: str) -> None:
     """Store the state of a new replica in *path*.  This comes before its first log, because a log
     without that file looks as if the file had been lost.

@@ -1,5 +1,7 @@
-"""Sends the new records of a log to all readers at its tail: read once, encoded once, sent by one
-task.
+"""Sends the new records of a log to all readers at its tail: read once and encoded once.
+
+A few readers are sent new records in the call that commits them; for more than that, one task sends
+to all.
 
 A reader is at the tail of its log when it was sent all that is committed.  The next records are the
 same bytes for all readers whose readings have the same number.  A reader that can't be sent them
@@ -31,6 +33,10 @@ served later get in the same delivery what is committed meanwhile."""
 
 _CALL_BYTES: Final = 32 * KIB
 """The cost of serving a reader, expressed in bytes to copy."""
+
+_READERS_AT_ONCE_MAX: Final = 4
+"""Up to so many readers of a log are sent new records in the call that commits them, so that the
+producer's receipt waits for no more."""
 
 _MESSAGES_KEPT_MAX: Final = 16
 """Bounds the memory: each reading may have another number, and a message may have half a
@@ -125,6 +131,15 @@ class TailBroadcast:
         if self._work:
             self._work.unpark()
 
+    @property
+    def has_work(self) -> bool:
+        """Whether any log is due."""
+        return bool(self._due)
+
+    def now(self) -> float:
+        """The time of the broker's clock."""
+        return self._clock.now()
+
     async def run(self) -> None:
         """Serve the readers until cancelled, in portions, between which other tasks run."""
         while True:
@@ -166,9 +181,17 @@ class _TailReaders:
 
     def wake(self) -> None:
         """The highwater mark has moved, or the log isn't served any more."""
-        was_due = self.is_due
-        self._has_news = True
-        if not was_due:
+        if self.is_due:
+            self._has_news = True
+            return
+        log = self._log
+        if log.epoch and log.highwater == self._until:
+            return  # there are new records, but they are not committed
+        if len(self.readers) <= _READERS_AT_ONCE_MAX:
+            self.serve(_BYTES_IN_A_ROW, self._tail_broadcast.now())
+        else:
+            self._has_news = True
+        if self.is_due:
             self._tail_broadcast.want(self)
 
     def serve(self, left_bytes: int, now: float) -> int:

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import errno
 from math import inf
+from typing import Final
+
+import trio
 
 from octopi.simulation.disk.faults import ArmedFaults
 from octopi.simulation.disk.image import FileImage, Tree, os_error
 from octopi.simulation.kernel.turn_meter import TurnMeter
+
+SYNCS_ALONE: Final = (0, 1, 8)
+"""Values of `StorageDevice.syncs_alone_max`: small clusters sync few files at a time.  With 0 each
+sync is one of the whole disk."""
 
 
 class StorageDevice:
@@ -25,6 +32,8 @@ class StorageDevice:
         """The bytes that all files together may have; None: no limit."""
         self.read_only = False
         """Whether every change is refused, as on a read-only file system."""
+        self.syncs_alone_max = SYNCS_ALONE[-1]
+        """How many files a process syncs by themselves at a time; further ones together."""
         self.sync_s = 0.001
         """How long a sync takes (s)."""
         self.faults = ArmedFaults()
@@ -78,3 +87,16 @@ class DiskLock:
     def release(self) -> None:
         if self._device.locks.get(self._file) is self:
             del self._device.locks[self._file]
+
+
+class DeviceWait:
+    """A task that waits for the device, as in a shielded cancel scope, but much cheaper."""
+
+    def __init__(self) -> None:
+        self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+
+    def end(self) -> None:
+        """Let the task go on, if it still waits."""
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)

@@ -20,7 +20,9 @@ cut the power first.
 
 **Guarantees** are those of Linux for ext4 and XFS, and no others: an append is in the page cache; a
 successful `File.sync` makes a file's content durable, but not its name; `Disk.sync_directory` makes
-names durable.  A later sync doesn't make up for a failed one.
+names durable.  A later sync doesn't make up for a failed one.  Syncs of several files at the same
+time are made together (`octopi.group_sync`), by one sync of the whole disk
+(`octopi.simulation.disk.file_system_sync`).
 
 Nothing in this module depends on the order of a hash table, on real time or on entropy.
 """

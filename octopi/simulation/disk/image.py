@@ -87,7 +87,7 @@ class PendingSync:
 class FileImage:
     """One file, whatever names it has."""
 
-    __slots__ = ("_clean_bytes", "_cuts", "cached", "durable", "settled_bytes")
+    __slots__ = ("_clean_bytes", "_cuts", "cached", "durable", "has_error", "settled_bytes")
 
     def __init__(self, data: bytes = b"") -> None:
         self.cached = bytearray(data)
@@ -98,6 +98,8 @@ class FileImage:
         """The number of leading bytes of `durable` that survive any power failure."""
         self._clean_bytes = len(data)
         """The number of leading bytes of `cached` that the system believes to be on the device."""
+        self.has_error = False
+        """Whether writing it failed in a sync of the whole disk, which its next sync reports."""
         self._cuts: list[_Cut] = []
         """The truncations since the last sync, in order."""
 
@@ -321,6 +323,10 @@ class Tree:
                 covered.append(operation)
                 needed.extend(operation.changes)
         return covered[::-1]
+
+    def begin_sync_of_all(self) -> list[Operation]:
+        """What a sync of the whole disk that begins now covers."""
+        return [operation for operation in self._unsynced if not operation.forgotten]
 
     def settle(self, operations: list[Operation]) -> None:
         """Note that a sync has succeeded: *operations* are on the device."""

@@ -17,8 +17,10 @@ import trio
 
 from octopi.environment import Disk, DiskSpace, File
 from octopi.errors import DirectoryInUseError
-from octopi.simulation.disk.device import DiskLock, StorageDevice
+from octopi.group_sync import GroupSync
+from octopi.simulation.disk.device import DeviceWait, DiskLock, StorageDevice
 from octopi.simulation.disk.faults import Delay, Fail, How, MisdirectedRead, StaleRead, Tear
+from octopi.simulation.disk.file_system_sync import sync_file_system
 from octopi.simulation.disk.image import Directory, FileImage, Node, os_error
 
 _REPLACEMENT_SUFFIX: Final = ".new"
@@ -41,19 +43,6 @@ def after_by_trio(seconds: float, action: Callable[[], object]) -> None:
     trio.lowlevel.spawn_system_task(wait)
 
 
-class _Wait:
-    """A task that waits for the device, as in a shielded cancel scope, but much cheaper."""
-
-    def __init__(self) -> None:
-        self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
-
-    def end(self) -> None:
-        """Let the task go on, if it still waits."""
-        task, self._task = self._task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
-
-
 class DiskView:
     """The `octopi.environment.Disk` of one process."""
 
@@ -66,6 +55,9 @@ class DiskView:
         """A function for each wait for the device, which ends that wait."""
         self._files: dict[SimulatedFile, None] = {}
         self._syncing: dict[FileImage, trio.Lock] = {}
+        self.group_sync: Final = GroupSync[SimulatedFile](
+            partial(sync_file_system, self), alone_max=disk.syncs_alone_max, together_min=1
+        )
 
     @property
     def open_files(self) -> list[str]:
@@ -283,7 +275,17 @@ class DiskView:
         met = self.disk.faults.strike(operation, path)
         self.effect(operation, "during", path)
         self.check_alive(operation, path)
-        seconds = self.disk.sync_s + sum(how.seconds for how in met if isinstance(how, Delay))
+        await self.wait(
+            self.disk.sync_s + sum(how.seconds for how in met if isinstance(how, Delay))
+        )
+        self.check_alive(operation, path)
+        failure = _first_failure(met)
+        if failure is not None and not failure.done:
+            raise os_error(failure.error_number, path)
+        return failure
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for the device.  Cancellation doesn't end this; the end of the process does."""
         if seconds == inf:
             with trio.CancelScope(shield=True) as scope:  # a run that is given up can lift it
                 self._waits[scope.cancel] = None
@@ -292,16 +294,11 @@ class DiskView:
                 finally:
                     del self._waits[scope.cancel]
         else:
-            wait = _Wait()
+            wait = DeviceWait()
             self._waits[wait.end] = None
             self._after(seconds, wait.end)
             await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
             del self._waits[wait.end]
-        self.check_alive(operation, path)
-        failure = _first_failure(met)
-        if failure is not None and not failure.done:
-            raise os_error(failure.error_number, path)
-        return failure
 
     def syncing(self, image: FileImage) -> trio.Lock:
         """The lock that lets syncs of one file happen one after another, as the system does."""
@@ -448,11 +445,15 @@ class SimulatedFile:
         self._effect("truncate", "after", self._path)
 
     async def sync(self) -> None:
-        view, image = self._view, self._image
+        view = self._view
         if not self.is_usable:
             view.check_alive("sync", self._path)
             raise os_error(errno.EBADF, self._path)
         await trio.lowlevel.checkpoint_if_cancelled()
+        await view.group_sync.sync(self, self._sync_alone)
+
+    async def _sync_alone(self) -> None:
+        view, image = self._view, self._image
         lock = view.syncing(image)
         if lock.locked():
             await lock.acquire()
@@ -460,6 +461,9 @@ class SimulatedFile:
             lock.acquire_nowait()  # without a checkpoint: the sync waits anyway
         try:
             flush = image.begin_flush()
+            if image.has_error:
+                image.has_error = False
+                raise os_error(errno.EIO, self._path)
             settle, forget = partial(image.settle, flush), partial(image.forget, flush)
             await view.write_back("sync", self._path, settle, forget)
         finally:

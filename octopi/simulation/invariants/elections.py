@@ -86,9 +86,11 @@ class ElectionRules(Succession):
                     self._orders.discard(entry.record.partition)  # no records had to be given up
 
     def _check_acceptances(self, event: Event, record: PartitionRecord) -> None:
-        before = self._view.state.partitions.get(record.partition)
-        if before is not None and _leader(before) == _leader(record):
+        before = self._record_before(record)
+        if before is not record and _leader(before) == _leader(record):
             return  # the leader goes on, and commits with all in-sync replicas as before
+        if record.recovered_epoch == record.epoch:
+            return  # the leader is alone in sync; if it begins empty, it has nothing to promise
         missing = [
             broker
             for broker in record.in_sync

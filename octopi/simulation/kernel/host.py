@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import trio
 
 from octopi.environment import Environment, Machine, Net, TraceEvent, Watch
+from octopi.simulation.disk.device import SYNCS_ALONE
 from octopi.simulation.disk.disk import SimulatedDisk
 from octopi.simulation.invariants.queue_bounds import Sizes
 from octopi.simulation.kernel import driver
@@ -178,6 +179,7 @@ class SimulatedHost:
         self.network = network
         self.name = name
         self.disk = SimulatedDisk()
+        self.disk.syncs_alone_max = world.random("syncs", name).choice(SYNCS_ALONE)
         self.disk.turns.on_long_turn = self._note_long_turn
         self.clock = HostClock(world)
         self.life: ProcessLife | None = None

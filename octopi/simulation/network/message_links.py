@@ -30,7 +30,9 @@ from octopi.simulation.network.connection import PIECE_BYTES, End
 from octopi.simulation.network.network import Network
 from octopi.transport.addresses import host_and_port, listen_address, server_address, server_url
 from octopi.transport.failures import cut
+from octopi.transport.receive_buffers import ReceiveBuffers
 from octopi.transport.websocket import MESSAGE_QUEUE_COUNT, explained
+from octopi.wire.endpoints import CLIENT
 
 _log = get_logger(__name__)
 
@@ -51,6 +53,10 @@ _YIELD_CHANCE: Final = 0.125
 does, but there the order of tasks is arbitrary, and here each turn costs time."""
 
 _MESSAGE_TOO_BIG: Final = 1009
+
+IN_PLACE_BYTES_MIN: Final = 256
+"""A client gets messages of this size in place (`octopi.transport.receive_buffers`); in production
+they are larger, and simulated messages are small."""
 
 
 @attrs.frozen
@@ -80,6 +86,7 @@ class FrameNet:
     def __init__(self, network: Network, life: ProcessLife, tasks: trio.Nursery) -> None:
         self._network = network
         self._life = life
+        self._buffers = ReceiveBuffers(IN_PLACE_BYTES_MIN)
 
     async def connect(self, url: str, path: str) -> Link:
         """See `octopi.environment.Net.connect`; takes at most `CONNECT_TIMEOUT_S`."""
@@ -103,7 +110,8 @@ class FrameNet:
                 problem = end.take().problem
             self._life.check()
             if problem is None:
-                return FrameLink(self._network, end, peer, path)
+                buffers = self._buffers if path == CLIENT.path else None
+                return FrameLink(self._network, end, peer, path, buffers)
         except BaseException:
             end.close()
             raise
@@ -176,11 +184,30 @@ async def _arrival(end: End) -> bool:
     return bool(end.inbox)
 
 
+def _take_in_place(
+    buffers: ReceiveBuffers, take: Callable[[bytes | memoryview], bool], message: bytes | memoryview
+) -> bool:
+    if len(message) < buffers.bytes_min:
+        return take(message)
+    place = buffers.take(len(message))
+    place[:] = message
+    return take(place.toreadonly())
+
+
 class FrameLink:
     """The `octopi.environment.Link` over one simulated connection."""
 
-    def __init__(self, network: Network, end: End, peer: str, path: str) -> None:
+    def __init__(
+        self,
+        network: Network,
+        end: End,
+        peer: str,
+        path: str,
+        buffers: ReceiveBuffers | None = None,
+    ) -> None:
+        """*buffers*: where larger messages are put in `receive_all`, as a client's link does."""
         self._network = network
+        self._buffers = buffers
         self._end = end
         self._life = end.life
         self._randomness = network.world.random("turns", end.life.host.name, end.life.number).random
@@ -206,8 +233,9 @@ class FrameLink:
     def path(self) -> str:
         return self._path
 
-    def offer(self, data: bytes) -> bool:
+    def offer(self, *parts: bytes) -> bool:
         life, end = self._life, self._end
+        data = b"".join(parts)
         if not self._may_send(data) or self._randomness() < _YIELD_CHANCE:
             return False
         life.effect("send", "before", self._peer)
@@ -279,8 +307,12 @@ class FrameLink:
     def meter(self, intake: Intake) -> None:
         """Do nothing: this link has no buffer that would count."""
 
-    async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
+    async def receive_all(
+        self, take: Callable[[bytes | memoryview], bool], turn: Turn | None = None
+    ) -> None:
         self._is_sated = False
+        if self._buffers is not None:
+            take = partial(_take_in_place, self._buffers, take)
         context = trio.lowlevel.current_task().context
         hand_over = partial(self._hand_over, lambda data: context.run(take, data))
         while True:

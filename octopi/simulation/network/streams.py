@@ -18,8 +18,10 @@ import trio
 from octopi.environment import Listening
 from octopi.simulation.kernel.host import HostRandomness, ProcessLife
 from octopi.simulation.network.connection import PIECE_BYTES, End
+from octopi.simulation.network.message_links import IN_PLACE_BYTES_MIN
 from octopi.simulation.network.network import Network
 from octopi.transport.addresses import host_and_port
+from octopi.transport.receive_buffers import ReceiveBuffers
 from octopi.transport.websocket import WebSocketNet
 
 _RECEIVE_BYTES: Final = 64 * 1024
@@ -201,4 +203,5 @@ class WebSocketTier(WebSocketNet):
             life.host.clock,
             tasks,
             randomness=HostRandomness(life.host.world, f"{life.host.name} masks", life.number),
+            buffers=ReceiveBuffers(IN_PLACE_BYTES_MIN),
         )

@@ -5,7 +5,8 @@
 import { decode, encode } from "./cbor.js";
 import { OctopiError, refusal } from "./errors.js";
 
-const PROTOCOL_VERSION = 1;
+const PROTOCOL_VERSION = 2; // the newest that we speak, and the oldest:
+const PROTOCOL_VERSION_MIN = 1;
 const NO_WEBSOCKET =
   "there is no WebSocket here: use Node 22 or newer, start Node 20 with --experimental-websocket, or give a class as the option WebSocket, such as that of the package ws";
 const SUBPROTOCOL = "octopi.v1.cbor";
@@ -223,8 +224,8 @@ class Connection {
   #takeGreeting(message) {
     if (message.type === "failure") this.lose(refusal(message));
     else if (message.type !== "welcome") this.lose(new OctopiError("protocol", `${this.url} greeted us with ${message.type}`));
-    else if (message.version !== PROTOCOL_VERSION) {
-      this.lose(new OctopiError("unsupported_version", `${this.url} speaks version ${message.version} of the protocol, we ${PROTOCOL_VERSION}`));
+    else if (!(message.version >= PROTOCOL_VERSION_MIN && message.version <= PROTOCOL_VERSION)) {
+      this.lose(new OctopiError("unsupported_version", `${this.url} speaks version ${message.version} of the protocol, we ${PROTOCOL_VERSION_MIN} to ${PROTOCOL_VERSION}`));
     } else {
       this.greeting = message;
       this.#settleWelcome.resolve();

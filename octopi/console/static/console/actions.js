@@ -137,14 +137,15 @@ export class Actions {
     });
   }
 
-  moveReplica(broker, partitions, brokers) {
-    const others = brokers.filter((one) => one.broker !== broker && one.state === "up").map((one) => [String(one.broker), `broker ${one.broker}`]);
+  // *held*: the partitions of which another broker can get the replica.  *up*: the brokers that are.
+  moveReplica(broker, held, up) {
+    const others = up.filter((one) => held.some(({ replicas }) => !replicas.includes(one.broker))).map((one) => [String(one.broker), `broker ${one.broker}`]);
     this.ask({
       title: `Move a replica from broker ${broker}`,
       verb: "Move it",
       text: "The other broker copies the partition first; then it is a replica instead. That takes as long as copying does, and goes on when this page is closed.",
       fields: [
-        { name: "partition", label: "Partition", choices: partitions.map((one) => [String(one), `partition ${one}`]) },
+        { name: "partition", label: "Partition", choices: held.map(({ partition }) => [String(partition), `partition ${partition}`]) },
         { name: "to", label: "To", choices: others },
       ],
       run: async ({ partition, to }) => {
@@ -204,6 +205,7 @@ export function actionDialog(actions) {
     actions.carryOut(Object.fromEntries(new FormData(event.target)));
   };
   const isOver = state === "done";
+  const why = state === "busy" ? "" : actions.feed.whyNoChange; // since the dialog is open
   return html`
     <dialog id="action" aria-labelledby="action-title" @cancel=${() => actions.close()} @close=${() => actions.close()}>
       <h2 id="action-title">${open.title}</h2>
@@ -220,8 +222,9 @@ export function actionDialog(actions) {
                   `
                 : nothing}
               ${state === "failed" ? html`<p class="problem" role="alert">${result}</p>` : nothing}
+              ${why ? html`<p class="problem" role="alert">${why}</p>` : nothing}
               <p class="buttons">
-                <button class=${open.isGrave || (typed && open.warning) ? "grave" : "primary"} ?disabled=${state === "busy"}>${state === "busy" ? "At work …" : open.verb}</button>
+                <button class=${open.isGrave || (typed && open.warning) ? "grave" : "primary"} ?disabled=${state === "busy" || Boolean(why)}>${state === "busy" ? "At work …" : open.verb}</button>
                 <button type="button" @click=${() => actions.close()}>${state === "busy" ? "Close" : "Cancel"}</button>
               </p>
             </form>

@@ -2,6 +2,7 @@
 // The node checks the token for each of them.
 
 import { Cluster } from "../client/cluster.js";
+import { OctopiError } from "../client/errors.js";
 
 const ATTEMPT_MS = 20_000;
 const DRAIN_MS = 60_000; // as the register has it
@@ -27,7 +28,7 @@ export class Admin {
 
   // Changes those options that *names* has.  Resolves with the topic's description.
   alterTopic(topic, names, options) {
-    return this.#ask({ type: "alter_topic", topic, names, options: { ...TOPIC_DEFAULTS, ...options } }, "topic_description");
+    return this.#ask({ type: "alter_topic", topic, names, options: { ...TOPIC_DEFAULTS, ...options } }, "topic_description", { since: 2 });
   }
 
   deleteTopic(topic) {
@@ -35,11 +36,11 @@ export class Admin {
   }
 
   drainBroker(broker) {
-    return this.#ask({ type: "drain_broker", broker }, "done", DRAIN_MS);
+    return this.#ask({ type: "drain_broker", broker }, "done", { timeoutMs: DRAIN_MS });
   }
 
   moveReplica(partition, leaving, joining) {
-    return this.#ask({ type: "move_replica", partition, leaving, joining }, "done", MOVE_MS);
+    return this.#ask({ type: "move_replica", partition, leaving, joining }, "done", { timeoutMs: MOVE_MS });
   }
 
   // Sets the mark of a subscription in each log; *at* and *value* as in find_offset.  *force*: also
@@ -60,9 +61,11 @@ export class Admin {
   }
 
   // Once: a repetition would be refused if the first one was carried out and its answer lost.
-  #ask(message, expected, timeoutMs = ATTEMPT_MS) {
+  // *since*: the version of the protocol that the message came with.
+  #ask(message, expected, { timeoutMs = ATTEMPT_MS, since = 1 } = {}) {
     return this.#using(async (cluster) => {
       const connection = await cluster.retry(() => cluster.connection(this.#server()));
+      if (connection.greeting.version < since) throw new OctopiError("unsupported_version", `${connection.url} is of an earlier version, without ${message.type}`);
       return connection.request(message, expected, timeoutMs, true);
     });
   }

@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { addressOf } from "./address.js";
 import { brokerAway, registerAway } from "./overview.js";
-import { table, topicsOf } from "./parts.js";
+import { actionButton, reasonsNot, table, topicsOf } from "./parts.js";
 import { MARKS, markOf, topology } from "./topology.js";
 import { uptimeOf, versionOf, versionsCard } from "./versions.js";
 import { count, size } from "./words.js";
@@ -21,7 +21,12 @@ function brokerPage(feed, actions) {
     return html`<section class="card" id="broker"><h2>Broker ${feed.view.names[0]}</h2><p class="problem" role="alert">The cluster has no such broker.</p><p><a href=${addressOf("brokers")}>All brokers</a></p></section>`;
   }
   const held = cluster.partitions.filter(({ replicas }) => replicas.includes(number));
-  const isAdmin = feed.may("admin") && !feed.isStale;
+  const isAdmin = feed.may("admin");
+  const movable = held.filter(({ replicas }) => cluster.brokers.some((other) => isUp(other) && !replicas.includes(other.broker)));
+  const whyNotMoved = feed.whyNoChange || (movable.length || cluster.more ? "" : "No other broker that is up lacks one of its partitions, so none can be moved.");
+  const whyNotDrained = feed.whyNoChange || (canBeLedElsewhere(cluster, held, number) ? "" : "No other replica is in sync, so no other broker can lead.");
+  const mayDrain = isAdmin && one.live;
+  const mayMove = isAdmin && held.length > 0 && cluster.brokers.length > 1;
   const facts = [
     ["state", one.state],
     ["address", one.address],
@@ -32,13 +37,15 @@ function brokerPage(feed, actions) {
     ["up for", uptimeOf(one)],
   ];
   return html`
+    ${feed.registerAwaySince ? registerAway(feed) : nothing}
     ${!one.live && one.state === "away" ? brokerAway(cluster, one) : nothing}
     <section class="card" aria-labelledby="broker-title" id="broker">
       <h2 id="broker-title">Broker ${number} <small>${one.state}</small></h2>
       <p class="bar">
-        ${isAdmin && one.live ? html`<button type="button" @click=${() => actions.drainBroker(number, one.leads)}>Drain …</button>` : nothing}
-        ${isAdmin && held.length && cluster.brokers.length > 1 ? html`<button type="button" @click=${() => actions.moveReplica(number, held.map(({ partition }) => partition), cluster.brokers)}>Move a replica …</button>` : nothing}
+        ${mayDrain ? actionButton("Drain …", whyNotDrained, () => actions.drainBroker(number, one.leads)) : nothing}
+        ${mayMove ? actionButton("Move a replica …", whyNotMoved, () => actions.moveReplica(number, movable, cluster.brokers.filter(isUp))) : nothing}
         <a href=${addressOf("brokers")}>All brokers</a>
+        ${reasonsNot(mayDrain && whyNotDrained, mayMove && whyNotMoved)}
       </p>
       ${one.disk_trouble ? html`<p class="problem" role="alert">${one.disk_trouble}. <a href=${addressOf("runbook", ["full-disk"])}>What to do</a></p>` : nothing}
       <dl class="facts">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
@@ -46,6 +53,18 @@ function brokerPage(feed, actions) {
       ${cluster.more ? html`<p class="hint">The cluster has more partitions than are shown: octopi-node partitions list</p>` : nothing}
     </section>
   `;
+}
+
+function isUp({ state }) {
+  return state === "up";
+}
+
+// Whether another broker can lead at least one of the partitions that *broker*, which holds *held*,
+// leads; true also if it leads none.
+function canBeLedElsewhere(cluster, held, broker) {
+  const others = new Set(cluster.brokers.filter((one) => isUp(one) && one.broker !== broker).map((one) => one.broker));
+  const led = held.filter(({ leader }) => leader === broker);
+  return cluster.more || !led.length || led.some(({ in_sync: inSync }) => inSync.some((one) => others.has(one)));
 }
 
 function partitions(broker, held) {

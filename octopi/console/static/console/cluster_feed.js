@@ -74,6 +74,12 @@ export class ClusterFeed {
     return this.cluster?.register_trouble ? Math.max(this.#registerHeardAt, this.cluster.register_heard_at_ms) : 0;
   }
 
+  // Why nothing can be changed in the cluster now; empty: it can.
+  get whyNoChange() {
+    if (this.isStale) return "No node answers: nothing can be changed now.";
+    return this.registerAwaySince ? "The register does not answer: nothing can be changed until it is back." : "";
+  }
+
   setToken(token) {
     this.pages.setToken(token);
     this.status = null;
@@ -162,14 +168,14 @@ export class ClusterFeed {
   }
 
   #morePages({ tab, names, chosen }) {
-    const exact = (topic) => `topics?${new URLSearchParams({ prefix: topic, limit: 1 })}`;
+    const exact = (topic) => `topics?${new URLSearchParams({ prefix: topic, limit: 1, messages: 1 })}`;
     if (tab === "topics" && names.length) return [exact(names[0])];
     if (tab === "messages") return [`topic-search?${new URLSearchParams({ contains: this.typed, limit: NAMES_OFFERED })}`, ...(names.length ? [exact(names[0])] : [])];
     if (tab === "overview" && this.found && this.#looks % LARGEST_EVERY) return [];
     if (tab === "overview") return [`topic-search?sort=size&descending=1&limit=${LARGEST_SHOWN}`];
     if (tab !== "topics") return [];
     const { first = 0, search = "", sort = "name", descending = "" } = Object.fromEntries(chosen);
-    return [`topic-search?${new URLSearchParams({ contains: search, sort, descending, first, limit: TOPICS_PER_PAGE })}`];
+    return [`topic-search?${new URLSearchParams({ contains: search, sort, descending, first, limit: TOPICS_PER_PAGE, messages: 1 })}`];
   }
 
   #takeTopics({ tab, names }, found) {

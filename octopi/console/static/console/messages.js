@@ -86,14 +86,15 @@ function tailCard(feed, tail) {
           <thead><tr><th scope="col">Time</th><th scope="col">Log</th><th scope="col" class="number">Offset</th><th scope="col">Key</th><th scope="col">Headers</th><th scope="col">Value</th></tr></thead>
           <tbody>${repeat(tail.rows, (row) => row.key, (row) => messageRow(tail, row))}</tbody>
         </table>
-        ${tail.rows.length ? nothing : html`<p class="empty">${empty(tail)}</p>`}
+        ${tail.rows.length ? nothing : html`<p class="empty">${empty(tail, feed)}</p>`}
       </div>
     </section>
   `;
 }
 
-function empty({ reading, filter, seen }) {
+function empty({ reading, filter, seen, state }, feed) {
   if (!reading) return "Choose a topic.";
+  if (state !== "live" && feed.registerAwaySince) return "The register says which brokers have the topic: reading begins when it answers.";
   return filter && seen ? `None of ${count(seen)} messages contains that.` : "Nothing has come yet.";
 }
 

@@ -6,7 +6,7 @@ import { leastLag } from "./cluster_feed.js";
 import { eventGroups } from "./event_groups.js";
 import { eventsCard } from "./events.js";
 import { lossesLeft, oneMoreLoss } from "./losses.js";
-import { chartCard, table, topicsOfAll, written } from "./parts.js";
+import { chartCard, nameLink, table, topicsOfAll, written } from "./parts.js";
 import { leastUptime, versions, versionsCard } from "./versions.js";
 import { count, date, duration, plural, rate, size } from "./words.js";
 
@@ -67,7 +67,7 @@ function largest({ found, topicRates }) {
   const rows = (found?.topics ?? []).map(
     ({ topic, size_bytes: bytes, consumers_count: readers }) => html`
       <tr>
-        <td title=${topic}><a href=${topicAddress(topic)}>${topic}</a></td>
+        <td title=${topic}>${nameLink(topic, topicAddress(topic))}</td>
         <td class="number">${size(bytes)}</td>
         <td class="number">${rate(topicRates.get(topic) ?? null)}</td>
         <td class="number roomy">${count(readers)}</td>

@@ -18,6 +18,26 @@ export function table(label, head, rows, empty, kind = "") {
   `;
 }
 
+// A button of an action, which can't be done now for the reason *why*, if there is one.
+export function actionButton(words, why, act, classes = "") {
+  return html`<button type="button" class=${classes} title=${why} ?disabled=${Boolean(why)} @click=${act}>${words}</button>`;
+}
+
+// The reasons of buttons beside it, each once, where everybody can read them.
+export function reasonsNot(...reasons) {
+  const all = [...new Set(reasons)].filter(Boolean);
+  return all.length ? html`<span class="why faint">${all.join(" ")}</span>` : nothing;
+}
+
+const NAME_END = 14; // characters of a name that is too long for its place, beside its beginning
+
+// A link with a name of which the end is seen, too: names often differ in nothing else.
+export function nameLink(name, address) {
+  const at = name.length - NAME_END;
+  if (at < NAME_END) return html`<a href=${address}>${name}</a>`;
+  return html`<a class="long" href=${address} aria-label=${name}><span>${name.slice(0, at)}</span><span>${name.slice(at)}</span></a>`;
+}
+
 // The names of a few topics, as links, and the number of the others.
 export function topicNames({ topics, more, isAtMost = false }) {
   if (!topics.length && !more) return nothing;

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { addressOf, subscriptionAddress, topicAddress } from "./address.js";
-import { consumers, table } from "./parts.js";
+import { actionButton, consumers, nameLink, reasonsNot, table } from "./parts.js";
 import { count, date, duration, plural, size } from "./words.js";
 
 const QUEUES = new Set(["shared", "key_shared"]); // modes
@@ -27,13 +27,14 @@ export function subscriptionsTab(feed, actions) {
 // *whose*: said behind their number.
 export function subscriptions(feed, whose) {
   const { subscriptions: all, subscriptionsSilent: silent, subscriptionsContinued: continued, subscriptionsAfter: after, subscriptionsProblem: problem } = feed;
+  const nobodyKnows = problem !== "" || silent.length > 0;
   const head = [["Subscription"], ["Mode", "w8 roomy"], ["State", "w14"], ["Members", "number w6 roomy"], ["Lag", "number w6"], ["Age", "number w6 roomy", "Of the oldest message that is not processed"]];
   return html`
     <section class="card" aria-labelledby="subscriptions-title" id="subscriptions">
-      <h2 id="subscriptions-title">Subscriptions <small>${all === null ? "" : `${count(all.length)} ${whose}`}</small></h2>
+      <h2 id="subscriptions-title">Subscriptions <small>${all === null || (nobodyKnows && !all.length) ? whose : `${count(all.length)} ${whose}`}</small></h2>
       ${problem ? html`<p class="problem" role="alert">${problem}</p>` : nothing}
       ${reasons(silent).map(([why, topics]) => html`<p class="problem">${topics.slice(0, TOPICS_NAMED_MAX).join(", ")}${topics.length > TOPICS_NAMED_MAX ? ` and ${count(topics.length - TOPICS_NAMED_MAX)} more` : nothing}: ${why}</p>`)}
-      ${table("Table of subscriptions", head, (all ?? []).map(row), all === null ? "Asking the cluster …" : "There is none: octopi-node subscriptions create billing --topic orders")}
+      ${table("Table of subscriptions", head, (all ?? []).map(row), nobodyKnows ? "They are not known now." : all === null ? "Asking the cluster …" : "There is none: octopi-node subscriptions create billing --topic orders")}
       ${continued.length ? html`<p class="hint">There are more of ${continued.join(", ")}: octopi-node subscriptions list</p>` : nothing}
       ${after ? html`<p class="hint">Topics behind ${after} were not asked: search for them by the beginning of their names.</p>` : nothing}
     </section>
@@ -50,7 +51,7 @@ function reasons(silent) {
 function row(one) {
   return html`
     <tr>
-      <td class="name" title="${one.topic}/${one.subscription}"><a href=${subscriptionAddress(one.topic, one.subscription)}>${one.topic}/${one.subscription}</a></td>
+      <td class="name" title="${one.topic}/${one.subscription}">${nameLink(`${one.topic}/${one.subscription}`, subscriptionAddress(one.topic, one.subscription))}</td>
       <td class="roomy">${one.mode}</td>
       <td class="wraps">${state(one)}</td>
       <td class="number roomy">${count(one.members_count)}</td>
@@ -83,9 +84,10 @@ function subscriptionPage(feed, actions) {
       <section class="card" aria-labelledby="subscription-title">
         <h2 id="subscription-title">Subscription ${topic}/${name}</h2>
         <p class="bar">
-          ${mayReset ? html`<button type="button" @click=${() => actions.resetSubscription(topic, name)}>Reset …</button>` : nothing}
+          ${mayReset ? actionButton("Reset …", feed.whyNoChange, () => actions.resetSubscription(topic, name)) : nothing}
           <a href=${topicAddress(topic)}>Topic ${topic}</a>
           <a href=${addressOf("subscriptions")}>All subscriptions</a>
+          ${mayReset ? reasonsNot(feed.whyNoChange) : nothing}
         </p>
         ${problem ? html`<p class="problem" role="alert">${problem}</p>` : nothing}
         ${detail ? facts(detail) : problem ? nothing : html`<p class="starting">Asking the cluster …</p>`}

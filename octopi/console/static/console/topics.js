@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { addressOf, brokerAddress, messagesAddress, topicAddress } from "./address.js";
 import { TOPICS_PER_PAGE } from "./cluster_feed.js";
-import { chartCard, consumers, table } from "./parts.js";
+import { actionButton, chartCard, consumers, nameLink, reasonsNot, table } from "./parts.js";
 import { subscriptions } from "./subscriptions.js";
 import { MARKS, markOf } from "./topology.js";
 import { count, duration, plural, rate, size } from "./words.js";
@@ -12,6 +12,7 @@ const COLUMNS = [
   ["name", "Topic", ""],
   ["partitions", "Partitions", "number w6 roomy"],
   ["state", "State", "w10 state"],
+  ["", "Messages", "number w6 roomy"],
   ["size", "Size", "number w6"],
   ["", "Written", "number w6 roomy"],
   ["", "Retention", "w10 roomy"],
@@ -38,7 +39,7 @@ export function topicsTab(feed, actions) {
           <button type="button" ?disabled=${isFirst} @click=${() => go({ first: String(Math.max(0, begin - TOPICS_PER_PAGE)) })}>Previous</button>
           <button type="button" ?disabled=${isLast} @click=${() => go({ first: String(begin + TOPICS_PER_PAGE) })}>Next</button>
         </span>
-        ${feed.grants.create?.length ? html`<span class="buttons"><button type="button" class="primary" @click=${() => actions.createTopic()}>Create a topic …</button></span>` : nothing}
+        ${feed.grants.create?.length ? html`<span class="buttons">${reasonsNot(feed.whyNoChange)} ${actionButton("Create a topic …", feed.whyNoChange, () => actions.createTopic(), "primary")}</span>` : nothing}
       </form>
       <div class="scroll" tabindex="0" role="group" aria-label="Table of topics">
         <table class="rows">
@@ -70,12 +71,13 @@ function heading([key, words, classes], sort, descending, go) {
   `;
 }
 
-function row({ topic, partitions_count: partitions, replicas_count: replicas, state, size_bytes: bytes, held_bytes: held, options, consumers_count: readers }, written) {
+function row({ topic, partitions_count: partitions, replicas_count: replicas, state, messages_count: messages, size_bytes: bytes, held_bytes: held, options, consumers_count: readers }, written) {
   return html`
     <tr>
-      <td class="name" title=${topic}><a href=${topicAddress(topic)}>${topic}</a></td>
+      <td class="name" title=${topic}>${nameLink(topic, topicAddress(topic))}</td>
       <td class="number roomy">${count(partitions)}<span class="faint"> ×${replicas}</span></td>
       <td class="wraps" title=${state}>${state === "ok" ? html`<span class="good">in sync</span>` : html`<span class="warning">${state}</span>`}${held > 0 ? html` <span class="faint" title="kept for subscriptions alone">${size(held)} kept for subscriptions</span>` : nothing}</td>
+      <td class="number roomy">${count(messages)}</td>
       <td class="number">${size(bytes)}</td>
       <td class="number roomy">${rate(written)}</td>
       <td class="roomy" title=${retention(options)}>${retention(options)}</td>
@@ -99,13 +101,16 @@ function topicPage(feed, actions) {
     return html`<section class="card" id="topic"><h2>Topic ${name}</h2><p class="problem" role="alert">There is no topic ${name}, or the token does not cover it.</p><p><a href=${addressOf("topics")}>All topics</a></p></section>`;
   }
   const bytes = topic.partitions.reduce((sum, one) => sum + (one.size_bytes ?? 0), 0);
+  const isCounted = topic.partitions.every((one) => typeof one.messages_count === "number");
+  const messages = isCounted ? `, ${plural(topic.partitions.reduce((sum, one) => sum + one.messages_count, 0), "message")}` : "";
   return html`
     <section class="card" aria-labelledby="topic-title" id="topic">
-      <h2 id="topic-title">Topic ${name} <small>${plural(topic.partitions.length, "partition")}, ${size(bytes)}</small></h2>
+      <h2 id="topic-title">Topic ${name} <small>${plural(topic.partitions.length, "partition")}${messages}, ${size(bytes)}</small></h2>
       <p class="bar">
         <a class="button primary" href=${messagesAddress(name, { from: "-100" })}>Messages</a>
-        ${feed.may("admin", name) ? html`<button type="button" @click=${() => actions.alterTopic(name, topic.options)}>Change options …</button> <button type="button" @click=${() => actions.deleteTopic(name)}>Delete …</button>` : nothing}
+        ${feed.may("admin", name) ? html`${actionButton("Change options …", feed.whyNoChange, () => actions.alterTopic(name, topic.options))} ${actionButton("Delete …", feed.whyNoChange, () => actions.deleteTopic(name))}` : nothing}
         <a href=${addressOf("topics")}>All topics</a>
+        ${feed.may("admin", name) ? reasonsNot(feed.whyNoChange) : nothing}
       </p>
       ${options(topic)}
       ${partitions(topic)}
@@ -129,9 +134,9 @@ function options({ topic_id: id, options }) {
 }
 
 function partitions(topic) {
-  const head = [["Partition", "w6"], ["Epoch", "number w4 roomy"], ["Replicas", ""], ["From offset", "number w8 roomy"], ["Committed", "number w8"], ["Size", "number w6 roomy"], [html`<span class="sr">Messages</span>`, "w8"]];
+  const head = [["Partition", "w6"], ["Epoch", "number w4 roomy"], ["Replicas", ""], ["From offset", "number w8 roomy"], ["Committed", "number w8"], ["Messages", "number w6 roomy"], ["Size", "number w6 roomy"], [html`<span class="sr">Read</span>`, "w4"]];
   const rows = topic.partitions.map((one) => {
-    const { partition, epoch, leader, replicas, in_sync: inSync, log_start: start, highwater, size_bytes: bytes, held_bytes: held, held_for: heldFor, copies } = one;
+    const { partition, epoch, leader, replicas, in_sync: inSync, log_start: start, highwater, messages_count: messages, size_bytes: bytes, held_bytes: held, held_for: heldFor, copies } = one;
     return html`
       <tr>
         <td>p${partition}</td>
@@ -139,8 +144,9 @@ function partitions(topic) {
         <td class="wraps">${replicas.map((broker) => replica(broker, leader, inSync, copies.find((copy) => copy.broker === broker)))}${leader === null ? html`<b class="warning">no leader</b>` : nothing}${kept(held, heldFor)}</td>
         <td class="number roomy">${count(start)}</td>
         <td class="number">${count(highwater)}</td>
+        <td class="number roomy">${count(messages)}</td>
         <td class="number roomy">${size(bytes)}</td>
-        <td><a href=${messagesAddress(topic.topic, { partition, from: "-100" })}>Messages</a></td>
+        <td><a href=${messagesAddress(topic.topic, { partition, from: "-100" })}>Read</a></td>
       </tr>
     `;
   });
