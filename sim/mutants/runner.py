@@ -240,7 +240,7 @@ def _only(scenarios: Sequence[str], first: int) -> Iterator[Plan]:
 
 
 def _runs(module: str, plan: Plan) -> bool:
-    """Whether *plan* has use for *module*: two thirds of all plans have no members of
+    """Whether *plan* has use for *module*: more than half of all plans have no members of
     subscriptions."""
     return plan.workload.members > 0 or not any(one in module for one in _OF_SUBSCRIPTIONS)
 

@@ -13,7 +13,7 @@ from sim.run.simulation import simulate
 
 SLOW = BreakDisk(DiskFault("sync", Delay(0.2), times=200))
 PLAN = Plan(
-    seed=2,
+    seed=6,
     partitions=1,
     workload=WorkloadOptions(
         producers=2, records=60, topic_partitions=1, pause_s=0.03, chores=("end", "end", "end")

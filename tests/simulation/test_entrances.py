@@ -41,7 +41,7 @@ def servers(entrances: Entrances, cut_off: str = "") -> list[list[str]]:
     log = object.__new__(ClientLog)
     brokers = [SimpleNamespace(name=f"broker-{number}") for number in (1, 2, 3)]
     cluster = SimpleNamespace(
-        address="register",
+        addresses=["register"],
         brokers=brokers,
         address_of=lambda name: name,
         world=SimpleNamespace(random=lambda *key: Random(str(key))),

@@ -97,10 +97,10 @@ def test_a_member_that_makes_no_progress_is_a_standstill(
     assert "members are behind" in str(violation)
 
 
-def test_a_third_of_all_plans_have_members() -> None:
+def test_between_a_third_and_a_half_of_all_plans_have_members() -> None:
     for draw in (swarm.draw, scenario_plans.draw):
         having = sum(draw(seed).workload.members > 0 for seed in range(1000))
-        assert 300 <= having <= 450
+        assert 300 <= having <= 500
 
 
 @pytest.mark.parametrize(

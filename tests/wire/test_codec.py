@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, example, given, strategies as st
 
 from octopi.errors import ProtocolError, Status
+from octopi.identifiers import Offset
 from octopi.limits import BATCH_BYTES_MAX, KIB, MIB, PARTITIONS_PER_TOPIC_MAX, TEXT_BYTES_MAX
 from octopi.wire import messages as m
 from octopi.wire.codec import EncodedAnswer, EncodedList, decode, encode, encode_parts
@@ -55,6 +56,7 @@ def test_every_message_is_the_same_after_encoding_and_decoding(message: object) 
 
 
 @given(strategies.messages())
+@example(m.Delivery(1, Offset(8), b"records", Offset(15)))
 def test_a_message_in_a_view_is_the_same_and_keeps_nothing_of_it_but_records(
     message: object,
 ) -> None:
