@@ -41,8 +41,8 @@ class SystemFile:
 
     # fmt: off
     __slots__ = (
-        "_descriptor", "_group", "_is_closed", "_open_files", "_path", "_size_bytes", "_was_synced",
-        "changes", "device",
+        "_descriptor", "_group", "_is_closed", "_open_files", "_path", "_size_bytes", "changes",
+        "device", "was_synced",
     )
     # fmt: on
 
@@ -56,9 +56,9 @@ class SystemFile:
         """The number of the file system."""
         self.changes = 0
         """The number of changes since the file was last synced."""
-        self._was_synced = False
-        """Whether it was synced since it was opened; before, an earlier process may have changed
-        it."""
+        self.was_synced = False
+        """Whether it was synced by itself since it was opened.  Before, an earlier process may have
+        changed it, and only that sync tells whether writing it failed."""
         self._group = open_files.group(self.device, path)
         self._is_closed = False
         open_files.used(self)
@@ -97,8 +97,11 @@ class SystemFile:
         self._size_bytes = size_bytes
 
     async def sync(self) -> None:
-        if self._was_synced and not self.changes:
+        if self.was_synced and not self.changes:
             await trio.lowlevel.checkpoint()
+        elif not self.was_synced:
+            # Only its own sync reports that writing it failed before this process opened it.
+            await self._sync_alone()
         else:
             await self._group.sync(self, self._sync_alone)
 
@@ -114,7 +117,7 @@ class SystemFile:
 
     def synced(self, changes: int) -> None:
         """The first *changes* of its changes are on the device, and all before them."""
-        self._was_synced = True
+        self.was_synced = True
         self.changes = max(0, self.changes - changes)
 
     def close(self) -> None:
@@ -169,8 +172,10 @@ class OpenFiles:
     async def _sync_all(
         self, device: int, sync: Callable[[], None], files: Sequence[SystemFile]
     ) -> None:
-        # All that were changed have a descriptor.
-        covered = [(one, one.changes) for one in self._files if one.device == device]
+        # All that were changed have a descriptor.  Others have to be synced by themselves first.
+        covered = [
+            (one, one.changes) for one in self._files if one.device == device and one.was_synced
+        ]
         await trio.to_thread.run_sync(sync)
         for file, changes in covered:
             file.synced(changes)

@@ -44,6 +44,12 @@ async def sync_all(files: Sequence[SimulatedFile]) -> list[int | None]:
     return errors
 
 
+async def sync_each(files: Sequence[SimulatedFile]) -> None:
+    """Sync each by itself; further syncs are made together."""
+    for file in files:
+        await file.sync()
+
+
 async def test_it_covers_every_file_and_all_names(autojump_clock: trio.testing.MockClock) -> None:
     disk, view, files = two_files()
     view.open("/d/c", create=True).append(b"new")
@@ -102,6 +108,7 @@ async def test_files_that_are_synced_at_the_same_time_are_synced_together(
 ) -> None:
     disk, view, files = two_files()
     third = view.open("/d/c", create=True)
+    await sync_each([*files, third])
     third.append(b"new")
     began = trio.current_time()
     assert await sync_all([*files, third]) == [None] * 3
@@ -109,12 +116,25 @@ async def test_files_that_are_synced_at_the_same_time_are_synced_together(
     assert disk.durable("/d/c") == b"new"  # so its name was synced, too
 
 
+async def test_the_first_sync_of_an_opened_file_is_its_own(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Only that one tells whether writing it failed before it was opened."""
+    disk, view, files = two_files()
+    disk.inject(DiskFault("sync", Fail(), "b"))
+    with failure(errno.EIO):
+        await sync_file_system(view, files[:1])
+    assert await sync_all([view.open(A), view.open(B)]) == [None, errno.EIO]
+
+
 async def test_a_failure_reaches_all_that_were_synced_together(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     disk, view, files = two_files()
     third = view.open("/d/c", create=True)
-    third.append(b"new")
+    await sync_each([*files, third])
+    for file in (*files, third):
+        file.append(b"new")
     disk.inject(DiskFault("sync", Fail(), "", calls_before=1))
     errors = await sync_all([*files, third])
     assert errors.count(errno.EIO) >= 2

@@ -9,6 +9,7 @@ Operations have the names of the methods of `octopi.environment.Disk` and `File`
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from math import inf
 
 import attrs
@@ -107,3 +108,8 @@ class ArmedFaults:
         if met:
             self._armed = [one for one in self._armed if one.times]
         return met
+
+
+def first_failure(met: Sequence[How]) -> Fail | None:
+    """The first of the faults that a call has *met* by which it fails; None: it doesn't."""
+    return next((how for how in met if isinstance(how, Fail)), None)

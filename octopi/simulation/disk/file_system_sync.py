@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from octopi.simulation.disk.device import StorageDevice
-from octopi.simulation.disk.faults import Delay, Fail
+from octopi.simulation.disk.faults import Delay, Fail, first_failure
 from octopi.simulation.disk.image import FileImage, PendingSync, os_error
 
 
@@ -69,7 +69,7 @@ async def sync_file_system(view: SyncingView, files: Sequence[SyncedFile]) -> No
         for path, image in unsynced:
             met = view.disk.faults.strike("sync", path)
             seconds += sum(how.seconds for how in met if isinstance(how, Delay))
-            failure = next((how for how in met if isinstance(how, Fail)), None)
+            failure = first_failure(met)
             written.append(_Written(path, image, image.begin_flush(), failure))
         names = view.disk.tree.begin_sync_of_all()
         _report(view, files, "during")

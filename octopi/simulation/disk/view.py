@@ -8,7 +8,7 @@ working when its process ends.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,14 @@ from octopi.environment import Disk, DiskSpace, File
 from octopi.errors import DirectoryInUseError
 from octopi.group_sync import GroupSync
 from octopi.simulation.disk.device import DeviceWait, DiskLock, StorageDevice
-from octopi.simulation.disk.faults import Delay, Fail, How, MisdirectedRead, StaleRead, Tear
+from octopi.simulation.disk.faults import (
+    Delay,
+    Fail,
+    MisdirectedRead,
+    StaleRead,
+    Tear,
+    first_failure,
+)
 from octopi.simulation.disk.file_system_sync import sync_file_system
 from octopi.simulation.disk.image import Directory, FileImage, Node, os_error
 
@@ -238,7 +245,7 @@ class DiskView:
         done, or None."""
         self.effect(operation, "before", path)
         self.check_alive(operation, path)
-        failure = _first_failure(self.disk.faults.strike(operation, path))
+        failure = first_failure(self.disk.faults.strike(operation, path))
         if failure is not None and not failure.done:
             raise os_error(failure.error_number, path)
         return failure
@@ -279,7 +286,7 @@ class DiskView:
             self.disk.sync_s + sum(how.seconds for how in met if isinstance(how, Delay))
         )
         self.check_alive(operation, path)
-        failure = _first_failure(met)
+        failure = first_failure(met)
         if failure is not None and not failure.done:
             raise os_error(failure.error_number, path)
         return failure
@@ -302,10 +309,7 @@ class DiskView:
 
     def syncing(self, image: FileImage) -> trio.Lock:
         """The lock that lets syncs of one file happen one after another, as the system does."""
-        lock = self._syncing.get(image)
-        if lock is None:
-            lock = self._syncing[image] = trio.Lock()
-        return lock
+        return self._syncing.setdefault(image, trio.Lock())
 
     def closed(self, file: SimulatedFile) -> None:
         """Note that *file* is closed."""
@@ -336,7 +340,16 @@ class DiskView:
 class SimulatedFile:
     """The `octopi.environment.File` of one process."""
 
-    __slots__ = ("_disk", "_effect", "_image", "_path", "_size_bytes", "_view", "is_usable")
+    __slots__ = (
+        "_disk",
+        "_effect",
+        "_image",
+        "_path",
+        "_size_bytes",
+        "_view",
+        "_was_synced",
+        "is_usable",
+    )
 
     def __init__(self, view: DiskView, path: str, image: FileImage) -> None:
         self._view = view
@@ -345,6 +358,7 @@ class SimulatedFile:
         self._path = path
         self._image = image
         self._size_bytes = len(image.cached)
+        self._was_synced = False  # by itself, as `octopi.open_files.SystemFile` is at first
         self.is_usable = True
         """Whether the file is open and its process runs."""
 
@@ -387,7 +401,7 @@ class SimulatedFile:
                 self._effect("append", "during", self._path)
                 if not self.is_usable:
                     raise os_error(errno.EBADF, self._path)
-        failure = _first_failure(met)
+        failure = first_failure(met)
         end = len(data)
         if failure is not None and not failure.done:
             end = int(len(data) * failure.written_fraction)
@@ -421,7 +435,7 @@ class SimulatedFile:
                 start += how.shift_bytes
             elif isinstance(how, StaleRead):
                 source = image.durable
-        failure = _first_failure(met)
+        failure = first_failure(met)
         if failure is not None:
             raise os_error(failure.error_number, self._path)
         before = min(size_bytes, max(0, -start))
@@ -436,7 +450,7 @@ class SimulatedFile:
             raise os_error(errno.EINVAL, self._path)
         if self._disk.read_only:
             raise os_error(errno.EROFS, self._path)
-        failure = _first_failure(self._disk.faults.strike("truncate", self._path))
+        failure = first_failure(self._disk.faults.strike("truncate", self._path))
         if failure is None or failure.done:
             self._image.truncate(size_bytes)
             self._size_bytes = size_bytes
@@ -450,7 +464,11 @@ class SimulatedFile:
             view.check_alive("sync", self._path)
             raise os_error(errno.EBADF, self._path)
         await trio.lowlevel.checkpoint_if_cancelled()
-        await view.group_sync.sync(self, self._sync_alone)
+        if self._was_synced:
+            await view.group_sync.sync(self, self._sync_alone)
+        else:
+            await self._sync_alone()
+        self._was_synced = True
 
     async def _sync_alone(self) -> None:
         view, image = self._view, self._image
@@ -472,10 +490,6 @@ class SimulatedFile:
     def close(self) -> None:
         self.is_usable = False
         self._view.closed(self)
-
-
-def _first_failure(met: Sequence[How]) -> Fail | None:
-    return next((how for how in met if isinstance(how, Fail)), None)
 
 
 def _names(path: str) -> list[str]:
