@@ -464,10 +464,8 @@ class SimulatedFile:
             view.check_alive("sync", self._path)
             raise os_error(errno.EBADF, self._path)
         await trio.lowlevel.checkpoint_if_cancelled()
-        if self._was_synced:
-            await view.group_sync.sync(self, self._sync_alone)
-        else:
-            await self._sync_alone()
+        alone = self._sync_alone
+        await (view.group_sync.sync(self, alone) if self._was_synced else alone())
         self._was_synced = True
 
     async def _sync_alone(self) -> None:
