@@ -401,3 +401,8 @@ def _copy(directory: Directory, path: str, content: Callable[[str, FileImage], b
             copied.durable[name] = FileImage(content(below, node))
     copied.cached = dict(copied.durable)
     return copied
+
+
+def names_in_path(path: str) -> list[str]:
+    """The names of the directories that lead to *path*, and its own."""
+    return [name for name in path.split("/") if name not in {"", "."}]

@@ -28,7 +28,7 @@ from octopi.simulation.disk.faults import (
     first_failure,
 )
 from octopi.simulation.disk.file_system_sync import sync_file_system
-from octopi.simulation.disk.image import Directory, FileImage, Node, os_error
+from octopi.simulation.disk.image import Directory, FileImage, Node, names_in_path, os_error
 
 _REPLACEMENT_SUFFIX: Final = ".new"
 _LOCK_NAME: Final = "lock"
@@ -145,7 +145,7 @@ class DiskView:
 
     def make_directory(self, path: str) -> None:
         failure = self._enter("make_directory", path)
-        names = _names(path)
+        names = names_in_path(path)
         directory, changed = self.disk.tree.root, failure is not None
         for number, name in enumerate(names, 1):
             node = directory.cached.get(name)
@@ -488,10 +488,6 @@ class SimulatedFile:
     def close(self) -> None:
         self.is_usable = False
         self._view.closed(self)
-
-
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name not in {"", "."}]
 
 
 if TYPE_CHECKING:
