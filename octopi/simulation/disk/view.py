@@ -183,7 +183,7 @@ class DiskView:
         target, target_name = self._place(new)
         replaced = target.cached.get(target_name)
         if replaced is not found:
-            if _names(new)[: len(_names(old))] == _names(old):
+            if names_in_path(new)[: len(names_in_path(old))] == names_in_path(old):
                 raise os_error(errno.EINVAL, new)  # a directory can't be moved below itself
             if isinstance(replaced, Directory):
                 if isinstance(found, FileImage):
