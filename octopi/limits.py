@@ -470,7 +470,7 @@ RECONNECT_GRACE_S: Final = 3.0
 # --- storage -------------------------------------------------------------------------
 
 SEGMENT_BYTES_MAX: Final = 256 * MIB
-"""A segment that has reached this size is closed; retention and verification work by segment."""
+"""A segment takes nothing that would make it longer; retention and verification work by segment."""
 
 INTERNAL_SEGMENT_BYTES_MAX: Final = 1 * MIB
 """The same for internal logs; the segments before a snapshot are removed as a whole."""

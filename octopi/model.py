@@ -81,7 +81,8 @@ class TopicOptions:
     retention_bytes: int | None = None
     """The oldest segments are removed while a log is longer than this."""
     segment_bytes: int | None = None
-    """A segment that has reached this size is closed."""
+    """A segment takes no records that would make it longer than this.  It is longer only if records
+    that are appended together are: one batch, or what a follower is sent in one message."""
     flush_before_ack: bool = False
     """Whether a produce is answered only after its records are on the device."""
     min_insync: int = 1

@@ -13,7 +13,8 @@ class LogOptions:
     """When a log begins a new segment, and which segments retention removes."""
 
     segment_bytes_max: int = SEGMENT_BYTES_MAX
-    """A segment takes no batch that would make it larger than this, unless it is empty."""
+    """A segment takes nothing that would make it larger than this, unless it is empty.  What is
+    appended by one call stays in one segment."""
     segment_age_s_max: float = SEGMENT_AGE_S_MAX
     """A segment takes no further batch this many seconds after its first append."""
     retention_ms: int | None = None

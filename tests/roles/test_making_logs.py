@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 
 import pytest
 import trio
@@ -190,4 +191,24 @@ async def test_a_topic_that_was_made_before_the_others_of_its_order_stays_as_it_
         known = logs.store.logs["t0", 0]
         assert not await logs.install_topics(MANY)
         assert logs.store.logs["t0", 0] is known
+        tasks.cancel_scope.cancel()
+
+
+async def test_everybody_who_waits_for_a_replica_hears_when_it_has_done_what_it_was_told() -> None:
+    # An order waits, and beside it the hand-over of the partition.
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await started_on(disk, tasks)
+        assert not await logs.install_partitions([PLACED], [])
+        assert not await logs.install_topics([TOPIC])
+        replica = logs.replica(0)
+        assert replica is not None
+        with trio.fail_after(10):
+            async with trio.open_nursery() as waiting:
+                for epoch in (2, 3):
+                    decided = m.PartitionRecord(0, epoch, 0, 1, 1, [1], [1])
+                    replica.submit(partial(replica.machine.installed, decided, 0.0))
+                    assert not replica.is_settled
+                    waiting.start_soon(replica.settled)
+        assert replica.is_settled
         tasks.cancel_scope.cancel()

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from octopi.environment import Disk
-from octopi.errors import ProtocolError, RefusedError, Status
+from octopi.errors import ConnectionLostError, ProtocolError, RefusedError, Status
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.transport.connection import Connection
@@ -195,6 +195,37 @@ def test_a_bounded_number_of_unanswered_incarnations_is_named() -> None:
     assert identity.ancestors == ["known", *(str(number) for number in range(136, 199))]
     joined = identity.joined(m.Joined(1, CLUSTER, 1, LIFE), "page cache")
     assert (joined.ancestors, joined.register) == ([], LIFE)
+
+
+@pytest.mark.parametrize(
+    ("twice", "named"),
+    [
+        (lambda one: m.InstallPartitions(one, [PARTITION, PARTITION], []), "partition 0 2 times"),
+        (lambda one: m.InstallTopics(one, [TOPIC, TOPIC]), "topic orders 2 times"),
+        (
+            lambda one: m.RemoveTopics(one, [m.RemovedTopic("orders", TOPIC.topic_id)] * 2),
+            f"creation of a topic {TOPIC.topic_id} 2 times",
+        ),
+    ],
+    ids=["partitions", "topics", "removed"],
+)
+async def test_an_order_that_names_something_twice_is_refused_and_the_broker_joins_again(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    twice: Callable[[int], m.InstallPartitions | m.InstallTopics | m.RemoveTopics],
+    named: str,
+) -> None:
+    async with played_register() as (nursery, register):
+
+        async def orders(connection: Connection) -> None:
+            with pytest.raises(ConnectionLostError):
+                await connection.request(twice(connection.next_request()), m.OrderCarriedOut, 10)
+            register.orders = None
+
+        register.orders = orders
+        async with broker(nursery, register, tmp_path):
+            await eventually(lambda: len(register.confirmed) > 1)
+    assert any(named in str(vars(one)) for one in caplog.records)
 
 
 @pytest.mark.parametrize(

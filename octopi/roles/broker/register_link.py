@@ -41,6 +41,7 @@ from octopi.logger import get_logger
 from octopi.retry import backoff_s
 from octopi.roles.broker.controller_link import Decisions, MemberLink
 from octopi.roles.broker.identity import BrokerIdentity
+from octopi.roles.broker.order_parts import check_each_once
 from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.tracing import steps
 from octopi.tracing.step import Step
@@ -412,6 +413,7 @@ class _Session:
 
         Raises:
           ConnectionLostError: when the connection has ended.
+          ProtocolError: if an order names something twice; nothing of it was done.
         """
         async with trio.open_nursery() as nursery:
             async for order in self._orders:
@@ -431,6 +433,8 @@ class _Session:
     async def _carry_out(self, order: Order) -> None:
         """Carry out *order*, and name in the answer what failed.  The register, which knows whether
         that is still wanted, orders it again."""
+        if isinstance(order, m.InstallPartitions | m.InstallTopics | m.RemoveTopics):
+            check_each_once(order)
         match order:
             case m.AnnounceEpoch():
                 self._decisions.announced(order)

@@ -250,7 +250,8 @@ class ReplicaDriver:
     async def settled(self) -> None:
         """Wait until the effects of all events so far have been performed."""
         while self._busy or self._events:
-            self._idle = trio.Event()
+            if self._idle.is_set():
+                self._idle = trio.Event()
             await self._idle.wait()
 
     # --- effects ---------------------------------------------------------------------
