@@ -96,9 +96,10 @@ async def test_a_replica_moves_to_another_broker_under_load(tmp_path: Path) -> N
         assert before.leader is not None
         await ask(cluster, m.MoveReplica(0, before.partition, before.leader, 4))
         after = await partition_of(cluster, "orders")
-        assert sorted(after.in_sync) == sorted(after.replicas)
         assert before.leader not in after.replicas
         assert 4 in after.replicas
+        # On a starved machine another one is out of sync for a moment.
+        await until(cluster, "orders", lambda info: sorted(info.in_sync) == sorted(after.replicas))
         directory = tmp_path / f"broker-{before.leader}/logs/{before.partition}"
         await eventually(lambda: not directory.exists())
 
