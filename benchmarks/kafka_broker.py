@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from benchmarks.processes import running, wait_for_port
-from harness.ports import free_ports
+from octopi.cli.free_ports import free_ports
 
 _SETTINGS: Final = """\
 process.roles=broker,controller

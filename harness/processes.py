@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from harness.machines import Machine
-from harness.ports import free_port
+from octopi.cli.free_ports import free_port
 from octopi.cli.node_processes import node_command, node_environment, ready_url
 from octopi.cli.secret_files import add_secret
 from octopi.limits import JOIN_SECRET_BYTES

@@ -20,7 +20,7 @@ import trio
 from benchmarks.client import Gate, age_s, spread, stamped
 from benchmarks.processes import running, wait_for_port
 from benchmarks.systems import Serving
-from harness.ports import free_ports
+from octopi.cli.free_ports import free_ports
 
 TITLE: Final = "bare Trio"
 KINDS: Final = frozenset({"request", "latency"})

@@ -19,7 +19,7 @@ from benchmarks.client import Gate, age_s, spread, stamped
 from benchmarks.processes import running, wait_for_port
 from benchmarks.subscribers import Greeting, drain
 from benchmarks.systems import Serving, not_installed
-from harness.ports import free_ports
+from octopi.cli.free_ports import free_ports
 
 TITLE: Final = "NATS JetStream"
 KINDS: Final = frozenset({"produce", "consume", "queue", "request", "latency", "fan-out"})

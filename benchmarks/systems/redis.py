@@ -12,7 +12,7 @@ from typing import Any, Final
 from benchmarks.client import Gate, age_s, spread, stamped
 from benchmarks.processes import running, wait_for_port
 from benchmarks.systems import Serving, not_installed
-from harness.ports import free_ports
+from octopi.cli.free_ports import free_ports
 
 TITLE: Final = "Redis Streams"
 KINDS: Final = frozenset({"produce", "consume", "queue", "request", "latency"})

@@ -29,6 +29,8 @@ class NodeFacts:
     incarnation: int | None
     registers: list[str]
     """The addresses of the registers; empty if this node is the only one."""
+    active_register: str = ""
+    """The address of the active one of several registers; empty: this node knows of none."""
 
 
 class NodeView(Protocol):
@@ -64,9 +66,9 @@ class RegisterNodeView:
         return self.node.traffic
 
     def facts(self) -> NodeFacts:
-        controller, options = self.node.controller, self.node.options
-        cluster = controller.state.cluster
-        return NodeFacts("register", options.agent, cluster, None, None, list(options.peers))
+        options, cluster = self.node.options, self.node.controller.state.cluster
+        active = options.address if options.peers else ""
+        return NodeFacts("register", options.agent, cluster, None, None, [*options.peers], active)
 
     def why_not_ready(self) -> str:
         if self.node.failure is not None:
@@ -93,9 +95,15 @@ class StandbyNodeView:
         return self._standby.traffic
 
     def facts(self) -> NodeFacts:
-        options = self._standby.options
+        standby, options = self._standby, self._standby.options
         return NodeFacts(
-            "register", options.agent, self._standby.cluster, None, None, list(options.peers)
+            "register",
+            options.agent,
+            standby.cluster,
+            None,
+            None,
+            [*options.peers],
+            standby.active_address,
         )
 
     def why_not_ready(self) -> str:

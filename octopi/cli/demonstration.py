@@ -3,6 +3,9 @@
 While the lines of a file are produced to a replicated topic, the leader is killed with SIGKILL.
 Another broker takes over; the killed one is started again and catches up.  Then all messages are
 read back and compared with the file, and the log files of all replicas with each other.
+
+If the cluster has several registers, the active one is killed at the same time, so another one has
+to be active before it can decide which broker takes over.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,9 +24,9 @@ import trio
 
 import octopi
 from octopi.cli import output
-from octopi.cli.config import join_secret_in
+from octopi.cli.demo_cluster import DemoCluster, broker_name
 from octopi.cli.failures import CommandError
-from octopi.cli.node_processes import NodeProcesses, node_processes
+from octopi.cli.node_processes import node_processes
 from octopi.cli.producing import LineOptions, LineProducer
 from octopi.cli.rate_meter import RateMeter
 from octopi.cli.rendering import counted, print_table, size
@@ -54,12 +57,14 @@ class Demonstration:
         directory: Path,
         broker_count: int,
         file: Path | None,
-        then: Callable[[NodeProcesses, str], Awaitable[None]] | None = None,
+        register_count: int = 1,
+        then: Callable[[DemoCluster], Awaitable[None]] | None = None,
     ) -> None:
         """*then* is called with the running cluster at the end, before the cluster is stopped."""
         self._directory = directory
         self._broker_count = broker_count
         self._file = file
+        self._register_count = register_count
         self._then = then
         self._steps: list[tuple[str, float]] = []
         self._verdict = ""
@@ -73,13 +78,17 @@ class Demonstration:
         """
         stream = make_stream(self._file, self._directory)
         async with node_processes(self._directory) as nodes:
+            cluster = DemoCluster(nodes, self._register_count)
             with self._step("start"):
-                url = await self._start(nodes)
+                await cluster.start(self._broker_count)
             brokers = counted(self._broker_count, "broker")
-            say("started", f"a register and {brokers}, each a process of its own")
-            say("console", f"{pages_of(url)}/console/")
+            one_or_more = (
+                "a register" if self._register_count == 1 else f"{self._register_count} registers"
+            )
+            say("started", f"{one_or_more} and {brokers}, each a process of its own")
+            say("console", f"{pages_of(cluster)}/console/")
             with self._step("create topic"):
-                place = await _create_topic(url)
+                place = await _create_topic(cluster.addresses)
             say(
                 "created",
                 f"topic {_TOPIC}, partition {place.partition}: led by broker {place.leader}, "
@@ -88,28 +97,29 @@ class Demonstration:
             often = "" if stream.times == 1 else f", the file {stream.times:,} times"
             say("producing", f"{stream.line_count:,} messages, {size(stream.bytes)}{often}")
             with self._step("produce, kill, restart"):
-                await _LeaderKill(nodes, url, place, stream).produce()
+                await _LeaderKill(cluster, place, stream).produce()
             with self._step("consume"):
                 copy = self._directory / "copy"
-                meter = await _consume(url, copy, stream.bytes)
+                meter = await _consume(cluster.addresses, copy, stream.bytes)
             say("consumed", meter.summary())
             with self._step("compare"):
                 await trio.to_thread.run_sync(compare_files, stream.path, copy)
                 say("compared", "what was sent and what came back: each message once, in order")
-                replicas, highwater = await self._compare_replicas(url)
+                replicas, highwater = await self._compare_replicas(cluster.addresses)
             say(
                 "compared",
                 f"the log files of brokers {_listed(replicas)} up to the highwater mark "
                 f"{highwater:,}: the same bytes",
             )
             if self._then is not None:
-                await self._then(nodes, url)
+                await self._then(cluster)
             with self._step("stop"):
                 await nodes.stop()
         say("stopped", "every process")
+        register = "" if self._register_count == 1 else " and of the active register"
         self._verdict = (
             f"OK: {counted(stream.line_count, 'acknowledged message')} survived the death of "
-            f"the leader, each once, in order, on {counted(len(replicas), 'replica')}"
+            f"the leader{register}, each once, in order, on {counted(len(replicas), 'replica')}"
         )
 
     def report(self) -> None:
@@ -126,17 +136,10 @@ class Demonstration:
         output.say()
         output.say(self._verdict)
 
-    async def _start(self, nodes: NodeProcesses) -> str:
-        url = await nodes.start("register", "register", "--gather", "0")
-        async with trio.open_nursery() as nursery:
-            for broker in range(1, self._broker_count + 1):
-                nursery.start_soon(start_broker, nodes, broker, url)
-        return url
-
-    async def _compare_replicas(self, url: str) -> tuple[list[int], int]:
+    async def _compare_replicas(self, servers: Sequence[str]) -> tuple[list[int], int]:
         """Compare the files of all replicas; return the brokers that have them, and the end of the
         compared part."""
-        async with octopi.connect(url) as client:
+        async with octopi.connect(servers) as client:
 
             async def all_committed() -> list[octopi.BrokerLog] | None:
                 (place,) = (await client.describe_topic(_TOPIC)).partitions
@@ -168,8 +171,7 @@ class Demonstration:
 class _LeaderKill:
     """Produces a stream, and kills the leader in the middle of it."""
 
-    _nodes: NodeProcesses
-    _url: str
+    _cluster: DemoCluster
     _place: octopi.PartitionInfo
     _stream: SampleLines
 
@@ -180,7 +182,8 @@ class _LeaderKill:
         meter = RateMeter()
         descriptor = os.open(self._stream.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            async with octopi.connect(self._url) as client, client.producer() as producer:
+            servers = self._cluster.addresses
+            async with octopi.connect(servers) as client, client.producer() as producer:
                 lines = LineProducer(producer, _TOPIC, LineOptions(rate=rate), meter)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(lines.produce, descriptor)
@@ -190,16 +193,20 @@ class _LeaderKill:
         say("produced", f"{meter.summary()}: all acknowledged")
 
     async def _kill_and_restart(self, producer: octopi.Producer) -> None:
-        victim = self._place.leader
+        cluster, victim = self._cluster, self._place.leader
         assert victim is not None, "a topic that was just created has a leader"
         await self._acknowledged(producer, _KILL_AT)
-        async with octopi.connect(self._url) as client, trio.open_nursery() as nursery:
+        register = await self._active_register() if cluster.register_count > 1 else None
+        async with octopi.connect(cluster.addresses) as client, trio.open_nursery() as nursery:
             pause = _Pause(producer)
             nursery.start_soon(pause.watch)
             before = producer.acknowledged_count
             killed_at = time.perf_counter()
-            await self._nodes.kill(broker_name(victim))
-            say("killed", f"broker {victim}, the leader, after {before:,} acknowledgements")
+            await cluster.kill_broker(victim)
+            after = f"after {before:,} acknowledgements"
+            say("killed", f"broker {victim}, the leader, {after}")
+            if register is not None:
+                await self._kill_register(register)
 
             async def successor() -> octopi.PartitionInfo | None:
                 (place,) = (await client.describe_topic(_TOPIC)).partitions
@@ -211,12 +218,35 @@ class _LeaderKill:
             await self._acknowledged(producer, _RESTART_AT)
             nursery.cancel_scope.cancel()
         say("went on", f"after {pause.longest_s:.2f} s without an acknowledgement")
+        if register is not None:
+            await self._restart_register(register)
         await self._restart(victim)
+
+    async def _active_register(self, *, but: int | None = None) -> int:
+        """The number of the active register, when *but* one isn't it any more."""
+        probe = partial(self._cluster.active_register, but=but)
+        return await until("an active register", probe)
+
+    async def _kill_register(self, victim: int) -> None:
+        """Kill the active register; return when another one is active."""
+        killed_at = time.perf_counter()
+        await self._cluster.kill_register(victim)
+        say("killed", f"register {victim}, the active one, at the same time")
+        active = await self._active_register(but=victim)
+        say("active", f"register {active}, after {time.perf_counter() - killed_at:.2f} s")
+
+    async def _restart_register(self, victim: int) -> None:
+        began = time.perf_counter()
+        await self._cluster.start_register(victim)
+        says = (
+            f"register {victim}: serves again {time.perf_counter() - began:.2f} s after its start"
+        )
+        say("restarted", says)
 
     async def _restart(self, victim: int) -> None:
         began = time.perf_counter()
-        await start_broker(self._nodes, victim, self._url)
-        async with octopi.connect(self._url) as client:
+        await self._cluster.start_broker(victim)
+        async with octopi.connect(self._cluster.addresses) as client:
 
             async def in_sync() -> bool | None:
                 (place,) = (await client.describe_topic(_TOPIC)).partitions
@@ -256,27 +286,12 @@ class _Pause:
                 count, since = self._producer.acknowledged_count, now
 
 
-async def start_broker(nodes: NodeProcesses, broker: int, register: str) -> None:
-    """Start a broker; return when it serves."""
-    options = {
-        "--register": register,
-        "--id": str(broker),
-        "--join-secret": join_secret_in(str(nodes.directory / "register")),
-    }
-    await nodes.start(broker_name(broker), "broker", *chain.from_iterable(options.items()))
-
-
-def broker_name(broker: int) -> str:
-    """The name of the broker's process and of its folder."""
-    return f"broker-{broker}"
-
-
-async def _create_topic(url: str) -> octopi.PartitionInfo:
-    async with octopi.connect(url) as client:
+async def _create_topic(servers: Sequence[str]) -> octopi.PartitionInfo:
+    async with octopi.connect(servers) as client:
         return (await client.create_topic(_TOPIC)).partitions[0]
 
 
-async def _consume(url: str, copy: Path, total_bytes: int) -> RateMeter:
+async def _consume(servers: Sequence[str], copy: Path, total_bytes: int) -> RateMeter:
     """Write the values of the topic's messages to *copy*, each with a newline after it."""
     meter = RateMeter()
     meter.start()  # the consumer begins to read when it is made
@@ -285,7 +300,7 @@ async def _consume(url: str, copy: Path, total_bytes: int) -> RateMeter:
         open_private(copy, "wb", _PIECE_BYTES) as file,
     ):
         async with (
-            octopi.connect(url) as client,
+            octopi.connect(servers) as client,
             client.consumer(_TOPIC, start="earliest", stop_at_end=True) as consumer,
         ):
             async for batch in consumer.batches():
@@ -312,9 +327,9 @@ async def until(what: str, probe: Callable[[], Awaitable[_T | None]]) -> _T:
     raise CommandError(f"{what}: not within {_PATIENCE_S:g} s")
 
 
-def pages_of(url: str) -> str:
-    """The address at which the node at *url* serves its pages."""
-    return url.replace("ws", "http", 1)
+def pages_of(cluster: DemoCluster) -> str:
+    """The address at which the first register serves its pages."""
+    return cluster.addresses[0].replace("ws", "http", 1)
 
 
 def _listed(numbers: Iterable[int]) -> str:

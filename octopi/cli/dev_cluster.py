@@ -90,8 +90,8 @@ class DevSecurity:
 
 def greet(url: str, data: str, security: DevSecurity, *, for_people: bool) -> None:
     """Tell the user that the cluster at *url* is ready, and what to do next: in lines for people,
-    or else in the log."""
-    console = f"{url.replace('ws', 'http', 1)}/console/"
+    or else in the log.  *url*: the address of the register, or those of several with commas."""
+    console = f"{url.partition(',')[0].replace('ws', 'http', 1)}/console/"
     variables = security.variables(url)
     if not for_people:
         _log.info("cluster ready", server=url, console=console, data=data, environment=variables)

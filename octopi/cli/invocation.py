@@ -209,6 +209,18 @@ def allow_origin_option(function: _F) -> _F:
     )(function)
 
 
+def registers_option(function: _F) -> _F:
+    """Add ``--registers``; commands get a number, of which a majority is enough."""
+    return click.option(
+        "--registers",
+        type=click.Choice(["1", "3", "5"]),
+        default="1",
+        show_default=True,
+        callback=lambda context, parameter, value: int(value),
+        help="How many registers keep the journal together.",
+    )(function)
+
+
 def _joined(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> str | None:
     return ",".join(value) if value else None
 

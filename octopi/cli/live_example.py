@@ -12,8 +12,8 @@ from typing import Final
 import trio
 
 import octopi
-from octopi.cli.demonstration import broker_name, pages_of, say, start_broker
-from octopi.cli.node_processes import NodeProcesses
+from octopi.cli.demo_cluster import DemoCluster
+from octopi.cli.demonstration import pages_of, say
 
 TOPIC: Final = "ticks"
 _TICK_S: Final = 0.1
@@ -23,18 +23,18 @@ _AWAY_S: Final = 4.0
 """The time between a kill and the restart of the broker."""
 
 
-async def live_example(nodes: NodeProcesses, url: str) -> None:
+async def live_example(cluster: DemoCluster) -> None:
     """Publish numbers, and kill the broker that leads their partition, repeatedly, until
     cancelled."""
-    async with octopi.connect(url) as client:
+    async with octopi.connect(cluster.addresses) as client:
         await client.create_topic(TOPIC, exist_ok=True)
-        say("example", f"{pages_of(url)}/console/example.html (open it in several tabs)")
+        say("example", f"{pages_of(cluster)}/console/example.html (open it in several tabs)")
         say("going on", "until Ctrl-C")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_publish, client)
             while True:
                 await trio.sleep(_PEACE_S)
-                await _kill_leader(nodes, client, url)
+                await _kill_leader(cluster, client)
 
 
 async def _publish(client: octopi.Client) -> None:
@@ -44,12 +44,12 @@ async def _publish(client: octopi.Client) -> None:
             await trio.sleep(_TICK_S)
 
 
-async def _kill_leader(nodes: NodeProcesses, client: octopi.Client, url: str) -> None:
+async def _kill_leader(cluster: DemoCluster, client: octopi.Client) -> None:
     (place,) = (await client.describe_topic(TOPIC)).partitions
     if place.leader is None or len(place.in_sync) < len(place.replicas):
         return  # the broker killed last is not in sync again yet
-    await nodes.kill(broker_name(place.leader))
+    await cluster.kill_broker(place.leader)
     say("killed", f"broker {place.leader}, the leader of {TOPIC}")
     await trio.sleep(_AWAY_S)
-    await start_broker(nodes, place.leader, url)
+    await cluster.start_broker(place.leader)
     say("restarted", f"broker {place.leader}")

@@ -13,8 +13,8 @@ from typing import Final
 import trio
 
 from harness.machines import Machine
-from harness.ports import free_port
 from harness.processes import NodeProcess, NodeProcesses
+from octopi.cli.free_ports import free_port
 from tests.chaos.proxy import Network
 
 REGISTER: Final = "register"

@@ -80,6 +80,30 @@ def test_the_leader_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
+def test_the_active_register_is_killed_with_the_leader_and_nothing_is_lost(tmp_path: Path) -> None:
+    with demo(tmp_path, "--registers", "3") as process:
+        stdout, stderr = process.communicate(timeout=90)
+    assert (process.returncode, stderr) == (0, "")
+    assert "started    3 registers and 3 brokers" in stdout
+    killed = re.search(r"^killed     register (\d), the active one", stdout, re.MULTILINE)
+    assert killed is not None, stdout
+    active = re.search(r"^active     register (\d), after ([\d.]+) s$", stdout, re.MULTILINE)
+    assert active is not None, stdout
+    assert active[1] != killed[1]
+    assert float(active[2]) < 5
+    assert re.search(r"^elected    broker \d, epoch 2, after", stdout, re.MULTILINE)
+    assert f"restarted  register {killed[1]}: serves again" in stdout
+    assert "compared   the log files of brokers 1 2 3 up to the highwater mark 1" in stdout
+    assert stdout.splitlines()[-1] == (
+        "OK: 100,000 acknowledged messages survived the death of the leader and of the active "
+        "register, each once, in order, on 3 replicas"
+    )
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert processes_using(tmp_path) == []
+
+
+@pytest.mark.process
+@pytest.mark.slow
 def test_the_demo_repeats_any_file_and_loses_no_line_of_it(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"a\n\nb\xff\r\nc")

@@ -19,6 +19,7 @@ import trio
 
 from octopi.cli import nodes
 from octopi.cli.config import BrokerSettings
+from octopi.cli.free_ports import free_ports_in_a_row
 from octopi.cli.node_processes import node_environment
 from tests.cli.conftest import Program
 
@@ -109,6 +110,46 @@ def test_a_cluster_of_dev_with_tls_and_tokens_refuses_strangers_and_comes_back(
         topics = program("topics", "list", "--server", running.url, *mine, *token)
         assert "notes" in topics.stdout
     assert [one.read_bytes() for one in secrets] == before
+
+
+def test_a_cluster_of_dev_may_have_three_registers_and_is_kept(
+    program: Program, tmp_path: Path
+) -> None:
+    (tmp_path / "line").write_text("kept\n")
+    first, second, third = free_ports_in_a_row(3)
+    options = ("--registers", "3", "--data-dir", "here", "--listen", f"127.0.0.1:{first}")
+    urls = ",".join(f"ws://127.0.0.1:{port}" for port in (first, second, third))
+    for expected in ("", "notes"):
+        with dev(*options) as running:
+            assert running.url == urls
+            for url in running.url.split(","):
+                topics = program("topics", "list", "--server", url)
+                assert expected in topics.stdout, topics.stderr
+            made = program("produce", "notes", "-f", "line", "--server", running.url)
+            assert made.exit_code == 0, made.stderr
+        assert "Traceback" not in running.said
+    read = {one.name for one in (tmp_path / "here").iterdir()}
+    assert {"register-1", "register-2", "register-3", "join-secret", "broker-1"} <= read
+
+
+@pytest.mark.parametrize(
+    ("made", "registers", "port", "why"),
+    [
+        ("register", "3", 7000, "--registers 1"),
+        ("register-1 register-2 register-3", "1", 7000, "--registers 3"),
+        ("register-1 register-2 register-3", "5", 7000, "--registers 3"),
+        ("", "3", 0, "name a port"),
+    ],
+)
+def test_dev_refuses_registers_that_would_not_know_each_other(
+    program: Program, tmp_path: Path, made: str, registers: str, port: int, why: str
+) -> None:
+    for name in made.split():
+        (tmp_path / "here" / name).mkdir(parents=True)
+    where = ("--listen", f"127.0.0.1:{port}", "--data-dir", "here")
+    done = program("dev", "--registers", registers, *where)
+    assert done.exit_code == 2
+    assert why in done.stderr
 
 
 @pytest.mark.usefixtures("logging_as_it_was")

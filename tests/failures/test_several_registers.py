@@ -9,8 +9,8 @@ import pytest
 import trio
 
 import octopi
-from harness.ports import free_ports
 from harness.processes import NodeProcess, NodeProcesses, node_processes
+from octopi.cli.free_ports import free_ports
 from tests.failures.test_killed_processes import Workload, in_thread
 
 pytestmark = pytest.mark.process

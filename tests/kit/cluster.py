@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from harness.ports import free_port
+from octopi.cli.free_ports import free_port
 from octopi.environment import Disk, Environment, Trace
 from octopi.errors import RefusedError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from octopi.cli.invocation import common_options
+from octopi.cli.invocation import common_options, registers_option
 
 
 @click.command()
 @click.option("--brokers", type=click.IntRange(2, 20), default=3, show_default=True)
+@registers_option
 @click.option(
     "-f",
     "--file",
@@ -25,13 +26,14 @@ from octopi.cli.invocation import common_options
     help="Then run an example for browser tabs until Ctrl-C, and keep killing leaders.",
 )
 @common_options
-def demo(brokers: int, file: Path | None, keep: bool) -> None:
+def demo(brokers: int, registers: int, file: Path | None, keep: bool) -> None:
     """Kill a leader while a file is sent through it, and check that nothing is lost.
 
     \b
     For instance:
       octopi-node demo
       octopi-node demo --brokers 5 -f access.log
+      octopi-node demo --registers 3
       octopi-node demo --keep
 
     The command starts a register and brokers as processes, on free ports, with their data in a
@@ -39,6 +41,8 @@ def demo(brokers: int, file: Path | None, keep: bool) -> None:
     short file is sent several times.  Halfway, the leader is killed with SIGKILL, and started again
     later.  Then all messages are read back and compared with those that were sent, and the log
     files of all replicas are compared.  At the end all processes and files are removed.
+
+    With several registers, the one that is active is killed together with the leader.
 
     The second line of output is the address of the console, a page that shows the cluster live.
     """
@@ -48,7 +52,7 @@ def demo(brokers: int, file: Path | None, keep: bool) -> None:
 
     with tempfile.TemporaryDirectory(prefix="octopi-demo-") as directory:
         demonstration = Demonstration(
-            Path(directory), brokers, file, live_example if keep else None
+            Path(directory), brokers, file, registers, live_example if keep else None
         )
         run(demonstration.run, lambda: "interrupted; every process was stopped")
     demonstration.report()

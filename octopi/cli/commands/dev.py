@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,13 @@ from octopi.cli.config import (
     NodeSettings,
     RegisterSettings,
     help_text,
-    join_secret_in,
 )
 from octopi.cli.invocation import (
     Invocation,
     allow_origin_option,
     common_options,
     pass_invocation,
+    registers_option,
 )
 from octopi.security.origins import LOOPBACK_ORIGINS
 
@@ -32,14 +33,18 @@ if TYPE_CHECKING:
 
     import trio
 
+    from octopi.cli.dev_registers import DevRegisters
+
 
 @click.command()
 @click.option("--brokers", type=click.IntRange(1, 100), default=1, show_default=True)
+@registers_option
 @click.option("--replicas", type=int, help=help_text(RegisterSettings, "replicas"))
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Address that the register listens at.  [default 127.0.0.1:7000]",
+    help="Address that the register listens at; several listen at the ports from there on.  "
+    "[default 127.0.0.1:7000]",
 )
 @click.option(
     "--data-dir",
@@ -64,6 +69,7 @@ def dev(
     invocation: Invocation,
     /,
     brokers: int,
+    registers: int,
     replicas: int | None,
     listen: str | None,
     data_dir: str | None,
@@ -83,12 +89,14 @@ def dev(
       octopi-node dev --brokers 3 --data-dir ./dev
     As in production, with TLS and tokens:
       octopi-node dev --tls --auth
+    As on several machines, with three registers that keep one journal:
+      octopi-node dev --registers 3 --brokers 3
 
     Broker 1 has its data in the directory broker-1, and that name in the log.
 
-    When the cluster is ready, the command prints `ready register URL` on standard output, and what
-    to try on standard error.  Pages from http://localhost and http://127.0.0.1, of any port, may
-    connect.
+    When the cluster is ready, the command prints `ready register URL` (of several: URL,URL,...) on
+    standard output, and what to try on standard error.  Pages from http://localhost and
+    http://127.0.0.1, of any port, may connect.
     """
     configuration = invocation.configuration()
     register = configuration.section(RegisterSettings, listen=listen, replicas=replicas)
@@ -99,6 +107,7 @@ def dev(
     common = attrs.evolve(common, allow_origin=",".join(filter(None, origins)))
 
     from octopi.cli.dev_cluster import DevSecurity, greet
+    from octopi.cli.dev_registers import dev_registers
     from octopi.cli.node_log import is_for_people, set_up_log
     from octopi.cli.running import run_node
 
@@ -111,10 +120,12 @@ def dev(
     ):
         path = Path(directory).absolute()
         shown = str(path) + (", removed at the end" if data_dir is None else "")
-        register = attrs.evolve(register, data_dir=str(path / "register"))
         if not path.exists() or not any(path.iterdir()):
             # A new cluster has no brokers that could report older decisions: don't wait for them.
             register = attrs.evolve(register, gather_s=0.0)
+        several = dev_registers(
+            register, path, registers, has_tls=tls, is_kept=data_dir is not None
+        )
         security = DevSecurity(path / "security", has_tls=tls, has_tokens=auth)
         if tls or auth:
             security.make()
@@ -125,22 +136,22 @@ def dev(
             greet(url, shown, security, for_people=is_for_people(log))
 
         async def cluster(stop: trio.Event) -> None:
-            await _run_cluster(path, register, broker, common, brokers, stop, ready)
+            await _run_cluster(path, several, broker, common, brokers, stop, ready)
 
         run_node(cluster)
 
 
 async def _run_cluster(
     directory: Path,
-    register: RegisterSettings,
+    registers: DevRegisters,
     broker: BrokerSettings,
     common: NodeSettings,
     broker_count: int,
     stop: trio.Event,
     ready: Callable[[str], None],
 ) -> None:
-    """Run all nodes; call *ready* with the register's url when all serve.  At *stop* the brokers
-    end before the register, so that none loses it."""
+    """Run all nodes; call *ready* with the urls of the registers when all serve.  At *stop* the
+    brokers end before the registers, so that none loses them."""
     import trio
 
     from octopi.cli.nodes import run_broker_node, run_register_node
@@ -148,11 +159,20 @@ async def _run_cluster(
 
     brokers_ended = trio.Event()
 
-    async def run_register(task_status: trio.TaskStatus[str]) -> None:
-        await run_register_node(register, common, brokers_ended, task_status.started)
+    async def run_register(number: int, task_status: trio.TaskStatus[str]) -> None:
+        settings, beside = registers.settings[number], common
+        if registers.has_several:
+            bind(node=f"register-{number + 1}")
+            secret = common.join_secret or registers.join_secret
+            beside = attrs.evolve(common, join_secret=secret)
+        if number > 0:
+            beside = attrs.evolve(beside, metrics_listen="")
+        await run_register_node(settings, beside, brokers_ended, task_status.started)
 
     async with trio.open_nursery() as nursery:
-        url: str = await nursery.start(run_register)
+        numbers = range(len(registers.settings))
+        urls: list[str] = [await nursery.start(partial(run_register, number)) for number in numbers]
+        url = ",".join(urls)
         waiting = set(range(1, broker_count + 1))
 
         async def run_broker(number: int) -> None:
@@ -167,7 +187,7 @@ async def _run_cluster(
             beside_it = attrs.evolve(
                 common,
                 metrics_listen="",
-                join_secret=common.join_secret or join_secret_in(register.data_dir),
+                join_secret=common.join_secret or registers.join_secret,
             )
             await run_broker_node(settings, beside_it, stop, serves)
 

@@ -48,3 +48,8 @@ class RegisterOptions:
     None: the secret in the data directory, which the register makes at its first start."""
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES
     """The bytes that all connections together may use; see `octopi.transport.memory_budget`."""
+
+    @property
+    def address(self) -> str:
+        """The address of this register among its peers."""
+        return self.advertise or f"ws://{self.listen}"

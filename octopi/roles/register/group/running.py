@@ -133,8 +133,7 @@ def _own_address(options: RegisterOptions) -> str:
     Raises:
       InvalidOptionError: if it isn't there, or the peers can't be right.
     """
-    address = options.advertise or f"ws://{options.listen}"
-    peers = options.peers
+    address, peers = options.address, options.peers
     if len(set(peers)) < len(peers) or len(peers) > REGISTERS_MAX:
         raise InvalidOptionError(f"peers are 1 to {REGISTERS_MAX} different addresses: {peers}")
     if address not in peers:

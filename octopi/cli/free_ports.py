@@ -16,15 +16,28 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         port = random.choice(_PORTS)
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            if port not in found:
-                found.append(port)
+        if port not in found and _is_free(port):
+            found.append(port)
     return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def free_ports_in_a_row(count: int) -> list[int]:
+    """*count* ports, each the next one of the one before, where no program listens."""
+    while True:
+        first = free_ports(1)[0]
+        ports = list(range(first, first + count))
+        if all(map(_is_free, ports)):
+            return ports
 
 
 def free_port() -> int:
