@@ -32,6 +32,12 @@ from sim.commands.options import (
     help="How much processor time to spend on each mutant.",
 )
 @click.option(
+    "--clients-seconds",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How much of it the search may take that sees only what clients see.  [default: all]",
+)
+@click.option(
     "--shrink",
     "shrink_s",
     type=click.FloatRange(min=0),
@@ -45,6 +51,9 @@ from sim.commands.options import (
 @json_file_option
 @click.option("--resume", is_flag=True, help="Skip mutants with a result in the --json file.")
 @click.option(
+    "--again", is_flag=True, help="With --resume: hunt again what one of the searches missed."
+)
+@click.option(
     "--table",
     "table_file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -57,11 +66,13 @@ def mutants(
     lists: bool,
     first: int,
     seconds: float,
+    clients_seconds: float | None,
     shrink_s: float,
     plan: str,
     jobs: int,
     json_file: Path | None,
     resume: bool,
+    again: bool,
     table_file: Path | None,
 ) -> int:
     """Plant known bugs, one after the other, and check that runs notice them.
@@ -93,19 +104,26 @@ def mutants(
         raise CommandError("--plan is for one mutant: name it with --only", ExitCode.USAGE)
     if resume and json_file is None:
         raise CommandError("--resume needs --json FILE, with earlier results", ExitCode.USAGE)
+    if again and not resume:
+        raise CommandError("--again needs --resume: it goes by earlier results", ExitCode.USAGE)
     if lists:
         for name in chosen:
             say_lines(f"{name}: {MUTANTS[name].bug}")
         return ExitCode.OK
     need_python()
-    hunts = campaign.load(json_file) if resume and json_file else []
-    hunts = [one for one in hunts if one.name in chosen]
+    known = campaign.load(json_file) if resume and json_file else []
+    known = [one for one in known if one.name in MUTANTS]  # others have been removed since
+    hunts = [
+        one for one in known if one.name in chosen and (not again or campaign.is_finished(one))
+    ]
     left = [name for name in chosen if name not in {one.name for one in hunts}]
+    earlier = {one.name: one for one in known}
 
     say_lines(campaign.line(campaign.HEADINGS))
     for one in hunts:
         say_lines(campaign.line(campaign.row(one)))
-    budget = Budget(white_s=seconds, black_s=seconds, shrink_s=shrink_s)
+    black_s = seconds if clients_seconds is None else min(seconds, clients_seconds)
+    budget = Budget(white_s=seconds, black_s=black_s, shrink_s=shrink_s)
     try:
         with ProgressBar("mutant", len(left)) as progress:
             for one in campaign.run(left, jobs=jobs, budget=budget, first=first, plan=plan):
@@ -113,7 +131,8 @@ def mutants(
                 survivors = [one for one in hunts if one.white is None]
                 say_lines(campaign.line(campaign.row(one)))
                 progress.set(progress.count + 1, len(survivors))
-                write_numbers(json_file, campaign.numbers(hunts))
+                earlier |= {one.name: one}
+                write_numbers(json_file, campaign.numbers(list(earlier.values())))
                 if plan and one.white is not None:
                     say_lines(one.white.text)
     except KeyboardInterrupt:

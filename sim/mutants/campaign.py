@@ -62,7 +62,24 @@ def _hunt(name: str, options: list[str]) -> Hunt:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
         raise HuntError(f"mutant {name}: {done.stderr.strip()[-2000:]}")
-    return structure(json.loads(done.stdout), Hunt)
+    return attrs.evolve(structure(json.loads(done.stdout), Hunt), code=_commit())
+
+
+def _commit() -> str:
+    """The commit of the checkout that is searched; empty outside of one."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip()
+
+
+def is_finished(hunt: Hunt) -> bool:
+    """Whether both searches noticed the mutant, or one did and no client can notice it."""
+    return hunt.white is not None and bool(hunt.black or MUTANTS[hunt.name].unseen)
 
 
 def load(path: Path) -> list[Hunt]:

@@ -70,6 +70,9 @@ class Hunt:
     """The processor time of the hunt."""
     unsound: tuple[str, ...] = ()
     """Plans, as tokens, that break a rule in the unchanged code."""
+    code: str = ""
+    """The commit at which it was hunted, as ``git describe --always --dirty`` has it; empty: it is
+    not known."""
 
 
 @attrs.frozen

@@ -106,6 +106,51 @@ def test_a_resumed_hunt_leaves_out_known_results(
     assert [one.name for one in campaign.load(path)] == [FOUND.name, "answer-before-commit"]
 
 
+def test_a_hunt_goes_on_with_what_was_missed_and_keeps_all_other_results(
+    program: Program, hunted: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "mutants.json"
+    other = "answer-before-commit"
+    by_one_search = attrs.evolve(FOUND, name=other, black=None)
+    path.write_text(json.dumps(campaign.numbers([MISSED, FOUND, by_one_search])))
+    names = ["--only", FOUND.name, "--only", other]
+    options = ["--jobs", "1", "--resume", "--again", "--json", str(path)]
+    result = program("sim", "mutants", *names, *options)
+    assert hunted == [other]
+    assert result.stdout.splitlines()[-1].startswith("2 mutants; 2 noticed (100%), 2 by clients")
+    assert campaign.load(path)[:2] == [MISSED, FOUND]
+    assert [(one.name, one.black) for one in campaign.load(path)[2:]] == [(other, FOUND.black)]
+
+
+def test_what_no_client_can_notice_is_not_hunted_again() -> None:
+    unseen = next(name for name, one in MUTANTS.items() if one.unseen)
+    assert campaign.is_finished(Hunt(unseen, kill(), None, 9, 2.0))
+    assert not campaign.is_finished(Hunt(unseen, None, None, 9, 2.0))
+    assert not campaign.is_finished(attrs.evolve(FOUND, black=None))
+
+
+def test_the_search_by_clients_may_take_a_part_of_the_time(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+
+    def hunt(name: str, options: list[str]) -> Hunt:
+        given.extend(options)
+        return FOUND
+
+    monkeypatch.setattr(campaign, "_hunt", hunt)
+    only = ["--only", FOUND.name, "--jobs", "1"]
+    program("sim", "mutants", *only, "--seconds", "40", "--clients-seconds", "12")
+    assert {"--white_s=40", "--black_s=12"} <= set(given)
+
+
+def test_a_result_says_which_code_was_hunted(tmp_path: Path) -> None:
+    path = tmp_path / "mutants.json"
+    (found,) = campaign.run([FOUND.name], budget=Budget(0.0, 0.0, 0.0))
+    path.write_text(json.dumps(campaign.numbers([found])))
+    assert campaign.load(path)[0].code == campaign._commit() != ""
+
+
 def test_ctrl_c_ends_a_hunt_with_its_results_so_far(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +177,7 @@ def test_all_mutants_are_listed_with_their_descriptions(program: Program) -> Non
         (["--only", "no-such-bug"], "there is no mutant no-such-bug"),
         (["--plan", "oc1-x"], "--plan is for one mutant"),
         (["--resume"], "--resume needs --json FILE"),
+        (["--again"], "--again needs --resume"),
     ],
 )
 def test_a_hunt_for_no_mutant_is_refused(options: list[str], text: str) -> None:
