@@ -20,6 +20,7 @@ from octopi.agreement.journal.stored import (
     replayed,
     shortest,
 )
+from octopi.errors import ProtocolError
 from octopi.identifiers import DirectoryId
 from octopi.wire.registers import RegisterId, ToRegister
 
@@ -175,7 +176,11 @@ class Registers:
     # --- what is done about it -----------------------------------------------------------
 
     def _receive(self, register: Register, message: ToRegister) -> None:
-        self._perform(register, register.replica.receive(message, self.now))
+        try:
+            effects = register.replica.receive(message, self.now)
+        except ProtocolError as error:
+            raise BrokenRule(str(error)) from error
+        self._perform(register, effects)
 
     def _perform(self, register: Register, effects: list[JournalEffect]) -> None:
         for effect in effects:

@@ -7,7 +7,9 @@ from random import Random
 import pytest
 
 from octopi.agreement.journal.replica import JournalReplica, RegisterRole
+from octopi.errors import ProtocolError
 from octopi.limits import REGISTER_QUORUM_S, REGISTER_SILENCE_S, REPLICATED_PAGE_BYTES
+from octopi.wire.registers import EntriesSent, JournalEntry, SnapshotSent
 from tests.agreement.registers import Registers
 
 
@@ -216,3 +218,29 @@ def test_one_register_alone_is_a_group() -> None:
     world.restart("r1")
     world.settle(steps=100)
     assert world["r1"].may_decide
+
+
+def test_entries_that_would_replace_committed_ones_are_refused_and_nothing_changes(
+    world: Registers,
+) -> None:
+    replica = world[standbys(world)[0]]
+    assert replica.committed > 0
+    sender, before = world[active(world)].identity, replica.state
+    term, kept = replica.term + 1, replica.history.entries.copy()
+    other = JournalEntry(term, b"another")
+    sent = EntriesSent(sender, term, 0, 0, (other,), committed=0, sent_ms=0)
+    with pytest.raises(ProtocolError, match="replaces entry 0 of the journal, which is committed"):
+        replica.receive(sent, world.now)
+    assert (replica.state, replica.history.entries) == (before, kept)
+
+
+def test_a_second_active_register_in_one_term_is_refused(world: Registers) -> None:
+    replica = world[active(world)]
+    other, term = world[standbys(world)[0]].identity, replica.term
+    for sent in (
+        EntriesSent(other, term, 0, 0, (), committed=0, sent_ms=0),
+        SnapshotSent(other, term, 1, term, (), 0, 1, (b"",), 0),
+    ):
+        with pytest.raises(ProtocolError, match=f"are both active in term {term}: one of the"):
+            replica.receive(sent, world.now)
+    assert replica.may_decide

@@ -15,12 +15,8 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Final
 
-from octopi.agreement.journal.effects import (
-    JournalEffect,
-    SendNow,
-    SendWhenDurable,
-    StoreEntry,
-)
+from octopi.agreement.journal.contradictions import check_sent
+from octopi.agreement.journal.effects import JournalEffect, SendNow, SendWhenDurable, StoreEntry
 from octopi.agreement.journal.history import JournalHistory
 from octopi.agreement.journal.leading import Progress, StandbyProgress
 from octopi.agreement.journal.snapshot_pages import SnapshotPages
@@ -186,8 +182,14 @@ class JournalReplica:
         self.history = self.history.shortened(end, contents)
 
     def receive(self, message: ToRegister, now: float) -> list[JournalEffect]:
-        """Handle *message*."""
+        """Handle *message*.
+
+        Raises:
+          ProtocolError: if it contradicts the journal here; nothing has changed.
+        """
         sender = message.sender
+        if isinstance(message, EntriesSent | SnapshotSent):
+            check_sent(message, self.term, self.history, self.committed, is_active=self.is_active)
         self._known[sender.address] = sender
         effects: list[JournalEffect] = []
         if message.term > self.term and not is_of_trial(message):
@@ -440,7 +442,6 @@ class JournalReplica:
 
     def _follow(self, message: EntriesSent | SnapshotSent, now: float) -> list[JournalEffect]:
         """The active register of this term is heard."""
-        assert not self.is_active, "two registers are active in one term"
         self.role, self.active = RegisterRole.STANDBY, message.sender
         self._votes.clear()
         self._heard_at, self.wakes_at = now, now + self._patience_s()
@@ -463,7 +464,6 @@ class JournalReplica:
         for index, entry in enumerate(entries, start):
             if index < history.end and history.term_before(index + 1) == entry.term:
                 continue
-            assert index >= self.committed, "what is committed is never replaced"
             history.put(index, entry)
             effects.append(StoreEntry(StoredAppend(index, entry)))
         self.committed = max(self.committed, min(sent.committed, end))
