@@ -15,13 +15,17 @@ EXECUTABLE := $(if $(CI),dist/octopi-node/octopi-node)
 # Tests that reach every branch of what they test by themselves; `make check` runs them once, with
 # the measurement of that.
 COVERED := tests/record tests/wire tests/storage
+# Tests of all that nodes and clients say to each other; those of elections don't depend on frames.
+FRAMED := $(addprefix tests/integration/test_,altering.py broker_failures.py failing_disks.py \
+  growing.py messages.py min_insync.py reading.py registration.py)
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 # For `make bench` and `make bench-quick`; --help explains all.
 BENCH_OPTIONS ?=
-# Two files of tests at a time, in the order of their names: files with a single long test come last
-# otherwise, and one of two cores waits for the end of the longest.
-IN_TURN := -n 2 --dist loadfile --no-loadscope-reorder
+# Three files of tests at a time, in the order of their names: files with a single long test come
+# last otherwise, and one core waits for the end of the longest.  Three on two cores, because tests
+# of processes and browsers wait half of the time.
+IN_TURN := -n 3 --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where it is set (images for containers often set it), each process of a test compiles all modules
 # of Octopi again, which takes longer than all else it does to start.
@@ -57,7 +61,7 @@ covered: .venv/.dev ## the tests of record, wire and storage reach every branch 
 	$(BIN)/coverage report --fail-under=100 \
 	  --include='octopi/kernels.py,octopi/record*.py,octopi/wire/*,octopi/storage/*'
 plain: .venv/.dev ## clusters again, with the framing of trio-websocket instead of ours
-	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest $(IN_TURN) tests/integration
+	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest $(IN_TURN) $(FRAMED)
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/octopi-node sim run --tier websocket --seeds 50
 conformance: .venv/.dev .venv/.conformance ## the cases of Autobahn against a listener of ours
 	OCTOPI_REQUIRE_CONFORMANCE=1 $(BIN)/pytest tests/transport/test_autobahn.py
