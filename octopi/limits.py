@@ -656,6 +656,9 @@ REGISTER_QUORUM_S: Final = 0.75
 """An active register that has not heard a majority for this time gives up.  So long it may tell
 what has been replaced by another one."""
 
+REGISTER_GOODBYE_S: Final = 0.1
+"""How long a register that stops waits, at most, until the others are sent that it does."""
+
 REPLICATED_ENTRY_BYTES_MAX: Final = BATCH_BYTES_MAX // 1000
 """One entry of a register's journal: a topic with all its partitions fits."""
 

@@ -11,14 +11,12 @@ from octopi.agreement.entries import AcceptorEntry, DirectoryEntry, decode_entry
 from octopi.agreement.messages import ToAcceptor, ToProposer
 from octopi.agreement.values import AcceptorId, AgreedValue
 from octopi.environment import Environment
-from octopi.errors import CorruptLogError
-from octopi.identifiers import BrokerId, DirectoryId, InstanceId
+from octopi.identifiers import BrokerId, InstanceId
 from octopi.limits import ACCEPTOR_SNAPSHOT_ENTRIES, AGREED_BYTES_MAX, KIB
 from octopi.storage.journal import Journal, JournalFormat
+from octopi.storage.owned_journal import open_owned_journal
 
 _Entry: TypeAlias = DirectoryEntry | AcceptorEntry
-
-_DIRECTORY_BYTES: Final = 16
 
 ACCEPTOR_ENTRIES: Final[JournalFormat[_Entry]] = JournalFormat(
     encode_entry,
@@ -60,21 +58,17 @@ class AcceptorJournal:
           CorruptLogError: if anything that was durable is missing, damaged or can't be read: the
               node must not take part as the acceptor that it was.
         """
-        journal, entries = await Journal.open(
-            environment, directory, ACCEPTOR_ENTRIES, snapshot_entries=snapshot_entries
+        journal, number, entries = await open_owned_journal(
+            environment,
+            directory,
+            ACCEPTOR_ENTRIES,
+            DirectoryEntry,
+            snapshot_entries=snapshot_entries,
         )
         try:
-            if not entries:
-                drawn = environment.randomness.token_bytes(_DIRECTORY_BYTES).hex()
-                entries = [DirectoryEntry(DirectoryId(drawn))]
-                journal.append(entries)
-                await journal.flush()
-            opening, *others = entries
-            if not isinstance(opening, DirectoryEntry):
-                raise CorruptLogError(directory, 0, 0, "its first entry doesn't say whose it is")
-            identity = AcceptorId(broker, opening.directory)
+            identity = AcceptorId(broker, number)
             acceptors = Acceptors(identity, first)
-            acceptors.replay(one for one in others if not isinstance(one, DirectoryEntry))
+            acceptors.replay(one for one in entries if not isinstance(one, DirectoryEntry))
         except BaseException:
             await journal.close()
             raise

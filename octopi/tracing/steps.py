@@ -62,6 +62,8 @@ letter                            the number of a dead letter, among those of it
 lost_from, lost_to, reset_to      the range that a member's log has lost; where an operator sets
                                   the mark
 status, reason, why               the `octopi.errors.Status` of a refusal, and a text
+term, candidate, start, snapshot  of several registers: the term, whom a register votes for, and
+                                  the entries of their journal (`octopi.tracing.registers`)
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
 whole, log_epoch, ends
 ================================= =====================================================
@@ -79,6 +81,7 @@ from octopi.tracing import (
     join,
     produce,
     register,
+    registers,
     subscriptions,
     topics,
 )
@@ -89,6 +92,7 @@ from octopi.tracing.join import *  # noqa: F403
 from octopi.tracing.produce import *  # noqa: F403
 from octopi.tracing.produce import P9Refused, P9Refusing
 from octopi.tracing.register import *  # noqa: F403
+from octopi.tracing.registers import *  # noqa: F403
 from octopi.tracing.step import Step
 from octopi.tracing.subscriptions import *  # noqa: F403
 from octopi.tracing.topics import *  # noqa: F403
@@ -102,6 +106,7 @@ _SYSTEMS: Final = (
     topics,
     client,
     subscriptions,
+    registers,
 )
 """The module of each system, in the order of `ALL`.  Append a further one at the end."""
 
@@ -116,6 +121,9 @@ def _declared(system: ModuleType) -> tuple[type[Step], ...]:
 
 ALL: Final = tuple(one for system in _SYSTEMS for one in _declared(system))
 """All steps.  Seeds of simulated runs draw steps by their indexes here."""
+
+OF_SEVERAL_REGISTERS: Final = frozenset(_declared(registers))
+"""The steps that only happen in clusters with several registers."""
 
 REFUSING: Final = (P9Refusing, P9Refused)
 """The steps of a refused batch; they may follow any of the steps before 7."""

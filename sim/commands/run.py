@@ -28,10 +28,11 @@ from sim.commands.options import (
 )
 @click.option(
     "--plans",
-    type=click.Choice(["swarm", "scenarios"]),
+    type=click.Choice(["swarm", "scenarios", "registers"]),
     default="swarm",
     show_default=True,
-    help="swarm draws each option independently, scenarios draws faults that belong together.",
+    help="swarm draws each option independently, scenarios draws faults that belong together, "
+    "registers draws clusters with three registers, in both ways.",
 )
 @tier_option
 @jobs_option

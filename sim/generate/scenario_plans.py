@@ -16,6 +16,7 @@ import attrs
 from sim.generate.members import group_chores, members
 from sim.generate.scenario import Scenario
 from sim.generate.scenarios import SCENARIOS, SCENARIOS_BY_NAME
+from sim.generate.scenarios_of_groups import GROUP_SCENARIOS
 from sim.generate.swarm import KILLS_EACH, NAMED_PRODUCERS
 from sim.run.plan import Plan, Tier, WorkloadOptions
 
@@ -40,6 +41,12 @@ def draw_scenario(name: str, seed: int, tier: Tier = "message") -> Plan:
 def _randomness(key: str, number: int) -> Random:
     state = hashlib.blake2b(f"directed|{number}|{key}".encode(), digest_size=8).digest()
     return Random(int.from_bytes(state, "big"))
+
+
+def draw_of_groups(seed: int, tier: Tier = "message") -> Plan:
+    """The plan of *seed* of a cluster with several registers."""
+    tell = GROUP_SCENARIOS[_randomness("group scenario", seed).randrange(len(GROUP_SCENARIOS))]
+    return _ScenarioDrawing(seed).plan(tier, tell)
 
 
 class _ScenarioDrawing:

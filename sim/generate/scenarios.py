@@ -43,6 +43,7 @@ from sim.generate.scenarios_of_disks import (
     torn_writes,
 )
 from sim.generate.scenarios_of_entrances import ENTRANCE_SCENARIOS
+from sim.generate.scenarios_of_groups import GROUP_SCENARIOS
 from sim.generate.scenarios_of_last_copies import LAST_COPIES_SCENARIOS
 from sim.generate.scenarios_of_leaders import (
     all_alone,
@@ -194,6 +195,7 @@ SCENARIOS: Final = (
 """All scenarios that are drawn."""
 
 SCENARIOS_BY_NAME: Final[Mapping[str, Callable[[Random], Scenario]]] = {
-    tell.__name__.lstrip("_"): tell for tell in SCENARIOS
+    tell.__name__.lstrip("_"): tell for tell in (*SCENARIOS, *GROUP_SCENARIOS)
 }
-"""Each of these scenarios once, by the name of its function without leading underscores."""
+"""Each of these scenarios once, and those with several registers, by the name of its function
+without leading underscores."""

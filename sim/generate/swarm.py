@@ -51,6 +51,7 @@ from octopi.simulation.faults.actions import (
 )
 from octopi.simulation.faults.damage import Damage, Harm, Part
 from octopi.simulation.network.route import Mishap
+from octopi.tracing import steps
 from sim.generate.fault_kinds import DAMAGE, GONE, LINKS, POWER, RENEWED, STOPS, is_drawn
 from sim.generate.members import group_chores, members
 from sim.run.plan import Chore, Order, Plan, Tier, WorkloadOptions
@@ -66,6 +67,9 @@ KILLS_EACH: Final = 0.125
 _RARE_OCCURRENCE: Final = 4
 _OFTEN_OCCURRENCE: Final = 60
 _OFTEN_STEPS: Final = frozenset(code for code in STEPS if code[0] in "PC")
+
+_PLACES: Final = tuple(one for one in STEPS if steps.BY_CODE[one] not in steps.OF_SEVERAL_REGISTERS)
+"""The codes of the steps at which faults strike."""
 
 _EFFECTS: Final = tuple(
     (operation, edge)
@@ -208,7 +212,7 @@ class _Swarm:
 def _place(randomness: Random) -> Place:
     kind = randomness.random()
     if kind < 0.55:
-        code = randomness.choice(list(STEPS))
+        code = randomness.choice(_PLACES)
         often = code in _OFTEN_STEPS
         occurrence = randomness.randint(1, _OFTEN_OCCURRENCE if often else _RARE_OCCURRENCE)
         return AtStep(code, occurrence=occurrence)

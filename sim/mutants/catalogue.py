@@ -12,6 +12,7 @@ from sim.mutants import (
     durable_state,
     entrances,
     forks,
+    groups,
     orders,
     queues,
     recovery,
@@ -39,6 +40,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *subscriptions.MUTANTS,
         *queues.MUTANTS,
         *entrances.MUTANTS,
+        *groups.MUTANTS,
     )
 }
 """All mutants by name, in the order in which they are listed."""

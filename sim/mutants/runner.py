@@ -35,6 +35,8 @@ _AFTERMATHS_COUNT: Final = 12
 """How many plans in which the oracle saw a broken rule are tried with further faults."""
 _OF_SUBSCRIPTIONS: Final = ("octopi.subscriptions.", "broker.subscriptions.", "subscribing.")
 """Parts of the names of modules that only subscriptions use."""
+_OF_GROUPS: Final = (".agreement.journal.", ".register.group.")
+"""The same of those that only several registers use."""
 _SCENARIOS_PER_SWARM: Final = 7
 """A swarm plan takes as long as three scenarios, so one follows every seven."""
 
@@ -217,7 +219,10 @@ def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> 
 def plans(first: int = 1, module: str = "", scenarios: Sequence[str] = ()) -> Iterator[Plan]:
     """Plans to search from seed *first* on, in turn one of the named *scenarios* and one of the
     mix; only those in which the code of *module* does something."""
-    mixed = (plan for plan in _mix(first) if _runs(module, plan))
+    if any(one in module for one in _OF_GROUPS):
+        mixed: Iterator[Plan] = _of_groups(first)
+    else:
+        mixed = (plan for plan in _mix(first) if _runs(module, plan))
     if not scenarios:
         return mixed
     own = (plan for plan in _only(scenarios, first) if _runs(module, plan))
@@ -234,6 +239,13 @@ def _mix(first: int) -> Iterator[Plan]:
             yield swarm.draw(seed, "message")
 
 
+def _of_groups(first: int) -> Iterator[Plan]:
+    """Plans with several registers."""
+    from sim.generate import groups
+
+    return (groups.draw(seed, "message") for seed in itertools.count(first))
+
+
 def _only(scenarios: Sequence[str], first: int) -> Iterator[Plan]:
     """The *scenarios*, one after the other, again and again."""
     from sim.generate.scenario_plans import draw_scenario
@@ -244,7 +256,9 @@ def _only(scenarios: Sequence[str], first: int) -> Iterator[Plan]:
 
 def _runs(module: str, plan: Plan) -> bool:
     """Whether *plan* has use for *module*: more than half of all plans have no members of
-    subscriptions."""
+    subscriptions, and only those of `sim.generate.groups` have several registers."""
+    if any(one in module for one in _OF_GROUPS):
+        return plan.registers > 1
     return plan.workload.members > 0 or not any(one in module for one in _OF_SUBSCRIPTIONS)
 
 

@@ -118,6 +118,13 @@ SCENARIOS: Final[dict[str, Plan]] = {
         flush_interval_s=5.0,
         load={"consumers": 2, "records": 60, "pause_s": 0.02},
     ),
+    # The active one of three registers dies, and they fold their journals.
+    "registers": _plan(
+        InjectedFault(AtTime(_BUSY_S), Kill(0.5), "active"),
+        registers=3,
+        snapshot_entries=5,
+        load={"pause_s": 0.1, "chores": ("topic", "alter")},
+    ),
     # A broker's log is cut short while it is down.
     "damage": _plan(
         InjectedFault(AtTime(0.8), Damage("cut", "log", 0.1), "broker-3"),

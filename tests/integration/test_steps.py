@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,16 +20,21 @@ import pytest
 import trio
 
 import octopi
+from octopi.cli.free_ports import free_ports
 from octopi.environment import Environment, Trace, TraceEvent
 from octopi.errors import UnknownTopicError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
 from octopi.roles.register import election_driver
 from octopi.roles.register.node import RegisterNode
+from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.running import run_register
 from octopi.tracing import steps
+from octopi.tracing.step import Step
 from octopi.wire.endpoints import MEMBERSHIP
 from tests.integration.observation import Event, Observation, assert_in_order
 from tests.kit.cluster import Cluster, Died, eventually
 from tests.kit.disk import MemoryDisk
+from tests.kit.join_secrets import SECRETS
 from tests.kit.named_clusters import LocalCluster, local_cluster
 from tests.kit.traffic import Traffic, traffic
 
@@ -470,10 +476,40 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
             await use_a_subscription(cluster, environment)
             await use_a_queue(cluster, environment)
         await follow_from_behind_retention(cluster, observation)
+        await replace_the_active_register(cluster, observation)
         await abandon_a_message(cluster, environment)
         await read_on_behind_a_fork(cluster, environment)
     seen = {event.step for event in observation.events}
     assert sorted({one.text for one in steps.ALL} - seen) == []
+
+
+async def replace_the_active_register(cluster: LocalCluster, observation: Observation) -> None:
+    """Of three registers without brokers, the active one stops; they fold their journals."""
+    places = [f"127.0.0.1:{port}" for port in free_ports(3)]
+    peers = tuple(f"ws://{place}" for place in places)
+    stops = {place: trio.Event() for place in places}
+
+    def is_observed(step: type[Step], but: str = "") -> str:
+        """The register that came to *step*; empty: none did."""
+        nodes = [one.node for one in observation.events if one.step == step.text]
+        return next((one for one in nodes if one in stops and one != but), "")
+
+    async with trio.open_nursery() as nursery:
+        for place in places:
+            environment = attrs.evolve(
+                cluster.cluster.environment, disk=MemoryDisk(), trace=observation.of(place)
+            )
+            options = RegisterOptions(
+                place, "data", peers=peers, secrets=SECRETS, gather_s=0.0, snapshot_entries=1
+            )
+            nursery.start_soon(partial(run_register, environment, options, stop=stops[place]))
+        while not (active := is_observed(steps.G3Active)):  # noqa: ASYNC110
+            await trio.sleep(0.01)
+        stops[active].set()
+        while not (is_observed(steps.G3Active, active) and is_observed(steps.G7Folded)):  # noqa: ASYNC110
+            await trio.sleep(0.01)
+        for stop in stops.values():
+            stop.set()
 
 
 async def alter_a_topic(cluster: LocalCluster, environment: Environment) -> None:

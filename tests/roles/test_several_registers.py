@@ -12,6 +12,7 @@ import attrs
 import pytest
 import trio
 
+from octopi.agreement.journal.replica import JournalReplica
 from octopi.agreement.journal.stored import StoredAppend, StoredVote
 from octopi.clients.entrances import Entrances
 from octopi.environment import Environment
@@ -25,9 +26,11 @@ from octopi.errors import (
     Status,
 )
 from octopi.identifiers import DirectoryId
+from octopi.limits import REGISTER_GOODBYE_S
 from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.roles.register.group.group import RegisterGroup
+from octopi.roles.register.group.links import RegisterPeer
 from octopi.roles.register.group.running import run_register_of_several
 from octopi.roles.register.group.sessions import RegisterSession, StandbySession
 from octopi.roles.register.group.stored_journal import STORED_ENTRIES, StoredJournal
@@ -182,6 +185,20 @@ def test_a_broker_whose_inventory_a_standby_did_not_take_is_not_let_in_on_that_c
     with pytest.raises(NotLeaderError):
         session.handle(m.ListTopics(1, "", 10))
     session.closed()
+
+
+async def test_a_register_that_stops_does_not_wait_long_until_the_others_are_told() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("replica")
+    stored, state = await open_journal(environment(disk), "replica")
+    clock = SystemClock()
+    me = RegisterId(A, stored.directory)
+    replica = JournalReplica(me, (A, B), state, lambda: 0.5, clock.now())
+    stuck = cast(RegisterPeer, SimpleNamespace(post=lambda message: None, drain=trio.sleep_forever))
+    one = RegisterGroup(environment(disk), replica, stored, {B: stuck}, list, 100)
+    with trio.fail_after(20 * REGISTER_GOODBYE_S):
+        await one.step_down()
+    await stored.close()
 
 
 def test_only_the_registers_of_the_list_are_heard() -> None:

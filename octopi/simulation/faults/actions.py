@@ -12,6 +12,8 @@ plan still fails.  `octopi.simulation.faults.injector` carries faults out.
                  partition, any.  ``leader/2``: partition 2
 ``follower``     a broker that holds a replica of that partition and doesn't lead it
 ``client``       any client
+``active``       of several registers the one that decides, or decided last
+``standby``      a register that isn't the active one
 ``any``          anybody
 ``here``         (of a target) the host where the place was
 ``others``       (of a peer) everybody else

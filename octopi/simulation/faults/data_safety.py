@@ -15,7 +15,8 @@ import attrs
 
 from octopi.coordination.cluster_state import Removal
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.simulation.cluster import WIPE, SimulatedCluster
+from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
+from octopi.simulation.disk.group_bytes import GroupJournalBytes
 from octopi.simulation.faults.actions import Destroying, LosePower, Wipe, goes_unnoticed
 from octopi.simulation.faults.damage import Damage
 from octopi.simulation.kernel.world import Event
@@ -45,6 +46,13 @@ class LastCopyGuard:
         self._destroyed_at: dict[tuple[int, int], int] = {}
         """Partition and broker -> the version of the register's decisions when its data was
         destroyed last."""
+        registers = {one.name: one.host.disk for one in cluster.registers}
+        self._group = (
+            GroupJournalBytes(registers, DATA_DIRECTORY, lambda: cluster.decided.active)
+            if len(registers) > 1
+            else None
+        )
+        """The journal of several registers; None: there is one register."""
         self._unsure: set[str] = set()
         """Hosts whose device may lack data that they believe to be durable, because a sync
         failed."""
@@ -95,6 +103,8 @@ class LastCopyGuard:
         tells = isinstance(action, LosePower) and node.kind == "broker" and not self._may_lose_all
         if missing and not tells:
             return f"the register has yet to learn of partitions {sorted(missing)}"
+        if node.kind == "register" and self._group is not None:
+            return self._group_objection(self._group, host, action)
         if node.kind == "register":
             return self._register_objection(host, action)
         broker = self._cluster.broker_of(host)
@@ -175,6 +185,17 @@ class LastCopyGuard:
         intact = [one for one in record.in_sync if not self._is_destroyed(one, record)]
         return intact == [broker]
 
+    def _group_objection(self, group: GroupJournalBytes, host: str, action: Destroying) -> str:
+        """Why *action* must not happen to one of several registers."""
+        match action:
+            case LosePower() if host not in self._unsure:
+                return ""
+            case Wipe() if group.is_whole:
+                return ""
+            case Wipe():
+                return "too few registers would be left that know what was decided"
+        return "it would forget its vote, or what it acknowledged, and not know that"
+
     def _register_objection(self, host: str, action: Destroying) -> str:
         match action:
             case LosePower() if host not in self._unsure:
@@ -237,7 +258,7 @@ class LastCopyGuard:
         """Note that *action* happened to *host*."""
         node = self._cluster.nodes[host]
         view = self._cluster.decided
-        if node.kind == "register" and isinstance(action, Wipe | Damage):
+        if node.kind == "register" and self._group is None and isinstance(action, Wipe | Damage):
             self._partitions_before_wipe |= view.state.partitions.keys()
             self._register_is_lost |= isinstance(action, Damage)
         broker = self._cluster.broker_of(host)

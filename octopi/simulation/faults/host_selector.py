@@ -1,7 +1,8 @@
 """Finds the hosts of a fault by the words of plans.
 
 A word is the name of a host, a kind of node (``broker``, ``register``, ``client``), ``any``,
-``here`` for the host where the fault strikes, or a role in a partition: ``leader``, ``follower/3``.
+``here`` for the host where the fault strikes, a role in a partition: ``leader``, ``follower/3``, or
+one of several registers: ``active``, ``standby``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from octopi.identifiers import PartitionId
 from octopi.simulation.cluster import Node, SimulatedCluster
 
 _ROLES: Final = frozenset({"leader", "follower"})
+_OF_REGISTERS: Final = frozenset({"active", "standby"})
 
 
 class HostSelector:
@@ -24,7 +26,11 @@ class HostSelector:
     def may_fit(self, who: str, node: Node) -> bool:
         """Whether *who* can ever denote *node*."""
         word = who.partition("/")[0]
-        return word in {"any", node.kind, node.name} or (word in _ROLES and node.kind == "broker")
+        return (
+            word in {"any", node.kind, node.name}
+            or (word in _ROLES and node.kind == "broker")
+            or (word in _OF_REGISTERS and node.kind == "register")
+        )
 
     def fits(self, who: str, host: str, partition: PartitionId | None) -> bool:
         """Whether *who* denotes *host*, for a step about *partition*."""
@@ -32,6 +38,8 @@ class HostSelector:
         if node is None or not self.may_fit(who, node):
             return False
         word, _, number = who.partition("/")
+        if word in _OF_REGISTERS:
+            return self._is_active(host) == (word == "active")
         if word not in _ROLES:
             return True
         return host in self._in_role(word, PartitionId(int(number)) if number else partition)
@@ -48,6 +56,9 @@ class HostSelector:
             hosts = self._in_role(word, PartitionId(int(number)) if number else partition)
         elif word in self._cluster.nodes:
             hosts = [word]
+        elif word in _OF_REGISTERS:
+            registers = [one.name for one in self._cluster.registers]
+            hosts = [one for one in registers if self._is_active(one) == (word == "active")]
         else:
             hosts = [node.name for node in self._cluster.nodes.values() if self.may_fit(word, node)]
         up = [host for host in hosts if self._cluster.nodes[host].host.is_up]
@@ -59,11 +70,16 @@ class HostSelector:
         """The other hosts that *who* denotes; ``others`` are all of them."""
         if who in {"others", "any"}:
             hosts = list(self._cluster.nodes)
-        elif who.partition("/")[0] in _ROLES:
+        elif who.partition("/")[0] in _ROLES | _OF_REGISTERS:
             hosts = [host for host in self._cluster.nodes if self.fits(who, host, partition)]
         else:
             hosts = [one.name for one in self._cluster.nodes.values() if self.may_fit(who, one)]
         return [host for host in hosts if host != node.name]
+
+    def _is_active(self, host: str) -> bool:
+        """Whether the register on *host* is the one that decided last; before the first decision,
+        whether it is the first of them."""
+        return host == (self._cluster.decided.active or self._cluster.register.name)
 
     def _in_role(self, word: str, partition: PartitionId | None) -> list[str]:
         """The hosts of the leaders or followers of *partition*; None: of any partition."""

@@ -125,7 +125,7 @@ class ClusterFacts:
             self._note_loss(event)
             self._note_damage(event.host, action)
         if isinstance(action, Wipe):
-            self._register_wiped |= self._cluster.nodes[event.host].kind == "register"
+            self._register_wiped |= [event.host] == [one.name for one in self._cluster.registers]
         elif isinstance(action, BitFlip | RollBack):
             self._spoiled.add(event.host)
         if isinstance(action, RollBack):

@@ -6,6 +6,7 @@ from typing import Final
 
 from octopi.simulation.invariants.node_load import NodeLoad
 from octopi.simulation.invariants.queues import QueueRules
+from octopi.simulation.invariants.registers import RegisterRules
 from octopi.simulation.invariants.subscriptions import SubscriptionRules
 from octopi.simulation.invariants.system import SystemInvariants
 from octopi.simulation.invariants.topic_options import TopicOptionRules
@@ -15,5 +16,6 @@ SYSTEMS: Final[tuple[type[SystemInvariants], ...]] = (
     TopicOptionRules,
     SubscriptionRules,
     QueueRules,
+    RegisterRules,
 )
 """They get each event in this order, after the oracle's own rules."""

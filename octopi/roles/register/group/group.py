@@ -13,9 +13,11 @@ from octopi.agreement.journal.effects import JournalEffect, SendNow, SendWhenDur
 from octopi.agreement.journal.replica import JournalReplica
 from octopi.environment import Environment
 from octopi.errors import LogReadOnlyError, StorageError
+from octopi.limits import REGISTER_GOODBYE_S
 from octopi.logger import get_logger
 from octopi.roles.register.group.links import RegisterPeer, run_links
 from octopi.roles.register.group.stored_journal import StoredJournal
+from octopi.roles.register.group.tracer import GroupTracer
 from octopi.wire.registers import ToRegister
 
 _log = get_logger(__name__)
@@ -44,6 +46,8 @@ class RegisterGroup:
         self.failure: StorageError | None = None
         """Why this register can't go on: its disk failed."""
         self._environment = environment
+        trace = environment.trace
+        self._tracer = None if trace is None else GroupTracer(trace, replica)
         self._stored = stored
         self._links = links
         self._fold = fold
@@ -104,7 +108,7 @@ class RegisterGroup:
     async def step_down(self) -> None:
         """Let another register be active soon."""
         self._perform(self.replica.step_down)
-        with self._environment.clock.timeout(0.1):
+        with self._environment.clock.timeout(REGISTER_GOODBYE_S):
             for link in self._links.values():
                 await link.drain()
 
@@ -119,7 +123,10 @@ class RegisterGroup:
         try:
             for is_stored, some in groupby(effects, lambda one: isinstance(one, StoreEntry)):
                 if is_stored:
-                    self._stored.append([one.entry for one in some if isinstance(one, StoreEntry)])
+                    entries = [one.entry for one in some if isinstance(one, StoreEntry)]
+                    if (tracer := self._tracer) is not None:
+                        tracer.storing(entries)
+                    self._stored.append(entries)
                     continue
                 for one in some:
                     self._send(one)
@@ -128,6 +135,8 @@ class RegisterGroup:
             self._fail(error)
             return
         if before != (replica.may_decide, replica.is_active, replica.term, replica.committed):
+            if (tracer := self._tracer) is not None:
+                tracer.changed(*before)
             self.note_change()
         if replica.wakes_at < wakes_at:
             self._moved.set()
@@ -186,6 +195,8 @@ class RegisterGroup:
                     self.receive(one.message)
                 else:
                     self._links[one.address].post(one.message)
+                if (tracer := self._tracer) is not None:
+                    tracer.told(one.address, one.message)
 
     async def _keep_short(self) -> None:
         """Fold the journal of a standby; the active register does so itself."""
@@ -206,13 +217,17 @@ class RegisterGroup:
           StorageError: if that fails; then the journal is unchanged.
           LogReadOnlyError: if it is unknown what a restart would read.
         """
-        replica = self.replica
+        replica, tracer = self.replica, self._tracer
         if self._is_folding or replica.history.snapshot.end >= end:
             return
         self._is_folding, self._replaced = True, trio.Event()
         try:
             shorter = replica.history.shortened(end, contents)
+            if tracer is not None:
+                tracer.folding(end)
             await self._stored.replace(attrs.evolve(replica.state, history=shorter))
+            if tracer is not None:
+                tracer.folded(end)
             if replica.history.snapshot.end < end:
                 replica.shorten(end, contents)
         except LogReadOnlyError as error:

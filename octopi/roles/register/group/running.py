@@ -3,7 +3,6 @@ other, which starts from the journal that the registers agree on."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -235,10 +234,12 @@ class _Running:
                 await ending.wait()
             except LogReadOnlyError as error:  # it was deposed just now
                 _log.info("this register is not active", term=term, why=str(error))
+            except trio.Cancelled:
+                connections.is_over = True  # the tasks that would hear of it end, too
+                raise
             finally:
                 self._node = None
                 node.decisions.fail(LogReadOnlyError(_DEPOSED))
-                connections.is_over = trio.current_effective_deadline() == -math.inf
             self._show_standby(self._standby)
             await connections.end(_DEPOSED)
             connections.is_over = True

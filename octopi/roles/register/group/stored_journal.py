@@ -18,8 +18,7 @@ from octopi.errors import CorruptLogError
 from octopi.identifiers import DirectoryId
 from octopi.limits import KIB, REPLICATED_ENTRY_BYTES_MAX
 from octopi.storage.journal import Journal, JournalFormat
-
-_DIRECTORY_BYTES: Final = 16
+from octopi.storage.owned_journal import open_owned_journal
 
 STORED_ENTRIES: Final[JournalFormat[Stored]] = JournalFormat(
     encode_stored,
@@ -52,26 +51,15 @@ class StoredJournal:
           StorageError: if the disk fails.
           CorruptLogError: if anything that was durable is missing, damaged or can't be read.
         """
-        journal, entries = await Journal.open(
-            environment, path, STORED_ENTRIES, snapshot_entries=snapshot_entries
+        journal, directory, entries = await open_owned_journal(
+            environment, path, STORED_ENTRIES, DirectoryEntry, snapshot_entries=snapshot_entries
         )
         try:
-            if not entries:
-                drawn = environment.randomness.token_bytes(_DIRECTORY_BYTES).hex()
-                entries = [DirectoryEntry(DirectoryId(drawn))]
-                journal.append(entries)
-                await journal.flush()
-            opening, *others = entries
-            if not isinstance(opening, DirectoryEntry):
-                raise CorruptLogError(path, 0, 0, "its first entry doesn't say whose it is")
-            try:
-                state = replayed(others)
-            except ValueError as error:
-                raise CorruptLogError(path, 0, 0, str(error)) from error
-        except BaseException:
+            state = replayed(entries)
+        except ValueError as error:
             await journal.close()
-            raise
-        return cls(journal, opening.directory), state
+            raise CorruptLogError(path, 0, 0, str(error)) from error
+        return cls(journal, directory), state
 
     @property
     def size_bytes(self) -> int:
