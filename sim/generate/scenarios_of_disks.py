@@ -20,6 +20,7 @@ from octopi.simulation.faults.actions import (
     Kill,
     LosePower,
     Pause,
+    Reset,
     RollBack,
     Slow,
     Stop,
@@ -67,6 +68,41 @@ def back_with_rot(randomness: Random) -> Scenario:
     options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": True}
     load = {"topic_partitions": 1, "value_bytes_max": 40}  # so the bit is behind the checkpoint
     return Scenario(faults, {**options, **QUICK}, load)
+
+
+def rots_before_its_flush(randomness: Random) -> Scenario:
+    """A bit flips in what a follower has acknowledged and not flushed, after its process was
+    killed.  Its leader dies a moment after it, when it has acknowledged that to a producer."""
+    death = randomness.choice((Kill, Kill, Pause))(some_seconds(randomness, 2.0, 4.0))
+    place = AtStep("P4b", "follower", randomness.choice((2, 3, 5, 8)))
+    faults = (
+        InjectedFault(place, Damage("flip", "unflushed", 0.0)),
+        InjectedFault(AtTime(randomness.choice((0.002, 0.003, 0.004)), True), death, "leader"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": False}
+    load = {"topic_partitions": 1, "members": 0, "chores": ()}
+    return Scenario(faults, {**options, "flush_interval_s": 2.5, **QUICK}, load)
+
+
+def late_word(randomness: Random) -> Scenario:
+    """The last acknowledgement of a follower arrives late: its machine has lost its power and
+    started again and gets slowly in its next session what it has lost, and its former connection
+    isn't found broken yet."""
+    records = randomness.choice((5, 8))
+    delayed = Slow("leader", 0.05, latency_s=some_seconds(randomness, 0.18, 0.28))
+    slow = Slow("leader", 1.0, latency_s=0.0005, bytes_per_s=20_000.0)
+    back_s = some_seconds(randomness, 0.03, 0.06)
+    faults = (
+        InjectedFault(AtStep("P3b", "follower", records), delayed),
+        InjectedFault(AtStep("P4b", "follower", 1, behind=True), LosePower(back_s)),
+        InjectedFault(AtStep("J8b", behind=True), slow),
+        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
+    )
+    options = {"partitions": 1, "replicas": 2, "min_insync": 1, "flush_before_ack": False}
+    load = {"producers": 1, "records": records, "burst_count": 1, "topic_partitions": 1}
+    load |= {"named_producers": 0, "members": 0}  # the follower appends these records alone
+    load |= {"value_bytes_max": 6_000, "chores": ()}
+    return Scenario(faults, {**options, "flush_interval_s": 2.5, **QUICK}, load)
 
 
 def leads_at_once(randomness: Random) -> Scenario:
@@ -334,3 +370,28 @@ def all_lose_power(randomness: Random) -> Scenario:
     if options["replicas"] == 1:
         options["min_insync"] = 1
     return Scenario(tuple(faults), options, {"value_bytes_max": randomness.choice((0, 40, 400))})
+
+
+def dark_in_the_end(randomness: Random) -> Scenario:
+    """All machines lose their power in the end, when everything has been flushed."""
+    faults: list[InjectedFault] = []
+    kind = randomness.random()
+    if kind < 0.3:
+        broken = BreakDisk(DiskFault("sync", Fail(errno.EIO), ".log"))
+        place = AtStep("D1a", "any", randomness.randint(1, 8))
+        faults.append(InjectedFault(place, broken))
+    elif kind < 0.7:
+        faults.append(
+            InjectedFault(
+                when_producing(randomness),
+                a_death(randomness),
+                randomness.choice(("leader", "follower", "register")),
+            )
+        )
+    options: dict[str, Any] = {"loses_all": True, "loses_power": True, "min_insync": 1}
+    options["flush_before_ack"] = randomness.random() < 0.4
+    options["flush_interval_s"] = randomness.choice((0.05, 0.3, 1.0))
+    options["replicas"] = randomness.choice((3, 2, 1))
+    options["checkpoint_bytes"] = randomness.choice((500, 2000, 1_000_000))
+    chores = randomness.choice(((), (), ("topic",), ("renew",), ("move",)))
+    return Scenario(tuple(faults), options, {"chores": chores, "records": 30})

@@ -267,6 +267,28 @@ def _begun_again(
     return _told(faults, {**more, **options}, load)
 
 
+def _leads_with_what_nobody_heard(randomness: Random) -> Scenario:
+    """A leader gets records that no follower gets, and dies.  Its successor takes others, which
+    consumers read, and loses its disk.  So by order the first one leads again, and what consumers
+    read parts from its log before its own last records.  One of them starts again meanwhile."""
+    cut_s = some_seconds(randomness, 1.2, 1.6)
+    faults = [
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.4, 0.8)),
+            Cut("broker", cut_s, resets=True),
+            "broker-1",
+        ),
+        InjectedFault(AtTime(0.0, behind=True), Cut("register", cut_s, resets=True), "broker-1"),
+        InjectedFault(AtTime(cut_s - 0.1, behind=True), Kill(None), "broker-1"),
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.8, 1.2), behind=True), Wipe(0.1), "broker-2"
+        ),
+        InjectedFault(AtTime(0.0, behind=True), Kill(None), "consumer-1"),
+    ]
+    load = {"consumers": 2, "producers": 2, "records": 90, "reopen_count": 0}
+    return _told(faults, {"replicas": 2}, load)
+
+
 LAST_COPIES_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
     LAST: (
         _sole_replica_damaged,
@@ -278,6 +300,7 @@ LAST_COPIES_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ..
         _all_damaged,
         _damaged_while_one_is_filled_again,
         _whole_ones_may_come_back,
+        _leads_with_what_nobody_heard,
     ),
     EVERY_DISK: (
         _every_disk_lost,

@@ -197,12 +197,23 @@ def letters_are_lost(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), {**options, "flush_interval_s": 0.05}, load)
 
 
+def workers_are_late(randomness: Random) -> Scenario:
+    """Members work on messages, and keep others waiting, for longer than the ack timeout, and
+    answer all the same, while other members have the messages."""
+    load = _queue(randomness, count=randomness.choice((2, 3)), mode="shared")
+    load |= {"queue_attempts": None, "queue_window": 20}
+    load |= {"member_pause_s": some_seconds(randomness, 0.3, 0.6), "member_stay_count": 0}
+    load |= {"queue_prefetch": randomness.choice((2, 3)), "records": 15, "chores": ()}
+    return Scenario((), load=load)
+
+
 QUEUE_SCENARIOS: Final = (
     *(dealing_leaders_die, dealing_leaders_die, dealing_leaders_die),
     *(letter_writers_die, letter_writers_die),
     dealing_leaders_are_moved,
     *(workers_die, workers_die),
     workers_and_leaders_fail,
+    workers_are_late,
     *(resets_are_asked_for_again, resets_are_asked_for_again),
     retention_takes_what_is_dealt,
     letters_are_lost,

@@ -154,6 +154,7 @@ class _Swarm:
             faults=self._faults(),
             hold_ms=self._pick("hold_ms", (None, 500, 60_000)) if retains else None,
             hold_bytes=self._pick("hold_bytes", (None, 10_000, 500_000)) if retains else None,
+            loses_power=self._randomness("loses_power").random() < 0.3,
         )
 
     def _min_insync(self, replicas: int, cuts_off: bool) -> int:

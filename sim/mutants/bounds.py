@@ -56,6 +56,8 @@ MUTANTS: Final = (
         "a leader removes records that are not committed",
         _EARLY,
         ("retention_strikes",),
+        "It removes what it may remove a moment later, when that is committed; a client isn't told "
+        "how far retention has come.",
     ),
     Mutant(
         "retention-of-a-log-that-is-to-begin-anew",
@@ -68,6 +70,7 @@ MUTANTS: Final = (
         "restarted",
         "exception",
         ("restarts_fail",),
+        "Only a broker whose disk fails ends, and is started again; others serve meanwhile.",
     ),
     Mutant(
         "retention-ignores-that-no-age-is-set",

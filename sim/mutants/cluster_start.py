@@ -37,5 +37,7 @@ MUTANTS: Final = (
         "own id, and ends, if the register has not noticed that its connection broke",
         "complaint",
         ("joins_with_a_full_disk",),
+        "The broker is started again until the register has noticed that its connection broke; no "
+        "partition lies on a broker that has not joined yet.",
     ),
 )

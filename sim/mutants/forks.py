@@ -64,7 +64,7 @@ MUTANTS: Final = (
         "a reader of an epoch that is lost is sent back to where this log's older epochs end, "
         "even if the lost epoch began before that",
         HISTORY,
-        ("goes_on_differently",),
+        ("leads_with_what_nobody_heard",),
     ),
     Mutant(
         "ends-told-before-they-are-published",

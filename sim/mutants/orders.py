@@ -166,5 +166,7 @@ MUTANTS: Final = (
         "so ends the stream of all logs of the partition",
         "complaint",
         ("made_again",),
+        "The follower opens another stream, as after any broken connection; what is left is an "
+        "error in the leader's log.",
     ),
 )

@@ -35,6 +35,7 @@ MUTANTS: Final = (
         "a replica that did not accept the epoch stays in the in-sync set, and commits wait for it",
         "in-sync-unasked",
         ("only_one_is_left",),
+        "Commits wait for such a replica until the leader removes it, as for one that just died.",
     ),
     Mutant(
         "restarted-joiner-accepted",

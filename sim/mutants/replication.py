@@ -197,8 +197,8 @@ MUTANTS: Final = (
 -            or session.number != (message.incarnation, message.attempt)
 """,
         "a late acknowledgement of an earlier session counts for the new session",
-        "acknowledged-unheld",
-        ("ghost",),
+        "incomplete-leader",
+        ("late_word",),
     ),
     Mutant(
         "any-follower-may-join",

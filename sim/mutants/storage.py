@@ -23,7 +23,7 @@ MUTANTS: Final = (
 """,
         "a flush reports records as durable without an fsync",
         "acknowledged-unheld",
-        ("power_fails", "candidates_die"),
+        ("power_fails", "dark_in_the_end"),
     ),
     Mutant(
         "names-not-synced",
@@ -35,7 +35,7 @@ MUTANTS: Final = (
 """,
         "a flush makes records durable, but not the name of their file",
         "incomplete-leader",
-        ("power_fails", "candidates_die"),
+        ("power_fails", "dark_in_the_end"),
     ),
     Mutant(
         "failed-fsync-tried-again",
@@ -103,8 +103,8 @@ MUTANTS: Final = (
 +                directory, topic, partition_id, ends
 """,
         "a broker whose log lost records to a flipped bit leads without them",
-        "committed-cut",
-        ("back_with_rot",),
+        "incomplete-leader",
+        ("rots_before_its_flush",),
     ),
     Mutant(
         "sequences-forgotten-by-restarts",
@@ -272,8 +272,10 @@ MUTANTS: Final = (
 """,
         "after the disk failed in the middle of a removal, a leader still names the former start "
         "of its log",
-        "removed-too-early",
+        "start-forgotten",
         ("removals_fail",),
+        "Who asks for what is removed is refused, and asks again, until retention looks again and "
+        "names the right start.",
     ),
     Mutant(
         "flushes-count-behind-cuts",

@@ -22,6 +22,7 @@ from octopi.simulation.history.events import (
     Delivered,
     Event,
     History,
+    Invoked,
     LogName,
     LossTold,
 )
@@ -31,6 +32,7 @@ from octopi.simulation.kernel.host import ProcessLife
 from octopi.simulation.kernel.world import Event as WorldEvent
 from octopi.wire.messages import PartitionRecord
 from sim.run.plan import Plan
+from sim.run.too_few import RunningBrokers
 
 
 class ClientLog:
@@ -57,11 +59,16 @@ class ClientLog:
         self.removed_end: dict[LogName, int] = {}
         """Records before it were removed by retention from some replica, or given up by an
         operator's order, so they need not exist any more."""
+        self.flushed_end: dict[LogName, int] = {}
+        """The end of each log when everything was on the devices; what lies before it can't be lost
+        by a power failure."""
         self.unnoticed_count = 0
         """How many disks were changed in a way that their broker can't detect.  While it leads
         without what was committed, messages that were settled come again, also as dead letters."""
         cluster.world.observe(self._note_fault, {FAULT})
         self._recoveries = Recoveries(cluster)
+        self._running = RunningBrokers(cluster)
+        self._sent_at: dict[bytes, float] = {}
         self._client_count = 0
         if plan.loses_all or plan.loses_last:
             cluster.world.observe(self._see_recovery, Recoveries.kinds)
@@ -108,7 +115,7 @@ class ClientLog:
         for record in self._recoveries.found(event):
             for log in self.logs:
                 if log.partition == record.partition and not is_flushed:
-                    end = self._kept_end(log, record)
+                    end = max(self._kept_end(log, record), self.flushed_end.get(log, 0))
                     self.note(LossTold(self.now, log, end, record.epoch))
 
                 if log.partition == record.partition and self.plan.loses_last:
@@ -146,7 +153,11 @@ class ClientLog:
     def note(self, event: Event) -> None:
         """Note *event* in the history."""
         self.history.note(event)
-        if isinstance(event, Acknowledged):
+        if isinstance(event, Invoked):
+            self._sent_at[event.value] = event.at
+        elif isinstance(event, Acknowledged):
+            if what := self._running.complaint(self._sent_at[event.value], event):
+                self.complaints.append(what)
             known_end = self.acknowledged_end.get(event.log, 0)
             self.acknowledged_end[event.log] = max(event.next_offset, known_end)
 

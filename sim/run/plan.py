@@ -56,7 +56,7 @@ _LINE_OF_WORDS: Final = (
     "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move "
     "cut flip missing older log index checkpoint directory ends replica table identity journal "
     "membership follow renew tail ask poll end exclusive failover reset delete shared key_shared "
-    "brokers active standby register-2 register-3"
+    "brokers active standby register-2 register-3 unflushed"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that are frequent in plans.  Add new ones at the end, since tokens hold positions."""
@@ -212,6 +212,9 @@ class Plan:
     anyway."""
     registers: int = 1
     """How many registers keep the journal together."""
+    loses_power: bool = False
+    """Whether all machines lose their power at once in the end, if `loses_all` is set, too: when
+    everything is healed and has been flushed, so nothing may be lost."""
 
     @property
     def may_lose(self) -> bool:

@@ -57,6 +57,8 @@ _LOOK_S: Final = 0.02
 _SHOWN_COUNT: Final = 5
 _KEEP_RETIRED_S: Final = 2.0
 """How long brokers keep retired replicas: so short that many runs see them deleted, too."""
+_FLUSHING_S: Final = 1.0
+"""How long a flush takes, at most, when all disks work."""
 _FULL_S: Final = 3.0
 """How long a disk is full: a broker notices it in this time, and the register reacts."""
 
@@ -250,6 +252,8 @@ class _PlanRun:
             await self._spoil_disks()
         if self._plan.without_register and not healer.cut_off:
             await self._do_without_register()
+        if self._plan.loses_all and self._plan.loses_power and not healer.cut_off:
+            await self._lose_power()
         self._client_log.all_well.set()
         await self._until("producers get no receipts", workload.unheard)
         await self._until("replicas differ", healer.differing)
@@ -342,6 +346,20 @@ class _PlanRun:
         for one in registers:
             self._cluster.boot(one.name)
         await self._until("the register doesn't serve again", self._healer.not_serving)
+
+    async def _lose_power(self) -> None:
+        """Cut the power of all machines when everything has been flushed, and check that they serve
+        again.
+
+        Raises:
+          Violation: "liveness", if they don't.
+        """
+        healer = self._healer
+        await self._world.sleep(self._plan.flush_interval_s + _FLUSHING_S)
+        await self._until("replicas differ at rest", healer.differing)
+        self._client_log.flushed_end = {log: healer.end(log) for log in self._client_log.logs}
+        if self._injector.lose_all_power():
+            await self._until_well("the power failure")
 
     async def _until(self, problem: str, missing: Callable[[], str]) -> None:
         """Wait until *missing* returns an empty text.

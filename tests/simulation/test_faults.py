@@ -363,6 +363,21 @@ def test_a_bit_flipped_in_a_tail_lies_behind_the_checkpoint() -> None:
     assert targets(disk, "broker-1", Damage("flip", "tail"), flushed, None) == []
 
 
+def test_a_bit_that_flips_before_its_flush_is_one_of_the_last_bytes() -> None:
+    disk, flushed = SimulatedDisk(), Flushed()
+    view = disk.attach(lambda *_: None)
+    for directory in ("data", "data/logs", "data/logs/0", "data/logs/0/orders"):
+        view.make_directory(directory)
+    view.open("data/logs/0/orders/00000000000000000000.log", create=True).append(bytes(300))
+    unflushed = Damage("flip", "unflushed")
+    [target] = targets(disk, "broker-1", unflushed, flushed, None)
+    assert (target.start_bytes, target.size_bytes) == (296, 300)
+    assert targets(disk, "broker-1", Damage("cut", "unflushed"), flushed, None) == []
+    facts: dict[str, Any] = {"partition": 0, "topic": "orders", "flushed_end": 297}
+    flushed(step_event(steps.D1Flushed, **facts))
+    assert targets(disk, "broker-1", unflushed, flushed, None) == []
+
+
 def test_after_a_power_failure_only_noted_records_are_damaged() -> None:
     disk, flushed = SimulatedDisk(), Flushed()
     facts: dict[str, Any] = {"partition": 0, "topic": "orders", "flushed_end": 300}

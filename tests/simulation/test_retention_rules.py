@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from octopi.identifiers import Offset
 from octopi.replication.effects import PartitionEffect
 from octopi.replication.partition_leader import PartitionLeader
 from octopi.roles.broker.reading import Reading
@@ -140,6 +141,27 @@ def test_a_follower_that_begins_behind_the_removed_segments_is_found(
     assert violation is not None
     assert violation.rule == "removed-too-early"
     assert "anew" in str(violation)
+
+
+def test_a_leader_that_names_a_start_before_its_first_record_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follow = PartitionLeader.follow
+
+    def begins_early(leader: PartitionLeader, message: Follow) -> list[PartitionEffect]:
+        log = leader.logs.get(message.topic_id)
+        if log is None:
+            return follow(leader, message)
+        start, log.log.start = log.log.start, Offset(0)
+        try:
+            return follow(leader, message)
+        finally:
+            log.log.start = start
+
+    monkeypatch.setattr(PartitionLeader, "follow", begins_early)
+    violation = broken(plan(AWAY, retention_bytes=4096))
+    assert violation is not None
+    assert violation.rule == "start-forgotten"
 
 
 def test_a_broker_that_sends_more_than_the_credit_is_found(

@@ -12,6 +12,7 @@ from octopi.clients.producing.producer_session import ProducerSession
 from octopi.coordination.cluster_view import ClusterView
 from octopi.errors import OctopiError
 from octopi.logger import get_logger
+from octopi.replication.log_leader import LogLeader
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.faults.actions import (
     AtStep,
@@ -325,3 +326,29 @@ def test_files_left_of_a_deleted_topic_are_found(monkeypatch: pytest.MonkeyPatch
     verdict = simulate(Plan(5, workload=QUICK), [watch])
     assert verdict.rule == "liveness"
     assert "broker-2: data/logs/0/ghost" in str(verdict.violation)
+
+
+AT_REST = Plan(
+    1, loses_all=True, loses_power=True, flush_interval_s=0.05, workload=QUICK, latency_s=0.001
+)
+
+
+def test_what_was_flushed_survives_that_all_machines_lose_their_power_in_the_end() -> None:
+    verdict = simulate(AT_REST, events_kept=None)
+    assert verdict.violation is None, verdict.details
+    dark = {one.host for one in verdict.events if one.what == "lose power"}
+    assert dark == {"register", "broker-1", "broker-2", "broker-3"}
+
+
+def test_an_acknowledgement_while_too_few_brokers_run_is_a_complaint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = InjectedFault(AtTime(0.4), Kill(2.0), "broker-2")
+    load = attrs.evolve(QUICK, records=30, pause_s=0.05)
+    plan = Plan(1, brokers=2, replicas=2, min_insync=2, faults=(away,), workload=load)
+    assert simulate(plan).violation is None
+    nobody = property(lambda self: frozenset[int](), lambda *_: None)
+    monkeypatch.setattr(LogLeader, "_others", nobody)
+    outside = simulate(plan).outside
+    assert outside is not None
+    assert "meanwhile 1 brokers ran, and 2 have to be in sync" in str(outside)

@@ -3,7 +3,9 @@
 Only data that became durable some time ago is damaged: a node can't detect the loss of bytes that
 it hadn't noted as durable.  The last flush of a log may have ended just before the node died, so
 the flush before that one counts.  A power failure may destroy the newest notes; then the notes that
-are left count.  Likewise, an older copy of a checkpoint is older than the last but one.
+are left count.  Likewise, an older copy of a checkpoint is older than the last but one.  There is
+one exception: a bit may flip in the value of the last record, which was not flushed yet, because
+the operating system writes it to the device after the process has ended.
 
 =============  =========================================================================
 part           files, below the data directory
@@ -11,6 +13,7 @@ part           files, below the data directory
 ``log``        segments of a broker's logs
 ``tail``       what was flushed of such a segment behind the log's checkpoint: it is read again
                when the log is opened, so a flipped bit there is noticed
+``unflushed``  the last bytes of such a segment, if they have not been flushed yet
 ``index``      their indexes
 ``checkpoint`` the checkpoint of a log
 ``directory``  the directory of a log, with all that is in it
@@ -54,6 +57,7 @@ Part = Literal[
     "identity",
     "journal",
     "tail",
+    "unflushed",
 ]
 """The part that is damaged: see the table above."""
 
@@ -83,7 +87,7 @@ class Damage:
         """Whether the node detects the damage by itself before it leads or follows, reports that
         its replica isn't intact, and gets what is missing from others.  Otherwise an operator has
         to give the host an empty disk."""
-        if self.part in {"log", "tail", "checkpoint", "ends", "directory"}:
+        if self.part in {"log", "tail", "unflushed", "checkpoint", "ends", "directory"}:
             # A flipped bit within a segment is detected only when it is read, and an older file of
             # ends is valid.
             return (self.part, self.harm) not in {("log", "flip"), ("ends", "older")}
@@ -165,6 +169,14 @@ class Flushed:
             end = min(end, _noted_end(disk, directory))
         return end
 
+    def newest_end(self, host: str, directory: str) -> int:
+        """The end up to which the log in *directory* was flushed last, as far as its node knows."""
+        return max(self._ends.get((host, directory), (0, 0)))
+
+    def is_dark(self, host: str, directory: str) -> bool:
+        """Whether the log in *directory* was not opened since the host lost power."""
+        return (host, directory) in self._dark
+
     def checkpoint(self, host: str, directory: str) -> int:
         """The offset before which the log in *directory* may not be read when it is opened."""
         return self._checkpoints.get((host, directory), 0)
@@ -222,18 +234,29 @@ _FILES: Final[dict[str, str]] = {
     "identity": r"/data/identity",
     "journal": r"/data/journal/\d+/(\d{20})\.log",
     "tail": r"/data/logs/\d+/[^/]+/(\d{20})\.log",
+    "unflushed": r"/data/logs/\d+/[^/]+/(\d{20})\.log",
 }
+_LAST_BYTES: Final = 4
+"""Where a bit flips that was not flushed: in the value of the last record, or in its checksum.  A
+flipped bit in a length would look like a record that was not written to its end."""
 
 
 def targets(
     disk: SimulatedDisk, host: str, action: Damage, flushed: Flushed, snapshot: DiskSnapshot | None
 ) -> list[Target]:
     """The files (or directories) of *host* that *action* may damage."""
-    found = []
+    found: list[Target] = []
+    if action.part == "unflushed" and action.harm != "flip":
+        return found
     pattern = re.compile(_FILES[action.part])
     for path in disk.files("data"):
         match = pattern.fullmatch(path)
-        if match is None or disk.tree.find(path, durable=True) is None:
+        if match is None:
+            continue
+        if action.part == "unflushed":
+            found += _unflushed(disk, host, path, int(match[1]), flushed)
+            continue
+        if disk.tree.find(path, durable=True) is None:
             continue
         size_bytes = len(disk.durable(path))
         directory = path.rpartition("/")[0][1:]
@@ -258,6 +281,18 @@ def targets(
             path = path.rpartition("/")[0]
         found.append(Target(path, size_bytes, start_bytes))
     return found
+
+
+def _unflushed(
+    disk: SimulatedDisk, host: str, path: str, base: int, flushed: Flushed
+) -> list[Target]:
+    """The last bytes of a segment, if they have not been flushed."""
+    directory, size_bytes = path.rpartition("/")[0][1:], len(disk.cached(path))
+    start_bytes = size_bytes - _LAST_BYTES
+    flushed_bytes = max(0, flushed.newest_end(host, directory) - base)
+    if start_bytes < flushed_bytes or flushed.is_dark(host, directory):
+        return []
+    return [Target(path, size_bytes, start_bytes)]
 
 
 def _is_older(disk: SimulatedDisk, path: str, snapshot: DiskSnapshot | None) -> bool:

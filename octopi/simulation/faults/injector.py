@@ -23,6 +23,7 @@ from octopi.identifiers import PartitionId, is_internal
 from octopi.simulation.cluster import Node, SimulatedCluster
 from octopi.simulation.disk.disk import DiskSnapshot
 from octopi.simulation.disk.faults import Delay, DiskFault, Fail
+from octopi.simulation.disk.image import Fate
 from octopi.simulation.faults import damage, pending_faults
 from octopi.simulation.faults.actions import (
     STEPS,
@@ -449,6 +450,17 @@ class Injector:
     def make_room(self, name: str) -> None:
         """End `fill`."""
         pending_faults.empty(self._cluster.nodes[name])
+
+    def lose_all_power(self) -> bool:
+        """Cut the power of all nodes, with all that wasn't synced, and start them again, after
+        `heal`.  False: a device may lack what its node believes in, so nothing was done."""
+        dark, running = LosePower(0.0), [one for one in self._cluster.servers if one.host.is_up]
+        if any(self._last_copies.objection(one.name, dark) for one in running):
+            return False
+        for node in running:
+            node.host.lose_power((Fate.LOST,))
+            self._restart(node.name, 0.0)
+        return True
 
     def fail_append(self, name: str, partition: PartitionId) -> None:
         """Have the next append to a topic's log of the partition fail on the host *name*.  Its

@@ -39,6 +39,7 @@ invalid-committed       bytes are committed that are no records
 removed-too-early       retention removes what the settings of its topic keep, or what is not
                         committed, or what a subscription needs that it has to wait for; or a
                         replica begins behind what may be gone
+start-forgotten         a leader tells a follower to begin where its log has no records any more
 retired-unkept          a broker gives a replica up, and its records are not on its disk any
                         more, which was never full
 credit-passed           a consumer is sent more than its credit, but for the rest of one record
@@ -135,6 +136,7 @@ class Oracle(ElectionRules):
         on(self._check_cut, steps.E13Truncating)
         on(self._check_restart, steps.E14Restarted)
         on(self._check_retention, steps.D4Retired)
+        on(self._check_begin, steps.J9Compared)
         on(self._note_opening, steps.D5Recovered)
         on(self._note_deletion, steps.T5Deleted)
         on(self._forget_highwater, steps.T7Removed)
@@ -379,6 +381,12 @@ class Oracle(ElectionRules):
             text = f"retention removes what {event.host} has of {log.name} before {replica.start}: "
             self._break("removed-too-early", text + wrong, event)
         log.removed_end = max(log.removed_end, replica.start)
+
+    def _check_begin(self, event: StepEvent[steps.J9Compared]) -> None:
+        start = self._replica(event.host, self._log(event)).start
+        if event.step.begin < start and event.host not in self._spoiled:
+            text = f"{event.host} tells a follower to begin at {event.step.begin}, and its log "
+            self._break("start-forgotten", text + f"begins at {start}", event)
 
     def _note_lost_power(self, event: Event) -> None:
         self._note_removed(event)

@@ -9,7 +9,7 @@ change anything.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 import trio
@@ -17,6 +17,7 @@ import trio
 from octopi.environment import Environment, Machine, Net, TraceEvent, Watch
 from octopi.simulation.disk.device import SYNCS_ALONE
 from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.disk.image import Fate
 from octopi.simulation.invariants.queue_bounds import Sizes
 from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.world import World
@@ -267,11 +268,11 @@ class SimulatedHost:
         self.network.closed(life)
         self._end(life)
 
-    def lose_power(self) -> None:
+    def lose_power(self, fates: Sequence[Fate] = tuple(Fate)) -> None:
         """Cut the power of the machine: data that was not synced may be lost, and peers aren't
-        told."""
+        told.  *fates*: what may become of the unsynced end of a file."""
         life = self._running(LOSE_POWER)
-        self.disk.lose_power(self.world.random("power", self.name, life.number))
+        self.disk.lose_power(self.world.random("power", self.name, life.number), fates)
         self.network.vanished(life)
         self._end(life)
 
