@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import octopi
 from harness.processes import NodeProcesses, node_processes
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 ROWS = ".messages .value"
+LONG_NAME = "a-topic-with-a-rather-long-name.of-the-kind-that-programs-make"
 
 
 def open_console(page: Page, node: str, view: str = "") -> None:
@@ -22,6 +24,13 @@ def open_console(page: Page, node: str, view: str = "") -> None:
     page.goto("about:blank")  # an address that differs only behind "#" would not be loaded anew
     page.goto(f"{http_url(node)}/console/#/{view}")
     page.wait_for_selector("header nav")
+
+
+def warm(node: str) -> None:
+    """Have the broker *node* look at the cluster: without the register, it shows what it has
+    seen."""
+    with urlopen(f"{http_url(node)}/api/v1/cluster?limit=1"):
+        pass
 
 
 def show(page: Page, view: str) -> None:

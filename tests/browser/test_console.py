@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+import octopi
 from harness.processes import node_processes
 from octopi.cli.node_processes import node_command
 from tests.browser.console_pages import (
@@ -21,12 +22,15 @@ from tests.browser.console_pages import (
     small_cluster,
     start_tail,
     text_of,
+    warm,
 )
 from tests.browser.pages import http_url
 from tests.browser.test_reading import leader_of, produce, start_cluster
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+
+    from octopi import Receipt
 
 pytestmark = pytest.mark.process
 
@@ -304,6 +308,28 @@ def test_nothing_is_offered_that_needs_the_register_while_it_is_gone(
             other.wait_for_selector(f"{ROWS}:text-is('before')", timeout=60_000)
         page.wait_for_selector("#topic button:has-text('Delete'):enabled", timeout=30_000)
         assert page.locator("main .why").count() == 0
+
+
+async def send_one(url: str) -> Receipt:
+    async with octopi.connect(url) as client, client.producer() as producer:
+        return await producer.send("orders", b"before")
+
+
+def test_one_message_is_waited_for_when_the_reading_before_it_had_not_begun(
+    tmp_path: Path, page: Page
+) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        broker = nodes.broker(register)
+        receipt = trio.run(send_one, register.url)
+        warm(broker.url)
+        register.kill9()
+        open_console(page, broker.url, "messages/orders?from=earliest")
+        page.wait_for_selector("#tail .empty:has-text('reading begins when it answers')")
+        show(page, f"messages/orders/{receipt.partition}/{receipt.offset}")
+        page.wait_for_selector("#message .empty:has-text('waited for')")
+        register.restart()
+        page.wait_for_selector("#message .detail:has-text('before')", timeout=60_000)
 
 
 def test_a_simulated_run_is_replayed_in_the_same_view(url: str, tmp_path: Path, page: Page) -> None:

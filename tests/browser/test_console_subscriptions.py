@@ -137,3 +137,16 @@ def test_a_subscription_is_shown_with_its_logs_members_and_lag(tmp_path: Path, p
         page.wait_for_selector("#subscription .problem:has-text('shipping')")
         page.click("#subscription a:has-text('All subscriptions')")
         page.wait_for_selector(link)
+
+
+def test_a_page_that_is_cut_off_is_no_answer(tmp_path: Path, page: Page) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        nodes.broker(register)
+        trio.run(prepare, register.url)
+        cut = "**/api/v1/subscription?*"
+        page.route(cut, lambda route: route.fulfill(body='{"topic": "orders", '))
+        open_console(page, register.url, "subscriptions/orders/billing")
+        page.wait_for_selector("#subscription .problem:has-text('no node answers')")
+        page.unroute(cut)
+        page.wait_for_selector("#subscription-logs tbody tr")

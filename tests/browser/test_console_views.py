@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
-from harness.processes import node_processes
 from octopi.version import __version__
 from tests.browser.console_pages import (
-    ROWS,
+    LONG_NAME,
     create_topics,
     fill,
     open_console,
@@ -29,19 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.process
 
-LONG_NAME = "a-topic-with-a-rather-long-name.of-the-kind-that-programs-make"
 TABS = ["overview", "topics", "subscriptions", "brokers", "events", "messages"]
-VIEWS = [
-    *TABS,
-    "topics/orders",
-    f"topics/{LONG_NAME}",
-    "topics/nothing",
-    "subscriptions/orders/billing",
-    "brokers/1",
-    f"messages/{LONG_NAME}?from=earliest",
-    "runbook/broker-away",
-]
-AXE = Path(__file__).parents[2] / ".tools/axe/node_modules/axe-core/axe.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -168,87 +153,6 @@ def test_the_end_of_a_long_name_is_seen(url: str, page: Page) -> None:
     assert cell is not None
     assert box["x"] + box["width"] <= cell["x"] + cell["width"]
     assert box["height"] < 30, "it is one line"
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
-def test_no_view_of_the_console_is_wider_than_the_screen(
-    url: str, page: Page, width: int, scheme: str
-) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    open_console(page, url)
-    for view in VIEWS:
-        show(page, view)
-        page.wait_for_selector("main .card")
-        if view.startswith("messages/"):
-            page.wait_for_selector(ROWS)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
-    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (background == "rgb(22, 24, 27)") == (scheme == "dark")
-    page.click("text=Theme")
-    page.wait_for_function(
-        "before => getComputedStyle(document.body).backgroundColor !== before", arg=background
-    )
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_any_view(url: str, page: Page, scheme: str) -> None:
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    open_console(page, url)
-    page.evaluate(axe())
-    for view in VIEWS:
-        show(page, view)
-        page.wait_for_selector("main .card")
-        assert serious_faults(page) == [], view
-    show(page, "topics")
-    page.click("button:has-text('Create a topic')")
-    page.wait_for_selector("dialog[open]")
-    assert serious_faults(page) == [], "dialog"
-    page.keyboard.press("Escape")
-    show(page, "topics/orders")
-    page.click("button:has-text('Change options')")
-    page.fill("dialog input[name=retention]", "7d")
-    page.wait_for_selector("dialog input[name=confirmed]")
-    assert serious_faults(page) == [], "dialog with a warning"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_when_a_broker_is_away(
-    tmp_path: Path, page: Page, scheme: str
-) -> None:
-    """What is wrong is shown in elements of its own."""
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    with node_processes(tmp_path) as nodes:
-        register = nodes.register()
-        broker = nodes.broker(register)
-        trio.run(create_topics, register.url, "orders")
-        broker.kill9()
-        open_console(page, register.url)
-        page.evaluate(axe())
-        for view in ("overview", "topics", "topics/orders", "brokers", "brokers/1"):
-            show(page, view)
-            page.wait_for_selector("main .card")
-            page.wait_for_selector(".problem[role=alert] li")
-            assert serious_faults(page) == [], view
-
-
-def axe() -> str:
-    """The script of axe; without it, the test is skipped."""
-    if not AXE.exists():
-        if os.environ.get("CI"):
-            pytest.fail("CI has to install axe: `make .tools/axe`")
-        pytest.skip("there is no axe: `make .tools/axe` installs it")
-    return AXE.read_text()
-
-
-def serious_faults(page: Page) -> list[Any]:
-    """What axe finds in the page that is there now: rules, with the elements that break them."""
-    found: list[Any] = page.evaluate(
-        """async () => (await axe.run(document)).violations
-            .filter(({ impact }) => ["serious", "critical"].includes(impact))
-            .map(({ id, nodes }) => [id, nodes.map(({ html }) => html)])"""
-    )
-    return found
 
 
 # --- what the views conclude ------------------------------------------------------------

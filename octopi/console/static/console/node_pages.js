@@ -59,14 +59,15 @@ export class NodePages {
 
   async #getFrom(origin, page) {
     const headers = this.token ? { authorization: `Bearer ${this.token}` } : {};
-    let answer;
+    let answer, told;
     try {
       answer = await fetch(`${origin}/api/v1/${page}`, { headers, signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
+      told = await answer.json();
     } catch {
-      throw Object.assign(new Error("no node answers"), { status: 0 });
+      // A page that is cut off, as by the time-out, is no answer; a refusal need not be JSON.
+      if (!answer || answer.ok) throw Object.assign(new Error("no node answers"), { status: 0 });
     }
-    const told = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw Object.assign(new Error(told.error?.reason ?? `the node answered ${answer.status}`), { status: answer.status });
+    if (!answer.ok) throw Object.assign(new Error(told?.error?.reason ?? `the node answered ${answer.status}`), { status: answer.status });
     return told;
   }
 }

@@ -44,7 +44,7 @@ function tiles(feed) {
       ${tile("Partitions in sync", `${count(cluster.partitions.length - wrong)} of ${count(cluster.partitions.length)}`, addressOf("topics", [], { sort: "state", descending: 1 }), wrong > 0)}
       ${tile("Written", rate(inside), null)}
       ${tile("Consumers", count(feed.consumersCount), addressOf("subscriptions"), false, html`<small>largest lag ${size(lag)}</small>`)}
-      ${tile("Brokers that may be lost", left === null ? "–" : count(left), null, left === 0 && cluster.brokers.length > 1, html`<small>${left === 0 ? "one more loss is too many" : "and all goes on"}</small>`)}
+      ${tile("Brokers to spare", left === null ? "–" : count(left), null, left === 0 && cluster.brokers.length > 1, html`<small>${left === 0 ? "one more loss is too many" : "and all goes on"}</small>`)}
       ${tile("Least free disk", fullest === null ? "–" : `${Math.round(100 * fullest)} %`, addressOf("brokers"), fullest !== null && fullest < LOW_DISK)}
       ${versionTile(cluster)}
     </ul>

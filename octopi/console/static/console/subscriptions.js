@@ -110,28 +110,29 @@ function facts(one) {
 
 function logs({ logs, mode }) {
   const isQueue = QUEUES.has(mode);
+  const hasState = !isQueue || logs.some((one) => one.letter_fault || one.why_unknown || one.held_bytes > 0);
   const most = Math.max(1, ...logs.map((one) => one.lag_bytes ?? 0));
   return html`
     <section class="card" aria-labelledby="logs-title" id="subscription-logs">
       <h2 id="logs-title">Logs <small>${count(logs.length)}</small></h2>
       <div class="scroll tall" tabindex="0" role="group" aria-label="Table of logs">
         <table>
-          <thead><tr><th>Log</th><th>State</th>${isQueue ? html`<th class="number">Open</th><th class="number">Waiting</th><th class="number">Dead</th>` : html`<th>Member</th><th class="number roomy">Claim</th>`}<th class="number">Mark</th><th class="number roomy">Committed</th><th class="number">Lag</th><th class="number">Age</th><th class="roomy">Stored</th></tr></thead>
-          <tbody>${logs.map((one) => log(one, most, isQueue))}</tbody>
+          <thead><tr><th>Log</th>${hasState ? html`<th>State</th>` : nothing}${isQueue ? html`<th class="number">Open</th><th class="number">Waiting</th><th class="number">Dead</th>` : html`<th>Member</th><th class="number roomy">Claim</th>`}<th class="number ${isQueue ? "roomy" : ""}">Mark</th><th class="number roomy">Committed</th><th class="number">Lag</th><th class="number">Age</th><th class="roomy">Stored</th></tr></thead>
+          <tbody>${logs.map((one) => log(one, most, isQueue, hasState))}</tbody>
         </table>
       </div>
     </section>
   `;
 }
 
-function log(one, most, isQueue) {
+function log(one, most, isQueue, hasState) {
   const isKnown = one.mark !== undefined;
   return html`
     <tr>
       <td>p${one.partition}</td>
-      <td>${isQueue ? nothing : one.state} <b class="warning">${one.letter_fault || one.why_unknown}</b>${one.held_bytes > 0 ? html` <span class="faint">${size(one.held_bytes)} kept</span>` : nothing}</td>
+      ${hasState ? html`<td>${isQueue ? nothing : one.state} <b class="warning">${one.letter_fault || one.why_unknown}</b>${one.held_bytes > 0 ? html` <span class="faint">${size(one.held_bytes)} kept</span>` : nothing}</td>` : nothing}
       ${isQueue ? dealt(one) : holder(one, isKnown)}
-      <td class="number">${count(one.mark)}</td>
+      <td class="number ${isQueue ? "roomy" : ""}">${count(one.mark)}</td>
       <td class="number roomy">${count(one.highwater)}</td>
       <td class="number">${isKnown ? html`<meter min="0" max=${most} .value=${one.lag_bytes} aria-hidden="true"></meter> ` : nothing}${size(one.lag_bytes)}</td>
       <td class="number">${duration(one.lag_ms)}</td>

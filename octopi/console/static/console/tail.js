@@ -46,6 +46,7 @@ export class Tail {
     this.#counted = { at: Date.now(), seen: 0 };
   }
   #counted;
+  #attempt = 0; // counts what was begun and stopped
 
   start() {
     this.stop();
@@ -57,10 +58,13 @@ export class Tail {
     this.#counted = { at: Date.now(), seen: 0 };
     this.problem = "";
     this.isPaused = false;
-    this.#read().catch((error) => this.#failed(error));
+    const attempt = this.#attempt;
+    this.#read(attempt).catch((error) => this.#failed(error, attempt));
   }
 
-  #failed(error) {
+  // The end of a reading that another one has replaced is no failure.
+  #failed(error, attempt) {
+    if (attempt !== this.#attempt) return;
     this.problem = error.code ? `${error.message} [${error.code}]` : String(error);
     this.state = "";
     this.reading = null;
@@ -72,8 +76,10 @@ export class Tail {
     this.stop();
     Object.assign(this, { topic, partition: String(partition), one: null, rows: [], problem: "" });
     this.onChange();
+    const attempt = this.#attempt;
     try {
       const client = await this.#connected();
+      if (attempt !== this.#attempt) return;
       const reading = (this.reading = client.subscribe(topic, { from: offset, partition, window: 1 }));
       const { value: message } = await reading.next();
       if (this.reading !== reading) return;
@@ -81,7 +87,7 @@ export class Tail {
       this.stop();
       this.onChange();
     } catch (error) {
-      this.#failed(error);
+      this.#failed(error, attempt);
     }
   }
 
@@ -92,6 +98,7 @@ export class Tail {
   }
 
   stop() {
+    this.#attempt++;
     this.reading?.unsubscribe();
     this.reading = null;
     this.state = "";
@@ -137,10 +144,11 @@ export class Tail {
     return this.client;
   }
 
-  async #read() {
+  async #read(attempt) {
     this.state = "connecting";
     this.onChange();
     const client = await this.#connected();
+    if (attempt !== this.#attempt) return;
     const options = { from: this.#start(), partition: this.partition === "" ? "all" : Number(this.partition), window: WINDOW_BYTES, onGap: "skip", onFork: "resume" };
     const reading = (this.reading = client.subscribe(this.topic, options));
     await reading.ready;
