@@ -616,6 +616,75 @@ BENCH_SAMPLES_MAX: Final = 1_000
 JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
 """The register replaces its journal by a snapshot after this many entries."""
 
+# --- relay topics --------------------------------------------------------------------
+
+RELAYS_MAX: Final = 9
+"""Members of one relay set.  Each message is sent to all of them; five survive two failures."""
+
+RELAY_BUFFER_BYTES: Final = 16 * MIB
+RELAY_BUFFER_TRANSACTIONS: Final = 100_000
+RELAY_BUFFER_AGE_S: Final = 600.0
+"""What a relay keeps of one stream: the newest records within all three bounds."""
+
+RELAY_TICK_S: Final = 0.02
+"""How often a relay looks whether something is due."""
+
+RELAY_BEAT_S: Final = 0.1
+"""How often relays of a set tell each other whom they hear.  What was lost is repeated then."""
+
+RELAY_SILENCE_S: Final = 0.5
+"""A relay that was not heard for so long is not there: four beats may be late."""
+
+RELAY_BACK_S: Final = 0.2
+"""How long a fenced relay has to hear a quorum before it goes on."""
+
+RELAY_LOST_S: Final = 10.0
+"""How long a relay has to be silent before the others may found a timeline without it.  It fenced
+itself long before."""
+
+RELAY_STUCK_S: Final = 1.0
+"""How long no timeline has to be held by a quorum before one is founded; an empty relay votes after
+half of it."""
+
+RELAY_FOUND_RETRY_S: Final = 1.5
+"""How long a relay that proposed a timeline waits before it proposes another one."""
+
+RELAY_ANSWER_S: Final = 0.5
+"""How long a vote, an answer to a joining relay, or the sign of a started epoch counts."""
+
+RELAY_CHANGE_S: Final = 0.3
+"""How long a relay waits for the start of an epoch for which it has voted."""
+
+RELAY_FETCH_S: Final = 0.3
+"""How long a relay that repairs a stream waits for an answer, before it asks another one."""
+
+RELAY_REPAIR_TRIES: Final = 5
+"""Sources that a relay tries to repair a stream from, before it gives up what it holds."""
+
+RELAY_REPAIRS_AT_ONCE: Final = 64
+"""Streams that a relay repairs at once, before it is part of an epoch."""
+
+RELAY_SCRUB_S: Final = 60.0
+"""How often a relay computes the digests of what it holds again."""
+
+RELAY_POINTS_MAX: Final = 64
+"""Digests that one message of a comparison has."""
+
+RELAY_PART_BYTES: Final = MIB
+"""Records of one answer to a relay that repairs a stream, unless the first transaction has more."""
+
+RELAY_AHEAD_MAX: Final = 1_024
+"""Digests that a relay remembers of another one that is further on in a stream."""
+
+RELAY_REPEATS_MAX: Final = 1_000
+"""Streams of which a relay repeats to another one in a beat how far it is."""
+
+RELAY_PRODUCE_S: Final = 2.0
+"""How long a produce waits for a quorum: longer than a change of the sequencer."""
+
+RELAY_PENDING_MAX: Final = 10_000
+"""Produces that wait for a quorum at one receiver."""
+
 # --- agreement -----------------------------------------------------------------------
 
 ACCEPTORS_MAX: Final = 32
@@ -974,6 +1043,9 @@ assert REPLICATED_PAGE_BYTES // 100 < REPLICATED_PAGE_ENTRIES
 assert REPLICATED_ENTRY_BYTES_MAX < REPLICATED_PAGE_BYTES
 assert REGISTER_LOST_S < REGISTER_SILENCE_S
 assert REGISTER_QUORUM_S <= REGISTER_SILENCE_S
+assert RELAY_BEAT_S * 5 <= RELAY_SILENCE_S <= RELAY_ANSWER_S < RELAY_STUCK_S
+assert RELAY_LOST_S >= 16 * (RELAY_SILENCE_S + RELAY_BEAT_S)
+assert RELAY_CHANGE_S < RELAY_PRODUCE_S
 assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT
 assert LETTERS_PENDING_MAX < RECENT_BATCHES_COUNT

@@ -1,0 +1,151 @@
+"""Whom a relay hears, what they say of themselves, and when it fences itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+import attrs
+
+from octopi.identifiers import BrokerId
+from octopi.limits import RELAY_BACK_S, RELAY_LOST_S, RELAY_SILENCE_S
+from octopi.relay.messages import RelayBeat, RelayStatus
+from octopi.relay.relay_set import RelaySet
+from octopi.relay.timelines import NEVER, RelayEpoch, Timeline
+
+_LEADS = (RelayStatus.NORMAL, RelayStatus.CHANGING)
+
+
+@attrs.define
+class _Heard:
+    at: float
+    beat: RelayBeat | None = None
+
+
+class Hearing:
+    """What a relay hears of the other members of its set."""
+
+    def __init__(self, me: BrokerId, relay_set: RelaySet, now: float) -> None:
+        self._me, self._set = me, relay_set
+        self._born = now
+        self._heard: dict[BrokerId, _Heard] = {}
+
+    def heard(self, member: BrokerId, now: float) -> None:
+        """A message of *member* has come."""
+        self._heard.setdefault(member, _Heard(now)).at = now
+
+    def told(self, member: BrokerId, beat: RelayBeat) -> None:
+        """*member*, which was heard, says what it is."""
+        self._heard[member].beat = beat
+
+    def forget(self, member: BrokerId) -> None:
+        """*member* has another life: what it said of itself is not true any more."""
+        if member in self._heard:
+            self._heard[member].beat = None
+
+    def fresh(self, now: float) -> set[BrokerId]:
+        """The members that were heard within the last 0.5 s, and this relay."""
+        return {self._me} | {
+            one for one, known in self._heard.items() if now - known.at <= RELAY_SILENCE_S
+        }
+
+    def beats(self, now: float) -> dict[BrokerId, RelayBeat]:
+        """What the fresh members said last."""
+        fresh = self.fresh(now)
+        return {
+            one: known.beat
+            for one, known in self._heard.items()
+            if one in fresh and known.beat is not None
+        }
+
+    def trusted(self, now: float, *, may_lead: bool) -> set[BrokerId]:
+        """The fresh members that don't say that they have nothing, or are fenced; this relay, if it
+        *may_lead*."""
+        beats = self.beats(now)
+        trusted = {
+            one for one in self.fresh(now) if one not in beats or beats[one].status in _LEADS
+        }
+        if not may_lead:
+            trusted.discard(self._me)
+        return trusted
+
+    def misses(self, sequencer: BrokerId, now: float) -> bool:
+        """Whether a quorum, of which this relay is one, does not hear *sequencer*, or hears that it
+        has no history any more.  One broken connection to it is no reason for a change."""
+        trusted = self.trusted(now, may_lead=True)
+        blind = sum(sequencer not in beat.hears for beat in self.beats(now).values())
+        return blind + (sequencer not in trusted) >= self._set.quorum
+
+    def normal_in(self, epoch: RelayEpoch, now: float) -> list[BrokerId]:
+        """The fresh members that are part of *epoch*; its sequencer first."""
+        sequencer = self._set.sequencer(epoch)
+        found = [
+            one
+            for one, beat in self.beats(now).items()
+            if beat.status is RelayStatus.NORMAL and beat.epoch == epoch
+        ]
+        return sorted(found, key=lambda one: (one != sequencer, one))
+
+    def holders(self, mine: RelayBeat, now: float) -> Counter[Timeline]:
+        """How many hold each timeline: they were part of it last, and have promised no other one.
+        *mine*: what this relay says of itself."""
+        said = [*self.beats(now).values(), mine]
+        return Counter(
+            beat.held.timeline
+            for beat in said
+            if beat.held != NEVER and beat.held.timeline == beat.epoch.timeline
+        )
+
+    def live_timeline(self, now: float) -> Timeline | None:
+        """The timeline of which a quorum of the others are a part, if there is one."""
+        normal = Counter(
+            beat.epoch.timeline
+            for beat in self.beats(now).values()
+            if beat.status is RelayStatus.NORMAL
+        )
+        return next((one for one, count in normal.items() if count >= self._set.quorum), None)
+
+    def is_gone(self, member: BrokerId, now: float) -> bool:
+        """Whether *member* has been silent for so long that it has stopped; it is, sooner, if it
+        said last that it is empty: it may be starting again and again."""
+        known = self._heard.get(member)
+        silence = now - (known.at if known is not None else self._born)
+        beat = known.beat if known is not None else None
+        is_empty = beat is not None and beat.status is RelayStatus.JOINING and beat.held == NEVER
+        return silence > (2 * RELAY_SILENCE_S if is_empty else RELAY_LOST_S)
+
+    def are_all(self, members: Collection[BrokerId], now: float) -> bool:
+        """Whether *members* are a quorum, and all others are gone."""
+        return len(members) >= self._set.quorum and all(
+            one in members or self.is_gone(one, now) for one in self._set.others(self._me)
+        )
+
+
+@attrs.define
+class Fence:
+    """Whether a relay is fenced: it hears no quorum, or has not for long enough."""
+
+    closed: bool = False
+    heard_since: float | None = None
+    """Since when it hears a quorum again."""
+
+    def closes(self, count: int, quorum: int) -> bool:
+        """Whether a relay that hears *count* members fences itself now."""
+        if self.closed or count >= quorum:
+            return False
+        self.closed, self.heard_since = True, None
+        return True
+
+    def opens(self, count: int, quorum: int, now: float) -> bool:
+        """Whether a fenced relay that hears *count* members goes on now."""
+        if not self.closed:
+            return False
+        if count < quorum:
+            self.heard_since = None
+            return False
+        if self.heard_since is None:
+            self.heard_since = now
+        if now - self.heard_since < RELAY_BACK_S:
+            return False
+        self.closed = False
+        return True

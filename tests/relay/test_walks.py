@@ -1,0 +1,38 @@
+"""Random walks of relays with all faults: the rules hold, and all are alike in the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from octopi.relay.buffer import BufferBounds
+from tests.relay.walks import walk
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_walks_with_all_faults_keep_the_rules(seed: int) -> None:
+    walk(seed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_walks_of_five_relays_keep_the_rules(seed: int) -> None:
+    walk(seed, 5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_walks_with_small_buffers_keep_the_rules(seed: int) -> None:
+    bounds = BufferBounds(size_bytes=1_500, count=8, age_s=2.0)
+    walk(seed, bounds=bounds)
+
+
+def test_two_walks_of_one_seed_are_alike() -> None:
+    one, two = walk(4), walk(4)
+    assert one.stats == two.stats
+    assert one.now == two.now
+    assert one.told == two.told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1_000, 1_200, 20))
+def test_many_walks_keep_the_rules(first: int) -> None:
+    for seed in range(first, first + 20):
+        walk(seed, 3 if seed % 4 else 5)
