@@ -100,9 +100,8 @@ def late_word(randomness: Random) -> Scenario:
     )
     options = {"partitions": 1, "replicas": 2, "min_insync": 1, "flush_before_ack": False}
     load: dict[str, Any] = {"producers": 1, "records": records, "burst_count": 1}
-    # The follower appends these records alone.
-    load |= {"topic_partitions": 1, "named_producers": 0, "members": 0}
-    load |= {"value_bytes_max": 6_000, "chores": ()}
+    load |= {"named_producers": 0, "members": 0}  # the follower appends these records alone
+    load |= {"topic_partitions": 1, "value_bytes_max": 6_000, "chores": ()}
     return Scenario(faults, {**options, "flush_interval_s": 2.5, **QUICK}, load)
 
 
