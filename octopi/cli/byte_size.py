@@ -6,7 +6,6 @@ Units without an ``i`` are powers of 1000, those with one are powers of 1024 (IE
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -44,10 +43,12 @@ def parse_byte_size(text: str) -> int:
         raise ValueError(
             f"{text!r} is no size; write bytes such as 1048576, or 500kB, 10GB, 16MiB or 2TiB"
         )
-    size_bytes = Fraction(found[1]) * unit
-    if size_bytes.denominator != 1:
+    whole, _, fraction = found[1].partition(".")
+    scale: int = 10 ** len(fraction)
+    size_bytes, rest = divmod(int(whole + fraction) * unit, scale)
+    if rest:
         raise ValueError(f"{text!r} is no whole number of bytes")
-    return int(size_bytes)
+    return size_bytes
 
 
 class ByteSize(_IntType):
