@@ -174,6 +174,19 @@ def register_loses_its_disk(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), _options(randomness), _busy(randomness))
 
 
+def disk_is_lost_beside_one_behind(randomness: Random) -> Scenario:
+    """A register is cut off, and behind; then another one loses its disk, and the third dies."""
+    behind, wiped = randomness.sample(_REGISTERS, 2)
+    cut = Cut("register", some_seconds(randomness, 0.5, 1.2), resets=True)
+    told = AtStep("R3b", occurrence=randomness.choice((1, 2, 3, 5)), behind=True)
+    faults = (
+        InjectedFault(AtTime(some_seconds(randomness, 0.2, 0.5)), cut, behind),
+        InjectedFault(told, Kill(some_seconds(randomness, 3.0, 5.0))),
+        InjectedFault(AtTime(0.0, behind=True), Wipe(randomness.choice((0.0, 0.1))), wiped),
+    )
+    return Scenario(faults, _options(randomness), _busy(randomness))
+
+
 def registers_lose_power(randomness: Random) -> Scenario:
     """All registers lose their power at a step of one, some with slow disks."""
     place = AtStep(
@@ -199,6 +212,7 @@ GROUP_SCENARIOS: Final[tuple[Callable[[Random], Scenario], ...]] = (
     active_register_sleeps,
     journals_are_folded,
     register_loses_its_disk,
+    disk_is_lost_beside_one_behind,
     registers_lose_power,
 )
 """All of them; they are drawn by `sim.generate.groups` only."""

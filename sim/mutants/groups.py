@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants.mutant import LIVENESS, Mutant
+from sim.mutants.mutant import Mutant
 
 _REPLICA: Final = "octopi.agreement.journal.replica"
 _HISTORY: Final = "octopi.agreement.journal.history"
@@ -103,7 +103,7 @@ MUTANTS: Final = (
 +        is_as_new = True
 """,
         "a register becomes active without what is committed",
-        "decision-undone",
+        "journals-differ",
         ("stored_on_two", "journals_are_folded"),
     ),
     Mutant(
@@ -114,8 +114,8 @@ MUTANTS: Final = (
 +    return 2 * len({one.address for one in have}) > len(voters)
 """,
         "a register that has lost its disk counts in elections",
-        "decision-undone",
-        ("register_loses_its_disk",),
+        "journals-differ",
+        ("disk_is_lost_beside_one_behind",),
     ),
     Mutant(
         "entries-stored-behind-any",
@@ -162,7 +162,7 @@ MUTANTS: Final = (
 +        is_active = replica.term >= self._term
 """,
         "a register that another one has replaced goes on serving brokers and clients",
-        LIVENESS,
+        "undecided-told",
         ("active_register_is_cut_off", "active_register_sleeps"),
     ),
 )
