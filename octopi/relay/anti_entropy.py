@@ -140,7 +140,7 @@ class StreamRepair:
 
     def compared(self, sender: BrokerId, message: RelayCompared, now: float) -> list[SendToRelay]:
         """The source has compared."""
-        if self.phase is not RepairPhase.LOCATE or sender != self.source or not self._candidates:
+        if self.phase is not RepairPhase.LOCATE or sender != self.source:
             return []
         if message.point is None:
             return self._found_none(message, now)
@@ -163,7 +163,7 @@ class StreamRepair:
         if self._keeps_delivered and known:
             self.has_failed = self.contradicts = True
             return []
-        if message.end.end < self._lowest:
+        if self._keeps_delivered and message.end.end < self._lowest:
             return self._elsewhere(now)
         if message.start.end > self.target.end:
             self.target = message.end  # the source has moved on
@@ -183,7 +183,7 @@ class StreamRepair:
             self._producers = message.producers
         for one in message.transactions:
             digest = next_digest(last.digest, one.id, one.records)
-            if one.offset != last.end or one.digest != digest:
+            if one.offset != last.end or one.digest != digest or not one.records:
                 return self._elsewhere(now)
             self._side.append(one)
             last = one.point

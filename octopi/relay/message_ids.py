@@ -21,9 +21,9 @@ MessageId = NewType("MessageId", bytes)
 MESSAGE_ID_BYTES: Final = 16
 NODE_BYTES: Final = 6
 _MS_BYTES: Final = 8
-_SEQUENCES: Final = 1 << 16
+SEQUENCES: Final = 1 << 16
 
-assert RECORDS_PER_PRODUCE_MAX <= _SEQUENCES
+assert RECORDS_PER_PRODUCE_MAX <= SEQUENCES
 
 
 def node_name(broker: BrokerId, incarnation: Incarnation) -> bytes:
@@ -72,7 +72,7 @@ class MessageIds:
         """The id of a transaction of *count* records that is received at *wall_ms*."""
         if wall_ms > self._ms:
             self._ms, self._next = wall_ms, 0
-        elif self._next + count > _SEQUENCES:
+        elif self._next + count > SEQUENCES:
             self._ms, self._next = self._ms + 1, 0
         taken = message_id(self._ms, self._node, self._next)
         self._next += count

@@ -263,7 +263,7 @@ class RelayParticipation:
         for topic_id, repair in adoption.repairs.items():
             repair.stream.begin_epoch(is_same_timeline=is_same)
             self.streams.by_topic[topic_id] = repair.stream
-            if repair.release(now):
+            if repair.release(now) and is_same:
                 self._effects.append(TellGap(topic_id, repair.stream.buffer.start.end))
         if adoption.kind is AdoptionKind.START:
             self._send_all(RelayStart(epoch, self.lives.copy(), self.streams.points))

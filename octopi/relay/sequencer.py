@@ -10,6 +10,7 @@ from octopi.errors import Status
 from octopi.identifiers import BrokerId, Offset
 from octopi.record import Run, record_end
 from octopi.relay.buffer import RelayTransaction, StreamPoint, record_id
+from octopi.relay.message_ids import SEQUENCES, id_sequence
 from octopi.relay.messages import RelayRefused, RelaySubmit, RelaySubmitted, SubmitRefusal
 from octopi.relay.stream import RelayStream, one_run
 from octopi.relay.timelines import RelayEpoch
@@ -36,6 +37,8 @@ def put_in_order(
     if run is None:
         reason = "one request carries records of one producer, in sequence, and of version 2"
         return _refused(submit, Refused(Status.MALFORMED_RECORD, reason))
+    if id_sequence(submit.id) + run.count > SEQUENCES:
+        return _refused(submit, Refused(Status.MALFORMED_RECORD, "the ids run over"))
     match verdict := stream.producers.check(run):
         case Refused():
             return _refused(submit, verdict)

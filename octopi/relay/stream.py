@@ -122,7 +122,7 @@ class RelayStream:
         """Forget what members wrote in the last epoch."""
         self.marks = WrittenMarks(self._me, self._set)
         if not is_same_timeline:
-            self.highwater = self.buffer.start.end
+            self.highwater = Offset(0)
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

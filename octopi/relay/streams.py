@@ -91,11 +91,12 @@ class RelayStreams:
 
     def submitted(self, receiver: BrokerId, submit: RelaySubmit, now: float) -> None:
         """Put in order what *receiver* has submitted.  This relay is the sequencer."""
-        stream = self.open(submit.topic_id)
+        stream = self.by_topic.get(submit.topic_id) or self.new(submit.topic_id)
         ordered = put_in_order(stream, self.epoch, receiver, submit, now)
         if not isinstance(ordered, PutInOrder):
             self._send(receiver, ordered)
             return
+        self.by_topic[submit.topic_id] = stream
         one = ordered.transaction
         incoming = RelayIncoming(
             self.epoch,

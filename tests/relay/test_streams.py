@@ -9,7 +9,8 @@ from octopi.identifiers import BrokerId, Offset, PartitionId, TopicId
 from octopi.limits import RELAY_PART_BYTES, RELAY_POINTS_MAX
 from octopi.record import encode_opaque
 from octopi.relay.anti_entropy import StreamRepair
-from octopi.relay.buffer import BufferBounds, StreamPoint
+from octopi.relay.buffer import BufferBounds, RelayTransaction, StreamPoint
+from octopi.relay.digest import next_digest
 from octopi.relay.effects import RelayEffect, SendToRelay
 from octopi.relay.message_ids import message_id
 from octopi.relay.messages import (
@@ -132,12 +133,14 @@ def test_a_repetition_whose_first_time_is_gone_from_the_buffer_is_still_known() 
     assert again.committed >= stream.buffer.end.end
 
 
-def repaired(behind: Holder, source: Holder) -> tuple[StreamRepair, list[object]]:
+def repaired(
+    behind: Holder, source: Holder, *, keeps_delivered: bool = True
+) -> tuple[StreamRepair, list[object]]:
     """Repair a stream of *behind* by *source*; the messages of that."""
     target = source.streams.by_topic[TOPIC].buffer.end
     behind.effects.clear()
     stream = behind.streams.open(TOPIC)
-    repair = StreamRepair(stream, EPOCH, target, [ME], keeps_delivered=True)
+    repair = StreamRepair(stream, EPOCH, target, [ME], keeps_delivered=keeps_delivered)
     sends, messages = repair.begin(0.0), []
     while sends:
         messages += [one.message for one in sends]
@@ -260,3 +263,54 @@ def test_an_answer_that_nobody_asked_for_changes_no_repair() -> None:
     assert repair.compared(B, compared, 0.0) == []
     assert repair.compared(ME, compared, 0.0) == []
     assert not repair.is_verified
+
+
+def test_a_stream_of_another_timeline_that_ends_before_the_own_buffer_begins_is_taken_over() -> (
+    None
+):
+    source, behind = Holder(), Holder(A)
+    filled(source, range(1, 4))
+    filled(behind, range(50, 80))
+    stream = behind.streams.by_topic[TOPIC]
+    stream.highwater = stream.buffer.end.end
+    while len(stream.buffer) > 5:
+        stream.buffer.drop_first()
+    repair, _ = repaired(behind, source, keeps_delivered=False)
+    assert repair.is_verified
+    stream.begin_epoch(is_same_timeline=False)
+    repair.release(0.0)
+    held = source.streams.by_topic[TOPIC]
+    assert (stream.buffer.start, stream.buffer.end) == (held.buffer.start, held.buffer.end)
+    assert stream.highwater == 0
+    stream.check_invariants()
+
+
+def test_a_transaction_without_records_is_taken_from_nobody() -> None:
+    behind = Holder(A)
+    stream = behind.streams.open(TOPIC)
+    start = stream.buffer.end
+    identity = message_id(1, b"node-a", 0)
+    empty = RelayTransaction(start.end, identity, ME, b"", next_digest(start.digest, identity, b""))
+    target = StreamPoint(Offset(50), start.digest)
+    repair = StreamRepair(stream, EPOCH, target, [ME, B], keeps_delivered=True)
+    repair.begin(0.0)
+    repair.compared(ME, RelayCompared(EPOCH, TOPIC, start, start, target), 0.0)
+    repair.part(ME, RelayPart(EPOCH, TOPIC, Offset(0), (empty,)), 0.0)
+    assert repair.source == B
+
+
+def test_what_is_refused_makes_no_stream() -> None:
+    holder = Holder()
+    assert isinstance(holder.submit(1, b"rubbish"), RelayRefused)
+    assert not holder.streams.by_topic
+
+
+def test_ids_that_run_over_are_refused() -> None:
+    holder = Holder()
+    records = produced(1, [b"one", b"two"])
+    submit = RelaySubmit(TOPIC, message_id(1, b"node-a", 0xFFFF), records)
+    holder.streams.submitted(BrokerId(9), submit, 0.0)
+    [answer] = holder.sent(RelayRefused)
+    assert isinstance(answer, RelayRefused)
+    assert answer.verdict is not None
+    assert answer.verdict.status is Status.MALFORMED_RECORD
