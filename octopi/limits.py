@@ -731,6 +731,10 @@ one."""
 RING_IDLE_S: Final = 60.0
 """How long a broker of the ring keeps a connection to another one over which it says nothing."""
 
+REPLACE_ACCEPTOR_S: Final = 30.0
+"""How long an acceptor of the cluster record may be silent before another broker takes its place: a
+restart moves nothing."""
+
 RING_WAITING_MAX: Final = 64
 """Messages that a broker of the ring keeps for another one while it connects to it."""
 

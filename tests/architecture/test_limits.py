@@ -86,6 +86,7 @@ BOUNDS_NOBODY_ELSE = {
         "REQUEST_TIMEOUT_S",
         "RING_ANSWER_S",
         "RING_IDLE_S",
+        "REPLACE_ACCEPTOR_S",
     },
     "defaults of options, and how a node or client does its own work": {
         "ACCEPTOR_SNAPSHOT_ENTRIES",

@@ -161,3 +161,25 @@ async def test_one_founder_alone_forms_a_cluster(cluster: Cluster) -> None:
     await ring.ideal("a", within_s=5.0)
     found = await ring.member("a").locate(partition_key(PartitionId(0)))
     assert found.holder.broker == 1
+
+
+@simulated(brokers=1, oracle=False)
+async def test_another_broker_takes_the_place_of_an_acceptor_whose_disk_is_lost(
+    cluster: Cluster,
+) -> None:
+    ring = founded(cluster)
+    await ring.ideal(*FOUNDERS)
+    cluster.wipe("b")
+    cluster.restart("b")
+    await ring.ideal(*FOUNDERS)
+
+    def acceptors() -> set[int]:
+        chosen = ring.member("a").keeper.chosen
+        assert chosen is not None
+        return set() if chosen.value.is_joint else {one.broker for one in chosen.value.acceptors}
+
+    await cluster.eventually(lambda: acceptors() == {1, 3, 4}, within_s=90.0)
+    cluster.kill("c")  # of the first three acceptors one is left
+    ring.start("d", ["a"])
+    await ring.ideal("a", "b", "d")
+    assert of_ring(ring)["d"][0] == 5

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from octopi.agreement.proposals import NoChange
+from octopi.agreement.proposals import Change, NoChange, move_acceptors
 from octopi.agreement.proposer import (
     ChangeMade,
     ChangeNotMade,
@@ -27,7 +27,9 @@ from octopi.environment import Environment
 from octopi.errors import NotReadyError
 from octopi.identifiers import BrokerId, Incarnation, InstanceId
 from octopi.logger import get_logger
+from octopi.ring.address_book import AddressBook
 from octopi.ring.cluster_record import ClusterRecord, decode_cluster, encode_cluster
+from octopi.ring.steering import next_acceptors
 from octopi.wire.agreement import (
     AcceptorId,
     AcceptValue,
@@ -38,6 +40,7 @@ from octopi.wire.agreement import (
     ToProposer,
     ValueChosen,
 )
+from octopi.wire.ring import RingNode
 
 _log = get_logger(__name__)
 
@@ -139,12 +142,29 @@ class ClusterKeeper:
         Raises:
           NotReadyError: if no majority answers in time.  The change may have been made.
         """
+        return decode_cluster((await self._ask(_change_of(change))).content)
+
+    async def replace_acceptor(self, me: RingNode, book: AddressBook, since: float) -> None:
+        """If an acceptor of the record is gone, and this broker is the one to propose it, have
+        another broker take its place: see `next_acceptors`."""
+        assert self.chosen is not None
+        now, value = self._environment.clock.now(), self.chosen.value
+        if (group := next_acceptors(value, me, book, now, since)) is None:
+            return
+        try:
+            await self._ask(move_acceptors(group))
+        except NotReadyError as error:
+            _log.info("acceptors not moved", why=str(error))
+        else:
+            _log.info("acceptors moved", to=" ".join(str(one.broker) for one in group))
+
+    async def _ask(self, change: Change) -> AgreedValue:
         if self._proposer is None:
             raise NotReadyError("this broker does not know the record of its cluster yet")
         number = self._numbers = self._numbers + 1
         self._outcomes[number] = None
         try:
-            asked = self._proposer.ask(number, _change_of(change), self._environment.clock.now())
+            asked = self._proposer.ask(number, change, self._environment.clock.now())
             self._perform(asked)
             while (outcome := self._outcomes[number]) is None:
                 await self._concluded.wait()
@@ -152,7 +172,7 @@ class ClusterKeeper:
             del self._outcomes[number]
         match outcome:
             case ChangeMade(value):
-                return decode_cluster(value.content)
+                return value
             case ChangeNotMade(why, _):
                 raise NotReadyError(f"the record of the cluster was not changed: {why}")
         raise NotReadyError(
@@ -176,7 +196,7 @@ class ClusterKeeper:
         self._moved()
 
 
-def _change_of(change: RecordChange) -> Callable[[AgreedValue], AgreedValue | NoChange]:
+def _change_of(change: RecordChange) -> Change:
     def of_value(value: AgreedValue) -> AgreedValue | NoChange:
         try:
             record = change(decode_cluster(value.content))

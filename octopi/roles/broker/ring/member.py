@@ -484,7 +484,9 @@ class RingMember:
         """Compare now and then what is agreed on with another broker, and store what is known."""
         clock, randomness = self._environment.clock, self._environment.randomness
         assert self.chord is not None
+        since = clock.now()
         while True:
+            await self.keeper.replace_acceptor(self.chord.me, self.chord.book, since)
             node = self.chord.book.any_node(randomness.random)
             if node is not None:
                 self._peers.post(node.address, self.keeper.known_values())
