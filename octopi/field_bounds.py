@@ -51,7 +51,7 @@ class MayBeMissing:
 
 
 JUDGED: Final[set[type]] = set()
-"""The parts of messages that have a method `fault`, which checks them as a whole."""
+"""The messages, and parts of messages, that have a method `fault`, which checks them as a whole."""
 
 
 def judged(cls: _C) -> _C:

@@ -698,6 +698,19 @@ ACCEPTOR_SNAPSHOT_ENTRIES: Final = 20_000
 """A broker replaces the journal of its acceptors by a snapshot after this many entries: some 30 MB
 of usual values."""
 
+BALLOT_ROUND_MAX: Final = 1 << 52
+"""The highest round of a ballot.  Rounds count up by one, so nobody gets there; it keeps a broken
+peer from sending one behind which no number follows."""
+
+INSTANCE_MAX: Final = 1 << 32
+"""The highest number of an agreed value."""
+
+VALUES_TOLD_MAX: Final = 1_000
+"""Agreed values of which two brokers compare their ages in one message."""
+
+FOUNDERS_MAX: Final = 9
+"""Brokers that form a cluster without a register together: all of them have to answer once."""
+
 AGREEMENT_ATTEMPT_S: Final = 0.5
 """How long a proposer waits for a majority before it tries again in a higher ballot: several round
 trips, each with a wait for the device."""
@@ -782,6 +795,23 @@ pulses."""
 
 RING_NEWS_COUNT: Final = 8
 """Entries of their address books that two brokers tell each other at a time."""
+
+RING_NODES_TOLD_MAX: Final = 16
+"""Brokers in a list of neighbours, or of nearer ones, that a broker of the ring takes from another
+one."""
+
+RING_IDLE_S: Final = 60.0
+"""How long a broker of the ring keeps a connection to another one over which it says nothing."""
+
+REPLACE_ACCEPTOR_S: Final = 30.0
+"""How long an acceptor of the cluster record may be silent before another broker takes its place: a
+restart moves nothing."""
+
+RING_WAITING_MAX: Final = 64
+"""Messages that a broker of the ring keeps for another one while it connects to it."""
+
+KNOWN_VALUES_S: Final = 10.0
+"""How often a broker of the ring compares the agreed values that it knows with another one."""
 
 NEARER_NODES: Final = 3
 """Nodes before a key that a broker of the ring names when it does not know who holds that key, so

@@ -25,11 +25,15 @@ from octopi.model import option_name_fault
 from octopi.printable import controls_fault, has_controls
 from octopi.wire.messages import (
     TYPE_NAMES,
+    AcceptorId,
+    AcceptValue,
+    AgreedValue,
     AtMost,
     Grammar,
     MayBeMissing,
     MayBeNegative,
     PartitionRecord,
+    RingRefusal,
     StreamDefinition,
     SubscriptionDefinition,
     SubscriptionMode,
@@ -38,6 +42,7 @@ from octopi.wire.messages import (
     TopicOptions,
     TopicRecord,
     Within,
+    ring_refusal_fault,
 )
 
 _ENTRIES_MAX = 4
@@ -54,6 +59,7 @@ _TEXTS: dict[object, st.SearchStrategy[str]] = {
     nonce_fault: st.from_regex(r"[!-~]{1,64}", fullmatch=True),
     controls_fault: st.text(max_size=60).filter(lambda text: not has_controls(text)),
     address_fault: st.sampled_from(["ws://a:1", "wss://broker-1.example:7001", "ws://[::1]:9"]),
+    ring_refusal_fault: st.sampled_from([*map(str, RingRefusal)]),
 }
 """What a rule for texts allows."""
 _BULK_BYTES_MAX = 300
@@ -78,7 +84,16 @@ def instances(cls: type) -> st.SearchStrategy[object]:
         return _any_instances(
             cls, **{name: st.sampled_from([*map(str, all_of)]) for name, all_of in words.items()}
         )
+    if cls is AgreedValue:
+        groups = st.lists(_any_instances(AcceptorId), min_size=1, max_size=4).map(_group)
+        return _any_instances(cls, acceptors=groups, previous=groups)
+    if cls is AcceptValue:
+        return _any_instances(cls).filter(lambda one: not one.fault())
     return _any_instances(cls)
+
+
+def _group(acceptors: list[AcceptorId]) -> tuple[AcceptorId, ...]:
+    return tuple({one.broker: one for one in acceptors}.values())
 
 
 def _any_instances(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -18,11 +18,15 @@ from typing import TypeAlias
 
 import attrs
 
-from octopi.agreement.ballots import NO_BALLOT, Ballot
 from octopi.agreement.entries import AcceptEntry, AcceptorEntry, LeftEntry, PromiseEntry
-from octopi.agreement.messages import (
+from octopi.identifiers import InstanceId
+from octopi.wire.agreement import (
+    NO_BALLOT,
     AcceptorDeparted,
+    AcceptorId,
     AcceptValue,
+    AgreedValue,
+    Ballot,
     BallotPromised,
     BallotRefused,
     PrepareBallot,
@@ -31,8 +35,6 @@ from octopi.agreement.messages import (
     ValueAccepted,
     ValueChosen,
 )
-from octopi.agreement.values import AcceptorId, AgreedValue
-from octopi.identifiers import InstanceId
 
 
 @attrs.frozen
@@ -129,7 +131,6 @@ class Acceptor:
 
     def _accept(self, message: AcceptValue) -> list[AcceptorEffect]:
         state, ballot = self.state, message.ballot
-        assert message.successor >= ballot, "a proposer's next ballot is higher"
         if self._identity not in message.value.members:
             # Another directory of this broker is meant, or was.
             return [self._departed(ballot)] if state.successors else []

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 
 from octopi.agreement.acceptor import Acceptor, AcceptorEffect
 from octopi.agreement.entries import AcceptorEntry
-from octopi.agreement.messages import ToAcceptor
-from octopi.agreement.values import AcceptorId, AgreedValue
 from octopi.identifiers import InstanceId
+from octopi.wire.agreement import AcceptorId, AgreedValue, ToAcceptor
 
 
 class Acceptors:

@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 import attrs
 import cbor2
 
-from octopi.agreement.ballots import Ballot
-from octopi.agreement.values import AcceptorId, AgreedValue
 from octopi.identifiers import BrokerId, DirectoryId, Incarnation, InstanceId
+from octopi.wire.agreement import AcceptorId, AgreedValue, Ballot
 
 
 @attrs.frozen

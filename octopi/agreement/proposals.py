@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
-from octopi.agreement.ballots import Ballot
-from octopi.agreement.values import AcceptorId, AgreedValue
+from octopi.wire.agreement import AcceptorId, AgreedValue, Ballot
 
 
 @attrs.frozen

@@ -27,17 +27,6 @@ from typing import TypeAlias
 
 import attrs
 
-from octopi.agreement.ballots import Ballot
-from octopi.agreement.messages import (
-    AcceptorDeparted,
-    AcceptValue,
-    BallotPromised,
-    BallotRefused,
-    PrepareBallot,
-    ToProposer,
-    ValueAccepted,
-    ValueChosen,
-)
 from octopi.agreement.proposals import (
     Change,
     Promise,
@@ -47,13 +36,25 @@ from octopi.agreement.proposals import (
     newest,
     proposal,
 )
-from octopi.agreement.values import AcceptorId, AgreedValue
 from octopi.identifiers import BrokerId, Incarnation, InstanceId
 from octopi.limits import (
     AGREEMENT_ATTEMPT_S,
     AGREEMENT_TIMEOUT_S,
     REFUSED_BALLOT_WAIT_S,
     REFUSED_BALLOT_WAIT_S_MAX,
+)
+from octopi.wire.agreement import (
+    AcceptorDeparted,
+    AcceptorId,
+    AcceptValue,
+    AgreedValue,
+    Ballot,
+    BallotPromised,
+    BallotRefused,
+    PrepareBallot,
+    ToProposer,
+    ValueAccepted,
+    ValueChosen,
 )
 
 

@@ -125,6 +125,12 @@ class BrokerSettings:
         "OCTOPI_REGISTER",
         "address of the register, or of all registers, separated by commas",
     )
+    join: str = _setting(
+        "",
+        "OCTOPI_JOIN",
+        "addresses of brokers of a cluster without a register, separated by commas; if its own is "
+        "among them, it forms the cluster with the others (such a cluster keeps no topics yet)",
+    )
     advertise: str = _setting(
         "", "OCTOPI_ADVERTISE", "address that clients connect to (empty: the address it listens at)"
     )

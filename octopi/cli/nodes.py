@@ -8,7 +8,12 @@ from functools import partial
 
 import trio
 
-from octopi.admin.node_views import BrokerNodeView, RegisterNodeView, StandbyNodeView
+from octopi.admin.node_views import (
+    BrokerNodeView,
+    RegisterNodeView,
+    RingBrokerView,
+    StandbyNodeView,
+)
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
 from octopi.cli.failures import CommandError, ExitCode
@@ -19,6 +24,8 @@ from octopi.identifiers import BrokerId
 from octopi.logger import bind, get_logger
 from octopi.operating_system import allow_many_files, is_open_to_others
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
+from octopi.roles.broker.ring.node import run_ring_broker
+from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
@@ -131,6 +138,52 @@ async def run_broker_node(
             options,
             stop=stop,
             show=show,
+            task_status=place,
+        )
+
+
+async def run_ring_node(
+    settings: BrokerSettings,
+    partitions: int,
+    replicas: int,
+    common: NodeSettings,
+    stop: trio.Event,
+    ready: Callable[[str], None],
+) -> None:
+    """Run a broker of a cluster without a register until *stop* is set; *ready* is called with its
+    url when it is in the ring.  *partitions* and *replicas* are those of a cluster that it forms.
+
+    Raises:
+      CommandError: if the settings contradict each other.
+      InvalidOptionError: if an address is none.
+      OctopiError: see `octopi.roles.broker.ring.node.run_ring_broker`.
+    """
+    check_single(settings.data_dir)
+    _refuse_plain_address(settings.advertise, common)
+    allow_many_files()
+    bind(role="broker")
+    _warn_of_others(settings.data_dir)
+    secrets = secret_of_broker(common.join_secret)
+    async with place_for_node(common, settings.listen, ready, secrets) as place:
+        options = RingOptions(
+            listen=settings.listen,
+            data_directory=settings.data_dir,
+            join=tuple(addresses_in(settings.join)),
+            secrets=secrets,
+            advertise=settings.advertise,
+            host=settings.host,
+            partition_count=partitions,
+            replica_count=replicas,
+            agent=AGENT,
+            token=place.shelter.token,
+            authenticator=place.shelter.authenticator,
+            memory_budget_bytes=common.memory_budget,
+        )
+        await run_ring_broker(
+            place.environment,
+            options,
+            stop=stop,
+            show=lambda node: place.show(RingBrokerView(node)),
             task_status=place,
         )
 

@@ -20,7 +20,6 @@ from typing import TypeAlias
 import attrs
 
 from octopi.agreement.proposals import Change, NoChange
-from octopi.agreement.values import AgreedValue
 from octopi.coordination.agreed_partition import (
     AgreedPartition,
     RegisteredIncarnation,
@@ -31,6 +30,7 @@ from octopi.coordination.election import NO_GOAL, Election, ElectionGoal
 from octopi.coordination.in_sync_changes import alter, without
 from octopi.identifiers import BrokerId, Epoch
 from octopi.model import PartitionRecord
+from octopi.wire.agreement import AgreedValue
 from octopi.wire.messages import AcceptEpoch, AlterInSync
 
 PartitionChange: TypeAlias = Callable[[AgreedPartition], AgreedPartition | NoChange]

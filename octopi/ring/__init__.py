@@ -9,5 +9,5 @@ book beside the list of successors.
 
 Finding somebody may go wrong while brokers come and go.  That costs another try, never data: what
 is decided about a partition is decided by its acceptors (`octopi.agreement`).  docs/ring.md has the
-rules.  No node uses the ring yet.
+rules.  `octopi.roles.broker.ring` has the shell.
 """

@@ -19,9 +19,8 @@ import attrs
 
 from octopi.identifiers import BrokerId
 from octopi.limits import BOOK_COUNT, BOOK_DROPPED_SHARE, BOOK_SILENT_SHARE, RING_NEWS_COUNT
-from octopi.ring.messages import NodeNews
-from octopi.ring.nodes import RingNode
 from octopi.ring.points import distance, is_between
+from octopi.wire.ring import NodeNews, RingNode
 
 
 @attrs.frozen
@@ -62,6 +61,10 @@ class AddressBook:
     def __iter__(self) -> Iterator[BookEntry]:
         return iter(self._entries.values())
 
+    def nodes(self) -> tuple[RingNode, ...]:
+        """All brokers, in the order of the ring."""
+        return tuple(self._entries[BrokerId(broker)].node for _, broker in self._places)
+
     def entry(self, broker: BrokerId) -> BookEntry | None:
         """What is known of *broker*."""
         return self._entries.get(broker)
@@ -79,7 +82,7 @@ class AddressBook:
     def hear_of(self, news: Iterable[NodeNews], now: float) -> None:
         """Another broker told its *news*."""
         for one in news:
-            heard_at = now - max(0.0, one.age_s)
+            heard_at = now - one.age_ms / 1000
             if not one.is_silent:
                 self._hear_of(one.node, heard_at)
             elif one.node.broker not in self._entries:
@@ -226,4 +229,5 @@ def _is_news(entry: BookEntry) -> bool:
 
 
 def _news(entry: BookEntry, now: float) -> NodeNews:
-    return NodeNews(entry.node, max(0.0, now - entry.heard_at), entry.is_silent)
+    age_ms = round(1000 * max(0.0, now - entry.heard_at))
+    return NodeNews(entry.node, age_ms, entry.is_silent)

@@ -54,23 +54,8 @@ from octopi.ring.effects import (
 from octopi.ring.join_check import JoinCheck
 from octopi.ring.joining import Joining
 from octopi.ring.lookup import HolderFound, HolderNotFound, Lookup, way_to_key
-from octopi.ring.messages import (
-    FindHolder,
-    HolderAnswer,
-    Leave,
-    Meet,
-    Met,
-    Neighbours,
-    NodeNews,
-    Probe,
-    RingAnswer,
-    RingMessage,
-    RingRefusal,
-    RingRefused,
-    Stabilise,
-)
 from octopi.ring.neighbours import RingNeighbours
-from octopi.ring.nodes import RingNode, key_place
+from octopi.ring.nodes import key_place
 from octopi.ring.points import RING_SIZE, distance
 from octopi.ring.requests import (
     AskingCandidate,
@@ -82,6 +67,22 @@ from octopi.ring.requests import (
     OpenRequests,
     Probing,
     Stabilising,
+)
+from octopi.wire.ring import (
+    FindHolder,
+    HolderAnswer,
+    Leave,
+    Meet,
+    Met,
+    Neighbours,
+    NodeNews,
+    Probe,
+    RingAnswer,
+    RingMessage,
+    RingNode,
+    RingRefusal,
+    RingRefused,
+    Stabilise,
 )
 
 
@@ -312,7 +313,7 @@ class Chord:
             return []
         news = self.book.tell(first, now, self._draw)
         if former is not None:
-            news = (NodeNews(former, STABILISE_S), *news[: RING_NEWS_COUNT - 1])
+            news = (NodeNews(former, round(1000 * STABILISE_S)), *news[: RING_NEWS_COUNT - 1])
         request = self._requests.add(Stabilising(first), now)
         return [SendToNode(first, Stabilise(request, self.me, news))]
 
@@ -373,7 +374,7 @@ class Chord:
                 return self._go_on(of, now)
             case Meeting(), RingRefused(_, why):
                 self._requests.take(message.request)
-                return self._not_let_in(why, now)
+                return self._not_let_in(RingRefusal(why), now)
             case (
                 Stabilising() | AskingCandidate() | CheckingPredecessor() | Probing(),
                 Neighbours(),

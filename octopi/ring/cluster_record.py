@@ -19,7 +19,6 @@ from typing import Any
 import attrs
 import cbor2
 
-from octopi.agreement.values import AcceptorId
 from octopi.identifiers import (
     BrokerId,
     ClusterId,
@@ -32,6 +31,7 @@ from octopi.identifiers import (
 )
 from octopi.limits import (
     AGREED_BYTES_MAX,
+    BROKER_ID_MAX,
     GONE_BROKERS_MAX,
     GROWTH_MEMBERS_MAX,
     GROWTH_ROWS_MAX,
@@ -40,8 +40,9 @@ from octopi.limits import (
     RING_BITS,
 )
 from octopi.ring.groups import replica_group
-from octopi.ring.nodes import RingNode
 from octopi.ring.points import RING_SIZE
+from octopi.wire.agreement import AcceptorId
+from octopi.wire.ring import RingNode
 
 
 @unique
@@ -89,6 +90,8 @@ class ClusterRecord:
     record ever moves."""
     growths: tuple[Growth, ...]
     """In the order in which they were made."""
+    ids: int = 0
+    """The highest id of a broker that was given.  No id is given twice."""
     gone: tuple[BrokerId, ...] = ()
     """Brokers that were removed for good, in the order of their ids."""
 
@@ -129,7 +132,12 @@ class ClusterRecord:
         """The record after so many partitions were added, in which *members* come first."""
         first = PartitionId(self.partition_count(kind))
         growth = Growth(kind, first, count, replicas, members)
-        return attrs.evolve(self, growths=(*self.growths, growth))
+        ids = max(self.ids, *(one.broker for one in members))
+        return attrs.evolve(self, growths=(*self.growths, growth), ids=ids)
+
+    def with_next_id(self) -> ClusterRecord:
+        """The record after another id was given to a broker: `ids`."""
+        return attrs.evolve(self, ids=self.ids + 1)
 
     def without(self, broker: BrokerId) -> ClusterRecord:
         """The record after *broker* was removed for good."""
@@ -152,6 +160,9 @@ class ClusterRecord:
             return f"a cluster has 1 to {HOMES_MAX} homes, each in a partition"
         if list(self.gone) != sorted(set(self.gone)) or len(self.gone) > GONE_BROKERS_MAX:
             return f"at most {GONE_BROKERS_MAX} brokers are gone, in the order of their ids"
+        named = [node.broker for one in self.growths for node in one.members]
+        if not max(named) <= self.ids <= BROKER_ID_MAX:
+            return f"it gives ids up to {BROKER_ID_MAX}, among them those that it names"
         size = len(encode_cluster(self))
         if size > AGREED_BYTES_MAX:
             return f"it has at most {AGREED_BYTES_MAX} bytes, not {size}"
@@ -163,14 +174,15 @@ def formed(
 ) -> ClusterRecord:
     """The record of a cluster that *founders* form."""
     growth = Growth(PartitionKind.LOG, PartitionId(0), partitions, replicas, founders)
-    return ClusterRecord(cluster, min(partitions, HOMES_MAX), (growth,))
+    ids = max(one.broker for one in founders)
+    return ClusterRecord(cluster, min(partitions, HOMES_MAX), (growth,), ids)
 
 
 def _node_fault(node: RingNode) -> str:
     if why := address_fault(node.address):
         return f"the address of a broker: {why}"
-    if not 0 < node.broker < 1 << RING_BITS or not 0 <= node.point < RING_SIZE:
-        return f"ids and points of brokers have {RING_BITS} bits"
+    if not 0 < node.broker <= BROKER_ID_MAX or not 0 <= node.point < RING_SIZE:
+        return f"ids of brokers go up to {BROKER_ID_MAX}, and points have {RING_BITS} bits"
     if node.incarnation < 1 or len(node.host.encode()) > HOST_LABEL_BYTES_MAX:
         return "a broker has an incarnation, and a host label that is not too long"
     return ""
@@ -195,6 +207,7 @@ def encode_cluster(record: ClusterRecord) -> bytes:
                 }
                 for one in record.growths
             ],
+            "ids": record.ids,
             "gone": list(record.gone),
         }
     )
@@ -215,12 +228,14 @@ def decode_cluster(data: bytes) -> ClusterRecord:
             "cluster": str(cluster),
             "homes": int(homes),
             "growths": [*growths],
+            "ids": int(ids),
             "gone": [*gone],
-        } if len(fields) == 4:
+        } if len(fields) == 5:
             record = ClusterRecord(
                 ClusterId(cluster),
                 homes,
                 tuple(_growth(one) for one in growths),
+                ids,
                 tuple(_ids(gone)),
             )
             if why := record.fault():

@@ -7,8 +7,7 @@ from typing import TypeAlias
 import attrs
 
 from octopi.ring.lookup import LookupOutcome
-from octopi.ring.messages import Leave, Meet, RingAnswer, RingRefusal, RingRequest
-from octopi.ring.nodes import RingNode
+from octopi.wire.ring import Leave, Meet, RingAnswer, RingNode, RingRefusal, RingRequest
 
 
 @attrs.frozen

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from octopi.identifiers import BrokerId, RingPoint
+from octopi.ring.points import RING_SIZE
+
 
 def founder_list(addresses: Iterable[str]) -> tuple[str, ...]:
     """The *addresses* of founders in the form in which lists are compared: each once, in one
@@ -20,6 +23,16 @@ def is_founder(address: str, addresses: Iterable[str]) -> bool:
     """Whether the broker with *address*, which was started with the list *addresses*, is a
     founder."""
     return founder_list([address])[0] in founder_list(addresses)
+
+
+def founder_id(address: str, addresses: Iterable[str]) -> BrokerId:
+    """The id of the founder with *address*: its place in the list, from 1."""
+    return BrokerId(1 + founder_list(addresses).index(founder_list([address])[0]))
+
+
+def founder_point(broker: BrokerId, count: int) -> RingPoint:
+    """The point of one of *count* founders.  All arcs between them are equal."""
+    return RingPoint((broker - 1) * RING_SIZE // count)
 
 
 def founders_fault(own: Iterable[str], address: str, others: Iterable[str]) -> str:

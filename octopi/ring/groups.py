@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.ring.nodes import RingNode, key_place
+from octopi.ring.nodes import key_place
 from octopi.ring.points import partition_key
+from octopi.wire.ring import RingNode
 
 
 def acceptor_count(replicas: int, brokers: int) -> int:

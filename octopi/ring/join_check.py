@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from octopi.identifiers import BrokerId
 from octopi.ring.address_book import AddressBook
-from octopi.ring.messages import RingRefusal
-from octopi.ring.nodes import RingNode
+from octopi.wire.ring import RingNode, RingRefusal
 
 
 class JoinCheck:

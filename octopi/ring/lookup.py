@@ -14,12 +14,12 @@ from typing import TypeAlias
 
 import attrs
 
-from octopi.agreement.values import AcceptorId
 from octopi.identifiers import RingPoint
 from octopi.limits import LOOKUP_STEPS_MAX
-from octopi.ring.messages import HolderAnswer
-from octopi.ring.nodes import RingNode, key_place
+from octopi.ring.nodes import key_place
 from octopi.ring.points import RING_SIZE, distance, is_between
+from octopi.wire.agreement import AcceptorId
+from octopi.wire.ring import HolderAnswer, RingNode
 
 
 @attrs.frozen

@@ -12,8 +12,9 @@ import attrs
 
 from octopi.identifiers import RingPoint
 from octopi.limits import RING_SUCCESSORS
-from octopi.ring.nodes import RingNode, key_place
+from octopi.ring.nodes import key_place
 from octopi.ring.points import is_between
+from octopi.wire.ring import RingNode
 
 
 @attrs.frozen

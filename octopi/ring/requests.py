@@ -9,7 +9,7 @@ import attrs
 
 from octopi.limits import RING_ANSWER_S
 from octopi.ring.lookup import Lookup
-from octopi.ring.nodes import RingNode
+from octopi.wire.ring import RingNode
 
 
 @attrs.frozen

@@ -8,13 +8,12 @@ from typing import Final, TypeAlias
 from octopi.agreement.acceptor import AnswerProposer, Persist
 from octopi.agreement.acceptors import Acceptors
 from octopi.agreement.entries import AcceptorEntry, DirectoryEntry, decode_entry, encode_entry
-from octopi.agreement.messages import ToAcceptor, ToProposer
-from octopi.agreement.values import AcceptorId, AgreedValue
 from octopi.environment import Environment
 from octopi.identifiers import BrokerId, InstanceId
 from octopi.limits import ACCEPTOR_SNAPSHOT_ENTRIES, AGREED_BYTES_MAX, KIB
 from octopi.storage.journal import Journal, JournalFormat
 from octopi.storage.owned_journal import open_owned_journal
+from octopi.wire.agreement import AcceptorId, AgreedValue, ToAcceptor, ToProposer
 
 _Entry: TypeAlias = DirectoryEntry | AcceptorEntry
 

@@ -326,6 +326,24 @@ class _Structure:
         return self._cls(**values), at
 
 
+class _JudgedStructure(_Structure):
+    """A message, or a structure inside one, that has a method `fault`, which checks it as a
+    whole."""
+
+    def encode(self, value: object, parts: list[bytes]) -> None:
+        super().encode(value, parts)
+        _judge(value)
+
+    def decode_fields(self, data: Encoded, at: int, count: int) -> tuple[object, int]:
+        value, at = super().decode_fields(data, at, count)
+        _judge(value)
+        return value, at
+
+
+def _structure(cls: type, *, is_part: bool) -> _Structure:
+    return (_JudgedStructure if cls in JUDGED else _Structure)(cls, is_part=is_part)
+
+
 class _Structures(dict[type, _Structure]):
     """Message class -> its structure, which is made when it is first needed: most programs send and
     get few of the messages that there are."""
@@ -333,7 +351,7 @@ class _Structures(dict[type, _Structure]):
     def __missing__(self, cls: type) -> _Structure:
         if cls not in TYPE_NAMES:
             raise KeyError(cls)
-        structure = self[cls] = _Structure(cls, is_part=False)
+        structure = self[cls] = _structure(cls, is_part=False)
         return structure
 
 
@@ -361,19 +379,6 @@ class _Part:
     def decode(self, data: Encoded, at: int) -> tuple[object, int]:
         count, at = container(data, at, MAP)
         return self.structure.decode_fields(data, at, count)
-
-
-class _JudgedPart(_Part):
-    """A structure inside a message that has a method `fault`, which checks it as a whole."""
-
-    def encode(self, value: object, parts: list[bytes]) -> None:
-        super().encode(value, parts)
-        _judge(value)
-
-    def decode(self, data: Encoded, at: int) -> tuple[object, int]:
-        value, at = super().decode(data, at)
-        _judge(value)
-        return value, at
 
 
 def _judge(value: Any) -> None:  # noqa: ANN401
@@ -451,8 +456,7 @@ def _kind(hint: object) -> FieldKind[Any]:
     if hint is bool:
         return BooleanField()
     if isinstance(hint, type) and attrs.has(hint):
-        structure = _Structure(hint, is_part=True)
-        return _JudgedPart(structure) if hint in JUDGED else _Part(structure)
+        return _Part(_structure(hint, is_part=True))
     assert bound is not None, f"{hint} needs a bound"
     if hint is str:
         text = TextField(bound)

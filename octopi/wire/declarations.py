@@ -35,6 +35,8 @@ class Plane(Enum):
     """Between a node and another one that it asks on behalf of a client."""
     REGISTERS = "registers"
     """Between the registers of a cluster."""
+    RING = "ring"
+    """Between the brokers of a cluster without a register."""
 
 
 class Recipient(Enum):
@@ -47,7 +49,8 @@ class Recipient(Enum):
     LEADER = "leader"
     """A broker that holds logs of partitions, as their leader or as another replica."""
     PEER = "peer"
-    """The broker that connected: as a member of the cluster, as a follower, or to ask."""
+    """The broker that connected: as a member of the cluster, as a follower, to ask, or as another
+    one of the ring."""
 
 
 @attrs.frozen
@@ -74,6 +77,8 @@ LEADER_TO_FOLLOWER: Final = MessageRoute(Plane.FOLLOW, Recipient.PEER)
 PEER_TO_DECIDER: Final = MessageRoute(Plane.PEER, Recipient.DECIDER)
 DECIDER_TO_PEER: Final = MessageRoute(Plane.PEER, Recipient.PEER)
 REGISTER_TO_REGISTER: Final = MessageRoute(Plane.REGISTERS, Recipient.DECIDER)
+BROKER_TO_BROKER: Final = MessageRoute(Plane.RING, Recipient.LEADER)
+BROKER_TO_BROKER_BACK: Final = MessageRoute(Plane.RING, Recipient.PEER)
 
 
 @attrs.frozen

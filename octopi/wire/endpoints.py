@@ -118,3 +118,13 @@ REGISTERS: Final = _endpoint(
 )
 """A register at another one of the same cluster: one connection in each direction, over which only
 the side that connected speaks."""
+
+RING: Final = _endpoint(
+    m.Plane.RING,
+    "/v1/ring",
+    HEARTBEAT_INTERVAL_S,
+    HEARTBEAT_TIMEOUT_S,
+    is_for_nodes=True,
+)
+"""A broker of a cluster without a register at another one: one connection in each direction, which
+is opened when it is needed.  Only the side that connected asks."""

@@ -23,7 +23,9 @@ The classes are in these modules:
 - `octopi.wire.membership`: between the brokers and the register;
 - `octopi.wire.replication`: between followers and leaders;
 - `octopi.wire.peer`: between a node and another one that it asks on behalf of a client;
-- `octopi.wire.registers`: between the registers of a cluster.
+- `octopi.wire.registers`: between the registers of a cluster;
+- `octopi.wire.agreement`: about values on which brokers agree, in a cluster without a register;
+- `octopi.wire.ring`: between the brokers of such a cluster, to find each other.
 
 Structures that messages contain and nodes store are in `octopi.model`.
 """
@@ -31,6 +33,7 @@ Structures that messages contain and nodes store are in `octopi.model`.
 from octopi.field_bounds import *
 from octopi.model import *
 from octopi.wire.admin import *
+from octopi.wire.agreement import *
 from octopi.wire.client import *
 from octopi.wire.common import *
 from octopi.wire.counts import *
@@ -42,4 +45,5 @@ from octopi.wire.producers import *
 from octopi.wire.queues import *
 from octopi.wire.registers import *
 from octopi.wire.replication import *
+from octopi.wire.ring import *
 from octopi.wire.subscriptions import *

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 
-from octopi.agreement.values import AcceptorId, AgreedValue
+from octopi.wire.agreement import AcceptorId, AgreedValue
 
 
 def operations(value: AgreedValue) -> list[str]:

@@ -21,17 +21,20 @@ import attrs
 
 from octopi.agreement import proposals
 from octopi.agreement.acceptor import Acceptor, AcceptorState, AnswerProposer
-from octopi.agreement.ballots import NO_BALLOT, Ballot
-from octopi.agreement.messages import (
+from octopi.agreement.proposals import Change, NoChange, Promise
+from octopi.agreement.values import first_value
+from octopi.identifiers import BrokerId, DirectoryId, Incarnation, InstanceId
+from octopi.wire.agreement import (
+    NO_BALLOT,
+    AcceptorId,
     AcceptValue,
+    AgreedValue,
+    Ballot,
     BallotPromised,
     PrepareBallot,
     ToAcceptor,
     ValueAccepted,
 )
-from octopi.agreement.proposals import Change, NoChange, Promise
-from octopi.agreement.values import AcceptorId, AgreedValue, first_value
-from octopi.identifiers import BrokerId, DirectoryId, Incarnation, InstanceId
 from tests.agreement.history import fault_in, is_chosen, operations, with_operation
 
 _T = TypeVar("_T")

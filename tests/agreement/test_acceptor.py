@@ -7,20 +7,23 @@ import pytest
 
 from octopi.agreement.acceptor import Acceptor, AcceptorState, AnswerProposer, Persist
 from octopi.agreement.acceptors import Acceptors
-from octopi.agreement.ballots import NO_BALLOT, Ballot
 from octopi.agreement.entries import AcceptEntry, LeftEntry, PromiseEntry
-from octopi.agreement.messages import (
+from octopi.agreement.values import first_value
+from octopi.identifiers import BrokerId, DirectoryId, Incarnation, InstanceId
+from octopi.limits import ACCEPTORS_MAX, AGREED_BYTES_MAX
+from octopi.wire.agreement import (
+    NO_BALLOT,
     AcceptorDeparted,
+    AcceptorId,
     AcceptValue,
+    AgreedValue,
+    Ballot,
     BallotPromised,
     BallotRefused,
     PrepareBallot,
     ValueAccepted,
     ValueChosen,
 )
-from octopi.agreement.values import AcceptorId, AgreedValue, first_value
-from octopi.identifiers import BrokerId, DirectoryId, Incarnation, InstanceId
-from octopi.limits import ACCEPTORS_MAX, AGREED_BYTES_MAX
 
 ONE = InstanceId(1)
 A, B, C, D = (AcceptorId(BrokerId(number), DirectoryId("d")) for number in (1, 2, 3, 4))

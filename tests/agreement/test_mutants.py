@@ -20,9 +20,7 @@ from octopi.agreement.acceptor import (
     AcceptorState,
     Persist,
 )
-from octopi.agreement.ballots import Ballot
 from octopi.agreement.entries import AcceptEntry, AcceptorEntry, LeftEntry
-from octopi.agreement.messages import AcceptValue
 from octopi.agreement.proposals import proposal
 from octopi.agreement.proposer import (
     ChangeNotMade,
@@ -30,8 +28,9 @@ from octopi.agreement.proposer import (
     Proposer,
     ProposerEffect,
 )
-from octopi.agreement.values import AcceptorId, AgreedValue, first_value, is_majority
+from octopi.agreement.values import first_value
 from octopi.identifiers import BrokerId
+from octopi.wire.agreement import AcceptorId, AcceptValue, AgreedValue, Ballot, is_majority
 from tests.agreement.test_proposer import ask_after_a_missed_move
 from tests.agreement.world import INSTANCE, BrokenRule, Broker, ToBroker, World, walk
 

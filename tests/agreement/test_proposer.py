@@ -6,15 +6,6 @@ from random import Random
 
 import pytest
 
-from octopi.agreement.ballots import NO_BALLOT, Ballot
-from octopi.agreement.messages import (
-    AcceptValue,
-    BallotPromised,
-    BallotRefused,
-    PrepareBallot,
-    ValueAccepted,
-    ValueChosen,
-)
 from octopi.agreement.proposals import NoChange, confirm, move_acceptors
 from octopi.agreement.proposer import (
     ChangeInDoubt,
@@ -26,13 +17,24 @@ from octopi.agreement.proposer import (
     SendToAcceptor,
     TellChosen,
 )
-from octopi.agreement.values import AcceptorId, AgreedValue
 from octopi.identifiers import BrokerId, Incarnation
 from octopi.limits import (
     AGREEMENT_ATTEMPT_S,
     AGREEMENT_TIMEOUT_S,
     REFUSED_BALLOT_WAIT_S,
     REFUSED_BALLOT_WAIT_S_MAX,
+)
+from octopi.wire.agreement import (
+    NO_BALLOT,
+    AcceptorId,
+    AcceptValue,
+    AgreedValue,
+    Ballot,
+    BallotPromised,
+    BallotRefused,
+    PrepareBallot,
+    ValueAccepted,
+    ValueChosen,
 )
 from tests.agreement.history import operations
 from tests.agreement.test_acceptor import FIRST, JOINT, MOVED, ONE, SECOND, A, B, C, D

@@ -10,7 +10,7 @@ import pytest
 
 from octopi.agreement import proposals
 from octopi.agreement.proposals import Change, Proposal
-from octopi.agreement.values import AgreedValue, is_majority
+from octopi.wire.agreement import AgreedValue, is_majority
 from tests.agreement.small_scope import A, B, C, D, Found, Search
 
 FOUR = (A, B, C, D)

@@ -14,15 +14,7 @@ from random import Random
 import attrs
 
 from octopi.agreement.acceptor import Acceptor, AcceptorState, AnswerProposer, Persist
-from octopi.agreement.ballots import NO_BALLOT, Ballot
 from octopi.agreement.entries import AcceptEntry, AcceptorEntry
-from octopi.agreement.messages import (
-    BallotPromised,
-    ToAcceptor,
-    ToProposer,
-    ValueAccepted,
-    ValueChosen,
-)
 from octopi.agreement.proposals import Change, NoChange, confirm, move_acceptors
 from octopi.agreement.proposer import (
     ChangeMade,
@@ -34,8 +26,19 @@ from octopi.agreement.proposer import (
     SendToAcceptor,
     TellChosen,
 )
-from octopi.agreement.values import AcceptorId, AgreedValue, first_value
+from octopi.agreement.values import first_value
 from octopi.identifiers import BrokerId, DirectoryId, Incarnation, InstanceId
+from octopi.wire.agreement import (
+    NO_BALLOT,
+    AcceptorId,
+    AgreedValue,
+    Ballot,
+    BallotPromised,
+    ToAcceptor,
+    ToProposer,
+    ValueAccepted,
+    ValueChosen,
+)
 from tests.agreement.history import fault_in, is_chosen, operations, with_operation
 
 INSTANCE = InstanceId(1)

@@ -27,6 +27,7 @@ BOUNDS_NOBODY_ELSE = {
         "HISTORY_INTERVAL_S",
         "HISTORY_LOOK_S",
         "HISTORY_RETRY_S_MAX",
+        "KNOWN_VALUES_S",
         "LINK_TRIES",
         "MEMBERSHIP_HEARTBEAT_INTERVAL_S",
         "NOTES_SYNC_S",
@@ -97,6 +98,8 @@ BOUNDS_NOBODY_ELSE = {
         "REGISTER_SILENCE_S_MAX",
         "REQUEST_TIMEOUT_S",
         "RING_ANSWER_S",
+        "RING_IDLE_S",
+        "REPLACE_ACCEPTOR_S",
     },
     "defaults of options, and how a node or client does its own work": {
         "ACCEPTOR_SNAPSHOT_ENTRIES",

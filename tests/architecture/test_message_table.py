@@ -17,6 +17,8 @@ RECIPIENTS = {
     m.PEER_TO_DECIDER: "register",
     m.DECIDER_TO_PEER: "broker",
     m.REGISTER_TO_REGISTER: "register",
+    m.BROKER_TO_BROKER: "broker",
+    m.BROKER_TO_BROKER_BACK: "broker",
 }
 
 

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from octopi.agreement.proposals import NoChange
-from octopi.agreement.values import AcceptorId, first_value
+from octopi.agreement.values import first_value
 from octopi.coordination.agreed_partition import (
     AgreedPartition,
     RegisteredIncarnation,
@@ -27,6 +27,7 @@ from octopi.coordination.partition_changes import (
 )
 from octopi.identifiers import BrokerId, DirectoryId, Epoch, Incarnation
 from octopi.model import PartitionRecord
+from octopi.wire.agreement import AcceptorId
 from octopi.wire.messages import AcceptEpoch, AlterInSync
 from tests.coordination.test_agreed_partition import AGREED, RECORD
 

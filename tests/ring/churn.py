@@ -11,8 +11,8 @@ import attrs
 from octopi.identifiers import PartitionId
 from octopi.ring.groups import candidates
 from octopi.ring.lookup import HolderFound
-from octopi.ring.nodes import RingNode
 from octopi.ring.points import RING_SIZE, choose_point, distance, partition_key
+from octopi.wire.ring import RingNode
 from tests.ring.nodes import node
 from tests.ring.world import BrokenRule, RingWorld, check_lookups, check_outcomes
 

@@ -13,11 +13,12 @@ import attrs
 from octopi.agreement.acceptor import AnswerProposer
 from octopi.agreement.acceptors import Acceptors
 from octopi.agreement.proposer import ChangeMade, ConcludeChange, Proposer, SendToAcceptor
-from octopi.agreement.values import AgreedValue, first_value
+from octopi.agreement.values import first_value
 from octopi.identifiers import ClusterId, DirectoryId, InstanceId, PartitionId
 from octopi.ring.cluster_record import ClusterRecord, PartitionKind, formed
-from octopi.ring.nodes import RingNode
 from octopi.ring.points import RING_SIZE
+from octopi.wire.agreement import AgreedValue
+from octopi.wire.ring import RingNode
 from tests.ring.nodes import node
 from tests.ring.world import BrokenRule
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octopi.identifiers import BrokerId, DirectoryId, Incarnation, RingPoint
-from octopi.ring.nodes import RingNode
+from octopi.wire.ring import RingNode
 
 
 def node(broker: int, *, point: int | None = None, host: str = "") -> RingNode:

@@ -22,9 +22,8 @@ import attrs
 
 from octopi.ring.chord import Chord
 from octopi.ring.effects import AnswerNode, RingEffect, SendToAddress, SendToNode
-from octopi.ring.messages import Leave, Probe, RingMessage, Stabilise
 from octopi.ring.neighbours import RingNeighbours
-from octopi.ring.nodes import RingNode
+from octopi.wire.ring import Leave, Probe, RingMessage, RingNode, Stabilise
 from tests.ring.nodes import node
 
 Lists = dict[int, tuple[int, ...]]

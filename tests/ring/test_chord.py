@@ -22,7 +22,8 @@ from octopi.ring.effects import (
     StoreBook,
 )
 from octopi.ring.lookup import HolderFound, HolderNotFound
-from octopi.ring.messages import (
+from octopi.ring.neighbours import RingNeighbours
+from octopi.wire.ring import (
     FindHolder,
     HolderAnswer,
     Leave,
@@ -31,12 +32,11 @@ from octopi.ring.messages import (
     Neighbours,
     NodeNews,
     Probe,
+    RingNode,
     RingRefusal,
     RingRefused,
     Stabilise,
 )
-from octopi.ring.neighbours import RingNeighbours
-from octopi.ring.nodes import RingNode
 from tests.ring.nodes import node
 from tests.ring.world import RingWorld, check_lookups
 
@@ -187,7 +187,7 @@ def test_a_candidate_that_does_not_answer_is_forgotten_until_it_is_heard() -> No
     probe = request_of(chord.tick(1.0), Probe)
     assert chord.failed(probe, 1.1) == []
     assert successors(chord) == [20]
-    effects = chord.receive(Stabilise(9, node(5), (NodeNews(node(15), 0.0),)), 2.5)
+    effects = chord.receive(Stabilise(9, node(5), (NodeNews(node(15), 0),)), 2.5)
     assert (15, Probe) in sent(effects)
 
 
@@ -265,7 +265,7 @@ def test_who_is_no_member_names_no_neighbours() -> None:
 
 
 def met(request: int, by: int, *known: int, is_member: bool = True) -> Met:
-    return Met(request, node(by), is_member, tuple(NodeNews(node(one), 0.0) for one in known))
+    return Met(request, node(by), is_member, tuple(NodeNews(node(one), 0) for one in known))
 
 
 def test_a_broker_joins_behind_the_predecessor_that_it_finds() -> None:
@@ -284,7 +284,7 @@ def test_a_broker_joins_behind_the_predecessor_that_it_finds() -> None:
 
 def test_who_meets_somebody_is_in_its_book_before_it_is_answered() -> None:
     chord = member(20, known=[20])
-    effects = chord.receive(Meet(3, node(12), (NodeNews(node(13), 0.0),)), 0.5)
+    effects = chord.receive(Meet(3, node(12), (NodeNews(node(13), 0),)), 0.5)
     assert effects[0] == StoreBook()
     [told] = answers(effects)
     assert isinstance(told, Met)

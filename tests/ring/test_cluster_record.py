@@ -24,9 +24,15 @@ from octopi.ring.cluster_record import (
     encode_cluster,
     formed,
 )
-from octopi.ring.founders import founder_list, founders_fault, is_founder
-from octopi.ring.nodes import RingNode
+from octopi.ring.founders import (
+    founder_id,
+    founder_list,
+    founder_point,
+    founders_fault,
+    is_founder,
+)
 from octopi.ring.points import RING_SIZE
+from octopi.wire.ring import RingNode
 from tests.ring.first_acceptors import FIRST_ACCEPTORS
 from tests.ring.nodes import node
 
@@ -47,6 +53,7 @@ FIELDS: dict[str, Any] = {
             "members": [[7, "07", 7, "rack", "ws://b7:9101", 1]],
         }
     ],
+    "ids": 7,
     "gone": [3, 9],
 }
 
@@ -112,7 +119,9 @@ MANY = tuple(node(number) for number in range(1, GROWTH_MEMBERS_MAX + 2))
         (changed(count=0), "at least one"),
         (changed(replicas=0), "at least one"),
         (of_node(address="b1"), "the address"),
-        (of_node(broker=BrokerId(1 << 52)), "52 bits"),
+        (of_node(broker=BrokerId(1_000_001)), "up to 1000000"),
+        (attrs.evolve(FORMED, ids=2), "gives ids up to"),
+        (attrs.evolve(FORMED, ids=1_000_001), "gives ids up to"),
         (of_node(point=RingPoint(-1)), "52 bits"),
         (of_node(incarnation=Incarnation(0)), "incarnation"),
         (of_node(host="x" * 254), "host label"),
@@ -202,6 +211,22 @@ def test_a_broker_whose_address_is_in_its_list_is_a_founder() -> None:
     assert is_founder("ws://b:2", addresses)
     assert not is_founder("ws://c:1", addresses)
     assert founder_list([*addresses, "ws://A:1/"]) == ("ws://a:1", "ws://b:2")
+
+
+def test_founders_have_ids_and_equal_arcs_by_their_places_in_the_list() -> None:
+    addresses = ["ws://b:2", "ws://a:1", "ws://c:3", "ws://d:4"]
+    assert [founder_id(one, addresses) for one in addresses] == [2, 1, 3, 4]
+    points = [founder_point(BrokerId(number), 4) for number in (1, 2, 3, 4)]
+    assert points == [0, RING_SIZE // 4, RING_SIZE // 2, 3 * RING_SIZE // 4]
+
+
+def test_an_id_is_given_once() -> None:
+    assert (FORMED.ids, FORMED.with_next_id().ids, FORMED.with_next_id().with_next_id().ids) == (
+        3,
+        4,
+        5,
+    )
+    assert decode_cluster(encode_cluster(FORMED.with_next_id())).ids == 4
 
 
 def test_founders_with_the_same_list_in_another_order_form_a_cluster() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.ring.groups import acceptor_count, candidates, replica_group
-from octopi.ring.nodes import RingNode
 from octopi.ring.points import RING_SIZE, distance, partition_key
+from octopi.wire.ring import RingNode
 from tests.ring.nodes import node
 
 POINTS = st.integers(0, RING_SIZE - 1)

@@ -9,9 +9,8 @@ from hypothesis import given, settings, strategies as st
 from octopi.identifiers import RingPoint
 from octopi.limits import LOOKUP_STEPS_MAX
 from octopi.ring.lookup import HolderFound, HolderNotFound, Lookup, way_to_key
-from octopi.ring.messages import HolderAnswer
-from octopi.ring.nodes import RingNode
 from octopi.ring.points import RING_SIZE
+from octopi.wire.ring import HolderAnswer, RingNode
 from tests.ring.nodes import node
 
 ME = node(1)

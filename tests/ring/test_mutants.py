@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable
 import attrs
 import pytest
 
-from octopi.agreement.values import AcceptorId, AgreedValue, first_value
+from octopi.agreement.values import first_value
 from octopi.identifiers import DirectoryId
 from octopi.ring.address_book import AddressBook
 from octopi.ring.chord import Chord
 from octopi.ring.effects import RingEffect
 from octopi.ring.groups import replica_group
 from octopi.ring.lookup import Lookup
-from octopi.ring.messages import HolderAnswer, Leave, Neighbours
 from octopi.ring.neighbours import RingNeighbours
-from octopi.ring.nodes import RingNode
 from octopi.ring.requests import Awaited, Stabilising
+from octopi.wire.agreement import AcceptorId, AgreedValue
+from octopi.wire.ring import HolderAnswer, Leave, Neighbours, RingNode
 from tests.ring import first_acceptors, scenarios
 from tests.ring.first_acceptors import PARTITION, View
 from tests.ring.world import BrokenRule, walk

@@ -28,9 +28,8 @@ from octopi.ring.effects import (
     StoreBook,
 )
 from octopi.ring.lookup import HolderFound, HolderNotFound
-from octopi.ring.messages import Leave, RingAnswer, RingRequest
-from octopi.ring.nodes import RingNode
 from octopi.ring.points import RING_SIZE
+from octopi.wire.ring import Leave, RingAnswer, RingNode, RingRequest
 
 
 class BrokenRule(AssertionError):

@@ -10,8 +10,7 @@ import trio
 import trio.testing
 
 from octopi.agreement.entries import AcceptEntry, PromiseEntry, encode_entry
-from octopi.agreement.messages import BallotPromised, BallotRefused, ToProposer, ValueAccepted
-from octopi.agreement.values import AcceptorId, AgreedValue, first_value
+from octopi.agreement.values import first_value
 from octopi.environment import Environment
 from octopi.errors import CorruptLogError, LogReadOnlyError, NotReadyError, StorageError
 from octopi.identifiers import BrokerId, DirectoryId, InstanceId
@@ -20,6 +19,14 @@ from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.acceptor_journal import ACCEPTOR_ENTRIES, AcceptorJournal
 from octopi.roles.register.register_journal import REGISTER_ENTRIES
 from octopi.storage.journal import Journal
+from octopi.wire.agreement import (
+    AcceptorId,
+    AgreedValue,
+    BallotPromised,
+    BallotRefused,
+    ToProposer,
+    ValueAccepted,
+)
 from tests.agreement.test_acceptor import FIRST, A, accept, ballot, prepare
 from tests.kit.disk import MemoryDisk
 from tests.kit.links import MemoryNet

@@ -9,7 +9,7 @@ from octopi.identifiers import PartitionId, SubscriptionId
 from octopi.security.authorization import denied, denied_at
 from octopi.security.grants import Grants, Verb, grants
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, REGISTERS, Endpoint
+from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, REGISTERS, RING, Endpoint
 
 OPTIONS = m.TopicOptions()
 TOPIC = "orders"
@@ -66,7 +66,20 @@ NEEDED: dict[type, Verb | None] = {
     m.SetMark: Verb.CONSUME,
     m.DeleteMarks: Verb.CONSUME,
     m.DescribeMarks: Verb.CONSUME,
+    m.AcceptValue: Verb.REPLICATE,
+    m.Admit: Verb.REPLICATE,
+    m.FindHolder: Verb.REPLICATE,
+    m.Introduce: Verb.REPLICATE,
+    m.KnownValues: Verb.REPLICATE,
+    m.Leave: Verb.REPLICATE,
+    m.Meet: Verb.REPLICATE,
+    m.PrepareBallot: Verb.REPLICATE,
+    m.Probe: Verb.REPLICATE,
+    m.Stabilise: Verb.REPLICATE,
+    m.ValueChosen: Verb.REPLICATE,
+    m.DescribeRing: None,
     m.Holding: None,
+    m.Locate: None,
     m.QueueCredit: None,
     m.Settle: None,
     m.LeaveGroup: None,
@@ -96,7 +109,7 @@ NEEDED_AS_WELL: dict[type, Verb] = {
 }
 
 MAY_BE_SENT = frozenset().union(
-    *(one.to_decider | one.to_leader for one in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS))
+    *(one.to_decider | one.to_leader for one in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS, RING))
 )
 
 
@@ -148,7 +161,7 @@ def test_a_message_without_a_declared_permission_is_denied_to_every_sender(cls: 
 
 
 @pytest.mark.parametrize(
-    "endpoint", [MEMBERSHIP, FOLLOW, REGISTERS, CLIENT], ids=lambda one: one.path
+    "endpoint", [MEMBERSHIP, FOLLOW, REGISTERS, RING, CLIENT], ids=lambda one: one.path
 )
 @pytest.mark.parametrize("verb", Verb)
 def test_only_brokers_may_use_the_endpoints_of_brokers(endpoint: Endpoint, verb: Verb) -> None:

@@ -34,7 +34,15 @@ from octopi.model import (
 )
 from octopi.printable import controls_fault
 from octopi.wire.codec import encode
-from octopi.wire.messages import MESSAGES, Grammar, TopicOptions, Within
+from octopi.wire.messages import (
+    MESSAGES,
+    AcceptValue,
+    Ballot,
+    Grammar,
+    TopicOptions,
+    Within,
+    ring_refusal_fault,
+)
 
 FILE = Path(__file__).with_name("golden_messages.txt")
 
@@ -49,6 +57,7 @@ _TEXTS: dict[object, str] = {
     nonce_fault: "n1",
     controls_fault: "why",
     address_fault: "ws://a:1",
+    ring_refusal_fault: "no member",
 }
 """What a rule for texts allows."""
 
@@ -61,6 +70,7 @@ _FIXED: dict[type, dict[str, Any]] = {
         "recovered_epoch": 3,
     },
     TopicOptions: {"segment_bytes": 4096},
+    AcceptValue: {"successor": Ballot(9, 2, 3)},
     StreamDefinition: {"content_type": "text/plain", "expires_at_ms": None},
     SubscriptionDefinition: {"mode": "failover", "start": "latest", "state": "ready"},
 }

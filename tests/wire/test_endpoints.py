@@ -16,12 +16,13 @@ from octopi.wire.endpoints import (
     PEER,
     REGISTERS,
     REQUESTS,
+    RING,
 )
 
 SOMEWHERE = EVERYWHERE.union(
     *(
         allowed
-        for endpoint in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS)
+        for endpoint in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS, RING)
         for allowed in (endpoint.to_decider, endpoint.to_leader, endpoint.back)
     )
 )
@@ -60,6 +61,13 @@ def test_only_registers_take_what_registers_send_each_other_and_nothing_comes_ba
     assert m.VoteRequest in REGISTERS.accepted_by("register")
     assert REGISTERS.to_leader == REGISTERS.back == frozenset()
     assert not REGISTERS.to_decider & (CLIENT.to_decider | MEMBERSHIP.to_decider | PEER.to_decider)
+
+
+def test_only_brokers_take_what_brokers_of_a_ring_send_each_other() -> None:
+    assert m.Meet in RING.accepted_by("broker") - RING.back
+    assert m.Met in RING.back - RING.accepted_by("broker")
+    assert RING.accepted_by("register") == frozenset()
+    assert RING.is_for_nodes
 
 
 def test_each_answer_to_a_request_that_is_passed_on_is_one_message() -> None:

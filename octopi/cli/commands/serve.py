@@ -74,6 +74,7 @@ _REGISTER_ONLY: Final = ("peers", "partitions", "replicas", "gather_s")
 @click.option(
     "--register", metavar="URL,...", help="Broker: " + help_text(BrokerSettings, "register")
 )
+@click.option("--join", metavar="URL,...", help="Broker: " + help_text(BrokerSettings, "join"))
 @click.option(
     "--advertise",
     metavar="URL",
@@ -164,8 +165,11 @@ def _register(
 
 
 def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str, object]) -> _Node:
-    _refuse("broker", {key: flags.pop(key) for key in _REGISTER_ONLY})
+    formed = {key: flags.pop(key) for key in _REGISTER_ONLY}
     settings = configuration.section(BrokerSettings, **flags)
+    if settings.join:
+        return _ring(configuration, settings, common, formed, flags)
+    _refuse("broker", formed)
     if settings.workers > 1:
         return _workers(settings, common)
     if not common.join_secret:
@@ -176,6 +180,34 @@ def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str,
         from octopi.cli.nodes import run_broker_node
 
         await _managed("broker", partial(run_broker_node, settings, common, stop), stop)
+
+    return node
+
+
+def _ring(
+    configuration: Configuration,
+    settings: BrokerSettings,
+    common: NodeSettings,
+    formed: dict[str, object],
+    flags: dict[str, object],
+) -> _Node:
+    """A broker of a cluster without a register.  *formed* has the flags for what it forms."""
+    counts = {key: formed.pop(key) for key in ("partitions", "replicas")}
+    given = {key: flags[key] for key in ("register", "id", "workers")}
+    _refuse("broker with --join", {**formed, **given})
+    new = configuration.section(RegisterSettings, **counts)
+    if not common.join_secret:
+        raise CommandError(
+            "brokers without a register need one join secret: make it with `octopi-node secret "
+            "FILE`, and give each of them that file (--join-secret)",
+            ExitCode.USAGE,
+        )
+
+    async def node(stop: trio.Event) -> None:
+        from octopi.cli.nodes import run_ring_node
+
+        run = partial(run_ring_node, settings, new.partitions, new.replicas, common, stop)
+        await _managed("broker", run, stop)
 
     return node
 

@@ -1,0 +1,125 @@
+"""`octopi-node ring`: the brokers of a cluster without a register, and which one holds what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from octopi.cli.config import ClientSettings
+from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
+from octopi.cli.output import print_json, say
+from octopi.cli.rendering import print_table
+
+if TYPE_CHECKING:
+    from octopi.wire.ring import RingNode
+
+
+@click.group()
+def ring() -> None:
+    """Look at a cluster without a register: its brokers, and who holds a partition."""
+
+
+@ring.command()
+@json_option
+@client_options
+@pass_invocation
+def show(
+    invocation: Invocation, /, as_json: bool, server: str | None, timeout_s: float | None
+) -> None:
+    """Print what one broker knows of the ring.
+
+    \b
+    For instance:
+      octopi-node ring show --server ws://127.0.0.1:9101
+
+    There is a line for each broker, in the order of the ring from the asked one on.  STATE is
+    `asked` for that one, `successor` and its number for those that it keeps in touch with, `known`
+    for the others, and `silent` for a broker that did not answer last.  HEARD is the seconds since
+    it was heard, by any broker that told of it.
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+
+    from octopi.cli.client_request import ask
+    from octopi.clients.ring import describe_ring
+
+    found = ask(settings, describe_ring)
+    if as_json:
+        print_json(attrs.asdict(found))
+        return
+    if found.waits_for:
+        say(f"not in the ring: {found.waits_for}")
+    if not found.cluster:
+        return
+    agreed = " ".join(map(str, found.acceptors))
+    say(f"cluster {found.cluster}: {found.partitions} partitions; brokers {agreed} agree about it")
+    if found.me is None:
+        return
+    places = {one.identity: f"successor {at}" for at, one in enumerate(found.successors, 1)}
+    rows: list[list[object]] = [_row(found.me, "asked", 0.0)]
+    own = found.me.place
+    for one in sorted(found.known, key=lambda one: (one.node.place < own, one.node.place)):
+        state = "silent" if one.is_silent else places.get(one.node.identity, "known")
+        heard_s = None if one.heard_ms is None else one.heard_ms / 1000
+        rows.append(_row(one.node, state, heard_s))
+    print_table(["BROKER", "ADDRESS", "HOST", "POINT", "STARTS", "STATE", "HEARD"], rows)
+
+
+def _row(node: RingNode, state: str, heard_s: float | None) -> list[object]:
+    heard = None if heard_s is None else round(heard_s, 1)
+    point = f"{node.point:013x}"
+    return [node.broker, node.address, node.host, point, node.incarnation, state, heard]
+
+
+@ring.command()
+@click.argument("what", metavar="TOPIC|PARTITION")
+@json_option
+@client_options
+@pass_invocation
+def locate(
+    invocation: Invocation, /, what: str, as_json: bool, server: str | None, timeout_s: float | None
+) -> None:
+    """Print which broker holds PARTITION (a number), or the home partition of TOPIC: the one that
+    would keep the record of a topic of that name.
+
+    \b
+    For instance:
+      octopi-node ring locate orders
+      octopi-node ring locate 7
+
+    The brokers behind the holder are named, too, in their order.  ASKED is how many brokers were
+    asked on the way.
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+
+    from octopi.cli.client_request import ask
+    from octopi.clients.ring import locate as located
+
+    number = int(what) if what.isdecimal() and what.isascii() else None
+    if number is None:
+        found = ask(settings, lambda client: located(client, what))
+    else:
+        partition = number
+        found = ask(settings, lambda client: located(client, partition=partition))
+    if as_json:
+        print_json(attrs.asdict(found))
+        return
+    behind = " ".join(str(one.broker) for one in found.successors)
+    print_table(
+        ["PARTITION", "KEY", "BROKER", "ADDRESS", "BEHIND IT", "ASKED"],
+        [
+            [
+                found.partition,
+                f"{found.key:013x}",
+                found.holder.broker,
+                found.holder.address,
+                behind,
+                found.steps,
+            ]
+        ],
+    )

@@ -1,0 +1,48 @@
+"""How a broker that joins a cluster gets its id: a member gives it, by a change of the record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from octopi.environment import Environment
+from octopi.limits import AGREEMENT_TIMEOUT_S, RING_ANSWER_S, STABILISE_S
+from octopi.logger import get_logger
+from octopi.roles.broker.ring.peers import RingPeers
+from octopi.transport.pending_requests import Numbered
+from octopi.wire.ring import Admit, Admitted
+
+_log = get_logger(__name__)
+
+
+async def ask_for_id(
+    environment: Environment, peers: RingPeers, address: str, addresses: Sequence[str]
+) -> Admitted:
+    """Ask the brokers at *addresses*, in a random order and again every second, until a member of
+    the ring gives the broker at *address* an id."""
+    clock, draw = environment.clock, environment.randomness.random
+    while True:
+        for asked in sorted(addresses, key=lambda one: draw()):
+            answer = await _answer(environment, peers, asked, Admit(1, address))
+            if isinstance(answer, Admitted):
+                _log.info("admitted", broker=answer.broker, by=asked)
+                return answer
+        await clock.sleep_until(clock.now() + STABILISE_S)
+
+
+async def _answer(
+    environment: Environment, peers: RingPeers, address: str, question: Numbered
+) -> object:
+    """The answer of the broker at *address*; None: it does not come in time."""
+    answers: list[object] = []
+    answered = trio.Event()
+
+    def take(answer: object) -> None:
+        answers.append(answer)
+        answered.set()
+
+    peers.ask(address, question, take)
+    with environment.clock.timeout(AGREEMENT_TIMEOUT_S + RING_ANSWER_S):
+        await answered.wait()
+    return answers[0] if answers else None

@@ -1,0 +1,161 @@
+"""A broker of a cluster without a register: data directory, server, ring.
+
+It keeps no topics: what decides about partitions without a register is not built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import InvalidOptionError, OctopiError
+from octopi.identifiers import address_fault
+from octopi.limits import ADDRESS_BYTES_MAX, FOUNDERS_MAX
+from octopi.ring.founders import founder_list
+from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
+from octopi.roles.broker.ring.member import RingMember
+from octopi.roles.broker.ring.options import RingOptions
+from octopi.roles.broker.ring.session import RingClientSession, RingService, RingSession
+from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.transport.memory_budget import MemoryBudget
+from octopi.transport.server import serve
+from octopi.transport.server_statistics import ServerStatistics
+from octopi.wire.endpoints import CLIENT, RING
+
+
+@attrs.define
+class RingBroker:
+    """A running broker of the ring, as its pages see it."""
+
+    environment: Environment
+    options: RingOptions
+    traffic: ServerStatistics
+    member: RingMember | None = None
+    """None until it listens."""
+
+
+async def run_ring_broker(
+    environment: Environment,
+    options: RingOptions,
+    *,
+    stop: trio.Event,
+    show: Callable[[RingBroker], None] = lambda node: None,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run a broker of the ring until *stop* is set; ``started`` gives its url once it is a member.
+
+    Raises:
+      InvalidOptionError: if the addresses to join by are none.
+      DirectoryInUseError: if another process has the data directory.
+      StorageError: if the directory can't be read or written.
+      UnreachableError: if it can't listen at the address.
+      RefusedError: if the others refuse this broker for good.
+    """
+    _check(options)
+    disk, data_directory = environment.disk, options.data_directory
+    await make_durable_directory(disk, data_directory)
+    lock = lock_directory(disk, data_directory)
+    problems: list[OctopiError] = []
+    try:
+        identity = await begin_incarnation(environment, data_directory, None)
+        node = RingBroker(
+            environment, options, ServerStatistics(MemoryBudget(options.memory_budget_bytes))
+        )
+        show(node)
+        async with trio.open_nursery() as nursery:
+            await _serve(node, identity, nursery, stop, task_status, problems)
+            nursery.cancel_scope.cancel()
+    finally:
+        lock.release()
+    if problems:
+        raise problems[0]  # outside of the nurseries, which would wrap it
+
+
+async def _serve(
+    node: RingBroker,
+    identity: BrokerIdentity,
+    nursery: trio.Nursery,
+    stop: trio.Event,
+    task_status: trio.TaskStatus[str],
+    problems: list[OctopiError],
+) -> None:
+    environment, options = node.environment, node.options
+    started_at = environment.clock.now()
+    closing, served = trio.Event(), trio.Event()
+
+    async def remember(changed: BrokerIdentity) -> None:
+        await store_identity(environment, options.data_directory, changed)
+
+    def member() -> RingMember:
+        if node.member is None:
+            node.member = RingMember(environment, options, address, identity, remember, nursery)
+        return node.member
+
+    async def serve_all(*, task_status: trio.TaskStatus[str]) -> None:
+        try:
+            await serve(
+                environment,
+                options.listen,
+                role="broker",
+                agent=options.agent,
+                sessions={
+                    CLIENT: lambda connection, tasks: RingClientSession(
+                        "broker",
+                        [RingService(member(), options.agent, started_at, connection, tasks)],
+                    ),
+                    RING: lambda connection, tasks: RingSession(member(), connection, tasks),
+                },
+                stop=closing,
+                traffic=node.traffic,
+                authenticator=options.authenticator,
+                secrets=options.secrets,
+                cluster=lambda: "" if node.member is None else node.member.cluster,
+                task_status=task_status,
+            )
+        finally:
+            served.set()
+
+    try:
+        address = await nursery.start(serve_all)
+    except OctopiError as error:
+        problems.append(error)
+        return
+    address = options.advertise or address
+
+    async def live() -> None:
+        await nursery.start(member().run)
+        task_status.started(address)
+
+    nursery.start_soon(live)
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(_first_of, stop, waiting.cancel_scope)
+        waiting.start_soon(_first_of, member().failed, waiting.cancel_scope)
+    if (failure := member().failure) is not None:
+        problems.append(failure)
+    closing.set()
+    await served.wait()
+
+
+async def _first_of(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _check(options: RingOptions) -> None:
+    """Check the addresses to join by.
+
+    Raises:
+      InvalidOptionError: if they are none.
+    """
+    if not options.join:
+        raise InvalidOptionError("a broker without a register needs addresses to join by (--join)")
+    for one in options.join:
+        if why := address_fault(one):
+            raise InvalidOptionError(f"--join {one}: {why}")
+        if len(one) > ADDRESS_BYTES_MAX:
+            raise InvalidOptionError(f"--join: an address has at most {ADDRESS_BYTES_MAX} bytes")
+    if len(founder_list(options.join)) > FOUNDERS_MAX:
+        raise InvalidOptionError(f"--join takes at most {FOUNDERS_MAX} different addresses")

@@ -1,0 +1,151 @@
+"""The connections of other brokers of the ring, and of clients, to a broker of the ring."""
+
+from __future__ import annotations
+
+import contextlib
+
+import trio
+
+from octopi.coordination.consistent_hash import HashCircle
+from octopi.errors import (
+    ConnectionLostError,
+    InvalidTopicError,
+    NotReadyError,
+    OctopiError,
+    RefusedError,
+    Status,
+)
+from octopi.identifiers import PartitionId, topic_name
+from octopi.ring.cluster_record import PartitionKind
+from octopi.ring.points import partition_key
+from octopi.roles.answers import refuse
+from octopi.roles.broker.ring.member import RingMember
+from octopi.transport.connection import Connection
+from octopi.transport.services import Service, ServiceSession
+from octopi.wire import messages as m
+
+
+class RingSession:
+    """A connection of another broker."""
+
+    def __init__(self, member: RingMember, connection: Connection, tasks: trio.Nursery) -> None:
+        """*tasks*: the connection's nursery."""
+        self._member = member
+        self._connection = connection
+        self._tasks = tasks
+
+    def handle(self, message: object) -> None:
+        """Handle *message*.
+
+        Raises:
+          OctopiError: the answer to a request.
+        """
+        if isinstance(message, m.Admit):
+            self._tasks.start_soon(self._admit, message)
+        else:
+            self._member.receive(message, self._answer, self._tasks)
+
+    def _answer(self, message: object) -> None:
+        with contextlib.suppress(ConnectionLostError):
+            self._connection.post(message)
+
+    async def _admit(self, message: m.Admit) -> None:
+        try:
+            self._answer(await self._member.admit(message))
+        except OctopiError as error:
+            refuse(self._connection, message.request, error)
+
+    def token_refreshed(self) -> None:
+        """Does nothing: the endpoint takes no fresh tokens."""
+
+    def closed(self) -> None:
+        """The connection has ended."""
+
+
+class RingService(Service):
+    """Answers what people ask about the ring."""
+
+    def __init__(
+        self,
+        member: RingMember,
+        agent: str,
+        started_at: float,
+        connection: Connection,
+        tasks: trio.Nursery,
+    ) -> None:
+        """*started_at*: when the broker began to serve, by its clock."""
+        super().__init__(
+            {
+                m.DescribeRing: self._describe,
+                m.Locate: lambda message: tasks.start_soon(self._locate, message),
+                m.DescribeNode: self._tell,
+            }
+        )
+        self._member = member
+        self._agent = agent
+        self._started_at = started_at
+        self._connection = connection
+
+    def _describe(self, message: m.DescribeRing) -> None:
+        self._connection.post(self._member.description(message.request))
+
+    def _tell(self, message: m.DescribeNode) -> None:
+        uptime_s = self._member.now() - self._started_at
+        self._connection.post(
+            m.NodeDescription(message.request, self._agent, round(uptime_s * 1000))
+        )
+
+    async def _locate(self, message: m.Locate) -> None:
+        try:
+            partition = self._partition(message)
+            key = partition_key(partition)
+            found = await self._member.locate(key)
+            located = m.Located(
+                message.request, partition, key, found.holder, found.successors, found.steps
+            )
+            with contextlib.suppress(ConnectionLostError):
+                self._connection.post(located)
+        except OctopiError as error:
+            refuse(self._connection, message.request, error)
+
+    def _partition(self, message: m.Locate) -> PartitionId:
+        """The partition that is asked about.
+
+        Raises:
+          RefusedError: if there is none, or the topic has no legal name.
+          NotReadyError: if the number of partitions is not known yet.
+        """
+        record = self._member.keeper.record
+        if record is None:
+            raise NotReadyError(self._member.waits_for)
+        if message.topic:
+            try:
+                topic = topic_name(message.topic)
+            except InvalidTopicError as error:
+                raise RefusedError(str(error), Status.INVALID_TOPIC) from error
+            return HashCircle(record.home_count).partitions(topic, 1)[0]
+        count = record.partition_count(PartitionKind.LOG)
+        if message.partition >= count:
+            raise RefusedError(
+                f"there is no partition {message.partition}: the cluster has {count}, from 0",
+                Status.UNKNOWN_PARTITION,
+            )
+        return message.partition
+
+
+class RingClientSession(ServiceSession):
+    """A connection of a client."""
+
+    def handle(self, message: object) -> None:
+        """Hand *message* to the service that takes it.
+
+        Raises:
+          OctopiError: the answer to the message.
+        """
+        if type(message) not in self._handlers:
+            raise RefusedError(
+                "a cluster without a register keeps no topics yet: its brokers find each other, "
+                "and no more",
+                Status.INVALID_OPTION,
+            )
+        super().handle(message)

@@ -1,0 +1,100 @@
+"""Brokers without a register as processes, and what the command line says about them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.ports import free_port
+from harness.processes import NodeProcess, NodeProcesses
+from octopi.cli.failures import ExitCode
+from tests.cli.conftest import Program
+
+FOUNDERS = 3
+
+
+def start_ring(nodes: NodeProcesses) -> list[NodeProcess]:
+    """Founders, which are ready when all of them are there."""
+    listens = [f"127.0.0.1:{free_port()}" for _ in range(FOUNDERS)]
+    joined = ",".join(f"ws://{one}" for one in listens)
+    founders = [
+        nodes.node(f"ring-{number}", "broker", "--listen", listen, "--join", joined)
+        for number, listen in enumerate(listens, 1)
+    ]
+    for one in founders:
+        one.launch()
+    for one in founders:
+        one.wait_ready()
+    return founders
+
+
+def shown(program: Program, node: NodeProcess) -> dict[str, str]:
+    """The state of each broker, by address, as *node* knows it."""
+    result = program("ring", "show", "--server", node.url, "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    states = {found["me"]["address"]: "asked"}
+    for one in found["known"]:
+        states[one["node"]["address"]] = "silent" if one["is_silent"] else "known"
+    return states
+
+
+def test_processes_form_a_ring_that_answers_and_survives_a_kill(
+    nodes: NodeProcesses, program: Program
+) -> None:
+    founders = start_ring(nodes)
+    first, second, third = founders
+    assert set(shown(program, first)) == {one.url for one in founders}
+    located = [
+        json.loads(program("ring", "locate", "orders", "--server", one.url, "--json").stdout)
+        for one in founders
+    ]
+    assert len({one["partition"] for one in located}) == 1
+    assert len({one["holder"]["broker"] for one in located}) == 1
+
+    second.kill9()
+    second.start()
+    assert set(shown(program, second)) == {one.url for one in founders}
+    joiner = nodes.node("ring-4", "broker", "--join", third.url)
+    joiner.start()
+    table = program("ring", "show", "--server", joiner.url)
+    assert table.exit_code == 0, table.stderr
+    assert "brokers 1 2 3 agree about it" in table.stdout
+    assert joiner.url in table.stdout
+    table = program("ring", "locate", "3", "--server", joiner.url)
+    assert table.stdout.splitlines()[1].split()[0] == "3"
+
+    refused = program("ring", "locate", "1000", "--server", first.url)
+    assert refused.exit_code == ExitCode.REFUSED
+    assert "there is no partition 1000" in refused.stderr
+    refused = program("topics", "list", "--server", first.url, "--timeout", "2")
+    assert "keeps no topics yet" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--join", "ws://a:1"), "need one join secret"),
+        (("--join", "ws://a:1", "--register", "ws://r:1"), "--register is not an option"),
+        (("--join", "ws://a:1", "--id", "3"), "--id is not an option"),
+        (("--join", "ws://a:1", "--peers", "ws://r:1"), "--peers is not an option"),
+        (("--partitions", "3"), "--partitions is not an option of a broker"),
+    ],
+    ids=lambda one: one[-2] if isinstance(one, tuple) else "",
+)
+def test_options_that_have_no_effect_on_such_a_broker_are_refused(
+    program: Program, tmp_path: Path, flags: tuple[str, ...], why: str
+) -> None:
+    result = program("serve", "--role", "broker", "--data-dir", str(tmp_path / "data"), *flags)
+    assert result.exit_code == ExitCode.USAGE
+    assert why in result.stderr
+
+
+def test_a_register_joins_nobody(program: Program, tmp_path: Path) -> None:
+    result = program(
+        "serve", "--role", "register", "--data-dir", str(tmp_path), "--join", "ws://a:1"
+    )
+    assert result.exit_code == ExitCode.USAGE
+    assert "--join is not an option of a register" in result.stderr
