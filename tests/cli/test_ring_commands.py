@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.ports import free_port
 from harness.processes import NodeProcess, NodeProcesses
 from octopi.cli.failures import ExitCode
+from octopi.cli.free_ports import free_port
 from tests.cli.conftest import Program
 
 FOUNDERS = 3
