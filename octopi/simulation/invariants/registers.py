@@ -84,21 +84,22 @@ class RegisterRules(SystemInvariants):
 
     def _check_elected(self, event: StepEvent[steps.G2Elected]) -> None:
         step = event.step
-        other = self._elected.setdefault(step.term, event)
-        if (other.host, other.life) != (event.host, event.life):
-            text = f"{event.host} is elected in term {step.term}, in which {other.host} was elected"
-            self.break_rule("two-active", text, event, other)
-        if step.end > 0 or not self._agreed:
-            return
-        if self._lost.issuperset(self._bytes):
-            self._agreed.clear()  # nobody has the former journal any more
+        begins_anew = step.end == 0 and bool(self._agreed)
+        if begins_anew and self._lost.issuperset(self._bytes):
+            # Nobody has the former journal any more.  The new one begins with the first term.
+            self._agreed.clear()
+            self._elected.clear()
             self._lost.clear()
             self._told = None
-        else:
+        elif begins_anew:
             text = (
                 f"{event.host} begins a journal, and there is one with {len(self._agreed)} entries"
             )
             self.break_rule("journals-differ", text, event, self._agreed[-1][1])
+        other = self._elected.setdefault(step.term, event)
+        if (other.host, other.life) != (event.host, event.life):
+            text = f"{event.host} is elected in term {step.term}, in which {other.host} was elected"
+            self.break_rule("two-active", text, event, other)
 
     def _check_active(self, event: StepEvent[steps.G3Active]) -> None:
         self._active[event.host, event.life] = True
