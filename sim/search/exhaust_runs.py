@@ -118,12 +118,12 @@ SCENARIOS: Final[dict[str, Plan]] = {
         flush_interval_s=5.0,
         load={"consumers": 2, "records": 60, "pause_s": 0.02},
     ),
-    # The active one of three registers dies, and they fold their journals.
+    # The active one of three registers is cut off from the others, and they fold their journals.
     "registers": _plan(
-        InjectedFault(AtTime(_BUSY_S), Kill(0.5), "active"),
+        InjectedFault(AtTime(_BUSY_S), Cut("register", 1.5), "active"),
         registers=3,
         snapshot_entries=5,
-        load={"pause_s": 0.1, "chores": ("topic", "alter")},
+        load={"pause_s": 0.1, "records": 20, "chores": ("topic", "alter")},
     ),
     # A broker's log is cut short while it is down.
     "damage": _plan(

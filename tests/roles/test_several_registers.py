@@ -15,6 +15,7 @@ import trio
 from octopi.agreement.journal.replica import JournalReplica
 from octopi.agreement.journal.stored import StoredAppend, StoredVote
 from octopi.clients.entrances import Entrances
+from octopi.coordination.journal_entries import ClusterFormed
 from octopi.environment import Environment
 from octopi.errors import (
     CorruptLogError,
@@ -31,12 +32,14 @@ from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.roles.register.group.group import RegisterGroup
 from octopi.roles.register.group.links import RegisterPeer
-from octopi.roles.register.group.running import run_register_of_several
+from octopi.roles.register.group.running import folding, run_register_of_several
 from octopi.roles.register.group.sessions import RegisterSession, StandbySession
 from octopi.roles.register.group.stored_journal import STORED_ENTRIES, StoredJournal
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.register_journal import encode
 from octopi.roles.register.running import run_register
 from octopi.storage.journal import Journal
+from octopi.storage.time_slices import GROUP_COUNT, at_once
 from octopi.wire import messages as m
 from octopi.wire.registers import ActiveGone, JournalEntry, RegisterId
 from tests.kit.cluster import system_environment
@@ -187,6 +190,13 @@ def test_a_broker_whose_inventory_a_standby_did_not_take_is_not_let_in_on_that_c
     session.closed()
 
 
+def test_a_long_journal_is_folded_in_slices() -> None:
+    contents = [encode(ClusterFormed("one", number + 1)) for number in range(10 * GROUP_COUNT)]
+    work = folding(contents)
+    assert sum(1 for _ in work) == 11
+    assert at_once(folding(contents)) == [encode(ClusterFormed("one", 10 * GROUP_COUNT))]
+
+
 async def test_a_register_that_stops_does_not_wait_long_until_the_others_are_told() -> None:
     disk = MemoryDisk()
     disk.make_directory("replica")
@@ -195,7 +205,7 @@ async def test_a_register_that_stops_does_not_wait_long_until_the_others_are_tol
     me = RegisterId(A, stored.directory)
     replica = JournalReplica(me, (A, B), state, lambda: 0.5, clock.now())
     stuck = cast(RegisterPeer, SimpleNamespace(post=lambda message: None, drain=trio.sleep_forever))
-    one = RegisterGroup(environment(disk), replica, stored, {B: stuck}, list, 100)
+    one = RegisterGroup(environment(disk), replica, stored, {B: stuck}, folding, 100)
     with trio.fail_after(20 * REGISTER_GOODBYE_S):
         await one.step_down()
     await stored.close()

@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from octopi.roles.register.group.running import folded
+from octopi.roles.register.group.running import folding
 from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
 from octopi.simulation.disk.group_bytes import RegisterBytes
 from octopi.simulation.invariants.system import BreakRule, SystemInvariants
 from octopi.simulation.kernel.world import Event, StepEvent
+from octopi.storage.time_slices import at_once
 from octopi.tracing import steps
 from octopi.wire.registers import JournalEntry
 
@@ -156,8 +157,8 @@ class RegisterRules(SystemInvariants):
     def _compare_folded(self, event: Event, end: int, contents: Iterable[bytes]) -> None:
         """Compare *contents*, into which a register has folded the entries before *end*."""
         entries = [one for one, _ in self._agreed[:end]]
-        expected = folded([one.content for one in entries if one.content])
-        if sorted(folded(list(contents))) != sorted(expected):
+        expected = at_once(folding([one.content for one in entries if one.content]))
+        if sorted(at_once(folding([*contents]))) != sorted(expected):
             text = f"{event.host} has folded the entries before {end} into something else"
             self.break_rule("journals-differ", text, event)
 

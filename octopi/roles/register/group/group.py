@@ -18,13 +18,14 @@ from octopi.logger import get_logger
 from octopi.roles.register.group.links import RegisterPeer, run_links
 from octopi.roles.register.group.stored_journal import StoredJournal
 from octopi.roles.register.group.tracer import GroupTracer
+from octopi.storage.time_slices import Slices, in_turns
 from octopi.wire.registers import ToRegister
 
 _log = get_logger(__name__)
 
 _CLOCK_RESOLUTION_S: Final = 1e-3
 
-Fold = Callable[[Sequence[bytes]], list[bytes]]
+Fold = Callable[[Sequence[bytes]], Slices[list[bytes]]]
 """The fewest contents of entries that lead to the same state as the given ones."""
 
 
@@ -204,7 +205,7 @@ class RegisterGroup:
             await self._changed.wait()
             if self.wants_snapshot and not self.replica.is_active:
                 end = self.replica.committed
-                contents = self._fold(list(self.replica.history.contents(end)))
+                contents = await in_turns(self._fold(list(self.replica.history.contents(end))))
                 try:
                     await self.shorten(end, contents)
                 except StorageError as error:

@@ -31,6 +31,7 @@ from octopi.roles.register.register_journal import JournalTracer, decode, encode
 from octopi.roles.register.service_sessions import SESSIONS, NodeSession, run_parts
 from octopi.roles.register.startup_recovery import replay
 from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.storage.time_slices import Slices, in_groups
 from octopi.tracing import steps
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials
@@ -98,7 +99,7 @@ async def run_register_of_several(
                 if one != address
             }
             group = RegisterGroup(
-                environment, replica, stored, links, folded, options.snapshot_entries
+                environment, replica, stored, links, folding, options.snapshot_entries
             )
             await _Running(environment, options, group, show, show_standby).run(stop, task_status)
             if group.failure is not None:
@@ -110,12 +111,18 @@ async def run_register_of_several(
         lock.release()
 
 
-def folded(contents: Sequence[bytes]) -> list[bytes]:
-    """The fewest contents of entries that lead to the same state as *contents*."""
+def folding(contents: Sequence[bytes]) -> Slices[list[bytes]]:
+    """The fewest contents of entries that lead to the same state as *contents*, found in slices."""
     state = ClusterState()
-    for one in contents:
-        state.apply(decode(one))
-    return [encode(one) for one in state.entries()]
+    for some in in_groups([*contents]):
+        for one in some:
+            state.apply(decode(one))
+        yield
+    found: list[bytes] = []
+    for entries in in_groups([*state.entries()]):
+        found += map(encode, entries)
+        yield
+    return found
 
 
 def has_entries(disk: Disk, path: str) -> bool:
