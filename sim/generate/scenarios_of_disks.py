@@ -99,9 +99,9 @@ def late_word(randomness: Random) -> Scenario:
         InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
     )
     options = {"partitions": 1, "replicas": 2, "min_insync": 1, "flush_before_ack": False}
-    load = {"producers": 1, "records": records, "burst_count": 1, "topic_partitions": 1}
+    load: dict[str, Any] = {"producers": 1, "records": records, "burst_count": 1}
     load |= {"named_producers": 0, "members": 0}  # the follower appends these records alone
-    load |= {"value_bytes_max": 6_000, "chores": ()}
+    load |= {"topic_partitions": 1, "value_bytes_max": 6_000, "chores": ()}
     return Scenario(faults, {**options, "flush_interval_s": 2.5, **QUICK}, load)
 
 
