@@ -282,15 +282,21 @@ def cut_in_the_dark(randomness: Random) -> Scenario:
 def flushes_while_it_is_cut(randomness: Random) -> Scenario:
     """Like `cut_in_the_dark`, but records count only on the device, which is slow: a flush of what
     is cut off ends at about the time of the cut."""
-    slow = BreakDisk(
-        DiskFault("sync", Delay(some_seconds(randomness, 0.02, 0.3)), ".log", times=80)
+    delay, times = randomness.choice(
+        (
+            (some_seconds(randomness, 0.02, 0.3), 80),
+            (some_seconds(randomness, 0.8, 2.2), 2),
+            (some_seconds(randomness, 0.8, 2.2), 4),
+        )
     )
+    slow = BreakDisk(DiskFault("sync", Delay(delay), ".log", times=times))
     faults = (
         *_leads_unheard(randomness),
         InjectedFault(AtTime(0.0, behind=True), slow, "broker-1"),
         InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
     )
     options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": True}
+    options["checkpoint_bytes"] = 300
     return Scenario(faults, {**options, **QUICK}, _STEADY)
 
 

@@ -190,7 +190,7 @@ def _unheard_and_altered(randomness: Random) -> Scenario:
         InjectedFault(AtTime(some_seconds(randomness, 0.3, 0.4)), Cut("others", 5.0), one)
         for one in BROKERS[1:]  # the first broker leads
     ]
-    flip = Damage("flip", "log", 0.05)
+    flip = Damage("flip", "unheard", 0.05)
     late = AtTime(some_seconds(randomness, 0.4, 0.6), behind=True)
     faults.append(InjectedFault(late, flip, "broker-1"))
     load = {"value_bytes_max": 40, "burst_count": 12, "producers": 2, **PIPELINED}

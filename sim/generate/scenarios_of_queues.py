@@ -203,7 +203,7 @@ def workers_are_late(randomness: Random) -> Scenario:
     load = _queue(randomness, count=randomness.choice((2, 3)), mode="shared")
     load |= {"queue_attempts": None, "queue_window": 20}
     load |= {"member_pause_s": some_seconds(randomness, 0.3, 0.6), "member_stay_count": 0}
-    load |= {"queue_prefetch": randomness.choice((2, 3)), "records": 15, "chores": ()}
+    load |= {"queue_prefetch": randomness.choice((3, 5)), "records": 15, "chores": ()}
     return Scenario((), load=load)
 
 

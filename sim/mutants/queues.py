@@ -134,7 +134,7 @@ MUTANTS: Final = (
 """,
         "the acknowledgement of an older delivery counts, while another member has the message",
         ORACLE,
-        ("workers_are_late", "workers_die"),
+        ("workers_are_late",),
     ),
     Mutant(
         "settled-in-any-order",

@@ -56,7 +56,7 @@ _LINE_OF_WORDS: Final = (
     "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move "
     "cut flip missing older log index checkpoint directory ends replica table identity journal "
     "membership follow renew tail ask poll end exclusive failover reset delete shared key_shared "
-    "brokers active standby register-2 register-3 unflushed"
+    "brokers active standby register-2 register-3 unflushed unheard"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that are frequent in plans.  Add new ones at the end, since tokens hold positions."""

@@ -14,6 +14,8 @@ part           files, below the data directory
 ``tail``       what was flushed of such a segment behind the log's checkpoint: it is read again
                when the log is opened, so a flipped bit there is noticed
 ``unflushed``  the last bytes of such a segment, if they have not been flushed yet
+``unheard``    the last bytes that were flushed, if the broker doesn't know that they are committed:
+               these are read again, too
 ``index``      their indexes
 ``checkpoint`` the checkpoint of a log
 ``directory``  the directory of a log, with all that is in it
@@ -58,6 +60,7 @@ Part = Literal[
     "journal",
     "tail",
     "unflushed",
+    "unheard",
 ]
 """The part that is damaged: see the table above."""
 
@@ -87,7 +90,7 @@ class Damage:
         """Whether the node detects the damage by itself before it leads or follows, reports that
         its replica isn't intact, and gets what is missing from others.  Otherwise an operator has
         to give the host an empty disk."""
-        if self.part in {"log", "tail", "unflushed", "checkpoint", "ends", "directory"}:
+        if self.part in {"log", "tail", "unflushed", "unheard", "checkpoint", "ends", "directory"}:
             # A flipped bit within a segment is detected only when it is read, and an older file of
             # ends is valid.
             return (self.part, self.harm) not in {("log", "flip"), ("ends", "older")}
@@ -199,11 +202,15 @@ def _view(tree_of: DiskSnapshot) -> Disk:
     return copy.attach(lambda *_: None)
 
 
-def _noted(disk: SimulatedDisk, directory: str) -> list[NotedLog]:
+def _noted(disk: SimulatedDisk, directory: str, *, cached: bool = False) -> list[NotedLog]:
     """The entries about the log in *directory* in the file of ends: at most one, except for a topic
-    that is being deleted while another one of its name is made."""
+    that is being deleted while another one of its name is made.  *cached*: as the page cache has
+    the file, not the device."""
     _, partition, topic = directory.rsplit("/", 2)
-    stored = load_ends(_view(disk.snapshot()), ends_path(f"data/replicas/{partition}"))
+    copy = disk.snapshot()
+    if cached:
+        copy = DiskSnapshot(disk.tree.copy(lambda _, image: bytes(image.cached)))
+    stored = load_ends(_view(copy), ends_path(f"data/replicas/{partition}"))
     logs = stored.logs.values() if stored is not None else ()
     return [one for one in logs if one.topic.get("topic") == topic]
 
@@ -235,10 +242,12 @@ _FILES: Final[dict[str, str]] = {
     "journal": r"/data/journal/\d+/(\d{20})\.log",
     "tail": r"/data/logs/\d+/[^/]+/(\d{20})\.log",
     "unflushed": r"/data/logs/\d+/[^/]+/(\d{20})\.log",
+    "unheard": r"/data/logs/\d+/[^/]+/(\d{20})\.log",
 }
 _LAST_BYTES: Final = 4
-"""Where a bit flips that was not flushed: in the value of the last record, or in its checksum.  A
-flipped bit in a length would look like a record that was not written to its end."""
+"""Where a bit flips that was not flushed, or not heard of: in the value of the last record, or in
+its checksum.  A flipped bit in a length would look like a record that was not written to its
+end."""
 
 
 def targets(
@@ -246,7 +255,7 @@ def targets(
 ) -> list[Target]:
     """The files (or directories) of *host* that *action* may damage."""
     found: list[Target] = []
-    if action.part == "unflushed" and action.harm != "flip":
+    if action.part in {"unflushed", "unheard"} and action.harm != "flip":
         return found
     pattern = re.compile(_FILES[action.part])
     for path in disk.files("data"):
@@ -265,6 +274,14 @@ def targets(
             size_bytes = min(size_bytes, flushed.end(host, directory, disk) - int(match[1]))
         if action.part == "tail":
             start_bytes = max(0, flushed.checkpoint(host, directory) - int(match[1]))
+        if action.part == "unheard":
+            noted = _noted(disk, directory, cached=True)
+            ends = [one.recovery_point for one in noted] or [0]
+            size_bytes = min(size_bytes, max(ends) - int(match[1]))
+            known = [max(one.highwater, one.cached_end) for one in noted] or [0]
+            start_bytes = size_bytes - _LAST_BYTES
+            if start_bytes < max(0, max(known) - int(match[1])):
+                continue
         if action.part == "journal":
             size_bytes = min(size_bytes, flushed.end(host, "journal") - int(match[1]))
         elif action.part == "checkpoint" and not flushed.end(host, directory):
