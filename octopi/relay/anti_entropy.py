@@ -187,7 +187,7 @@ class StreamRepair:
                 return self._elsewhere(now)
             self._side.append(one)
             last = one.point
-        if not message.transactions:
+        if not message.transactions and last.end < self.target.end:
             return self._elsewhere(now)
         return self._fetch(now)
 

@@ -219,8 +219,10 @@ class RelayBuffer:
 
     def _unlist(self, transaction: RelayTransaction) -> None:
         key = transaction.id[:-2]
-        self._by_node[key].remove(transaction)
-        if not self._by_node[key]:
+        left = [one for one in self._by_node[key] if one.offset != transaction.offset]
+        if left:
+            self._by_node[key] = left
+        else:
             del self._by_node[key]
 
     def check_invariants(self) -> None:

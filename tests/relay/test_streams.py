@@ -314,3 +314,20 @@ def test_ids_that_run_over_are_refused() -> None:
     assert isinstance(answer, RelayRefused)
     assert answer.verdict is not None
     assert answer.verdict.status is Status.MALFORMED_RECORD
+
+
+def test_a_stream_of_which_the_source_keeps_nothing_any_more_begins_at_its_end() -> None:
+    source, behind = Holder(), Holder(A)
+    for one in (source, behind):
+        filled(one, range(1, 4))
+    filled(source, range(4, 9))
+    held = source.streams.by_topic[TOPIC]
+    held.highwater = held.buffer.end.end
+    while len(held.buffer):
+        held.buffer.drop_first()
+    repair, _ = repaired(behind, source)
+    assert repair.is_verified
+    assert repair.release(0.0) is True
+    stream = behind.streams.by_topic[TOPIC]
+    assert stream.buffer.start == stream.buffer.end == held.buffer.end
+    assert stream.producers.dump() == held.producers.dump()
