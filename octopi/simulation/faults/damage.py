@@ -276,9 +276,9 @@ def targets(
             start_bytes = max(0, flushed.checkpoint(host, directory) - int(match[1]))
         if action.part == "unheard":
             noted = _noted(disk, directory, cached=True)
-            ends = [one.recovery_point for one in noted] or [0]
+            ends = [int(one.recovery_point) for one in noted] or [0]
             size_bytes = min(size_bytes, max(ends) - int(match[1]))
-            known = [max(one.highwater, one.cached_end) for one in noted] or [0]
+            known = [int(max(one.highwater, one.cached_end)) for one in noted] or [0]
             start_bytes = size_bytes - _LAST_BYTES
             if start_bytes < max(0, max(known) - int(match[1])):
                 continue
