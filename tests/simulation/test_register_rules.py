@@ -128,7 +128,11 @@ async def test_a_second_journal_breaks_a_rule_unless_all_registers_have_lost_the
 
 
 def _wipe(observed: Observed, host: str) -> None:
-    event = Event(0, 0.0, host, 1, WIPE, {})
+    hear(observed, WIPE, host)
+
+
+def hear(observed: Observed, what: str, host: str, **facts: object) -> None:
+    event = Event(0, 0.0, host, 1, what, facts)
     handler = observed.rules.handlers.of(event)
     assert handler is not None
     handler(event)

@@ -84,12 +84,19 @@ class GroupJournalBytes:
         """*disks*: by host.  *active* gives the host of the active register."""
         self.registers = {one: RegisterBytes(disk, data_directory) for one, disk in disks.items()}
         """By host."""
+        self.unsure: set[str] = set()
+        """Hosts whose device may lack what they find in their files, because a sync failed: of
+        these the files count."""
         self._active = active
 
     @property
     def durable_end(self) -> int:
         """The index before which a majority has everything on its devices, and the same."""
-        histories = [one.durable().state.history for one in self.registers.values()]
+        found = [
+            one.cached() if host in self.unsure else one.durable()
+            for host, one in self.registers.items()
+        ]
+        histories = [one.state.history for one in found]
         end = max(one.end for one in histories)
         while end > 0:
             # What is folded is committed, so it is the same as at any other majority.

@@ -119,6 +119,8 @@ class ClusterFacts:
             self._clocks_differ = True
         if isinstance(action, FillDisk) or (isinstance(action, BreakDisk) and _says_full(action)):
             self._filled.add(event.host)
+        if isinstance(self._journal, GroupJournalBytes):
+            self._note_sync_failure(self._journal, event)
         if isinstance(action, Wipe | BitFlip | RollBack):
             self._note_loss(event)
         if isinstance(action, Damage) and action.touches_records:
@@ -130,6 +132,14 @@ class ClusterFacts:
             self._spoiled.add(event.host)
         if isinstance(action, RollBack):
             self._forget_promises(event.host)
+
+    def _note_sync_failure(self, journal: GroupJournalBytes, event: Event) -> None:
+        """Note whether the files of one of several registers may say more than its device has."""
+        action = event.facts["action"]
+        if isinstance(action, BreakDisk) and isinstance(action.fault.how, Fail):
+            journal.unsure.add(event.host)
+        elif isinstance(action, Wipe):
+            journal.unsure.discard(event.host)
 
     def _note_damage(self, host: str, action: Damage) -> None:
         if self._cluster.nodes[host].kind == "register":

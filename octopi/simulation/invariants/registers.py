@@ -18,9 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from octopi.agreement.journal.stored import StoredState
 from octopi.roles.register.group.running import folding
 from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
+from octopi.simulation.disk.faults import Fail
 from octopi.simulation.disk.group_bytes import RegisterBytes
+from octopi.simulation.faults.actions import BreakDisk
+from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.invariants.system import BreakRule, SystemInvariants
 from octopi.simulation.kernel.world import Event, StepEvent
 from octopi.storage.time_slices import at_once
@@ -60,6 +64,8 @@ class RegisterRules(SystemInvariants):
         """By host and process: whether it may decide."""
         self._lost: set[str] = set()
         """The hosts that have lost their disk since the journal began."""
+        self._unsure: set[str] = set()
+        """Hosts whose device may lack what they find in their files, because a sync failed."""
         if len(cluster.registers) == 1:
             return
         on = self.handlers.on
@@ -73,11 +79,12 @@ class RegisterRules(SystemInvariants):
         on(self._check_appending, steps.R2Appending)
         on(self._note_told, steps.R3Flushed)
         self.handlers.on_word(self._note_wipe, WIPE)
+        self.handlers.on_word(self._note_fault, FAULT)
 
     # --- terms -----------------------------------------------------------------------------
 
     def _check_vote(self, event: StepEvent[steps.G1Voted]) -> None:
-        state, step = self._bytes[event.host].durable().state, event.step
+        state, step = self._on_device(event.host), event.step
         voted = state.vote.address if state.vote is not None else "nobody"
         if state.term < step.term or (state.term == step.term and voted != step.candidate):
             text = f"{event.host} votes for {step.candidate} in term {step.term}; its device says "
@@ -124,11 +131,22 @@ class RegisterRules(SystemInvariants):
     def _note_wipe(self, event: Event) -> None:
         if event.host in self._bytes:
             self._lost.add(event.host)
+            self._unsure.discard(event.host)
+
+    def _note_fault(self, event: Event) -> None:
+        action = event.facts["action"]
+        if isinstance(action, BreakDisk) and isinstance(action.fault.how, Fail):
+            self._unsure.add(event.host)
+
+    def _on_device(self, host: str) -> StoredState:
+        """What *host* has on its device, or in its files, if those may be all it goes by."""
+        one = self._bytes[host]
+        return (one.cached() if host in self._unsure else one.durable()).state
 
     # --- entries ---------------------------------------------------------------------------
 
     def _check_stored(self, event: StepEvent[steps.G4Stored]) -> None:
-        state, step = self._bytes[event.host].durable().state, event.step
+        state, step = self._on_device(event.host), event.step
         if state.term == step.term and state.history.end < step.end:
             text = f"{event.host} acknowledges the entries before {step.end}; its device has those "
             self.break_rule("entries-unheld", f"{text}before {state.history.end}", event)
@@ -164,7 +182,7 @@ class RegisterRules(SystemInvariants):
 
     def _compare_disk(self, event: Event, host: str) -> None:
         """Compare what *host* has on its device with what is committed."""
-        history = self._bytes[host].durable().state.history
+        history = self._on_device(host).history
         end = history.snapshot.end
         if end > len(self._agreed):
             text = f"{host} has folded entries before {end}, of which no register knows that they "
@@ -182,9 +200,9 @@ class RegisterRules(SystemInvariants):
     def at_rest(self, event: Event) -> None:
         if len(self._bytes) == 1:
             return
-        for host, one in self._bytes.items():
+        for host in self._bytes:
             self._compare_disk(event, host)
-            history = one.durable().state.history
+            history = self._on_device(host).history
             start, entries = history.snapshot.end, history.entries
             agreed = [entry for entry, _ in self._agreed[start : start + len(entries)]]
             if entries[: len(agreed)] != agreed:

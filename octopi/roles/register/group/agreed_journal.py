@@ -58,7 +58,7 @@ class AgreedJournal:
 
     async def flush(self) -> None:
         end = self._end
-        if (tracer := self._tracer) is not None and not self.is_flushed:
+        if (tracer := self._tracer) is not None:
             tracer.flushing(Offset(end))
         while not self.is_over and self._group.replica.committed < end:
             await self._group.changed()
