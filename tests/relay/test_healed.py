@@ -19,6 +19,7 @@ def test_five_relays_find_together_from_any_states(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", range(1_000, 2_000, 100))
 def test_relays_find_together_from_many_more_states(first: int) -> None:
     for seed in range(first, first + 100):
