@@ -124,6 +124,11 @@ class _Preparing:
     asked: set[AcceptorId] = attrs.field(factory=set)
     promises: dict[AcceptorId, Promise] = attrs.field(factory=dict)
 
+    @property
+    def acceptors(self) -> set[AcceptorId]:
+        """Those that are asked."""
+        return self.asked
+
 
 @attrs.define
 class _Proposing:
@@ -137,6 +142,11 @@ class _Proposing:
     accepted: set[AcceptorId] = attrs.field(factory=set)
     promised: set[AcceptorId] = attrs.field(factory=set)
     """Those that have promised the successor, and nothing higher."""
+
+    @property
+    def acceptors(self) -> frozenset[AcceptorId]:
+        """Those that are asked."""
+        return self.proposal.value.members
 
 
 class Proposer:
@@ -219,6 +229,8 @@ class Proposer:
             self._round = max(self._round, message.promised.round)
         if attempt is None or message.ballot != attempt.ballot:
             return []
+        if message.acceptor not in attempt.acceptors:
+            return []  # another one, at the address of one that was asked and is gone
         match attempt, message:
             case _Preparing(), BallotPromised():
                 attempt.promises[message.acceptor] = (message.accepted, message.value)

@@ -26,6 +26,7 @@ from octopi.limits import (
 )
 from octopi.wire.agreement import (
     NO_BALLOT,
+    AcceptorDeparted,
     AcceptorId,
     AcceptValue,
     AgreedValue,
@@ -175,6 +176,21 @@ def test_answers_that_come_late_or_twice_change_nothing() -> None:
     assert one.receive(refused(1, ballot(2)), 0) == []
     assert one.receive(accepted(1, B), 0) != []
     assert one.receive(accepted(1, C), 0) == []
+
+
+def test_who_answers_in_the_place_of_one_that_is_gone_does_not_end_an_attempt() -> None:
+    """Another directory has its address, and has left the instance, or promised more."""
+    one = proposer()
+    one.ask(1, second, 0.0)
+    for number in (1, 2):  # preparing, and then proposing
+        one.receive(AcceptorDeparted(ONE, D, ballot(1), (A, B, C)), 0.1)
+        one.receive(BallotRefused(ONE, D, ballot(1), ballot(7, broker=9)), 0.1)
+        if number == 1:
+            one.receive(promised(1, A), 0.1)
+            one.receive(promised(1, B), 0.1)
+    one.receive(accepted(1, A), 0.2)
+    effects = one.receive(accepted(1, B), 0.2)
+    assert any(isinstance(effect, ConcludeChange) for effect in effects)
 
 
 def test_an_attempt_without_a_majority_is_repeated_and_the_outcome_is_in_doubt_in_the_end() -> None:

@@ -183,3 +183,39 @@ async def test_another_broker_takes_the_place_of_an_acceptor_whose_disk_is_lost(
     ring.start("d", ["a"])
     await ring.ideal("a", "b", "d")
     assert of_ring(ring)["d"][0] == 5
+
+
+@simulated(seeds=5, brokers=1, oracle=False, timeout_s=900)
+async def test_whatever_happens_there_is_one_cluster_and_no_id_is_given_twice(
+    cluster: Cluster,
+) -> None:
+    ring = founded(cluster)
+    names, random, wiped = list(FOUNDERS), cluster.random, False
+    clusters: set[str] = set()
+
+    def is_one() -> bool:
+        clusters.update(one.cluster for one in ring.members().values())
+        return len(clusters) <= 1
+
+    cluster.always(is_one, "there is one cluster")
+    for _ in range(6):
+        await cluster.sleep(random.random() * 2)
+        name = random.choice(names)
+        match random.randrange(5):
+            case 0:
+                cluster.kill(name, restart_s=random.random() * 4)
+            case 1:
+                cluster.lose_power(name, restart_s=random.random() * 4)
+            case 2:
+                cluster.isolate(name, seconds=random.random() * 5)
+            case 3 if not wiped:
+                wiped = True
+                cluster.wipe(name)
+                cluster.restart(name)
+            case _ if len(names) < 5:
+                names.append("de"[len(names) - 3])
+                ring.start(names[-1], random.choice(FOUNDERS))
+    cluster.heal()
+    await ring.ideal(*names, within_s=120.0)
+    ids = [number for number, _ in of_ring(ring).values()]
+    assert len(set(ids)) == len(ids)
