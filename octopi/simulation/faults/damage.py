@@ -276,11 +276,11 @@ def targets(
             start_bytes = max(0, flushed.checkpoint(host, directory) - int(match[1]))
         if action.part == "unheard":
             noted = _noted(disk, directory, cached=True)
-            ends = [int(one.recovery_point) for one in noted] or [0]
-            size_bytes = min(size_bytes, max(ends) - int(match[1]))
-            known = [int(max(one.highwater, one.cached_end)) for one in noted] or [0]
+            ends = [one.recovery_point for one in noted]
+            size_bytes = min(size_bytes, max(ends, default=0) - int(match[1]))
+            known = [max(one.highwater, one.cached_end) for one in noted]
             start_bytes = size_bytes - _LAST_BYTES
-            if start_bytes < max(0, max(known) - int(match[1])):
+            if start_bytes < max(0, max(known, default=0) - int(match[1])):
                 continue
         if action.part == "journal":
             size_bytes = min(size_bytes, flushed.end(host, "journal") - int(match[1]))
