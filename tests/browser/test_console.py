@@ -244,6 +244,18 @@ def test_a_dead_leader_and_its_successor_are_seen(tmp_path: Path, page: Page) ->
         tail.close()
 
 
+def test_no_other_replica_is_promised_when_no_broker_is_left(tmp_path: Path, page: Page) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        broker = nodes.broker(register)
+        trio.run(fill, register.url, "orders", (None, b"before"))
+        open_console(page, register.url)
+        page.wait_for_selector(".health.well")
+        broker.kill9()
+        page.wait_for_selector("#broker-away b:has-text('without a leader')")
+        assert "If one more broker is lost" not in text_of(page, "#broker-away")
+
+
 def test_a_page_goes_on_at_a_broker_when_the_register_is_gone(tmp_path: Path, page: Page) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()

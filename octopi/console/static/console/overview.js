@@ -109,7 +109,7 @@ export function brokerAway(cluster, { broker, address, left_at_ms: left }) {
       <p>${plural(missing.length, "partition")} ${missing.length === 1 ? "has" : "have"} a replica less: ${topicsOfAll(missing)}. ${leaderless.length ? html`<b class="warning">${plural(leaderless.length, "partition")} without a leader: ${topicsOfAll(leaderless)}.</b>` : "All of them have a leader: nothing is lost, and producing and consuming go on."}</p>
       ${losses.length
         ? html`<ul>${losses.map((one) => html`<li>${lossOf(one)}</li>`)}</ul>`
-        : html`<p>If one more broker is lost, other replicas in sync lead, and all goes on.</p>`}
+        : leaderless.length ? nothing : html`<p>If one more broker is lost, other replicas in sync lead, and all goes on.</p>`}
       <p>Start it again where it was (<code>${address.replace(/^wss?:\/\//, "")}</code>), with the same command: it catches up by itself. <a href=${addressOf("runbook", ["broker-away"])}>What to do</a>, also if its disk is lost. <a href=${brokerAddress(broker)}>Broker\u00a0${broker}</a></p>
     </section>
   `;
