@@ -48,7 +48,7 @@ def test_the_swarm_draws_no_step_of_several_registers() -> None:
     assert codes.isdisjoint(place.step for place in places if isinstance(place, AtStep))
 
 
-@pytest.mark.parametrize("tell", set(GROUP_SCENARIOS), ids=lambda one: one.__name__)
+@pytest.mark.parametrize("tell", dict.fromkeys(GROUP_SCENARIOS), ids=lambda one: one.__name__)
 def test_each_scenario_of_registers_strikes_and_breaks_no_rule(tell: object) -> None:
     plan = draw_scenario(getattr(tell, "__name__", ""), 1)
     assert plan.registers == 3
