@@ -7,16 +7,13 @@ from typing import Protocol
 
 import attrs
 
-from octopi.errors import RefusedError, Status
 from octopi.identifiers import PartitionId
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.node import BrokerNode
-from octopi.roles.broker.ring.node import RingBroker
 from octopi.roles.register.group.standby import StandbyRegister
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.streams import RegisterStreams
-from octopi.roles.streams.exchange import StreamCaller, StreamService, problem_answer
-from octopi.transport.http_requests import HttpAnswer, HttpRequest
+from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
 
 
@@ -152,44 +149,6 @@ class BrokerNodeView:
 
     def members(self) -> Iterable[str]:
         return [*self.node.options.registers, *self.node.replicas.metadata.addresses.values()]
-
-
-class RingBrokerView:
-    """A broker of a cluster without a register, as its pages see it."""
-
-    def __init__(self, node: RingBroker) -> None:
-        self.node = node
-        self.streams: StreamService = _NoStreams()
-
-    @property
-    def traffic(self) -> ServerStatistics:
-        return self.node.traffic
-
-    def facts(self) -> NodeFacts:
-        member, agent = self.node.member, self.node.options.agent
-        if member is None:
-            return NodeFacts("broker", agent, "", None, None, [])
-        identity = member.identity
-        return NodeFacts("broker", agent, member.cluster, identity.broker, identity.incarnation, [])
-
-    def why_not_ready(self) -> str:
-        member = self.node.member
-        return "the broker does not listen yet" if member is None else member.waits_for
-
-    def members(self) -> Iterable[str]:
-        member = self.node.member
-        if member is None or member.chord is None:
-            return []
-        return [entry.node.address for entry in member.chord.book]
-
-
-class _NoStreams:
-    """Refuses requests for streams."""
-
-    async def answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
-        return problem_answer(
-            RefusedError("a cluster without a register keeps no topics yet", Status.INVALID_OPTION)
-        )
 
 
 def _some(partitions: list[PartitionId]) -> str:

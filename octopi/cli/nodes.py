@@ -11,7 +11,6 @@ import trio
 from octopi.admin.node_views import (
     BrokerNodeView,
     RegisterNodeView,
-    RingBrokerView,
     StandbyNodeView,
 )
 from octopi.cli.compose import AGENT, place_for_node
@@ -24,8 +23,6 @@ from octopi.identifiers import BrokerId
 from octopi.logger import bind, get_logger
 from octopi.operating_system import allow_many_files, is_open_to_others
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
-from octopi.roles.broker.ring.node import run_ring_broker
-from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
@@ -49,7 +46,7 @@ async def run_register_node(
     """
     allow_many_files()
     bind(role="register")
-    _warn_of_others(settings.data_dir)
+    warn_of_others(settings.data_dir)
     if common.join_secret:
         secrets = secret_of_register(common.join_secret)
     else:
@@ -101,10 +98,10 @@ async def run_broker_node(
       OctopiError: see `octopi.roles.broker.node.run_broker`.
     """
     check_single(settings.data_dir)
-    _refuse_plain_address(settings.advertise, common)
+    refuse_plain_address(settings.advertise, common)
     allow_many_files()
     bind(role="broker")
-    _warn_of_others(settings.data_dir)
+    warn_of_others(settings.data_dir)
     secrets = secret_of_broker(common.join_secret)
     async with place_for_node(common, settings.listen, ready, secrets) as place:
         options = BrokerOptions(
@@ -142,58 +139,12 @@ async def run_broker_node(
         )
 
 
-async def run_ring_node(
-    settings: BrokerSettings,
-    partitions: int,
-    replicas: int,
-    common: NodeSettings,
-    stop: trio.Event,
-    ready: Callable[[str], None],
-) -> None:
-    """Run a broker of a cluster without a register until *stop* is set; *ready* is called with its
-    url when it is in the ring.  *partitions* and *replicas* are those of a cluster that it forms.
-
-    Raises:
-      CommandError: if the settings contradict each other.
-      InvalidOptionError: if an address is none.
-      OctopiError: see `octopi.roles.broker.ring.node.run_ring_broker`.
-    """
-    check_single(settings.data_dir)
-    _refuse_plain_address(settings.advertise, common)
-    allow_many_files()
-    bind(role="broker")
-    _warn_of_others(settings.data_dir)
-    secrets = secret_of_broker(common.join_secret)
-    async with place_for_node(common, settings.listen, ready, secrets) as place:
-        options = RingOptions(
-            listen=settings.listen,
-            data_directory=settings.data_dir,
-            join=tuple(addresses_in(settings.join)),
-            secrets=secrets,
-            advertise=settings.advertise,
-            host=settings.host,
-            partition_count=partitions,
-            replica_count=replicas,
-            agent=AGENT,
-            token=place.shelter.token,
-            authenticator=place.shelter.authenticator,
-            memory_budget_bytes=common.memory_budget,
-        )
-        await run_ring_broker(
-            place.environment,
-            options,
-            stop=stop,
-            show=lambda node: place.show(RingBrokerView(node)),
-            task_status=place,
-        )
-
-
 def addresses_in(text: str) -> list[str]:
     """The addresses in *text*, which commas separate."""
     return [one.strip() for one in text.split(",") if one.strip()]
 
 
-def _refuse_plain_address(advertise: str, common: NodeSettings) -> None:
+def refuse_plain_address(advertise: str, common: NodeSettings) -> None:
     """Refuse to advertise an address without TLS for a broker that serves with TLS only: clients
     and other brokers would be sent there, and would never reach it."""
     if not advertise:
@@ -208,7 +159,7 @@ def _refuse_plain_address(advertise: str, common: NodeSettings) -> None:
         )
 
 
-def _warn_of_others(directory: str) -> None:
+def warn_of_others(directory: str) -> None:
     """Warn if other users can access a data directory that existed before.  Its permissions are not
     changed, because they may be intended."""
     if is_open_to_others(directory):

@@ -204,7 +204,7 @@ def _ring(
         )
 
     async def node(stop: trio.Event) -> None:
-        from octopi.cli.nodes import run_ring_node
+        from octopi.cli.ring_nodes import run_ring_node
 
         run = partial(run_ring_node, settings, new.partitions, new.replicas, common, stop)
         await _managed("broker", run, stop)

@@ -55,6 +55,7 @@ PROMISES: Final[Mapping[str, str]] = {
         "retention removes only records that the settings of a topic don't keep, and no replica "
         "begins behind these"
     ),
+    "start-forgotten": "a leader has no follower begin where its log has no records any more",
     "retired-unkept": (
         "a broker keeps the records of a replica that it gives up, unless its disk is full"
     ),

@@ -1,0 +1,50 @@
+"""The parts of a broker without a register that its pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from octopi.admin.node_views import NodeFacts
+from octopi.errors import RefusedError, Status
+from octopi.roles.broker.ring.node import RingBroker
+from octopi.roles.streams.exchange import StreamCaller, StreamService, problem_answer
+from octopi.transport.http_requests import HttpAnswer, HttpRequest
+from octopi.transport.server_statistics import ServerStatistics
+
+
+class RingBrokerView:
+    """A broker of a cluster without a register, as its pages see it."""
+
+    def __init__(self, node: RingBroker) -> None:
+        self.node = node
+        self.streams: StreamService = _NoStreams()
+
+    @property
+    def traffic(self) -> ServerStatistics:
+        return self.node.traffic
+
+    def facts(self) -> NodeFacts:
+        member, agent = self.node.member, self.node.options.agent
+        if member is None:
+            return NodeFacts("broker", agent, "", None, None, [])
+        identity = member.identity
+        return NodeFacts("broker", agent, member.cluster, identity.broker, identity.incarnation, [])
+
+    def why_not_ready(self) -> str:
+        member = self.node.member
+        return "the broker does not listen yet" if member is None else member.waits_for
+
+    def members(self) -> Iterable[str]:
+        member = self.node.member
+        if member is None or member.chord is None:
+            return []
+        return [entry.node.address for entry in member.chord.book]
+
+
+class _NoStreams:
+    """Refuses requests for streams."""
+
+    async def answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
+        return problem_answer(
+            RefusedError("a cluster without a register keeps no topics yet", Status.INVALID_OPTION)
+        )

@@ -1,0 +1,64 @@
+"""Runs a broker of a cluster without a register.  Other nodes don't load what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from octopi.admin.ring_view import RingBrokerView
+from octopi.cli.compose import AGENT, place_for_node
+from octopi.cli.config import BrokerSettings, NodeSettings
+from octopi.cli.nodes import addresses_in, refuse_plain_address, warn_of_others
+from octopi.cli.secret_files import secret_of_broker
+from octopi.cli.workers import check_single
+from octopi.logger import bind
+from octopi.operating_system import allow_many_files
+from octopi.roles.broker.ring.node import run_ring_broker
+from octopi.roles.broker.ring.options import RingOptions
+
+
+async def run_ring_node(
+    settings: BrokerSettings,
+    partitions: int,
+    replicas: int,
+    common: NodeSettings,
+    stop: trio.Event,
+    ready: Callable[[str], None],
+) -> None:
+    """Run a broker of a cluster without a register until *stop* is set; *ready* is called with its
+    url when it is in the ring.  *partitions* and *replicas* are those of a cluster that it forms.
+
+    Raises:
+      CommandError: if the settings contradict each other.
+      InvalidOptionError: if an address is none.
+      OctopiError: see `octopi.roles.broker.ring.node.run_ring_broker`.
+    """
+    check_single(settings.data_dir)
+    refuse_plain_address(settings.advertise, common)
+    allow_many_files()
+    bind(role="broker")
+    warn_of_others(settings.data_dir)
+    secrets = secret_of_broker(common.join_secret)
+    async with place_for_node(common, settings.listen, ready, secrets) as place:
+        options = RingOptions(
+            listen=settings.listen,
+            data_directory=settings.data_dir,
+            join=tuple(addresses_in(settings.join)),
+            secrets=secrets,
+            advertise=settings.advertise,
+            host=settings.host,
+            partition_count=partitions,
+            replica_count=replicas,
+            agent=AGENT,
+            token=place.shelter.token,
+            authenticator=place.shelter.authenticator,
+            memory_budget_bytes=common.memory_budget,
+        )
+        await run_ring_broker(
+            place.environment,
+            options,
+            stop=stop,
+            show=lambda node: place.show(RingBrokerView(node)),
+            task_status=place,
+        )
