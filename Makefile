@@ -62,7 +62,7 @@ covered: .venv/.dev ## the tests of record, wire and storage reach every branch 
 	  --include='octopi/kernels.py,octopi/record*.py,octopi/wire/*,octopi/storage/*'
 plain: .venv/.dev ## clusters again, with the framing of trio-websocket instead of ours
 	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/pytest $(IN_TURN) $(FRAMED)
-	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/octopi-node sim run --tier websocket --seeds 50
+	OCTOPI_PLAIN_WEBSOCKET=1 $(BIN)/octopi-node sim run --tier websocket --seeds 10
 conformance: .venv/.dev .venv/.conformance ## the cases of Autobahn against a listener of ours
 	OCTOPI_REQUIRE_CONFORMANCE=1 $(BIN)/pytest tests/transport/test_autobahn.py
 exhaust: .venv/.runtime ## simulated clusters: everybody fails at every step and I/O in every way; the table in search/
@@ -70,9 +70,9 @@ exhaust: .venv/.runtime ## simulated clusters: everybody fails at every step and
 search: .venv/.runtime ## the same, but everybody fails once at each of these places; plans that failed once, and some seeds; results in search/
 	$(BIN)/octopi-node sim exhaust --moments 1 --table search/exhaust.txt --json search/exhaust.json
 	$(BIN)/octopi-node sim seeds
-	$(BIN)/octopi-node sim run --tier message --seeds 100 --json search/message.json --pages search/pages
-	$(BIN)/octopi-node sim run --tier websocket --seeds 50 --json search/websocket.json --pages search/pages
-	$(BIN)/octopi-node sim run --plans registers --seeds 50 --json search/registers.json --pages search/pages
+	$(BIN)/octopi-node sim run --tier message --seeds 60 --json search/message.json --pages search/pages
+	$(BIN)/octopi-node sim run --tier websocket --seeds 30 --json search/websocket.json --pages search/pages
+	$(BIN)/octopi-node sim run --plans registers --seeds 30 --json search/registers.json --pages search/pages
 chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers, ten with 5, ten with members of subscriptions; needs root, to mount small disks
 	$(BIN)/python -m tests.chaos --kinds all --brokers 3 --seconds 600
 	$(BIN)/python -m tests.chaos --kinds all --brokers 5 --seconds 600

@@ -121,6 +121,7 @@ def test_axe_finds_nothing_serious_in_any_view(url: str, page: Page, axe: str) -
     assert serious_faults(page) == [], "dialog with a warning"
 
 
+@pytest.mark.parametrize("look", [LOOKS[0], LOOKS[-1]], indirect=True)
 def test_axe_finds_nothing_serious_when_a_node_is_away(
     url_in_trouble: str, page: Page, axe: str, look: tuple[int, str]
 ) -> None:

@@ -44,20 +44,20 @@ TARGETS: Final[dict[str, Target]] = {
 """By name."""
 
 SAME_INPUTS: Final = {
-    "codec": 25_000,
-    "frames": 10_000,
-    "heads": 4_000,
-    "bodies": 300,
-    "streams": 750,
-    "records": 6_250,
-    "positions": 50_000,
-    "plans": 6_250,
-    "toml": 3_750,
-    "tokens": 6_250,
-    "secrets": 150_000,
-    "checkpoints": 37_500,
-    "ends": 5_000,
-    "segments": 4_375,
+    "codec": 12_500,
+    "frames": 5_000,
+    "heads": 2_000,
+    "bodies": 150,
+    "streams": 375,
+    "records": 3_125,
+    "positions": 25_000,
+    "plans": 3_125,
+    "toml": 1_875,
+    "tokens": 3_125,
+    "secrets": 75_000,
+    "checkpoints": 18_750,
+    "ends": 2_500,
+    "segments": 2_187,
 }
 """How many inputs of each `--same` tries: 90 s of processor time in all.  Those targets get more
 of it of whose code the fewest branches are covered: `heads` and the last five."""

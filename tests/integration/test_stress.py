@@ -58,7 +58,7 @@ async def synced(cluster: ProcessCluster, running: set[str]) -> set[str]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])  # and any other by hand
 async def test_brokers_die_and_come_back_at_random_and_no_message_is_lost(
     tmp_path: Path, seed: int
 ) -> None:
