@@ -229,9 +229,6 @@ _NEVER: Final[dict[Cell, str]] = {
     for edge in edges
     for role in roles
 }
-_KNOWN_TO_THE_REGISTER_ALONE: Final = frozenset(
-    {steps.T5Deleted.text, steps.T6Telling.text, steps.T6Confirmed.text}
-)
 _MAY_BE_DECISIVE: Final = frozenset(
     {steps.E4Heard.text, steps.E5Left.text, steps.E6Accepting.text, steps.E6Accepted.text}
 )
@@ -250,10 +247,5 @@ def impossible(cell: Cell, action: str) -> str:
         return (
             "the leader is in sync, and may be the only one in sync to accept the next epoch, so "
             "its disk is spared until that is decided (octopi.simulation.faults.data_safety)"
-        )
-    if action == "wipe" and STEPS.get(cell.place) in _KNOWN_TO_THE_REGISTER_ALONE:
-        return (
-            "only the register knows yet that brokers have to remove the topic, so its disk is "
-            "spared (octopi.simulation.faults.data_safety)"
         )
     return ""

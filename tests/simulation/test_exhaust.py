@@ -17,7 +17,7 @@ from sim.search.exhaust_table import report
 from tests.cli.conftest import Program
 
 APPENDING = Cell("P2a", "leader")
-REMOVING = Cell("T6a", "register")
+HEARD = Cell("E4", "leader")
 
 
 def restrict(monkeypatch: pytest.MonkeyPatch, *chosen: Cell) -> None:
@@ -120,14 +120,14 @@ def test_the_table_of_the_search_lists_done_failed_and_missing_actions(
 
 
 def test_an_action_listed_as_impossible_must_not_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    restrict(monkeypatch, REMOVING)
+    restrict(monkeypatch, HEARD)
     search = Exhaustion(1)
-    for action in actions(REMOVING):
-        search.done[REMOVING, action] = done(REMOVING, action, 2)
+    for action in actions(HEARD):
+        search.done[HEARD, action] = done(HEARD, action, 2)
     assert search.gaps() == [
-        f"{steps.T6Telling.text} (register), wipe: was done, but is listed as impossible"
+        f"{steps.E4Heard.text} (leader), wipe: was done, but is listed as impossible"
     ]
-    search.done[REMOVING, "wipe"] = done(REMOVING, "wipe", 0)
+    search.done[HEARD, "wipe"] = done(HEARD, "wipe", 0)
     assert search.gaps() == []
 
 
