@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from octopi.cli.failures import ExitCode
+from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options
 from octopi.cli.output import say_lines
 from sim.commands.options import interrupted, jobs_option, json_file_option, write_numbers
@@ -30,8 +30,21 @@ from sim.commands.options import interrupted, jobs_option, json_file_option, wri
     metavar="N",
     help="At how many moments each action of each cell is done: 1 takes half as long.",
 )
+@click.option(
+    "--part",
+    type=(click.IntRange(min=1), click.IntRange(min=1)),
+    default=(1, 1),
+    metavar="I N",
+    help="Do only every N-th action, from the I-th on: N runs with different I do all.",
+)
 @common_options
-def exhaust(jobs: int, json_file: Path | None, table_file: Path | None, moments: int) -> int:
+def exhaust(
+    jobs: int,
+    json_file: Path | None,
+    table_file: Path | None,
+    moments: int,
+    part: tuple[int, int],
+) -> int:
     """Fail every node at every step and at every I/O, in each possible way.
 
     \b
@@ -44,14 +57,16 @@ def exhaust(jobs: int, json_file: Path | None, table_file: Path | None, moments:
     power, is paused, cut off and so on.  Prints a table of what was done, and lists what is
     impossible with the reason.
 
-    Exits with code 1 if a promise is broken, or if a possible cell was left out.
+    Exits with code 1 if a promise is broken, or if a possible cell of this part was left out.
     """
     from sim.search.exhaust import Exhaustion
     from sim.search.exhaust_table import numbers, report, summary
     from sim.search.parallel_runs import replay_line
     from sim.search.progress_bar import ProgressBar
 
-    search = Exhaustion(jobs, moments)
+    if part[0] > part[1]:
+        raise CommandError(f"--part {part[0]} {part[1]}: there are {part[1]}", ExitCode.USAGE)
+    search = Exhaustion(jobs, moments, part)
     try:
         with ProgressBar("cell", search.look_around()) as progress:
             for done in search.perform_all():

@@ -14,10 +14,12 @@ from sim.search.parallel_runs import replay_line
 
 _FAILED: Final = "!"
 _IMPOSSIBLE: Final = "-"
+_LEFT_OUT: Final = "."
 
 _LEGEND: Final = (
     "Numbers say at how many moments it was done; "
-    f"{_FAILED}: a promise was broken; {_IMPOSSIBLE}: can't happen, see below."
+    f"{_FAILED}: a promise was broken; {_IMPOSSIBLE}: can't happen, see below; "
+    f"{_LEFT_OUT}: in another part."
 )
 
 
@@ -62,6 +64,8 @@ def _row(search: Exhaustion, cell: Cell, columns: tuple[str, ...]) -> list[str]:
 
 def _text(search: Exhaustion, cell: Cell, action: str) -> str:
     done = search.done.get((cell, action))
+    if (cell, action) in search.left_out:
+        return _LEFT_OUT
     if done is None or not done.executed:
         return _IMPOSSIBLE if impossible(cell, action) else "0"
     return f"{_FAILED if done.failures else ''}{done.executed}"

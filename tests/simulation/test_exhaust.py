@@ -131,6 +131,26 @@ def test_an_action_listed_as_impossible_must_not_be_done(monkeypatch: pytest.Mon
     assert search.gaps() == []
 
 
+def test_parts_of_the_search_do_every_action_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    restrict(monkeypatch, APPENDING)
+    parts = [Exhaustion(1, 1, (number, 2)) for number in (1, 2)]
+    assert [one.look_around() for one in parts] == [8, 7]
+    assert parts[0].left_out | parts[1].left_out == {(APPENDING, one) for one in actions(APPENDING)}
+    assert not parts[0].left_out & parts[1].left_out
+    one = parts[0]
+    for action in actions(APPENDING):
+        if (APPENDING, action) not in one.left_out:
+            one.done[APPENDING, action] = done(APPENDING, action, 1)
+    assert one.gaps() == []
+    row = next(line for line in report(one).splitlines() if line.startswith(steps.P2Appending.text))
+    assert row.split()[-15:] == [*["1", "."] * 7, "1"]
+
+
+def test_a_part_that_is_none_is_refused(program: Program) -> None:
+    refused = program("sim", "exhaust", "--part", "3", "2")
+    assert (refused.exit_code, refused.stderr) == (2, "octopi-node: --part 3 2: there are 2\n")
+
+
 def test_the_command_prints_the_table_and_keeps_it(
     monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path
 ) -> None:
