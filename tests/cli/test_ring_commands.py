@@ -43,6 +43,17 @@ def shown(program: Program, node: NodeProcess) -> dict[str, str]:
     return states
 
 
+def known_at_last(program: Program, node: NodeProcess, others: list[NodeProcess]) -> set[str]:
+    """The addresses of the brokers that *node* knows, once it knows all of *others*: it hears of
+    them within seconds after it has joined.  What it knows then, if it never does."""
+    until = time.monotonic() + 30
+    while True:
+        known = set(shown(program, node))
+        if known >= {one.url for one in others} or time.monotonic() > until:
+            return known
+        time.sleep(0.1)  # nothing announces it
+
+
 def everywhere(program: Program, founders: list[NodeProcess]) -> list[dict[str, Any]]:
     """What each of *founders* says of the holder of ``orders``, once they say the same: neighbours
     find each other within seconds after all have joined.  The last answers, if they never do."""
@@ -62,14 +73,14 @@ def test_processes_form_a_ring_that_answers_and_survives_a_kill(
 ) -> None:
     founders = start_ring(nodes)
     first, second, third = founders
-    assert set(shown(program, first)) == {one.url for one in founders}
+    assert known_at_last(program, first, founders) == {one.url for one in founders}
     located = everywhere(program, founders)
     assert len({one["partition"] for one in located}) == 1
     assert len({one["holder"]["broker"] for one in located}) == 1
 
     second.kill9()
     second.start()
-    assert set(shown(program, second)) == {one.url for one in founders}
+    assert known_at_last(program, second, founders) == {one.url for one in founders}
     joiner = nodes.node("ring-4", "broker", "--join", third.url)
     joiner.start()
     table = program("ring", "show", "--server", joiner.url)
