@@ -205,6 +205,19 @@ def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
     assert effects[0] == PublishHighwater(end)
 
 
+def test_what_an_older_epoch_committed_unheard_is_served_once_enough_are_in_sync() -> None:
+    state = LogState.empty(min_insync=2)
+    older = LogLeader(Epoch(3), state, replicated=True)
+    older.require(frozenset({2}), 2, durable=False)
+    produce(older, batch(0), Answers()("of an older epoch"))
+    machine = LogLeader(Epoch(4), state, replicated=True)
+    machine.require(frozenset(), 1, durable=False)
+    assert not machine.knows_end(state.highwater)
+    assert machine.acknowledged(2, state.end) == []
+    assert machine.require(frozenset({2}), 2, durable=False)[0] == PublishHighwater(state.end)
+    assert machine.knows_end(state.highwater)
+
+
 def test_a_commit_waits_for_the_slowest_in_sync_replica_and_for_no_other() -> None:
     machine, answers = LogLeader(Epoch(4), LogState.empty(), replicated=True), Answers()
     machine.require(frozenset({2, 3}), 3, durable=False)

@@ -21,7 +21,7 @@ from octopi.operating_system import SystemDisk
 from octopi.record import decode
 from octopi.storage.ends_file import load_ends
 from tests.kit.named_clusters import ProcessCluster, process_cluster
-from tests.kit.replicas import DataDirectory
+from tests.kit.replicas import DataDirectory, at_rest
 from tests.kit.traffic import traffic
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -116,6 +116,8 @@ async def test_with_min_insync_two_the_last_broker_serves_consumers_and_producer
         async with client.producer() as producer:
             for number in range(100):
                 await producer.send("orders", b"%d" % number)
+            # The last broker serves what it has heard to be committed: a moment after the receipt.
+            await at_rest(cluster.url, "orders", 3)
             for name in cluster.names[:2]:
                 await cluster.kill(name)
             waiting = await producer.submit("orders", b"100")
