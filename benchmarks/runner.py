@@ -229,7 +229,7 @@ def _roles(workload: Workload, serving: Serving) -> Iterable[tuple[str, dict[str
             )
             yield "flush", {**what, "flush_count": workload.flush_count, "end": _MARK}
         case "topics":
-            yield "topics", {**what, "topics": workload.topics}
+            yield "topics", {**what, "topics": workload.topics, "linger_s": workload.linger_s}
         case "producers":
             yield "producers", {**what, "producers": workload.producers}
 

@@ -34,6 +34,8 @@ class Workload:
     """The number of producers, each with its own connection.  With the kind ``produce`` each one is
     a process."""
     topics: int = 1
+    linger_s: float = 0.005
+    """How long a batch waits for more messages, with the kind ``topics``."""
     rate: int = 0
     """Messages per second; 0: as fast as possible."""
     subscribers: int = 0

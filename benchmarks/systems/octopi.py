@@ -242,12 +242,15 @@ async def _flush(
 
 
 async def _topics(
-    access: Gate, address: str, topic: str, size: int, count: int, topics: int
+    access: Gate, address: str, topic: str, size: int, count: int, topics: int, linger_s: float
 ) -> None:
     value = bytes(size)
     names = [f"{topic}-{number}" for number in range(topics)]
     limit = trio.CapacityLimiter(_CREATIONS_AT_A_TIME)
-    async with octopi.connect(address) as client, client.producer() as producer:
+    async with (
+        octopi.connect(address) as client,
+        client.producer(linger_s=linger_s) as producer,
+    ):
 
         async def create(name: str) -> None:
             async with limit:

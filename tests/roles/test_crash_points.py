@@ -312,6 +312,37 @@ async def damaged() -> tuple[MemoryDisk, LocalLog]:
     return disk, found
 
 
+@pytest.mark.parametrize("change", ["publish", "cut", "restart"])
+async def test_a_log_is_noted_once_after_it_has_changed_and_costs_nothing_while_it_rests(
+    change: str,
+) -> None:
+    disk = MemoryDisk()
+    log = await new_log(disk)
+    notes = log._notes
+    assert notes is not None
+    notes.note_changed()
+    assert not notes._later, "it rests"
+    if change == "publish":
+        for sequence in (4, 5):
+            append(log, sequence)
+            log.state.highwater = log.end
+            log.publish(log.end)
+            await log.flush()
+    elif change == "cut":
+        decide_cut(log)
+        await log.truncate(log.state.end)
+    else:
+        decide_restart(log)
+        await log.restart(BEGIN)
+    assert len(notes._later) == 1
+    notes.note_changed()
+    noted = notes.noted(log.topic_id)
+    assert noted is not None
+    assert (noted.start, noted.highwater) == (log.start, log.highwater)
+    assert noted.recovery_point == log.end
+    assert not notes._later
+
+
 async def test_a_damaged_log_does_not_note_producers_behind_its_recovery_point() -> None:
     disk, log = await damaged()
     stored = checkpoint.load(disk, f"{DIRECTORY}/checkpoint")

@@ -54,8 +54,8 @@ class LocalLog(ReadableLog):
     # A broker may have many thousands of logs; a dictionary of attributes for each would be large.
     # fmt: off
     __slots__ = (
-        "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_notes",
-        "_policy", "_sets_aside", "_storing",
+        "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_is_to_be_noted",
+        "_notes", "_policy", "_sets_aside", "_storing",
         "appended_bytes", "appended_count", "delivered_bytes", "directory",
         "flush_listener", "refused_cuts",
     )
@@ -87,6 +87,8 @@ class LocalLog(ReadableLog):
         self.refused_cuts = 0
         """How often a leader asked to cut records that are known to be committed."""
         self._notes = ends
+        self._is_to_be_noted = False
+        """Whether `ReplicaEnds` will note this log soon."""
         self._cut_at: Offset | None = None
         """The new end of the log while it is being cut, else None."""
         self._environment = environment
@@ -200,6 +202,7 @@ class LocalLog(ReadableLog):
             finally:
                 self._cut_at = None
         self._published = min(self._published, end)
+        self._note_later()
 
     async def _truncate(self, end: Offset, *, keeps: bool) -> None:
         stored = self._checkpoint.load()
@@ -258,8 +261,7 @@ class LocalLog(ReadableLog):
             if self._notes is not None:
                 await self._notes.set_back(self.topic_id, start, end)
             self._sets_aside = False
-        self._published = self.state.highwater
-        self.wake()
+        self.publish(self.state.highwater)
 
     async def alter(self, topic: TopicRecord) -> None:
         """Go by the options of *topic* from now on, and store them durably.
@@ -291,6 +293,7 @@ class LocalLog(ReadableLog):
             finally:
                 self._cut_at = None
         self._published = start
+        self._note_later()
 
     # --- flushing --------------------------------------------------------------------
 
@@ -344,6 +347,21 @@ class LocalLog(ReadableLog):
         self.note_ends()
         if trace is not None:
             trace(steps.D1Flushed(**self._ends()))
+
+    def publish(self, highwater: Offset) -> None:
+        super().publish(highwater)
+        if not self._is_to_be_noted:
+            self._note_later()
+
+    def _note_later(self) -> None:
+        """Have the ends of this log noted soon."""
+        if self._notes is not None and not self._is_to_be_noted:
+            self._is_to_be_noted = True
+            self._notes.note_later(self._note_now)
+
+    def _note_now(self) -> None:
+        self._is_to_be_noted = False
+        self.note_ends()
 
     def note_ends(self) -> None:
         """Note how far the log is durable and committed; neither waits nor fails."""

@@ -226,11 +226,6 @@ class ReplicaDriver:
         self.submit(self.machine.joined)
         self._resignation.repeat()
 
-    def note_ends(self) -> None:
-        """Note in the file of ends how far the logs are durable and committed."""
-        for log in self.logs.values():
-            log.note_ends()
-
     def flushed(self, topic_id: TopicId, durable_end: Callable[[], Offset]) -> None:
         """See `FlushListener`."""
         is_to_change = self._retries.change  # then what is to be cut may be durable

@@ -7,7 +7,7 @@ they survive the end of the process.  One fsync for all logs of the replica foll
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from octopi.environment import Environment
@@ -28,13 +28,15 @@ _log = get_logger(__name__)
 class ReplicaEnds:
     """The file of ends of one replica, and the task that syncs it."""
 
-    __slots__ = ("_environment", "_failed", "_file", "_flusher")
+    __slots__ = ("_environment", "_failed", "_file", "_flusher", "_later")
 
     def __init__(self, environment: Environment, file: EndsFile, flusher: Flusher) -> None:
         self._environment = environment
         self._file = file
         self._flusher = flusher
         self._failed = False
+        self._later: list[Callable[[], None]] = []
+        """What notes the ends of each log that has changed since the last `note_changed`."""
 
     def noted(self, topic_id: TopicId) -> NotedLog | None:
         """The entry of a log; None if the log isn't listed."""
@@ -53,6 +55,17 @@ class ReplicaEnds:
             topic_id, start=start, recovery_point=recovery_point, highwater=highwater
         ):
             self._flusher.want(self._sync, self._environment.clock.now() + NOTES_SYNC_S)
+
+    def note_later(self, note_ends: Callable[[], None]) -> None:
+        """Have the next `note_changed` call *note_ends*, which notes the ends of one log."""
+        self._later.append(note_ends)
+
+    def note_changed(self) -> None:
+        """Note how far the logs are durable and committed that have changed; neither waits nor
+        fails.  The others cost nothing: a broker may have many thousands."""
+        later, self._later = self._later, []
+        for note_ends in later:
+            note_ends()
 
     def note_power_failure(self, topic_id: TopicId, end: Offset) -> None:
         """Note that the machine lost power, and where the log has ended since; neither waits nor

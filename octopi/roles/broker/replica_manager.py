@@ -260,8 +260,8 @@ class ReplicaManager(Decisions):
             await clock.sleep_until(clock.now() + REPLICA_TICK_S)
             if clock.now() - self._noted_at >= NOTES_SYNC_S:
                 self._noted_at = clock.now()
-                for replica in self._replicas.values():
-                    replica.note_ends()
+                for ends in self.store.ends.values():
+                    ends.note_changed()
             for replica in self._replicas.values():
                 # The proposal is repeated, as it may have been lost; but not before the effects
                 # that it relies on are durable.
