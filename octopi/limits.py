@@ -673,6 +673,21 @@ RELAY_POINTS_MAX: Final = 64
 RELAY_PART_BYTES: Final = MIB
 """Records of one answer to a relay that repairs a stream, unless the first transaction has more."""
 
+RELAY_PART_TRANSACTIONS: Final = 5_000
+"""Transactions of such an answer."""
+
+RELAY_PARTITIONS_MAX: Final = 64
+"""Relay partitions of a static list of relays.  Each has a beat of its own to each other relay."""
+
+RELAY_STREAMS_MAX: Final = 12_500
+"""Streams of one relay partition: 100,000 in eight of them.  Votes and starts carry all of them."""
+
+RELAY_STREAMS_TOLD_MAX: Final = 2_000
+"""Streams of one message of a vote, of a start, or of an answer to a joining relay."""
+
+RELAY_NAMES_TOLD_MAX: Final = 1_000
+"""Names of topics that one message between relays has."""
+
 RELAY_AHEAD_MAX: Final = 1_024
 """Digests that a relay remembers of another one that is further on in a stream."""
 
