@@ -655,6 +655,12 @@ RELAY_ANSWER_S: Final = 0.5
 RELAY_CHANGE_S: Final = 0.3
 """How long a relay waits for the start of an epoch for which it has voted."""
 
+RELAY_CONNECT_S: Final = 0.1
+"""How long a relay waits before it connects again to another one."""
+
+RELAY_GREET_S: Final = 2.0
+"""How long a relay waits for the greeting of another one to which it has connected."""
+
 RELAY_FETCH_S: Final = 0.3
 """How long a relay that repairs a stream waits for an answer, before it asks another one."""
 
@@ -675,6 +681,9 @@ RELAY_PART_BYTES: Final = MIB
 
 RELAY_PART_TRANSACTIONS: Final = 5_000
 """Transactions of such an answer."""
+
+RELAY_READ_TRANSACTIONS: Final = 4_096
+"""Transactions of one delivery to a reader."""
 
 RELAY_PARTITIONS_MAX: Final = 64
 """Relay partitions of a static list of relays.  Each has a beat of its own to each other relay."""

@@ -156,10 +156,16 @@ class RelayBuffer:
         last = min(last, first + count)
         return [one for one in self._transactions[first:last] if one is not None]
 
+    def covering(self, offset: Offset) -> RelayTransaction | None:
+        """The transaction with the byte at *offset*; None: it is not kept."""
+        if offset < self._before.end:
+            return None
+        index = bisect_right(self._ends, offset, self._gone)
+        return self._transactions[index] if index < len(self._ends) else None
+
     def transaction_at(self, offset: Offset) -> RelayTransaction | None:
         """The transaction that begins at *offset*, if it is kept."""
-        index = bisect_right(self._ends, offset, self._gone)
-        found = self._transactions[index] if index < len(self._ends) else None
+        found = self.covering(offset)
         return found if found is not None and found.offset == offset else None
 
     def find(self, message: MessageId) -> tuple[RelayTransaction, int] | None:

@@ -132,8 +132,8 @@ is opened when it is needed.  Only the side that connected asks."""
 RELAY: Final = _endpoint(
     m.Plane.RELAY,
     "/v1/relay",
-    HEARTBEAT_INTERVAL_S,
-    HEARTBEAT_TIMEOUT_S,
+    MEMBERSHIP_HEARTBEAT_INTERVAL_S,
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     is_for_nodes=True,
 )
 """A relay at another one: one connection for the two, made by the one with the greater id, over
