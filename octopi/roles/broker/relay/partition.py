@@ -103,6 +103,7 @@ class RelayPartition:
         self._is_performing = False
         self._is_storing = False
         self._epoch = NO_EPOCH
+        self._was_in_timeline = False
         if me in relay_set:
             random = environment.randomness.random
             self.member = RelayMember(
@@ -217,11 +218,7 @@ class RelayPartition:
             case TellGap(topic_id, start):
                 self._gap(topic_id, start)
             case TellTimeline(epoch):
-                _log.warning(
-                    "a timeline begins",
-                    partition=self.relay_set.partition,
-                    generation=epoch.timeline.generation,
-                )
+                self._begin_timeline(epoch)
             case TellConflict(topic_id):
                 _log.error(
                     "no digest has a quorum", partition=self.relay_set.partition, topic_id=topic_id
@@ -268,6 +265,18 @@ class RelayPartition:
         for log in self.logs.values():
             self._tell(log)
             log.wake()
+
+    def _begin_timeline(self, epoch: RelayEpoch) -> None:
+        """All streams belong to another timeline.  Readers are told where it differs from what they
+        have read; here it is only worth a warning if this process was part of another one."""
+        partition, generation = self.relay_set.partition, epoch.timeline.generation
+        if self._was_in_timeline:
+            _log.warning(
+                "another timeline: history may be lost", partition=partition, generation=generation
+            )
+        else:
+            _log.info("timeline", partition=partition, generation=generation)
+        self._was_in_timeline = True
 
     def _tell(self, log: StreamLog) -> None:
         member = self.member
