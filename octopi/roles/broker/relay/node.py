@@ -22,6 +22,7 @@ from octopi.relay.message_ids import MessageIds, node_name
 from octopi.relay.messages import RelayMessage
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.readers import Readers
+from octopi.roles.broker.relay.describe_service import RelayDescribeService
 from octopi.roles.broker.relay.links import OwnGreeting, PartitionLinks, RelayLinks
 from octopi.roles.broker.relay.mesh import RelayMesh
 from octopi.roles.broker.relay.options import RelayOptions
@@ -50,6 +51,7 @@ _CLIENT_SERVICES = (
     RelayProduceService,
     RelayReadService,
     RelaySubscribeService,
+    RelayDescribeService,
 )
 
 

@@ -3,6 +3,8 @@ greatest generation of a timeline for which it ever voted."""
 
 from __future__ import annotations
 
+import trio
+
 from octopi.environment import Disk
 from octopi.errors import StorageError
 from octopi.storage import checkpoint
@@ -19,6 +21,7 @@ class RelayStore:
         self._path = f"{data_directory}/relay"
         self.generation = 0
         """What is stored."""
+        self._storing = trio.Lock()
 
     def load(self) -> None:
         """Read the file.
@@ -40,6 +43,7 @@ class RelayStore:
         Raises:
           StorageError: if the disk fails.
         """
-        if generation > self.generation:
-            await checkpoint.store(self._disk, self._path, {"generation": generation})
-            self.generation = max(generation, self.generation)
+        async with self._storing:  # the partitions of a broker begin timelines at once
+            if generation > self.generation:
+                await checkpoint.store(self._disk, self._path, {"generation": generation})
+                self.generation = generation

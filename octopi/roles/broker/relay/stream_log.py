@@ -22,12 +22,14 @@ from octopi.errors import (
     Status,
 )
 from octopi.identifiers import NO_EPOCH, Epoch, Offset, PartitionId, TopicId, TopicName
-from octopi.limits import RELAY_READ_TRANSACTIONS
+from octopi.limits import RELAY_READ_TRANSACTIONS, SLICE_BYTES
 from octopi.position import NO_ANCHOR, Anchor, checked_anchor
 from octopi.record import record_end, record_timestamp_ms, scan, whole_records_end
 from octopi.relay.buffer import RelayTransaction
 from octopi.relay.digest import Digest
 from octopi.relay.stream import RelayStream
+from octopi.storage.time_slices import Slices
+from octopi.wire.counts import LogCount
 
 _ANCHOR_BYTES: Final = 8
 
@@ -245,6 +247,17 @@ class StreamLog:
             f"{value}",
             Status.INVALID_OPTION,
         )
+
+    def count(self) -> Slices[LogCount]:
+        """The number of committed records in memory."""
+        start, highwater, count, read_bytes = self.start, self.highwater, 0, 0
+        for one in self._committed():
+            count += scan(one.records).count
+            read_bytes += len(one.records)
+            if read_bytes >= SLICE_BYTES:
+                read_bytes = 0
+                yield
+        return LogCount(self.topic, self.topic_id, self.partition, start, highwater, count)
 
     def _committed(self) -> list[RelayTransaction]:
         stream = self._find(self.topic_id)
