@@ -113,7 +113,7 @@ class RelaysOfHosts:
             if len({one.epoch for one in members}) > 1:
                 return False
             ends = [
-                {topic: (one.buffer.end, one.highwater) for topic, one in of.streams.by_topic.items()}
+                {one.topic_id: (one.buffer.end, one.highwater) for one in of.streams}
                 for of in members
             ]
             if any(one != ends[0] for one in ends):

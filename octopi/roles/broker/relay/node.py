@@ -93,7 +93,8 @@ async def run_relay_broker(
     show: Callable[[RelayBroker], None] = lambda node: None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run a relay until *stop* is set; ``started`` gives its url once it listens.
+    """Run a relay until *stop* is set; ``started`` gives its url once it takes part in all of its
+    partitions, for which a quorum of each relay set has to be there.
 
     Raises:
       InvalidOptionError: if the list of relays is wrong.
@@ -166,8 +167,7 @@ async def _serve(
         return
     nursery.start_soon(serving.links.run)
     nursery.start_soon(serving.readers.tail_broadcast.run)
-    nursery.start_soon(_keep_time, node)
-    task_status.started(mesh.relays[options.broker])
+    nursery.start_soon(_keep_time, node, lambda: task_status.started(mesh.relays[options.broker]))
     async with trio.open_nursery() as waiting:
         waiting.start_soon(_first_of, stop, waiting.cancel_scope)
         waiting.start_soon(_first_of, node.failed, waiting.cancel_scope)
@@ -251,12 +251,16 @@ async def _count_on(node: RelayBroker, known: Incarnation) -> None:
     )
 
 
-async def _keep_time(node: RelayBroker) -> None:
-    """Tell the machines the time."""
-    clock = node.environment.clock
+async def _keep_time(node: RelayBroker, ready: Callable[[], None]) -> None:
+    """Tell the machines the time; call *ready* once, when this relay takes part for the first
+    time."""
+    clock, is_ready = node.environment.clock, False
     while True:
         for one in node.partitions:
             one.tick()
+        if not is_ready and not node.why_not_ready:
+            is_ready = True
+            ready()
         await clock.sleep_until(clock.now() + RELAY_TICK_S)
 
 

@@ -216,12 +216,12 @@ class RelayTopicsService(Service):
     def _describe(self, message: m.DescribeTopic) -> None:
         serving = self._serving
         topic = serving.named(message.topic)
+        found = serving.described(topic)  # a relay that takes no part yet knows no topics
         if not serving.is_known(topic):
             if not message.create:
                 raise UnknownTopicError(f"no topic {topic} is in use")
             if not self._connection.grants.allows(Verb.CREATE, topic):
                 raise RefusedError(not_granted(Verb.CREATE, topic), Status.FORBIDDEN)
-        found = serving.described(topic)
         if message.create:
             serving.links.learn_topic(topic)
         self._connection.post(m.TopicDescription(message.request, found))
