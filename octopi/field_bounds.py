@@ -23,6 +23,13 @@ class AtMost:
 
 
 @attrs.frozen
+class Exactly:
+    """The size of a byte string that has always the same one (bytes)."""
+
+    size: int
+
+
+@attrs.frozen
 class Within:
     """The least and the greatest value of an integer field."""
 

@@ -655,6 +655,12 @@ RELAY_ANSWER_S: Final = 0.5
 RELAY_CHANGE_S: Final = 0.3
 """How long a relay waits for the start of an epoch for which it has voted."""
 
+RELAY_CONNECT_S: Final = 0.1
+"""How long a relay waits before it connects again to another one."""
+
+RELAY_GREET_S: Final = 2.0
+"""How long a relay waits for the greeting of another one to which it has connected."""
+
 RELAY_FETCH_S: Final = 0.3
 """How long a relay that repairs a stream waits for an answer, before it asks another one."""
 
@@ -672,6 +678,24 @@ RELAY_POINTS_MAX: Final = 64
 
 RELAY_PART_BYTES: Final = MIB
 """Records of one answer to a relay that repairs a stream, unless the first transaction has more."""
+
+RELAY_PART_TRANSACTIONS: Final = 5_000
+"""Transactions of such an answer."""
+
+RELAY_READ_TRANSACTIONS: Final = 4_096
+"""Transactions of one delivery to a reader."""
+
+RELAY_PARTITIONS_MAX: Final = 64
+"""Relay partitions of a static list of relays.  Each has a beat of its own to each other relay."""
+
+RELAY_STREAMS_MAX: Final = 12_500
+"""Streams of one relay partition: 100,000 in eight of them.  Votes and starts carry all of them."""
+
+RELAY_STREAMS_TOLD_MAX: Final = 2_000
+"""Streams of one message of a vote, of a start, or of an answer to a joining relay."""
+
+RELAY_NAMES_TOLD_MAX: Final = 1_000
+"""Names of topics that one message between relays has."""
 
 RELAY_AHEAD_MAX: Final = 1_024
 """Digests that a relay remembers of another one that is further on in a stream."""

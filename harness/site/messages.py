@@ -21,6 +21,7 @@ _PLANES: Final = {
     m.Plane.PEER: "Between a broker and the register, for clients",
     m.Plane.REGISTERS: "Between the registers of one cluster",
     m.Plane.RING: "Between brokers without a register",
+    m.Plane.RELAY: "Between relays",
 }
 _CONNECTION: Final = "On every connection"
 _PLAIN: Final = {int: "integer", str: "text", bytes: "bytes", bool: "boolean"}

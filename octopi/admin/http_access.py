@@ -18,9 +18,11 @@ from octopi.security.authenticator import AuthenticatedPeer, Authenticator
 from octopi.security.grants import EVERYTHING, Grants
 from octopi.security.origins import may_come_from, names_us
 from octopi.transport.http_requests import HttpRequest
-from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, REGISTERS, RING
+from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, REGISTERS, RELAY, RING
 
-_OF_NODES: Final = frozenset({one.path for one in (MEMBERSHIP, FOLLOW, PEER, REGISTERS, RING)})
+_OF_NODES: Final = frozenset(
+    {one.path for one in (MEMBERSHIP, FOLLOW, PEER, REGISTERS, RING, RELAY)}
+)
 
 _BEARER: Final = "bearer "
 

@@ -268,7 +268,13 @@ class DirectSender:
                 log.failed = self._take_trouble(session, batch, send, request, answer)
                 return self._give_away(log, broker, batch, size_bytes, timestamp_ms)
             phase = _Phase.ANSWERED
-            stored = Stored(Offset(answer.offset), Epoch(answer.epoch), answer.duplicate)
+            stored = Stored(
+                Offset(answer.offset),
+                Epoch(answer.epoch),
+                answer.duplicate,
+                answer.id,
+                answer.digest,
+            )
             session.answered(batch, send.attempt, stored)
             session.advance(self._now())  # its one effect says that the batch is settled
         except DirectFault as fault:
@@ -287,6 +293,8 @@ class DirectSender:
             Epoch(answer.epoch),
             TimestampMs(timestamp_ms),
             answer.duplicate,
+            answer.id or None,
+            answer.digest or None,
         )
 
     def _connect(self, session: ProducerSession, now: float) -> None:
@@ -361,7 +369,9 @@ class DirectSender:
     async def _receipt(self, given: GivenAway) -> Receipt:
         """Wait for the outcome of what was given away."""
         assert given.sender is not None, "it was adopted before this was called"
-        pending = PendingReceipt(given.sender, given.batch, 0, given.size_bytes, given.timestamp_ms)
+        pending = PendingReceipt(
+            given.sender, given.batch, 0, 0, given.size_bytes, given.timestamp_ms
+        )
         return await pending.receipt()
 
     async def _open(self, log: DirectLog) -> None:

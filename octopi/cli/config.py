@@ -95,6 +95,12 @@ class RegisterSettings:
         "addresses of all registers of the cluster, separated by commas, the same list for each of "
         "them (empty: it is the only one)",
     )
+    relay_peers: str = _setting(
+        "",
+        "OCTOPI_RELAY_PEERS",
+        "id and address of each relay, its own as well, as 1=ws://a:7001,2=ws://b:7001,...: the "
+        "broker keeps topics in memory together with them, and no logs",
+    )
     advertise: str = _setting(
         "", "OCTOPI_ADVERTISE", "its address among them (empty: the address it listens at)"
     )
@@ -130,6 +136,12 @@ class BrokerSettings:
         "OCTOPI_JOIN",
         "addresses of brokers of a cluster without a register, separated by commas; if its own is "
         "among them, it forms the cluster with the others (such a cluster keeps no topics yet)",
+    )
+    relay_peers: str = _setting(
+        "",
+        "OCTOPI_RELAY_PEERS",
+        "id and address of each relay, its own as well, as 1=ws://a:7001,2=ws://b:7001,...: the "
+        "broker keeps topics in memory together with them, and no logs",
     )
     advertise: str = _setting(
         "", "OCTOPI_ADVERTISE", "address that clients connect to (empty: the address it listens at)"

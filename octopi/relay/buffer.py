@@ -137,25 +137,35 @@ class RelayBuffer:
             found.insert(0, self._before)
         return found
 
-    def read(self, offset: Offset, end: Offset, size_bytes: int) -> list[RelayTransaction]:
-        """The transactions from *offset* to *end*: as many as have *size_bytes* together, but at
-        least one if there is one.  Empty as well: none begins at *offset*."""
+    def read(
+        self,
+        offset: Offset,
+        end: Offset,
+        size_bytes: int,
+        count: int = RELAY_BUFFER_TRANSACTIONS,
+    ) -> list[RelayTransaction]:
+        """The transactions from *offset* to *end*: at most *count*, and as many as have
+        *size_bytes* together, but at least one if there is one.  Empty as well: none begins at
+        *offset*."""
         if self.digest_at(offset) is None:
             return []
-        found: list[RelayTransaction] = []
-        for one in self._transactions[bisect_right(self._ends, offset, self._gone) :]:
-            assert one is not None
-            if one.end > end:
-                break
-            if found and one.end - offset > size_bytes:
-                break
-            found.append(one)
-        return found
+        first = bisect_right(self._ends, offset, self._gone)
+        last = bisect_right(self._ends, min(end, Offset(offset + size_bytes)), first)
+        if last == first and first < len(self._ends) and self._ends[first] <= end:
+            last += 1
+        last = min(last, first + count)
+        return [one for one in self._transactions[first:last] if one is not None]
+
+    def covering(self, offset: Offset) -> RelayTransaction | None:
+        """The transaction with the byte at *offset*; None: it is not kept."""
+        if offset < self._before.end:
+            return None
+        index = bisect_right(self._ends, offset, self._gone)
+        return self._transactions[index] if index < len(self._ends) else None
 
     def transaction_at(self, offset: Offset) -> RelayTransaction | None:
         """The transaction that begins at *offset*, if it is kept."""
-        index = bisect_right(self._ends, offset, self._gone)
-        found = self._transactions[index] if index < len(self._ends) else None
+        found = self.covering(offset)
         return found if found is not None and found.offset == offset else None
 
     def find(self, message: MessageId) -> tuple[RelayTransaction, int] | None:

@@ -135,7 +135,7 @@ class RelayReceiver:
         self._me, self._set, self._ids = me, relay_set, ids
         self._pending: dict[MessageId, _Pending] = {}
         self._streams: dict[TopicId, _WrittenEnds] = {}
-        self._sequencer = relay_set.ranked[0]
+        self.sequencer = relay_set.ranked[0]
         """Whom to ask first."""
 
     def __len__(self) -> int:
@@ -168,7 +168,7 @@ class RelayReceiver:
 
     def sequencer_is(self, broker: BrokerId, now: float) -> list[ReceiverEffect]:
         """*broker* is the sequencer of a new epoch: what waits is submitted again."""
-        self._sequencer = broker
+        self.sequencer = broker
         return [self._submit(one, now) for one in self._pending.values()]
 
     def tick(self, now: float) -> list[ReceiverEffect]:
@@ -189,13 +189,13 @@ class RelayReceiver:
 
     def _ask_another(self) -> None:
         ranked = self._set.ranked
-        self._sequencer = ranked[(ranked.index(self._sequencer) + 1) % len(ranked)]
+        self.sequencer = ranked[(ranked.index(self.sequencer) + 1) % len(ranked)]
 
     def _submit(self, pending: _Pending, now: float) -> SendToRelay:
         pending.asked += 1
         pending.retries_at = now + RELAY_CHANGE_S
         pending.placed = None
-        return SendToRelay(self._sequencer, pending.submit)
+        return SendToRelay(self.sequencer, pending.submit)
 
     def _written(self, sender: BrokerId, message: RelayWritten) -> list[ReceiverEffect]:
         stream = self._streams.get(message.topic_id)
@@ -243,7 +243,7 @@ class RelayReceiver:
             is_certain = pending.asked == 1 or message.refusal is SubmitRefusal.BY_PRODUCER
             return [self._end(pending, NotStored(message) if is_certain else NotKnown())]
         if message.sequencer is not None and message.sequencer in self._set:
-            self._sequencer = message.sequencer
+            self.sequencer = message.sequencer
             if message.refusal is SubmitRefusal.NOT_SEQUENCER:
                 return [self._submit(pending, now)]
         pending.retries_at = min(pending.retries_at, now + RELAY_BEAT_S)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from octopi.identifiers import BrokerId, TopicId
-from octopi.limits import RELAY_PART_BYTES, RELAY_REPEATS_MAX
+from octopi.limits import (
+    RELAY_PART_BYTES,
+    RELAY_PART_TRANSACTIONS,
+    RELAY_REPEATS_MAX,
+    RELAY_STREAMS_MAX,
+)
 from octopi.relay.anti_entropy import StreamRepair
 from octopi.relay.buffer import BufferBounds, StreamPoint
 from octopi.relay.effects import MoveHighwater, RelayEffect, SendToRelay, TellGap
@@ -15,10 +20,12 @@ from octopi.relay.messages import (
     RelayFetch,
     RelayIncoming,
     RelayPart,
+    RelayRefused,
     RelaySubmit,
     RelayWritten,
     StreamEnds,
     StreamPoints,
+    SubmitRefusal,
 )
 from octopi.relay.relay_set import RelaySet
 from octopi.relay.sequencer import PutInOrder, put_in_order
@@ -39,8 +46,10 @@ class RelayStreams:
         relay_set: RelaySet,
         bounds: BufferBounds,
         perform: Callable[[RelayEffect], None],
+        streams_max: int = RELAY_STREAMS_MAX,
     ) -> None:
         """*perform*: takes the effects."""
+        self.streams_max = streams_max
         self._me, self._set, self._bounds, self._perform = me, relay_set, bounds, perform
         self.epoch = NEVER
         """Of which this relay is a part, if it is."""
@@ -91,6 +100,10 @@ class RelayStreams:
 
     def submitted(self, receiver: BrokerId, submit: RelaySubmit, now: float) -> None:
         """Put in order what *receiver* has submitted.  This relay is the sequencer."""
+        if submit.topic_id not in self.by_topic and len(self.by_topic) >= self.streams_max:
+            refused = RelayRefused(submit.topic_id, submit.id, SubmitRefusal.TOO_MANY_STREAMS)
+            self._send(receiver, refused)
+            return
         stream = self.by_topic.get(submit.topic_id) or self.new(submit.topic_id)
         ordered = put_in_order(stream, self.epoch, receiver, submit, now)
         if not isinstance(ordered, PutInOrder):
@@ -193,7 +206,9 @@ class RelayStreams:
         stream = self.by_topic.get(message.topic_id)
         if stream is None:
             return
-        found = stream.buffer.read(message.start, message.end, RELAY_PART_BYTES)
+        found = stream.buffer.read(
+            message.start, message.end, RELAY_PART_BYTES, RELAY_PART_TRANSACTIONS
+        )
         producers = None
         if message.with_producers:
             producers = tuple(stream.producers.before(message.start).dump())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -36,25 +36,30 @@ class PriorState:
         Raises:
           ProtocolError: if it is not valid.
         """
-        sequences = _sequences_of(message.producers, message.requests)
+        sequences = sequences_of(message.producers, message.requests)
         return cls(history_of(message.epochs), sequences)
 
     def tell(self, message: Followed) -> Followed:
         """*message* with this prior state in it."""
-        producers = [
-            KnownProducer(
-                producer_id,
-                epoch,
-                next_sequence,
-                [first for first, _ in batches],
-                [offset for _, offset in batches],
-            )
-            for producer_id, epoch, next_sequence, batches in self.sequences.dump()
-        ]
+        producers = known_producers(self.sequences.dump())
         requests = [KnownRequest(*one) for one in self.sequences.dump_requests()]
         return attrs.evolve(
             message, epochs=epoch_starts(self.epochs), producers=producers, requests=requests
         )
+
+
+def known_producers(dumped: Iterable[Any]) -> list[KnownProducer]:
+    """What `ProducerSequences.dump` returns, in the form in which messages carry it."""
+    return [
+        KnownProducer(
+            producer_id,
+            epoch,
+            next_sequence,
+            [first for first, _ in batches],
+            [offset for _, offset in batches],
+        )
+        for producer_id, epoch, next_sequence, batches in dumped
+    ]
 
 
 def epoch_starts(epochs: EpochHistory) -> list[EpochStart]:
@@ -74,9 +79,14 @@ def history_of(rows: Iterable[EpochStart]) -> EpochHistory:
     return EpochHistory.load(entries)
 
 
-def _sequences_of(
+def sequences_of(
     producers: Iterable[KnownProducer], requests: Iterable[KnownRequest]
 ) -> ProducerSequences:
+    """The table of producers in a peer's message.
+
+    Raises:
+      ProtocolError: if it is not valid.
+    """
     entries = []
     for one in producers:
         if not one.offsets or len(one.first_sequences) != len(one.offsets):

@@ -298,6 +298,11 @@ class Produced:
     """The epoch of the leader that appended them."""
     duplicate: bool
     """Whether they had been appended before; then this repeats the first receipt."""
+    id: Annotated[bytes, AtMost(16), MayBeMissing()] = b""
+    """In a topic in memory: the id of the first record.  Empty: it is a log topic, or a repetition
+    of which the first time is forgotten."""
+    digest: Annotated[bytes, AtMost(32), MayBeMissing()] = b""
+    """In a topic in memory: the digest of all records up to the last one of these."""
 
 
 @request("find_offset", CLIENT_TO_LEADER, needs=on_its_topic(Verb.SUBSCRIBE))

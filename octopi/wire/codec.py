@@ -57,6 +57,7 @@ from octopi.wire.field_kinds import (
     ListField,
     OptionalField,
     RuledText,
+    SizedBytes,
     TextField,
     TupleField,
 )
@@ -65,6 +66,7 @@ from octopi.wire.messages import (
     MESSAGES,
     TYPE_NAMES,
     AtMost,
+    Exactly,
     Grammar,
     MayBeMissing,
     MayBeNegative,
@@ -439,6 +441,9 @@ def _kind(hint: object) -> FieldKind[Any]:
         if isinstance(note, Within):
             assert hint is int
             return BoundedInteger(note.low, note.high)
+        if isinstance(note, Exactly):
+            assert hint is bytes
+            return SizedBytes(note.size)
         if isinstance(note, AtMost):
             bound = note.size
         if isinstance(note, Grammar):

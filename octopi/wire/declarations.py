@@ -37,6 +37,8 @@ class Plane(Enum):
     """Between the registers of a cluster."""
     RING = "ring"
     """Between the brokers of a cluster without a register."""
+    RELAY = "relay"
+    """Between the brokers of a relay set, and receivers."""
 
 
 class Recipient(Enum):
@@ -49,8 +51,8 @@ class Recipient(Enum):
     LEADER = "leader"
     """A broker that holds logs of partitions, as their leader or as another replica."""
     PEER = "peer"
-    """The broker that connected: as a member of the cluster, as a follower, to ask, or as another
-    one of the ring."""
+    """The broker that connected: as a member of the cluster, as a follower, to ask, as another one
+    of the ring, or as another relay."""
 
 
 @attrs.frozen
@@ -79,6 +81,8 @@ DECIDER_TO_PEER: Final = MessageRoute(Plane.PEER, Recipient.PEER)
 REGISTER_TO_REGISTER: Final = MessageRoute(Plane.REGISTERS, Recipient.DECIDER)
 BROKER_TO_BROKER: Final = MessageRoute(Plane.RING, Recipient.LEADER)
 BROKER_TO_BROKER_BACK: Final = MessageRoute(Plane.RING, Recipient.PEER)
+RELAY_TO_RELAY: Final = MessageRoute(Plane.RELAY, Recipient.LEADER)
+RELAY_TO_RELAY_BACK: Final = MessageRoute(Plane.RELAY, Recipient.PEER)
 
 
 @attrs.frozen

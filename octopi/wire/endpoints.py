@@ -128,3 +128,13 @@ RING: Final = _endpoint(
 )
 """A broker of a cluster without a register at another one: one connection in each direction, which
 is opened when it is needed.  Only the side that connected asks."""
+
+RELAY: Final = _endpoint(
+    m.Plane.RELAY,
+    "/v1/relay",
+    MEMBERSHIP_HEARTBEAT_INTERVAL_S,
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    is_for_nodes=True,
+)
+"""A relay at another one: one connection for the two, made by the one with the greater id, over
+which both speak."""

@@ -177,6 +177,27 @@ class BytesField:
 
 
 @attrs.frozen
+class SizedBytes:
+    """Byte strings of one size."""
+
+    size: int
+    depth = 0
+
+    def encode(self, value: bytes, parts: list[bytes]) -> None:
+        parts.append(head(BYTES, self.size))
+        parts.append(self._checked(value))
+
+    def decode(self, data: Encoded, at: int) -> tuple[bytes, int]:
+        value, at = read_string(data, at, BYTES, self.size)
+        return self._checked(value), at
+
+    def _checked(self, value: bytes) -> bytes:
+        if len(value) != self.size:
+            raise Problem(f"it has {len(value)} bytes, and has to have {self.size}")
+        return value
+
+
+@attrs.frozen
 class InPlaceBytes:
     """Bytes that stay where they were received, if the message was received in place."""
 

@@ -25,7 +25,8 @@ The classes are in these modules:
 - `octopi.wire.peer`: between a node and another one that it asks on behalf of a client;
 - `octopi.wire.registers`: between the registers of a cluster;
 - `octopi.wire.agreement`: about values on which brokers agree, in a cluster without a register;
-- `octopi.wire.ring`: between the brokers of such a cluster, to find each other.
+- `octopi.wire.ring`: between the brokers of such a cluster, to find each other;
+- `octopi.wire.relay`: between relays, about topics in memory.
 
 Structures that messages contain and nodes store are in `octopi.model`.
 """
@@ -44,6 +45,7 @@ from octopi.wire.peer import *
 from octopi.wire.producers import *
 from octopi.wire.queues import *
 from octopi.wire.registers import *
+from octopi.wire.relay import *
 from octopi.wire.replication import *
 from octopi.wire.ring import *
 from octopi.wire.subscriptions import *

@@ -19,6 +19,8 @@ RECIPIENTS = {
     m.REGISTER_TO_REGISTER: "register",
     m.BROKER_TO_BROKER: "broker",
     m.BROKER_TO_BROKER_BACK: "broker",
+    m.RELAY_TO_RELAY: "broker",
+    m.RELAY_TO_RELAY_BACK: "broker",
 }
 
 

@@ -6,7 +6,12 @@ import pytest
 
 from octopi.errors import Status
 from octopi.identifiers import BrokerId, Offset, PartitionId, TopicId
-from octopi.limits import RELAY_PART_BYTES, RELAY_POINTS_MAX
+from octopi.limits import (
+    RELAY_PART_BYTES,
+    RELAY_PART_TRANSACTIONS,
+    RELAY_POINTS_MAX,
+    RELAY_STREAMS_MAX,
+)
 from octopi.record import encode_opaque
 from octopi.relay.anti_entropy import StreamRepair
 from octopi.relay.buffer import BufferBounds, RelayTransaction, StreamPoint
@@ -37,21 +42,23 @@ EPOCH = RelayEpoch(Timeline(1, 1), 0)
 class Holder:
     """The streams of one relay, and what it wants done."""
 
-    def __init__(self, me: BrokerId = ME, size_bytes: int = 1 << 24) -> None:
+    def __init__(
+        self, me: BrokerId = ME, size_bytes: int = 1 << 24, streams_max: int = RELAY_STREAMS_MAX
+    ) -> None:
         self.effects: list[RelayEffect] = []
-        bounds = BufferBounds(size_bytes, 100_000, 600.0)
-        relays = RelaySet(PartitionId(0), [ME, A, B])
-        self.streams = RelayStreams(me, relays, bounds, self.effects.append)
+        self.bounds = BufferBounds(size_bytes, 100_000, 600.0)
+        self.relays = RelaySet(PartitionId(0), [ME, A, B])
+        self.streams = RelayStreams(me, self.relays, self.bounds, self.effects.append, streams_max)
         self.streams.epoch = EPOCH
 
     def sent(self, kind: type) -> list[object]:
         found = [one.message for one in self.effects if isinstance(one, SendToRelay)]
         return [one for one in found if isinstance(one, kind)]
 
-    def submit(self, number: int, records: bytes) -> object:
+    def submit(self, number: int, records: bytes, topic_id: TopicId = TOPIC) -> object:
         """What the receiver is answered."""
         self.effects.clear()
-        submit = RelaySubmit(TOPIC, message_id(number, b"node-a", 0), records)
+        submit = RelaySubmit(topic_id, message_id(number, b"node-a", 0), records)
         self.streams.submitted(BrokerId(9), submit, 0.0)
         [answer] = self.sent(RelaySubmitted) + self.sent(RelayRefused)
         return answer
@@ -118,6 +125,33 @@ def test_a_sequencer_refuses_what_would_wait_in_more_than_half_of_the_buffer() -
     assert all(
         one.refusal is SubmitRefusal.BUFFER_FULL for one in answers if isinstance(one, RelayRefused)
     )
+
+
+def test_a_sequencer_begins_as_many_streams_as_a_partition_may_have_and_no_more() -> None:
+    holder = Holder(streams_max=2)
+    topics = [TopicId(f"{number:016x}") for number in range(3)]
+    answers = [
+        holder.submit(number, produced(number, [b"one"]), topic)
+        for number, topic in enumerate(topics, 1)
+    ]
+    assert [type(one) for one in answers] == [RelaySubmitted, RelaySubmitted, RelayRefused]
+    assert isinstance(answers[2], RelayRefused)
+    assert answers[2].refusal is SubmitRefusal.TOO_MANY_STREAMS
+    assert isinstance(holder.submit(4, produced(4, [b"two"]), topics[0]), RelaySubmitted)
+    assert RelayStreams(ME, holder.relays, holder.bounds, holder.effects.append).streams_max == (
+        RELAY_STREAMS_MAX
+    )
+
+
+def test_an_answer_to_a_repair_has_a_bounded_number_of_transactions() -> None:
+    buffer = Holder().streams.open(TOPIC).buffer
+    start = buffer.end.end
+    for number in range(RELAY_PART_TRANSACTIONS + 1):
+        buffer.append(message_id(number, b"node-a", 0), ME, b"r", 0.0)
+    found = buffer.read(start, buffer.end.end, RELAY_PART_BYTES, RELAY_PART_TRANSACTIONS)
+    assert len(found) == RELAY_PART_TRANSACTIONS
+    rest = buffer.read(found[-1].end, buffer.end.end, RELAY_PART_BYTES, RELAY_PART_TRANSACTIONS)
+    assert [one.offset for one in rest] == [found[-1].end]
 
 
 def test_a_repetition_whose_first_time_is_gone_from_the_buffer_is_still_known() -> None:

@@ -9,7 +9,7 @@ from octopi.identifiers import PartitionId, SubscriptionId
 from octopi.security.authorization import denied, denied_at
 from octopi.security.grants import Grants, Verb, grants
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, REGISTERS, RING, Endpoint
+from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, PEER, REGISTERS, RELAY, RING, Endpoint
 
 OPTIONS = m.TopicOptions()
 TOPIC = "orders"
@@ -97,6 +97,7 @@ NEEDED: dict[type, Verb | None] = {
     m.ListTopics: None,
     m.ReportPosition: None,
     m.Unsubscribe: None,
+    **dict.fromkeys(RELAY.to_leader, Verb.REPLICATE),
 }
 """What each message needs; None: any verb (on its topic, if it names one)."""
 
@@ -109,7 +110,10 @@ NEEDED_AS_WELL: dict[type, Verb] = {
 }
 
 MAY_BE_SENT = frozenset().union(
-    *(one.to_decider | one.to_leader for one in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS, RING))
+    *(
+        one.to_decider | one.to_leader
+        for one in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS, RING, RELAY)
+    )
 )
 
 
@@ -161,7 +165,7 @@ def test_a_message_without_a_declared_permission_is_denied_to_every_sender(cls: 
 
 
 @pytest.mark.parametrize(
-    "endpoint", [MEMBERSHIP, FOLLOW, REGISTERS, RING, CLIENT], ids=lambda one: one.path
+    "endpoint", [MEMBERSHIP, FOLLOW, REGISTERS, RING, RELAY, CLIENT], ids=lambda one: one.path
 )
 @pytest.mark.parametrize("verb", Verb)
 def test_only_brokers_may_use_the_endpoints_of_brokers(endpoint: Endpoint, verb: Verb) -> None:

@@ -17,6 +17,8 @@ import attrs
 import cbor2
 
 from octopi.identifiers import (
+    Offset,
+    TopicId,
     address_fault,
     consumer_name_fault,
     id_fault,
@@ -37,10 +39,22 @@ from octopi.wire.codec import encode
 from octopi.wire.messages import (
     MESSAGES,
     AcceptValue,
+    AnswerTold,
     Ballot,
+    ComparedTold,
+    CompareTold,
+    Exactly,
     Grammar,
+    PlacedTold,
+    StartTold,
     TopicOptions,
+    VoteTold,
     Within,
+    order_refusal_fault,
+    packed_ends,
+    packed_points,
+    packed_streams,
+    relay_state_fault,
     ring_refusal_fault,
 )
 
@@ -58,8 +72,13 @@ _TEXTS: dict[object, str] = {
     controls_fault: "why",
     address_fault: "ws://a:1",
     ring_refusal_fault: "no member",
+    relay_state_fault: "normal",
+    order_refusal_fault: "not ready",
 }
 """What a rule for texts allows."""
+
+_TOPIC = TopicId("00c1a5735eed0001")
+_DIGEST = bytes(range(32))
 
 _FIXED: dict[type, dict[str, Any]] = {
     PartitionRecord: {
@@ -71,6 +90,12 @@ _FIXED: dict[type, dict[str, Any]] = {
     },
     TopicOptions: {"segment_bytes": 4096},
     AcceptValue: {"successor": Ballot(9, 2, 3)},
+    PlacedTold: {"point": packed_points([(Offset(7), _DIGEST)])},
+    CompareTold: {"points": packed_points([(Offset(5), _DIGEST), (Offset(7), _DIGEST)])},
+    ComparedTold: {"points": packed_points([(Offset(0), _DIGEST), (Offset(7), _DIGEST)])},
+    VoteTold: {"streams": packed_ends([(_TOPIC, Offset(7), _DIGEST, Offset(5))])},
+    StartTold: {"streams": packed_streams([(_TOPIC, Offset(7), _DIGEST)])},
+    AnswerTold: {"streams": packed_streams([(_TOPIC, Offset(7), _DIGEST)])},
     StreamDefinition: {"content_type": "text/plain", "expires_at_ms": None},
     SubscriptionDefinition: {"mode": "failover", "start": "latest", "state": "ready"},
 }
@@ -111,6 +136,8 @@ def _value(hint: Any, number: int) -> object:  # noqa: ANN401
         for note in notes:
             if isinstance(note, Within):
                 return min(note.low + number, note.high)
+            if isinstance(note, Exactly):
+                return bytes([number]) * note.size
             if isinstance(note, Grammar):
                 return _TEXTS[note.fault]
     origin = typing.get_origin(hint)

@@ -15,6 +15,7 @@ from octopi.wire.endpoints import (
     PASSED_ON,
     PEER,
     REGISTERS,
+    RELAY,
     REQUESTS,
     RING,
 )
@@ -22,7 +23,7 @@ from octopi.wire.endpoints import (
 SOMEWHERE = EVERYWHERE.union(
     *(
         allowed
-        for endpoint in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS, RING)
+        for endpoint in (CLIENT, MEMBERSHIP, FOLLOW, PEER, REGISTERS, RING, RELAY)
         for allowed in (endpoint.to_decider, endpoint.to_leader, endpoint.back)
     )
 )
@@ -68,6 +69,13 @@ def test_only_brokers_take_what_brokers_of_a_ring_send_each_other() -> None:
     assert m.Met in RING.back - RING.accepted_by("broker")
     assert RING.accepted_by("register") == frozenset()
     assert RING.is_for_nodes
+
+
+def test_relays_say_the_same_in_both_directions_of_a_connection() -> None:
+    assert RELAY.to_leader - RELAY.back == {m.RelayGreet}
+    assert RELAY.back - RELAY.to_leader == {m.RelayGreeted}
+    assert RELAY.accepted_by("register") == frozenset()
+    assert RELAY.is_for_nodes
 
 
 def test_each_answer_to_a_request_that_is_passed_on_is_one_message() -> None:

@@ -45,6 +45,10 @@ EXAMPLES = {
     "PARTITIONS_PER_TOPIC_MAX": "create_topic.partitions",
     "PRODUCERS_PER_LOG_MAX": "followed.producers",
     "RECENT_BATCHES_COUNT": "followed.producers[0].offsets",
+    "RELAYS_MAX": "relay_vote.lives",
+    "RELAY_NAMES_TOLD_MAX": "relay_topics.names",
+    "RELAY_PARTITIONS_MAX": "relay_greet.emptied",
+    "RELAY_PART_TRANSACTIONS": "relay_part.transactions",
     "REPLACED_TOPICS_MAX": "inventory.topics[0].replaces",
     "REQUEST_IDS_PER_LOG_MAX": "followed.requests",
     "SEAL_BYTES_MAX": "inventory.partitions[0].seal",
@@ -99,6 +103,10 @@ def of_field(hint: Any) -> Iterator[Excess]:  # noqa: ANN401
             for number in (note.low - 1, note.high + 1):
                 complaint = "it can't be negative" if number < 0 else f"it is {number}"
                 yield Excess("", note.high, number, {"": number}, complaint)
+        if isinstance(note, m.Exactly):
+            for size in (note.size - 1, note.size + 1):
+                complaint = f"it has {size} bytes, "
+                yield Excess("", note.size, bytes(size), {"": bytes(size)}, complaint)
         if isinstance(note, m.AtMost):
             many = note.size + 1
             values: dict[object, object] = {str: "0" * many, bytes: bytes(many)}

@@ -36,6 +36,20 @@ if TYPE_CHECKING:
 
 _REGISTER_ONLY: Final = ("peers", "partitions", "replicas", "gather_s")
 
+_NOT_OF_RELAYS: Final = (
+    "register",
+    "join",
+    "advertise",
+    "host",
+    "workers",
+    "flush_messages",
+    "flush_bytes",
+    "flush_interval_s",
+    "catch_up_slowdown",
+    "keep_retired_s",
+)
+"""What a relay of a static list has no use for."""
+
 
 @click.command()
 @click.option(
@@ -75,6 +89,11 @@ _REGISTER_ONLY: Final = ("peers", "partitions", "replicas", "gather_s")
     "--register", metavar="URL,...", help="Broker: " + help_text(BrokerSettings, "register")
 )
 @click.option("--join", metavar="URL,...", help="Broker: " + help_text(BrokerSettings, "join"))
+@click.option(
+    "--relay-peers",
+    metavar="ID=URL,...",
+    help="Broker: " + help_text(BrokerSettings, "relay_peers"),
+)
 @click.option(
     "--advertise",
     metavar="URL",
@@ -167,6 +186,8 @@ def _register(
 def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str, object]) -> _Node:
     formed = {key: flags.pop(key) for key in _REGISTER_ONLY}
     settings = configuration.section(BrokerSettings, **flags)
+    if settings.relay_peers:
+        return _relay(configuration, settings, common, formed, flags)
     if settings.join:
         return _ring(configuration, settings, common, formed, flags)
     _refuse("broker", formed)
@@ -196,12 +217,7 @@ def _ring(
     given = {key: flags[key] for key in ("register", "id", "workers")}
     _refuse("broker with --join", {**formed, **given})
     new = configuration.section(RegisterSettings, **counts)
-    if not common.join_secret:
-        raise CommandError(
-            "brokers without a register need one join secret: make it with `octopi-node secret "
-            "FILE`, and give each of them that file (--join-secret)",
-            ExitCode.USAGE,
-        )
+    _need_secret(common)
 
     async def node(stop: trio.Event) -> None:
         from octopi.cli.ring_nodes import run_ring_node
@@ -210,6 +226,43 @@ def _ring(
         await _managed("broker", run, stop)
 
     return node
+
+
+def _relay(
+    configuration: Configuration,
+    settings: BrokerSettings,
+    common: NodeSettings,
+    formed: dict[str, object],
+    flags: dict[str, object],
+) -> _Node:
+    """A relay of a static list.  *formed* has the flags for what the list is divided into."""
+    counts = {key: formed.pop(key) for key in ("partitions", "replicas")}
+    given = {key: flags[key] for key in _NOT_OF_RELAYS}
+    _refuse("broker with --relay-peers", {**formed, **given})
+    new = configuration.section(RegisterSettings, **counts)
+    _need_secret(common)
+
+    async def node(stop: trio.Event) -> None:
+        from octopi.cli.relay_nodes import run_relay_node
+
+        run = partial(run_relay_node, settings, new.partitions, new.replicas, common, stop)
+        await _managed("broker", run, stop)
+
+    return node
+
+
+def _need_secret(common: NodeSettings) -> None:
+    """Refuse to start without a join secret where no register makes one.
+
+    Raises:
+      CommandError: if none was given.
+    """
+    if not common.join_secret:
+        raise CommandError(
+            "brokers without a register need one join secret: make it with `octopi-node secret "
+            "FILE`, and give each of them that file (--join-secret)",
+            ExitCode.USAGE,
+        )
 
 
 def _workers(settings: BrokerSettings, common: NodeSettings) -> _Node:

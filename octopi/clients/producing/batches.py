@@ -17,6 +17,10 @@ class Stored:
     """The offset of its first record."""
     epoch: Epoch
     duplicate: bool
+    id: bytes = b""
+    """In a topic in memory: the id of its first record; empty: not known."""
+    digest: bytes = b""
+    """In a topic in memory: the digest of all records up to its last one; empty: not known."""
 
 
 @attrs.define(eq=False)

@@ -235,7 +235,13 @@ class LogSender:
         if isinstance(answer, Produced):
             self._backoff.reset()
             self._route.arrived()
-            stored = Stored(Offset(answer.offset), Epoch(answer.epoch), answer.duplicate)
+            stored = Stored(
+                Offset(answer.offset),
+                Epoch(answer.epoch),
+                answer.duplicate,
+                answer.id,
+                answer.digest,
+            )
             self.session.answered(batch, attempt, stored)
         elif isinstance(answer, Failure):
             self.session.refused(batch, attempt, refusal(answer))

@@ -272,10 +272,11 @@ class Producer:
         batch = sender.take(value, key, headers or NO_HEADERS, timestamp_ms, urgent=urgent)
         if partition is None and key is None:
             route.sticky_batch = batch
-        start, end = batch.last_position, batch.builder.size_bytes
+        builder = batch.builder
+        start, end = batch.last_position, builder.size_bytes
         self._buffered_bytes += end - start
         self._yield_is_due = batch.sealed
-        return PendingReceipt(sender, batch, start, end, timestamp_ms)
+        return PendingReceipt(sender, batch, len(builder) - 1, start, end, timestamp_ms)
 
     def _take_many(
         self,

@@ -12,6 +12,7 @@ from octopi.clients.news import News
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.errors import DeliveryError
 from octopi.identifiers import Epoch, Offset, PartitionId, TimestampMs, TopicName
+from octopi.relay.message_ids import MessageId, id_behind
 
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,6 +32,12 @@ class Receipt(NamedTuple):
     timestamp_ms: TimestampMs
     duplicate: bool
     """Whether the broker had it from an earlier attempt.  It is stored once in any case."""
+    id: bytes | None = None
+    """In a topic in memory: its id, 16 bytes that sort by time.  None: it is in a log topic, or a
+    repetition of which the first time is forgotten."""
+    digest: bytes | None = None
+    """In a topic in memory: a SHA-256 of all that lies before the end of its transaction, which are
+    the messages that were sent together with it.  None as well."""
 
     @property
     def timestamp(self) -> datetime:
@@ -65,13 +72,15 @@ class PendingReceipt:
     producer's delivery time-out.  If it is cancelled, the message is still delivered.
     """
 
-    __slots__ = ("_batch", "_end", "_log", "_start", "_timestamp_ms", "_was_seen")
+    __slots__ = ("_batch", "_end", "_log", "_number", "_start", "_timestamp_ms", "_was_seen")
 
     def __init__(
-        self, log: SettlingLog, batch: Batch, start: int, end: int, timestamp_ms: int
+        self, log: SettlingLog, batch: Batch, number: int, start: int, end: int, timestamp_ms: int
     ) -> None:
+        """*number*: how many messages of *batch* come before it; *start*, *end*: its bytes there."""
         self._log = log
         self._batch = batch
+        self._number = number
         self._start = start
         self._end = end
         self._timestamp_ms = timestamp_ms
@@ -112,6 +121,8 @@ class PendingReceipt:
                 outcome.epoch,
                 TimestampMs(self._timestamp_ms),
                 outcome.duplicate,
+                id_behind(MessageId(outcome.id), self._number) if outcome.id else None,
+                outcome.digest or None,
             )
         assert isinstance(outcome, DeliveryError), "a settled batch has an outcome"
         if not self._was_seen:

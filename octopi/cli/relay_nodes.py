@@ -1,0 +1,99 @@
+"""Runs a relay of a static list.  Other nodes don't load what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from octopi.admin.relay_view import RelayBrokerView
+from octopi.cli.compose import AGENT, place_for_node
+from octopi.cli.config import BrokerSettings, NodeSettings
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.nodes import addresses_in, warn_of_others
+from octopi.cli.secret_files import secret_of_broker
+from octopi.cli.workers import check_single
+from octopi.identifiers import BrokerId
+from octopi.limits import BROKER_ID_MAX
+from octopi.logger import bind
+from octopi.operating_system import allow_many_files
+from octopi.roles.broker.relay.node import run_relay_broker
+from octopi.roles.broker.relay.options import RelayOptions
+
+
+async def run_relay_node(
+    settings: BrokerSettings,
+    partitions: int,
+    replicas: int,
+    common: NodeSettings,
+    stop: trio.Event,
+    ready: Callable[[str], None],
+) -> None:
+    """Run a relay until *stop* is set; *ready* is called with its url when it listens.
+    *partitions* and *replicas* are the same on all relays of the list.
+
+    Raises:
+      CommandError: if the settings contradict each other.
+      InvalidOptionError: if the list of relays is wrong.
+      OctopiError: see `octopi.roles.broker.relay.node.run_relay_broker`.
+    """
+    relays = relays_in(settings.relay_peers)
+    me = settings.id
+    if me is None or me not in relays:
+        raise CommandError(
+            "a relay says which one of --relay-peers it is: --id, one of "
+            f"{', '.join(map(str, relays))}",
+            ExitCode.USAGE,
+        )
+    broker = BrokerId(me)
+    listen = settings.listen
+    if listen == BrokerSettings().listen:
+        listen = relays[broker].partition("://")[2].rstrip("/")
+    check_single(settings.data_dir)
+    allow_many_files()
+    bind(role="broker")
+    warn_of_others(settings.data_dir)
+    secrets = secret_of_broker(common.join_secret)
+    async with place_for_node(common, listen, ready, secrets) as place:
+        options = RelayOptions(
+            listen=listen,
+            data_directory=settings.data_dir,
+            broker=broker,
+            relays=relays,
+            secrets=secrets,
+            partition_count=partitions,
+            replica_count=replicas,
+            agent=AGENT,
+            token=place.shelter.token,
+            authenticator=place.shelter.authenticator,
+            memory_budget_bytes=common.memory_budget,
+        )
+        await run_relay_broker(
+            place.environment,
+            options,
+            stop=stop,
+            show=lambda node: place.show(RelayBrokerView(node)),
+            task_status=place,
+        )
+
+
+def relays_in(text: str) -> dict[BrokerId, str]:
+    """The relays in *text*, such as ``1=ws://a:7001,2=ws://b:7001``.
+
+    Raises:
+      CommandError: if it is no such list, or has an id twice.
+    """
+    relays: dict[BrokerId, str] = {}
+    for one in addresses_in(text):
+        number, _, address = one.partition("=")
+        if not (number.isascii() and number.isdecimal()) or not address:
+            raise CommandError(
+                f"--relay-peers: {one!r} is no relay; one looks like 1=ws://a:7001", ExitCode.USAGE
+            )
+        broker = BrokerId(int(number))
+        if not 1 <= broker <= BROKER_ID_MAX or broker in relays:
+            raise CommandError(
+                f"--relay-peers: {one!r}: each relay has an id of its own, from 1", ExitCode.USAGE
+            )
+        relays[broker] = address
+    return relays

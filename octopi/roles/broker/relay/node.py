@@ -1,0 +1,269 @@
+"""A broker with topics in memory: data directory, server, connections to the other relays, clock.
+
+The broker's nursery has these tasks: the server (with one nursery for each connection below it), a
+connection to each relay of a smaller id, the clock of the machines, the fan-out to readers, and the
+storing of the generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import InvalidOptionError, OctopiError, StorageError
+from octopi.identifiers import BrokerId, Incarnation, PartitionId
+from octopi.limits import RELAY_TICK_S
+from octopi.logger import get_logger
+from octopi.relay.incarnations import RelayLife
+from octopi.relay.message_ids import MessageIds, node_name
+from octopi.relay.messages import RelayMessage
+from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
+from octopi.roles.broker.readers import Readers
+from octopi.roles.broker.relay.describe_service import RelayDescribeService
+from octopi.roles.broker.relay.links import OwnGreeting, PartitionLinks, RelayLinks
+from octopi.roles.broker.relay.mesh import RelayMesh
+from octopi.roles.broker.relay.options import RelayOptions
+from octopi.roles.broker.relay.partition import RelayPartition
+from octopi.roles.broker.relay.read_services import RelayReadService, RelaySubscribeService
+from octopi.roles.broker.relay.services import (
+    RelayClientSession,
+    RelayContext,
+    RelayProduceService,
+    RelayServing,
+    RelayTopicsService,
+)
+from octopi.roles.broker.relay.session import RelaySession
+from octopi.roles.broker.relay.store import RelayStore
+from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.transport.connection import Connection
+from octopi.transport.memory_budget import MemoryBudget
+from octopi.transport.server import serve
+from octopi.transport.server_statistics import ServerStatistics
+from octopi.wire.endpoints import CLIENT, RELAY
+
+_log = get_logger(__name__)
+
+_CLIENT_SERVICES = (
+    RelayTopicsService,
+    RelayProduceService,
+    RelayReadService,
+    RelaySubscribeService,
+    RelayDescribeService,
+)
+
+
+@attrs.define(eq=False)
+class RelayBroker:
+    """A running relay, as its pages and tests see it."""
+
+    environment: Environment
+    options: RelayOptions
+    mesh: RelayMesh
+    identity: BrokerIdentity
+    traffic: ServerStatistics
+    partitions: list[RelayPartition] = attrs.field(factory=list)
+    links: RelayLinks | None = None
+    failure: OctopiError | None = None
+    """Why it ends."""
+    failed: trio.Event = attrs.field(factory=trio.Event)
+
+    def fail(self, error: OctopiError) -> None:
+        """It can't go on."""
+        self.failure = self.failure or error
+        self.failed.set()
+
+    @property
+    def why_not_ready(self) -> str:
+        """Why it is not part of an epoch in all of its partitions; empty: it is."""
+        for one in self.partitions:
+            if one.member is not None and not one.member.is_normal:
+                number, status = one.relay_set.partition, one.member.status.value
+                return f"relay partition {number}: {status}"
+        return "" if self.partitions else "the relay does not listen yet"
+
+
+async def run_relay_broker(
+    environment: Environment,
+    options: RelayOptions,
+    *,
+    stop: trio.Event,
+    show: Callable[[RelayBroker], None] = lambda node: None,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run a relay until *stop* is set; ``started`` gives its url once it takes part in all of its
+    partitions, for which a quorum of each relay set has to be there.
+
+    Raises:
+      InvalidOptionError: if the list of relays is wrong.
+      DirectoryInUseError: if another process has the data directory.
+      StorageError: if the directory can't be read or written, or has forgotten starts.
+      UnreachableError: if it can't listen at the address.
+    """
+    mesh = RelayMesh(options.relays, options.partition_count, options.replica_count)
+    if options.broker not in mesh.relays:
+        raise InvalidOptionError(f"relay {options.broker} (--id) is not in --relay-peers")
+    disk, data_directory = environment.disk, options.data_directory
+    await make_durable_directory(disk, data_directory)
+    lock = lock_directory(disk, data_directory)
+    try:
+        identity = await begin_incarnation(environment, data_directory, options.broker)
+        store = RelayStore(disk, data_directory)
+        store.load()
+        traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
+        node = RelayBroker(environment, options, mesh, identity, traffic)
+        show(node)
+        async with trio.open_nursery() as nursery:
+            await _serve(node, store, nursery, stop, task_status)
+            nursery.cancel_scope.cancel()
+    finally:
+        lock.release()
+    if node.failure is not None:
+        raise node.failure  # outside of the nurseries, which would wrap it
+
+
+async def _serve(
+    node: RelayBroker,
+    store: RelayStore,
+    nursery: trio.Nursery,
+    stop: trio.Event,
+    task_status: trio.TaskStatus[str],
+) -> None:
+    environment, options, mesh = node.environment, node.options, node.mesh
+    serving = _begin(node, store, nursery)
+    closing, served = trio.Event(), trio.Event()
+
+    def client(connection: Connection, tasks: trio.Nursery) -> RelayClientSession:
+        context = RelayContext(serving, connection, tasks)
+        return RelayClientSession("relay", [make(context) for make in _CLIENT_SERVICES])
+
+    async def serve_all(*, task_status: trio.TaskStatus[str]) -> None:
+        try:
+            await serve(
+                environment,
+                options.listen,
+                role="broker",
+                agent=options.agent,
+                sessions={
+                    CLIENT: client,
+                    RELAY: lambda connection, tasks: RelaySession(serving.links, connection),
+                },
+                stop=closing,
+                traffic=node.traffic,
+                authenticator=options.authenticator,
+                secrets=options.secrets,
+                cluster=lambda: mesh.cluster,
+                task_status=task_status,
+            )
+        finally:
+            served.set()
+
+    try:
+        await nursery.start(serve_all)
+    except OctopiError as error:
+        node.fail(error)
+        return
+    nursery.start_soon(serving.links.run)
+    nursery.start_soon(serving.readers.tail_broadcast.run)
+    nursery.start_soon(_keep_time, node, lambda: task_status.started(mesh.relays[options.broker]))
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(_first_of, stop, waiting.cancel_scope)
+        waiting.start_soon(_first_of, node.failed, waiting.cancel_scope)
+    closing.set()
+    await served.wait()
+
+
+def _begin(node: RelayBroker, store: RelayStore, nursery: trio.Nursery) -> RelayServing:
+    """Make the parts of *node*."""
+    environment, options, mesh, identity = (
+        node.environment,
+        node.options,
+        node.mesh,
+        node.identity,
+    )
+    me, incarnation = options.broker, identity.incarnation
+
+    def take(
+        sender: BrokerId, partition: PartitionId, life: RelayLife, message: RelayMessage
+    ) -> None:
+        node.partitions[partition].receive(sender, life, message)
+
+    def forgot(known: Incarnation) -> None:
+        nursery.start_soon(_count_on, node, known)
+
+    links = node.links = RelayLinks(
+        environment,
+        mesh,
+        OwnGreeting(me, incarnation, identity.nonce),
+        options.agent,
+        options.credentials,
+        take,
+        forgot,
+    )
+    # One source of ids for all partitions, so none is given twice.
+    ids = MessageIds(node_name(me, incarnation))
+    node.partitions = [
+        RelayPartition(
+            environment,
+            one,
+            me,
+            incarnation,
+            store,
+            ids,
+            options.bounds,
+            PartitionLinks(links, one.partition),
+            nursery,
+            node.fail,
+        )
+        for one in mesh.sets
+    ]
+    return RelayServing(
+        environment,
+        mesh,
+        me,
+        incarnation,
+        node.partitions,
+        links,
+        Readers(environment.clock),
+        options.agent,
+        environment.clock.now(),
+    )
+
+
+async def _count_on(node: RelayBroker, known: Incarnation) -> None:
+    """Another relay knows a later start of this one: its data directory was lost, or is an old
+    copy.  Have the next start count on from there, and end."""
+    directory = node.options.data_directory
+    try:
+        later = attrs.evolve(node.identity, incarnation=known)
+        await store_identity(node.environment, directory, later)
+    except StorageError as error:
+        node.fail(error)
+        return
+    node.fail(
+        StorageError(
+            f"{directory} has forgotten starts of this relay: it counts "
+            f"{node.identity.incarnation}, and another relay knows {known}; start it again, and it "
+            "counts on from there"
+        )
+    )
+
+
+async def _keep_time(node: RelayBroker, ready: Callable[[], None]) -> None:
+    """Tell the machines the time; call *ready* once, when this relay takes part for the first
+    time."""
+    clock, is_ready = node.environment.clock, False
+    while True:
+        for one in node.partitions:
+            one.tick()
+        if not is_ready and not node.why_not_ready:
+            is_ready = True
+            ready()
+        await clock.sleep_until(clock.now() + RELAY_TICK_S)
+
+
+async def _first_of(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

@@ -1,0 +1,295 @@
+"""One relay partition on one broker: the machines, and what is done for them.
+
+The machines of a member (`octopi.relay.member`), if this broker is one, and of the receiver
+(`octopi.relay.receiver`) get messages and time, and return effects.  Effects are performed in
+order; while the generation is being stored, those that follow wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import StorageError
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, Offset, TopicId, TopicName
+from octopi.logger import get_logger
+from octopi.relay.buffer import BufferBounds
+from octopi.relay.effects import (
+    BeginLife,
+    EnterStatus,
+    MoveHighwater,
+    RelayEffect,
+    SendToRelay,
+    StoreGeneration,
+    TellConflict,
+    TellGap,
+    TellTimeline,
+)
+from octopi.relay.incarnations import RelayLife
+from octopi.relay.member import RelayMember
+from octopi.relay.message_ids import MessageIds
+from octopi.relay.messages import (
+    RelayMessage,
+    RelayRefused,
+    RelayStatus,
+    RelaySubmit,
+    RelaySubmitted,
+    RelayWritten,
+)
+from octopi.relay.receiver import AnswerProducer, ProduceOutcome, ReceiverEffect, RelayReceiver
+from octopi.relay.relay_set import RelaySet
+from octopi.relay.stream import RelayStream
+from octopi.relay.timelines import RelayEpoch
+from octopi.roles.broker.relay.store import RelayStore
+from octopi.roles.broker.relay.stream_log import StreamLog
+
+_log = get_logger(__name__)
+
+_SERVING = (RelayStatus.NORMAL, RelayStatus.CHANGING)
+"""Readers go on with what is delivered while the sequencer changes."""
+
+
+class RelaySender(Protocol):
+    """Sends to other relays (`octopi.roles.broker.relay.links`)."""
+
+    def send(self, to: BrokerId, message: RelayMessage) -> None:
+        """Send *message*; it may be lost."""
+
+    def begin_life(self, emptied: int) -> None:
+        """What is sent to this relay's former life is not for it any more."""
+
+
+def client_epoch(epoch: RelayEpoch) -> Epoch:
+    """An epoch as clients know it: a number that grows with timelines, and with the epochs of
+    each."""
+    return Epoch((epoch.timeline.generation << 32) + epoch.number)
+
+
+class RelayPartition:
+    """One relay partition, as this broker takes part in it."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        relay_set: RelaySet,
+        me: BrokerId,
+        incarnation: Incarnation,
+        store: RelayStore,
+        ids: MessageIds,
+        bounds: BufferBounds,
+        links: RelaySender,
+        nursery: trio.Nursery,
+        fail: Callable[[StorageError], None],
+    ) -> None:
+        """*nursery*: the broker's.  *fail*: is called if the generation can't be stored."""
+        clock = environment.clock
+        self.relay_set = relay_set
+        self.logs: dict[TopicId, StreamLog] = {}
+        """Streams that clients have named, as readers see them."""
+        self.member: RelayMember | None = None
+        """None: this broker only receives for this partition."""
+        self._clock = clock
+        self._me = me
+        self._store, self._links = store, links
+        self._nursery, self._fail = nursery, fail
+        self._receiver = RelayReceiver(me, relay_set, ids)
+        self._answers: dict[int, Callable[[ProduceOutcome], None]] = {}
+        self._produced = 0
+        self._todo: deque[RelayEffect | ReceiverEffect] = deque()
+        self._is_performing = False
+        self._is_storing = False
+        self._epoch = NO_EPOCH
+        self._was_in_timeline = False
+        if me in relay_set:
+            random = environment.randomness.random
+            self.member = RelayMember(
+                me, relay_set, incarnation, store.generation, random, clock.now(), bounds
+            )
+
+    # --- what clients see ----------------------------------------------------------------
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether readers are served here."""
+        return self._epoch != NO_EPOCH
+
+    @property
+    def sequencer(self) -> BrokerId | None:
+        """Who is the sequencer, as far as this broker knows; None: nobody."""
+        member = self.member
+        if member is None or not member.is_normal:
+            return None
+        return member.sequencer
+
+    @property
+    def receives_for(self) -> BrokerId:
+        """Whom the receiver takes for the sequencer; it finds out when it is wrong."""
+        return self._receiver.sequencer
+
+    @property
+    def epoch(self) -> Epoch:
+        """The epoch of which this broker is a part, for clients; 0: of none."""
+        return self._epoch
+
+    def log(self, topic: TopicName, topic_id: TopicId) -> StreamLog:
+        """The stream of *topic* as readers see it."""
+        log = self.logs.get(topic_id)
+        if log is None:
+            log = StreamLog(topic, topic_id, self.relay_set.partition, self._stream)
+            self.logs[topic_id] = log
+            self._tell(log)
+        return log
+
+    def has(self, topic_id: TopicId) -> bool:
+        """Whether this broker holds something of that stream."""
+        return self._stream(topic_id) is not None
+
+    def _stream(self, topic_id: TopicId) -> RelayStream | None:
+        return None if self.member is None else self.member.streams.by_topic.get(topic_id)
+
+    def produce(
+        self,
+        topic_id: TopicId,
+        records: bytes,
+        count: int,
+        wall_ms: int,
+        answer: Callable[[ProduceOutcome], None],
+    ) -> None:
+        """Have *count* valid *records* of one producer put in order and written by a quorum."""
+        self._produced += 1
+        self._answers[self._produced] = answer
+        now = self._clock.now()
+        self._perform(
+            self._receiver.produce(self._produced, topic_id, records, count, now, wall_ms)
+        )
+
+    # --- events --------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Time has passed."""
+        now = self._clock.now()
+        if self.member is not None:
+            self._perform(self.member.tick(now))
+        self._perform(self._receiver.tick(now))
+
+    def receive(self, sender: BrokerId, life: RelayLife, message: RelayMessage) -> None:
+        """Handle *message*, which *sender* has sent in that *life*."""
+        now = self._clock.now()
+        if self.member is not None:
+            self._perform(self.member.receive(sender, life, message, now))
+        if isinstance(message, RelayWritten | RelaySubmitted | RelayRefused):
+            self._perform(self._receiver.receive(sender, message, now))
+
+    # --- effects -------------------------------------------------------------------------
+
+    def _perform(self, effects: list[RelayEffect] | list[ReceiverEffect]) -> None:
+        self._todo.extend(effects)
+        if self._is_performing:
+            return
+        self._is_performing = True
+        try:
+            while self._todo and not self._is_storing:
+                self._do(self._todo.popleft())
+        finally:
+            self._is_performing = False
+
+    def _do(self, effect: RelayEffect | ReceiverEffect) -> None:
+        match effect:
+            case SendToRelay(to, message) if to == self._me:
+                self._send_to_me(message)
+            case SendToRelay(to, message):
+                self._links.send(to, message)
+            case AnswerProducer(number, outcome):
+                self._answers.pop(number)(outcome)
+            case MoveHighwater(topic_id, _):
+                if (log := self.logs.get(topic_id)) is not None:
+                    log.wake()
+            case StoreGeneration(generation):
+                self._is_storing = True
+                self._nursery.start_soon(self._store_generation, generation)
+            case BeginLife(life):
+                self._links.begin_life(life.emptied)
+            case EnterStatus():
+                self._entered(effect)
+            case TellGap(topic_id, start):
+                self._gap(topic_id, start)
+            case TellTimeline(epoch):
+                self._begin_timeline(epoch)
+            case TellConflict(topic_id):
+                _log.error(
+                    "no digest has a quorum", partition=self.relay_set.partition, topic_id=topic_id
+                )
+
+    def _send_to_me(self, message: RelayMessage) -> None:
+        """A machine of this broker has something to say to the other one."""
+        now = self._clock.now()
+        if isinstance(message, RelaySubmit):
+            if self.member is not None:
+                self._todo.extend(self.member.receive(self._me, self.member.life, message, now))
+        elif isinstance(message, RelayWritten | RelaySubmitted | RelayRefused):
+            self._todo.extend(self._receiver.receive(self._me, message, now))
+
+    async def _store_generation(self, generation: int) -> None:
+        try:
+            await self._store.raise_to(generation)
+        except StorageError as error:
+            self._fail(error)
+            return
+        self._is_storing = False
+        self._perform([])
+
+    def _entered(self, entered: EnterStatus) -> None:
+        member = self.member
+        assert member is not None
+        status = entered.status
+        _log.info(
+            "relay status",
+            partition=self.relay_set.partition,
+            status=status.value,
+            epoch=entered.epoch.number,
+            generation=entered.epoch.timeline.generation,
+        )
+        now = self._clock.now()
+        if status is RelayStatus.NORMAL:
+            self._epoch = client_epoch(entered.epoch)
+            sequencer = self.relay_set.sequencer(entered.epoch)
+            self._todo.extend(self._receiver.sequencer_is(sequencer, now))
+        elif status not in _SERVING:
+            self._epoch = NO_EPOCH
+        if status is RelayStatus.FENCED:
+            self._todo.extend(self._receiver.fenced())
+        for log in self.logs.values():
+            self._tell(log)
+            log.wake()
+
+    def _begin_timeline(self, epoch: RelayEpoch) -> None:
+        """All streams belong to another timeline.  Readers are told where it differs from what they
+        have read; here it is only worth a warning if this process was part of another one."""
+        partition, generation = self.relay_set.partition, epoch.timeline.generation
+        if self._was_in_timeline:
+            _log.warning(
+                "another timeline: history may be lost", partition=partition, generation=generation
+            )
+        else:
+            _log.info("timeline", partition=partition, generation=generation)
+        self._was_in_timeline = True
+
+    def _tell(self, log: StreamLog) -> None:
+        member = self.member
+        log.epoch = self._epoch
+        leads = member is not None and member.is_sequencer
+        if leads and not log.knows_all:
+            log.begun = log.end
+        log.knows_all = leads
+
+    def _gap(self, topic_id: TopicId, start: Offset) -> None:
+        log = self.logs.get(topic_id)
+        name = topic_id if log is None else log.topic
+        partition = self.relay_set.partition
+        _log.warning("readers miss records", topic=name, partition=partition, start=start)
+        if log is not None:
+            log.wake()

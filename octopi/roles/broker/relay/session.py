@@ -1,0 +1,38 @@
+"""A connection of another relay to this one."""
+
+from __future__ import annotations
+
+from octopi.errors import ProtocolError
+from octopi.identifiers import BrokerId
+from octopi.roles.broker.relay.links import RelayLinks
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+
+
+class RelaySession:
+    """A connection of another relay, which greets first."""
+
+    def __init__(self, links: RelayLinks, connection: Connection) -> None:
+        self._links = links
+        self._connection = connection
+        self._sender: BrokerId | None = None
+
+    def handle(self, message: object) -> None:
+        """Handle *message*.
+
+        Raises:
+          OctopiError: the answer to a greeting; ProtocolError, if anything else comes first.
+        """
+        if isinstance(message, m.RelayGreet):
+            self._sender = self._links.accept(self._connection, message)
+        elif self._sender is None:
+            raise ProtocolError("a relay greets before it says anything else")
+        else:
+            self._links.take(self._sender, self._connection, message)
+
+    def token_refreshed(self) -> None:
+        """Does nothing: the endpoint takes no fresh tokens."""
+
+    def closed(self) -> None:
+        """The connection has ended."""
+        self._links.ended(self._connection)

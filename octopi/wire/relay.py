@@ -1,0 +1,450 @@
+"""What the relays of a set, and receivers, send each other about streams in memory
+(`octopi.relay`).
+
+A message is about one relay partition.  It counts for two lives: that of its sender, and that of
+its receiver as the sender knows it.  Epochs, ids and digests have fixed sizes, so they are byte
+strings; so are lists of places in streams, of which there may be many thousands: they are rows of
+one size, one behind the other.  What does not fit into one message is sent in several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum, unique
+from struct import Struct
+from typing import Annotated, Final, TypeAlias
+
+import attrs
+
+from octopi.field_bounds import AtMost, Exactly, Grammar, MayBeMissing, Within, judged
+from octopi.identifiers import BrokerId, Incarnation, Offset, TopicId, id_fault, topic_name_fault
+from octopi.limits import (
+    BROKER_ID_MAX,
+    COUNTED_MAX,
+    ID_CHARACTERS,
+    NONCE_BYTES_MAX,
+    OFFSET_MAX,
+    PRODUCERS_PER_LOG_MAX,
+    RELAY_NAMES_TOLD_MAX,
+    RELAY_PART_TRANSACTIONS,
+    RELAY_PARTITIONS_MAX,
+    RELAY_POINTS_MAX,
+    RELAY_STREAMS_TOLD_MAX,
+    RELAYS_MAX,
+    TEXT_BYTES_MAX,
+    TOPIC_NAME_BYTES_MAX,
+)
+from octopi.model import BrokerNumber, IncarnationNumber, PartitionNumber, Place, Verb
+from octopi.wire.common import Records
+from octopi.wire.declarations import (
+    RELAY_TO_RELAY,
+    RELAY_TO_RELAY_BACK,
+    answer,
+    notice,
+    on_the_cluster,
+    request,
+)
+from octopi.wire.replication import KnownProducer
+
+_OF_NODES: Final = on_the_cluster(Verb.REPLICATE)
+_POINT: Final = Struct(">Q32s")
+_STREAM: Final = Struct(">8sQ32s")
+_STREAM_END: Final = Struct(">8sQ32sQ")
+
+EpochBytes: TypeAlias = Annotated[bytes, Exactly(16)]
+"""Generation of the timeline (3), its name (5), number of the epoch (8)."""
+IdBytes: TypeAlias = Annotated[bytes, Exactly(16)]
+DigestBytes: TypeAlias = Annotated[bytes, Exactly(32)]
+RelayTopicId: TypeAlias = Annotated[TopicId, AtMost(ID_CHARACTERS), Grammar(id_fault)]
+_Emptied: TypeAlias = Annotated[int, Within(0, 2**32 - 1)]
+_Points: TypeAlias = Annotated[bytes, AtMost(RELAY_POINTS_MAX * _POINT.size)]
+_Streams: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * _STREAM.size)]
+_StreamEnds: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * _STREAM_END.size)]
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+def packed_points(points: Iterable[tuple[Offset, bytes]]) -> bytes:
+    """The bytes of places in a stream, each with the digest there."""
+    return b"".join(_POINT.pack(end, digest) for end, digest in points)
+
+
+def points_of(data: bytes) -> list[tuple[Offset, bytes]]:
+    """The inverse of `packed_points`."""
+    return [(Offset(end), digest) for end, digest in _POINT.iter_unpack(data)]
+
+
+def packed_streams(streams: Iterable[tuple[TopicId, Offset, bytes]]) -> bytes:
+    """The bytes of streams: topic id, end, and the digest there."""
+    return b"".join(_STREAM.pack(bytes.fromhex(one), *point) for one, *point in streams)
+
+
+def streams_of(data: bytes) -> list[tuple[TopicId, Offset, bytes]]:
+    """The inverse of `packed_streams`."""
+    return [
+        (TopicId(one.hex()), Offset(end), digest) for one, end, digest in _STREAM.iter_unpack(data)
+    ]
+
+
+def packed_ends(streams: Iterable[tuple[TopicId, Offset, bytes, Offset]]) -> bytes:
+    """The bytes of streams: topic id, end, the digest there, and highwater mark."""
+    return b"".join(_STREAM_END.pack(bytes.fromhex(one), *end) for one, *end in streams)
+
+
+def ends_of(data: bytes) -> list[tuple[TopicId, Offset, bytes, Offset]]:
+    """The inverse of `packed_ends`."""
+    return [
+        (TopicId(one.hex()), Offset(end), digest, Offset(highwater))
+        for one, end, digest, highwater in _STREAM_END.iter_unpack(data)
+    ]
+
+
+def _rows_fault(field: str, data: bytes, rows: Struct) -> str:
+    """Why *data* holds no such rows; empty: it does."""
+    if len(data) % rows.size:
+        return f"{field} has {len(data)} bytes, and a row has {rows.size}"
+    for row in rows.iter_unpack(data):
+        if any(isinstance(one, int) and one > OFFSET_MAX for one in row):
+            return f"{field} has an offset above {OFFSET_MAX}"
+    return ""
+
+
+# --- words ---------------------------------------------------------------------------------
+
+
+@unique
+class RelayState(StrEnum):
+    """What a relay says that it is (`octopi.relay.messages.RelayStatus`)."""
+
+    JOINING = "joining"
+    NORMAL = "normal"
+    CHANGING = "changing"
+    FENCED = "fenced"
+
+
+@unique
+class OrderRefusal(StrEnum):
+    """Why a relay puts nothing in order (`octopi.relay.messages.SubmitRefusal`)."""
+
+    NOT_SEQUENCER = "not sequencer"
+    NOT_READY = "not ready"
+    NO_QUORUM = "no quorum"
+    BUFFER_FULL = "buffer full"
+    TOO_LARGE = "too large"
+    TOO_MANY_STREAMS = "too many streams"
+    BY_PRODUCER = "by producer"
+
+
+def relay_state_fault(text: str) -> str:
+    """Why *text* is no `RelayState`; empty: it is one."""
+    return "" if text in set(RelayState) else f"it is none of {', '.join(RelayState)}"
+
+
+def order_refusal_fault(text: str) -> str:
+    """Why *text* is no `OrderRefusal`; empty: it is one."""
+    return "" if text in set(OrderRefusal) else f"it is none of {', '.join(OrderRefusal)}"
+
+
+@attrs.frozen
+class KnownLife:
+    """The newest life of a relay that somebody knows."""
+
+    broker: BrokerNumber
+    incarnation: IncarnationNumber
+    emptied: _Emptied
+    """How often it gave up what it held in that incarnation."""
+
+
+Lives: TypeAlias = Annotated[tuple[KnownLife, ...], AtMost(RELAYS_MAX)]
+
+
+# --- the connection ------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Greeting:
+    request: int
+    broker: BrokerNumber
+    """The sender."""
+    incarnation: IncarnationNumber
+    nonce: Annotated[str, AtMost(NONCE_BYTES_MAX)]
+    """Of this incarnation: two copies of a data directory count to the same number."""
+    mesh: DigestBytes
+    """The digest of the static list of relays, which has to be the same on all of them."""
+    emptied: Annotated[tuple[_Emptied, ...], AtMost(RELAY_PARTITIONS_MAX)]
+    """For each partition: how often the sender gave up what it held in this incarnation."""
+    known: Annotated[Incarnation, Within(0, COUNTED_MAX)]
+    """The newest incarnation of the other one that the sender knows; 0: none."""
+    known_nonce: Annotated[str, AtMost(NONCE_BYTES_MAX)]
+
+
+@request("relay_greet", RELAY_TO_RELAY, needs=_OF_NODES, since=2)
+@attrs.frozen
+class RelayGreet(_Greeting):
+    """The first message on a connection: who the sender is.  Answer: `RelayGreeted`, or a refusal
+    with the reason."""
+
+
+@answer("relay_greeted", RELAY_TO_RELAY_BACK, since=2)
+@attrs.frozen
+class RelayGreeted(_Greeting):
+    """Answer to `RelayGreet`: the same of the other side."""
+
+
+@notice("relay_topics", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class RelayTopics:
+    """Names of topics that are in use.  They are told when a connection begins, and when one is
+    used for the first time."""
+
+    names: Annotated[
+        tuple[Annotated[str, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(topic_name_fault)], ...],
+        AtMost(RELAY_NAMES_TOLD_MAX),
+    ]
+
+
+# --- one partition -------------------------------------------------------------------------
+
+
+@attrs.frozen
+class OfPartition:
+    """What each message about a partition has."""
+
+    partition: PartitionNumber
+    life: _Emptied
+    """How often the sender gave up what it held, in the incarnation of its greeting."""
+    to: _Emptied
+    """The same of the receiver, as the sender knows it.  If it has done so since, the message is
+    dropped."""
+
+
+@notice("relay_beat", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class BeatTold(OfPartition):
+    """To each other one, every 0.1 s: what the sender is, and whom it hears."""
+
+    state: Annotated[str, AtMost(TEXT_BYTES_MAX), Grammar(relay_state_fault)]
+    epoch: EpochBytes
+    """The greatest one that it promised."""
+    held: EpochBytes
+    """The last one of which it was a part."""
+    hears: Annotated[tuple[BrokerId, ...], AtMost(RELAYS_MAX)]
+    generation: Annotated[int, Within(0, 2**24 - 1)]
+    """The greatest one that it ever voted for, or joined."""
+    starts: Annotated[bool, MayBeMissing()] = False
+    """It is the sequencer of the epoch, and fetches what it lacks."""
+
+
+@notice("relay_submit", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class SubmitTold(OfPartition):
+    """Receiver to sequencer: put these records in order.  Answer: `PlacedTold`, or
+    `OrderRefused`."""
+
+    topic_id: RelayTopicId
+    id: IdBytes
+    records: Records
+
+
+@judged
+@notice("relay_submitted", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class PlacedTold(OfPartition):
+    """Answer to `SubmitTold`: where it is.  It is committed when a quorum has written it."""
+
+    epoch: EpochBytes
+    topic_id: RelayTopicId
+    submitted: IdBytes
+    """The id in the request."""
+    id: IdBytes | None
+    """The id in the stream, which is another one for a repetition; None: it is forgotten."""
+    offset: Place
+    point: Annotated[bytes, AtMost(_POINT.size)]
+    """Its end, and the digest there; empty: it is no more in memory."""
+    is_duplicate: bool
+    committed: Place
+    """The sequencer's highwater mark."""
+
+    def fault(self) -> str:
+        """Why this is no such message; empty: it is one."""
+        return _rows_fault("point", self.point, _POINT)
+
+
+@notice("relay_refused", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class OrderRefused(OfPartition):
+    """Answer to `SubmitTold`: it was not put in order."""
+
+    topic_id: RelayTopicId
+    submitted: IdBytes
+    why: Annotated[str, AtMost(TEXT_BYTES_MAX), Grammar(order_refusal_fault)]
+    sequencer: Annotated[BrokerId, Within(1, BROKER_ID_MAX)] | None
+    """Who is, as far as the sender knows."""
+    status: int
+    """If it is the producer's fault: a number of `octopi.errors.Status`."""
+    reason: Annotated[str, AtMost(TEXT_BYTES_MAX)]
+
+
+@notice("relay_incoming", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class IncomingTold(OfPartition):
+    """Sequencer to members: the next transaction of a stream."""
+
+    epoch: EpochBytes
+    topic_id: RelayTopicId
+    offset: Place
+    id: IdBytes
+    receiver: BrokerNumber
+    digest_before: DigestBytes
+    records: Records
+
+
+@notice("relay_written", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class WrittenTold(OfPartition):
+    """Member to members, and to receivers outside the set: it holds a stream up to this place."""
+
+    epoch: EpochBytes
+    topic_id: RelayTopicId
+    end: Place
+    digest: DigestBytes
+    asks: Annotated[bool, MayBeMissing()] = False
+    """Whether the other one shall answer with its own."""
+
+
+@judged
+@notice("relay_compare", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class CompareTold(OfPartition):
+    """To whoever holds the stream: which is the last of these places that we share?  Answer:
+    `ComparedTold`."""
+
+    epoch: EpochBytes
+    topic_id: RelayTopicId
+    points: _Points
+    """See `packed_points`; in ascending order."""
+
+    def fault(self) -> str:
+        """Why this is no such message; empty: it is one."""
+        return _rows_fault("points", self.points, _POINT)
+
+
+@judged
+@notice("relay_compared", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class ComparedTold(OfPartition):
+    """Answer to `CompareTold`."""
+
+    epoch: EpochBytes
+    topic_id: RelayTopicId
+    points: Annotated[bytes, AtMost(3 * _POINT.size)]
+    """Three places: the last shared one, and where the stream starts and ends in the memory of the
+    sender.  Two: they share none of them."""
+
+    def fault(self) -> str:
+        """Why this is no such message; empty: it is one."""
+        if len(self.points) < 2 * _POINT.size:
+            return "points has to have two places at least"
+        return _rows_fault("points", self.points, _POINT)
+
+
+@notice("relay_fetch", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class FetchTold(OfPartition):
+    """To whoever holds the stream: send what lies between these offsets.  Answer: `PartTold`."""
+
+    epoch: EpochBytes
+    topic_id: RelayTopicId
+    start: Place
+    end: Place
+    with_producers: bool
+    """Whether the table of producers before `start` is wanted, too."""
+
+
+@attrs.frozen
+class SentTransaction:
+    """A transaction; it begins where the one before it ends."""
+
+    id: IdBytes
+    receiver: BrokerNumber
+    digest: DigestBytes
+    """Behind it."""
+    records: Records
+
+
+@notice("relay_part", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class PartTold(OfPartition):
+    """Answer to `FetchTold`: as much of it as goes into one message."""
+
+    epoch: EpochBytes
+    topic_id: RelayTopicId
+    start: Place
+    transactions: Annotated[tuple[SentTransaction, ...], AtMost(RELAY_PART_TRANSACTIONS)]
+    producers: Annotated[tuple[KnownProducer, ...], AtMost(PRODUCERS_PER_LOG_MAX)] | None
+
+
+@judged
+@notice("relay_vote", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class VoteTold(OfPartition):
+    """To the sequencer of `epoch`: the sender has left all earlier ones, and holds this."""
+
+    epoch: EpochBytes
+    held: EpochBytes
+    """The last one of which it was a part."""
+    lives: Lives
+    streams: _StreamEnds
+    """See `packed_ends`."""
+    more: Annotated[bool, MayBeMissing()] = False
+    """Whether another message follows on this connection with more of the streams."""
+
+    def fault(self) -> str:
+        """Why this is no such message; empty: it is one."""
+        return _rows_fault("streams", self.streams, _STREAM_END)
+
+
+@judged
+@notice("relay_start", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class StartTold(OfPartition):
+    """From a member that is part of `epoch`: it has begun, and so far its streams go."""
+
+    epoch: EpochBytes
+    lives: Lives
+    streams: _Streams
+    """See `packed_streams`."""
+    more: Annotated[bool, MayBeMissing()] = False
+    """See `VoteTold`."""
+
+    def fault(self) -> str:
+        """Why this is no such message; empty: it is one."""
+        return _rows_fault("streams", self.streams, _STREAM)
+
+
+@notice("relay_ask", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class AskTold(OfPartition):
+    """To the other members: let me take part.  Answer: `AnswerTold` or `StartTold`."""
+
+    is_joining: bool
+    """Whether the sender knows nothing; otherwise it has missed a start."""
+
+
+@judged
+@notice("relay_answer", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
+@attrs.frozen
+class AnswerTold(OfPartition):
+    """Answer to `AskTold` of one that knows nothing, from a member that is part of `epoch`."""
+
+    epoch: EpochBytes
+    lives: Lives
+    streams: _Streams | None
+    """None: the sender is not the sequencer."""
+    more: Annotated[bool, MayBeMissing()] = False
+    """See `VoteTold`."""
+
+    def fault(self) -> str:
+        """Why this is no such message; empty: it is one."""
+        return _rows_fault("streams", self.streams or b"", _STREAM)

@@ -1,0 +1,131 @@
+"""Relays of a static list as processes: topics in memory through the usual clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+import octopi
+from harness.processes import NodeProcess, NodeProcesses
+from octopi.cli.failures import ExitCode
+from octopi.cli.free_ports import free_port
+from tests.cli.conftest import Program
+
+RELAYS = 3
+EACH = 60
+"""Messages of each producer."""
+
+
+def start_relays(nodes: NodeProcesses) -> list[NodeProcess]:
+    listens = [f"127.0.0.1:{free_port()}" for _ in range(RELAYS)]
+    peers = ",".join(f"{number}=ws://{one}" for number, one in enumerate(listens, 1))
+    relays = [
+        nodes.node(
+            f"relay-{number}", "broker", "--listen", listen, "--id", str(number),
+            "--relay-peers", peers, "--partitions", "1",
+        )
+        for number, listen in enumerate(listens, 1)
+    ]  # fmt: skip
+    for one in relays:
+        one.launch()
+    for one in relays:
+        one.wait_ready()
+    return relays
+
+
+def files_of(relay: NodeProcess) -> dict[str, tuple[int, int]]:
+    """Each file of a relay's data directory, with its size and the time of its last change."""
+    found = sorted(one for one in Path(relay.data_dir).rglob("*") if one.is_file())
+    return {one.name: (one.stat().st_size, one.stat().st_mtime_ns) for one in found}
+
+
+def test_three_relays_lose_and_double_nothing_when_the_sequencer_is_killed(
+    nodes: NodeProcesses,
+) -> None:
+    relays = start_relays(nodes)
+    trio.run(kill_the_sequencer_under_load, relays)
+
+
+async def kill_the_sequencer_under_load(relays: list[NodeProcess]) -> None:
+    acknowledged: dict[int, list[bytes]] = {one: [] for one in range(RELAYS)}
+    seen: list[list[bytes]] = [[] for _ in relays]
+    are_under_way = trio.Event()
+
+    def entrances(first: int) -> list[str]:
+        return [relays[(first + step) % RELAYS].url for step in range(RELAYS)]
+
+    async def produce(number: int) -> None:
+        async with octopi.connect(entrances(number)) as client, client.producer() as producer:
+            for count in range(EACH):
+                value = b"%d/%d" % (number, count)
+                receipt = await producer.send("prices", value)
+                assert receipt.id is not None
+                acknowledged[number].append(value)
+                if count == EACH // 3:
+                    are_under_way.set()
+                await trio.sleep(0.005)  # so that it goes on while the sequencer is away
+
+    async def consume(number: int) -> None:
+        async with (
+            octopi.connect(entrances(number)) as client,
+            client.consumer("prices", start="earliest", create=True) as consumer,
+        ):
+            while len(seen[number]) < RELAYS * EACH:
+                seen[number].append((await consumer.__anext__()).value)
+
+    async with octopi.connect(entrances(0)) as client:
+        topic = await client.describe_topic("prices", create=True)
+    [place] = topic.partitions
+    assert place.leader is not None
+    sequencer = relays[place.leader - 1]
+    others = [one for one in relays if one is not sequencer]
+    before = [files_of(one) for one in others]
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            for number in range(RELAYS):
+                nursery.start_soon(produce, number)
+                nursery.start_soon(consume, number)
+            await are_under_way.wait()
+            sequencer.kill9()
+            await trio.to_thread.run_sync(sequencer.start)
+    assert [files_of(one) for one in others] == before, "what is produced touches no disk"
+    assert seen[0] == seen[1] == seen[2], "one order for all"
+    for number, values in acknowledged.items():
+        mine = [one for one in seen[0] if one.startswith(b"%d/" % number)]
+        assert mine == values == [b"%d/%d" % (number, count) for count in range(EACH)]
+    # The one that was killed has everything from the others.
+    async with (
+        octopi.connect(sequencer.url) as client,
+        client.consumer("prices", start="earliest") as consumer,
+    ):
+        with trio.fail_after(30):
+            assert [(await consumer.__anext__()).value for _ in seen[0]] == seen[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--relay-peers", "1=ws://a:1,2=ws://b:1"], "--id"),
+        (["--relay-peers", "1=ws://a:1,1=ws://b:1", "--id", "1"], "an id of its own"),
+        (["--relay-peers", "ws://a:1", "--id", "1"], "is no relay"),
+        (
+            ["--relay-peers", "1=ws://127.0.0.1:1,2=ws://b:1", "--id", "1"],
+            "relays are 3 to 9, not 2",
+        ),
+        (["--relay-peers", "1=ws://a:1", "--join", "ws://b:1"], "--join is not an option"),
+    ],
+)
+def test_a_relay_that_can_not_be_one_says_why(
+    program: Program, tmp_path: Path, options: list[str], why: str
+) -> None:
+    secret = tmp_path / "secret"
+    assert program("secret", str(secret)).exit_code == 0
+    result = program(
+        "serve", "--role", "broker", "--data-dir", str(tmp_path / "data"),
+        "--join-secret", str(secret), *options,
+    )  # fmt: skip
+    assert result.exit_code != 0
+    assert why in result.stderr
+    assert result.exit_code == ExitCode.USAGE or "not 2" in why

@@ -1,0 +1,316 @@
+"""Relays of a static list serve topics in memory: produced by quorum, read anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from octopi import Client, Receipt, connect, last
+from octopi.environment import Environment
+from octopi.errors import (
+    HistoryForkedError,
+    HistoryLostError,
+    NotDeliveredError,
+    NotLeaderError,
+    UnknownTopicError,
+)
+from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.relay.buffer import BufferBounds
+from octopi.relay.message_ids import id_sequence
+from octopi.testing import Cluster, simulated
+from octopi.wire import messages as m
+from tests.kit.relays import RelaysOfHosts
+from tests.relay.parts import produced
+
+TOPIC = TopicName("prices")
+
+
+def values(count: int, begin: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(begin, begin + count)]
+
+
+async def read(client: Client, count: int, start: str = "earliest") -> list[bytes]:
+    async with client.consumer(TOPIC, start=start) as consumer:
+        return [(await consumer.__anext__()).value for _ in range(count)]
+
+
+def sequencer(relays: RelaysOfHosts) -> str:
+    """The host of the sequencer of the topic."""
+    node = next(iter(relays.running().values()))
+    partition = node.mesh.partition_of(TOPIC)
+    found = {
+        one.member.sequencer
+        for running in relays.running().values()
+        if (one := running.partitions[partition]).member is not None and one.member.is_normal
+    }
+    [only] = found
+    return relays.name_of(only)
+
+
+@asynccontextmanager
+async def started(
+    cluster: Cluster, names: str = "abc", *, partitions: int = 2
+) -> AsyncIterator[tuple[RelaysOfHosts, Environment]]:
+    relays = RelaysOfHosts(cluster, names, partitions=partitions)
+    relays.start()
+    await relays.alike()
+    yield relays, await cluster.environment("client")
+
+
+@simulated(seeds=2, brokers=1, oracle=False)
+async def test_what_is_produced_at_one_relay_is_read_at_all(cluster: Cluster) -> None:
+    async with started(cluster, partitions=8) as (relays, environment):
+        async with (
+            connect(relays.addresses[0], environment=environment) as client,
+            client.producer() as producer,
+        ):
+            receipts = [await producer.send(TOPIC, one) for one in values(20)]
+        ids = [one.id for one in receipts]
+        assert None not in ids
+        assert sorted(ids) == ids, "one receiver gives growing ids"  # type: ignore[type-var]
+        assert len({one.digest for one in receipts}) == 20
+        for address in relays.addresses:
+            async with connect(address, environment=environment) as client:
+                assert await read(client, 20) == values(20)
+                assert [one.topic for one in await client.topics()] == [TOPIC]
+
+
+@simulated(brokers=1, oracle=False)
+async def test_messages_that_are_sent_together_have_ids_in_a_row_and_one_digest(
+    cluster: Cluster,
+) -> None:
+    async with (
+        started(cluster) as (relays, environment),
+        connect(relays.addresses, environment=environment) as client,
+        client.producer(linger_s=0.05) as producer,
+    ):
+        pending = [await producer.submit(TOPIC, one) for one in values(5)]
+        receipts = [await one for one in pending]
+        assert len({one.digest for one in receipts}) == 1
+        first = receipts[0].id
+        assert first is not None
+        found = [id_sequence(one.id) for one in receipts if one.id is not None]  # type: ignore[arg-type]
+        assert found == list(range(found[0], found[0] + 5))
+        assert {one.id[:-2] for one in receipts if one.id is not None} == {first[:-2]}
+
+
+@simulated(seeds=4, brokers=1, oracle=False)
+async def test_the_sequencer_is_killed_and_nothing_is_lost_or_doubled(cluster: Cluster) -> None:
+    async with started(cluster) as (relays, environment):
+        receipts: list[Receipt] = []
+        seen: list[bytes] = []
+
+        async def produce() -> None:
+            async with (
+                connect(relays.addresses, environment=environment) as client,
+                client.producer() as producer,
+            ):
+                for one in values(60):
+                    receipts.append(await producer.send(TOPIC, one))
+                    await cluster.sleep(0.02)
+
+        async def consume() -> None:
+            async with (
+                connect(relays.addresses[::-1], environment=environment) as client,
+                client.consumer(TOPIC, start="earliest", create=True) as consumer,
+            ):
+                while len(seen) < 60:
+                    seen.append((await consumer.__anext__()).value)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce)
+            nursery.start_soon(consume)
+            await cluster.sleep(0.4)
+            cluster.kill(sequencer(relays), restart_s=3.0)
+        assert seen == values(60)
+        await relays.alike()
+        for address in relays.addresses:
+            async with connect(address, environment=environment) as client:
+                assert await read(client, 60) == values(60)
+
+
+@simulated(seeds=2, brokers=1, oracle=False)
+async def test_a_sequencer_that_is_cut_off_sends_its_clients_to_the_others(
+    cluster: Cluster,
+) -> None:
+    async with started(cluster) as (relays, environment):
+        alone = sequencer(relays)
+        others = [one for one in relays.names if one != alone]
+        async with (
+            connect(relays.addresses, environment=environment) as client,
+            client.producer() as producer,
+            client.consumer(TOPIC, start="earliest", create=True) as consumer,
+        ):
+            await producer.send(TOPIC, b"0")
+            assert (await consumer.__anext__()).value == b"0"
+            cluster.split([alone], [*others, "client"])
+            receipt = await producer.send(TOPIC, b"1")
+            assert not receipt.duplicate
+            assert (await consumer.__anext__()).value == b"1"
+        partition = relays.running()[alone].mesh.partition_of(TOPIC)
+        assert not relays.running()[alone].partitions[partition].is_serving
+        cluster.heal()
+        await relays.alike()
+
+
+@simulated(seeds=2, brokers=1, oracle=False)
+async def test_who_has_read_what_is_gone_is_told_when_all_relays_restart(cluster: Cluster) -> None:
+    async with started(cluster) as (relays, environment):
+        async with connect(relays.addresses, environment=environment) as client:
+            async with client.producer() as producer:
+                for one in values(10):
+                    await producer.send(TOPIC, one)
+            async with client.consumer(TOPIC, start="earliest") as consumer:
+                for _ in range(5):
+                    await consumer.__anext__()
+                position = consumer.position
+        for name in relays.names:
+            cluster.kill(name, restart_s=1.0)
+        await cluster.sleep(2.0)
+        await relays.alike()
+        async with connect(relays.addresses, environment=environment) as client:
+            async with client.producer() as producer:
+                for one in values(10, begin=100):
+                    await producer.send(TOPIC, one)
+            with pytest.raises(HistoryForkedError):
+                async with client.consumer(TOPIC, start=position) as consumer:
+                    await consumer.__anext__()
+            async with client.consumer(TOPIC, start=position, on_fork="resume") as consumer:
+                found = [(await consumer.__anext__()).value for _ in range(10)]
+            assert found == values(10, begin=100)
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_position_that_is_still_true_goes_on_at_another_relay(cluster: Cluster) -> None:
+    async with started(cluster) as (relays, environment):
+        async with (
+            connect(relays.addresses[0], environment=environment) as client,
+            client.producer() as producer,
+            client.consumer(TOPIC, start="earliest", create=True) as consumer,
+        ):
+            for one in values(10):
+                await producer.send(TOPIC, one)
+            assert [(await consumer.__anext__()).value for _ in range(4)] == values(4)
+            position = consumer.position
+        assert "." in str(position.places[PartitionId(next(iter(position.places)))])
+        cluster.kill(sequencer(relays))
+        async with (
+            connect(relays.addresses, environment=environment) as client,
+            client.consumer(TOPIC, start=position) as consumer,
+        ):
+            assert [(await consumer.__anext__()).value for _ in range(6)] == values(6, begin=4)
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_relay_outside_the_set_takes_what_is_produced_and_sends_readers_on(
+    cluster: Cluster,
+) -> None:
+    async with started(cluster, "abcd", partitions=4) as (relays, environment):
+        node = next(iter(relays.running().values()))
+        members = node.mesh.sets[node.mesh.partition_of(TOPIC)].ranked
+        [outside] = [one for one in relays.names if relays.id_of(one) not in members]
+        async with connect(f"ws://{outside}:9101", environment=environment) as client:
+            topic = await client.describe_topic(TOPIC, create=True)
+            [place] = topic.partitions
+            connection = await client._cluster.connections.get(f"ws://{outside}:9101")
+            answer = await connection.request(
+                m.Produce(connection.next_request(), TOPIC, place.partition, produced(1, [b"0"])),
+                m.Produced,
+                5.0,
+            )
+            assert (answer.offset, answer.duplicate, len(answer.id), len(answer.digest)) == (
+                0,
+                False,
+                16,
+                32,
+            )
+            assert await read(client, 1) != []
+            with pytest.raises(NotLeaderError) as caught:
+                await connection.request(
+                    m.Subscribe(connection.next_request(), TOPIC, place.partition, Offset(0), 100),
+                    m.Subscribed,
+                    5.0,
+                )
+            assert caught.value.address in {f"ws://{relays.name_of(one)}:9101" for one in members}
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_relay_with_another_list_is_refused_by_name(cluster: Cluster) -> None:
+    relays = RelaysOfHosts(cluster, partitions=1)
+    relays.start("a", "b")
+    await relays.alike("a", "b")
+    other = RelaysOfHosts(cluster, partitions=2)
+    other.start("c")
+    await cluster.sleep(3.0)
+    node = other.nodes["c"]
+    assert "joining" in node.why_not_ready
+    assert node.links is not None
+    assert node.links.incarnations == {}
+    assert relays.are_alike(["a", "b"])
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_relay_whose_disk_was_lost_counts_on_from_what_others_know(
+    cluster: Cluster,
+) -> None:
+    async with started(cluster) as (relays, _):
+        cluster.kill("b", restart_s=0.5)
+        await relays.alike()
+        assert relays.nodes["b"].identity.incarnation == 2
+        cluster.wipe("b")
+        cluster.restart("b")
+        await relays.alike()
+        assert relays.nodes["b"].identity.incarnation == 3
+        [error] = relays.errors["b"]
+        assert "has forgotten starts" in str(error)
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_reader_that_is_slower_than_the_buffer_is_told_the_gap(cluster: Cluster) -> None:
+    relays = RelaysOfHosts(cluster, partitions=1, bounds=BufferBounds(2_000, 1_000, 600.0))
+    relays.start()
+    await relays.alike()
+    environment = await cluster.environment("client")
+    async with (
+        connect(relays.addresses, environment=environment) as client,
+        client.producer() as producer,
+    ):
+        first = await producer.send(TOPIC, bytes(100))
+        for _ in range(40):
+            await producer.send(TOPIC, bytes(100))
+        with pytest.raises(HistoryLostError):
+            async with client.consumer(TOPIC, start=first.offset) as consumer:
+                await consumer.__anext__()
+        async with client.consumer(TOPIC, start=first.offset, on_gap="skip") as consumer:
+            assert (await consumer.__anext__()).value == bytes(100)
+            assert len(consumer.gaps) == 1
+        with pytest.raises(NotDeliveredError, match="larger than half"):
+            await producer.send(TOPIC, bytes(2_000))
+
+
+@simulated(brokers=1, oracle=False)
+async def test_offsets_are_found_in_memory(cluster: Cluster) -> None:
+    async with (
+        started(cluster) as (relays, environment),
+        connect(relays.addresses, environment=environment) as client,
+        client.producer() as producer,
+    ):
+        receipts = [await producer.send(TOPIC, one) for one in values(6)]
+        place = receipts[0].partition
+        for asked, wanted in (
+            ("earliest", receipts[0].offset),
+            ("latest", receipts[-1].next_offset),
+            (last(2), receipts[4].offset),
+            (last(100), receipts[0].offset),
+        ):
+            found = await client.find_offset(TOPIC, asked, partition=place)
+            assert found.offset == wanted, asked
+        fetched = await client.fetch(TOPIC, partition=place, offset=receipts[3].offset)
+        assert [one.value for one in fetched.messages] == values(3, begin=3)
+        [described] = (await client.describe_topic(TOPIC)).partitions
+        assert len(described.replicas) == 3
+        with pytest.raises(UnknownTopicError):
+            await client.describe_topic("nobody-uses-this")
