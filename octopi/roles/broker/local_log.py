@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import trio
-
-from octopi import record
 from octopi.environment import Environment
 from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId
-from octopi.limits import DISK_LOOK_INTERVAL_S, FETCH_BYTES_DEFAULT
+from octopi.limits import DISK_LOOK_INTERVAL_S
 from octopi.logger import get_logger
+from octopi.record import Scan
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher, FlushListener
 from octopi.roles.broker.kept_start import KeptStart, kept_start
@@ -28,6 +26,7 @@ from octopi.roles.broker.log_files import (
     log_options,
     open_files,
     opened_state,
+    sequences_below,
     sequences_of,
     with_shared_options,
 )
@@ -54,8 +53,8 @@ class LocalLog(ReadableLog):
     # A broker may have many thousands of logs; a dictionary of attributes for each would be large.
     # fmt: off
     __slots__ = (
-        "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_is_to_be_noted",
-        "_notes", "_policy", "_sets_aside", "_storing",
+        "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_notes",
+        "_policy", "_sets_aside", "_storing",
         "appended_bytes", "appended_count", "delivered_bytes", "directory",
         "flush_listener", "refused_cuts",
     )
@@ -87,8 +86,6 @@ class LocalLog(ReadableLog):
         self.refused_cuts = 0
         """How often a leader asked to cut records that are known to be committed."""
         self._notes = ends
-        self._is_to_be_noted = False
-        """Whether `ReplicaEnds` will note this log soon."""
         self._cut_at: Offset | None = None
         """The new end of the log while it is being cut, else None."""
         self._environment = environment
@@ -172,7 +169,7 @@ class LocalLog(ReadableLog):
 
     # --- writing ---------------------------------------------------------------------
 
-    def append(self, records: bytes, scan: record.Scan) -> Offset:
+    def append(self, records: bytes, scan: Scan) -> Offset:
         """Append valid records; return the offset where they begin.
 
         Raises:
@@ -205,22 +202,13 @@ class LocalLog(ReadableLog):
         self._note_later()
 
     async def _truncate(self, end: Offset, *, keeps: bool) -> None:
-        stored = self._checkpoint.load()
-        recovery_point = self._checkpoint.recovery_point
-        position = self._files.start
-        sequences = self.state.sequences.before(position)
+        stored, recovery_point = self._checkpoint.load(), self._checkpoint.recovery_point
+        start = self._files.start
         if recovery_point <= end:
-            sequences = sequences_of(stored)
-            position = max(position, recovery_point)
-        await in_turns(self._files.prove(end))  # otherwise the cut itself could take long
-        while position < end:
-            position = max(position, self._files.start)  # retention may have removed the next ones
-            await in_turns(self._files.prove(position))
-            data = self._files.read(position, FETCH_BYTES_DEFAULT, end)
-            sequences.note(record.scan(data), position)
-            position = Offset(position + len(data))
-            await trio.lowlevel.checkpoint()
-        self.state.sequences = sequences
+            known, behind = sequences_of(stored), max(start, recovery_point)
+        else:
+            known, behind = self.state.sequences.before(start), start
+        self.state.sequences = await sequences_below(end, self._files, known, behind)
         if max(recovery_point, stored.get("highwater", 0)) > end:
             # A recovery point behind the end would make the next opening miss records.
             await self._note(end)
@@ -350,18 +338,12 @@ class LocalLog(ReadableLog):
 
     def publish(self, highwater: Offset) -> None:
         super().publish(highwater)
-        if not self._is_to_be_noted:
-            self._note_later()
+        self._note_later()
 
     def _note_later(self) -> None:
         """Have the ends of this log noted soon."""
-        if self._notes is not None and not self._is_to_be_noted:
-            self._is_to_be_noted = True
-            self._notes.note_later(self._note_now)
-
-    def _note_now(self) -> None:
-        self._is_to_be_noted = False
-        self.note_ends()
+        if self._notes is not None:
+            self._notes.note_later(self.topic_id, self.note_ends)
 
     def note_ends(self) -> None:
         """Note how far the log is durable and committed; neither waits nor fails."""

@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 import attrs
+import trio
 
 from octopi import record
 from octopi.environment import Disk, Environment
 from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId, is_internal, topic_name_fault
-from octopi.limits import LIST_COUNT_MAX, SEGMENT_BYTES_MAX
+from octopi.limits import FETCH_BYTES_DEFAULT, LIST_COUNT_MAX, SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
@@ -133,6 +134,27 @@ def log_options(options: TopicOptions) -> LogOptions:
 def sequences_of(stored: dict[str, Any]) -> ProducerSequences:
     """The producers' sequences in a log's checkpoint."""
     return ProducerSequences.load(stored.get("producers", []), stored.get("requests", []))
+
+
+async def sequences_below(
+    end: Offset, files: SegmentedLog, known: ProducerSequences, behind: Offset
+) -> ProducerSequences:
+    """The producers' sequences of all records below *end*, in *known*, which has those of the
+    records below *behind*.
+
+    Raises:
+      StorageError: if the records can't be read.
+    """
+    position = behind
+    await in_turns(files.prove(end))  # otherwise a cut there could take long
+    while position < end:
+        position = max(position, files.start)  # retention may have removed the next ones
+        await in_turns(files.prove(position))
+        data = files.read(position, FETCH_BYTES_DEFAULT, end)
+        known.note(record.scan(data), position)
+        position = Offset(position + len(data))
+        await trio.lowlevel.checkpoint()
+    return known
 
 
 def opened_state(

@@ -35,7 +35,7 @@ class ReplicaEnds:
         self._file = file
         self._flusher = flusher
         self._failed = False
-        self._later: list[Callable[[], None]] = []
+        self._later: dict[TopicId, Callable[[], None]] = {}
         """What notes the ends of each log that has changed since the last `note_changed`."""
 
     def noted(self, topic_id: TopicId) -> NotedLog | None:
@@ -56,15 +56,15 @@ class ReplicaEnds:
         ):
             self._flusher.want(self._sync, self._environment.clock.now() + NOTES_SYNC_S)
 
-    def note_later(self, note_ends: Callable[[], None]) -> None:
-        """Have the next `note_changed` call *note_ends*, which notes the ends of one log."""
-        self._later.append(note_ends)
+    def note_later(self, topic_id: TopicId, note_ends: Callable[[], None]) -> None:
+        """Have the next `note_changed` call *note_ends*, which notes the ends of a log."""
+        self._later[topic_id] = note_ends
 
     def note_changed(self) -> None:
         """Note how far the logs are durable and committed that have changed; neither waits nor
         fails.  The others cost nothing: a broker may have many thousands."""
-        later, self._later = self._later, []
-        for note_ends in later:
+        later, self._later = self._later, {}
+        for note_ends in later.values():
             note_ends()
 
     def note_power_failure(self, topic_id: TopicId, end: Offset) -> None:
