@@ -80,10 +80,13 @@ from sim.generate.scenarios_of_queues import QUEUE_SCENARIOS
 from sim.generate.scenarios_of_registers import (
     altered,
     altered_and_forgotten,
+    deleted_while_it_is_sent,
     forgets_with_a_full_disk,
     joins_with_a_full_disk,
     made_again,
     made_again_and_forgotten,
+    made_again_too_soon,
+    made_again_unheard,
     memory_is_lost,
     register_fails,
     slow_to_remember,
@@ -183,7 +186,10 @@ SCENARIOS_OF_KIND: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]]
     GONE: (gone_for_good,),
     LINKS: (one_link_breaks, one_link_breaks),
     JOURNAL: (forgets_with_a_full_disk, *LOSS_SCENARIOS[JOURNAL]),
-    RENEWED: (made_again, made_again, made_again_and_forgotten),
+    RENEWED: (
+        *(made_again, made_again, made_again_and_forgotten),
+        *(made_again_too_soon, made_again_unheard, deleted_while_it_is_sent),
+    ),
     FULL: (starts_with_a_full_disk, *SERVING_SCENARIOS[FULL]),
     POWER: (
         all_lose_power,

@@ -281,22 +281,21 @@ def cut_in_the_dark(randomness: Random) -> Scenario:
 
 def flushes_while_it_is_cut(randomness: Random) -> Scenario:
     """Like `cut_in_the_dark`, but records count only on the device, which is slow: a flush of what
-    is cut off ends at about the time of the cut."""
-    delay, times = randomness.choice(
-        (
-            (some_seconds(randomness, 0.02, 0.3), 80),
-            (some_seconds(randomness, 0.8, 2.2), 2),
-            (some_seconds(randomness, 0.8, 2.2), 4),
-        )
-    )
-    slow = BreakDisk(DiskFault("sync", Delay(delay), ".log", times=times))
+    is cut off ends during the cut, and before that the next epoch's first records are there."""
+    unheard = _leads_unheard(randomness)
+    assert isinstance(unheard[0].action, Cut)
+    flush_s = round(unheard[0].action.seconds + some_seconds(randomness, 0.1, 0.35), 2)
+    slow = BreakDisk(DiskFault("sync", Delay(flush_s), ".log"))
+    slower = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.5, 0.8)), ".ends"))
     faults = (
-        *_leads_unheard(randomness),
-        InjectedFault(AtTime(0.0, behind=True), slow, "broker-1"),
+        *unheard,
+        InjectedFault(AtStep("P2b", "broker-1", behind=True), slow),
+        InjectedFault(AtStep("E13a", behind=True), slower),
         InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
     )
-    options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": True}
-    options["checkpoint_bytes"] = 300
+    # With two replicas, it would flush all it has before it asked to lead alone.
+    options = {"replicas": 3, "min_insync": 1, "partitions": 1, "flush_before_ack": True}
+    options["checkpoint_bytes"] = 1_000_000
     return Scenario(faults, {**options, **QUICK}, _STEADY)
 
 

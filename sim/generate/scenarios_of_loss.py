@@ -20,6 +20,7 @@ from octopi.simulation.faults.actions import (
     InjectedFault,
     Kill,
     LosePower,
+    Pause,
     Reset,
     Slow,
     Wipe,
@@ -92,6 +93,42 @@ def _says_so_twice(randomness: Random) -> Scenario:
     faults.append(InjectedFault(AtTime(0.0, behind=True), dead, others[1]))
     options = {"min_insync": 1, "flush_interval_s": 30.0, "faults_s": 14.0}
     return _told(faults, options, healed_s=13.5)
+
+
+def _joins_with_less(randomness: Random) -> Scenario:
+    """A replica leaves the in-sync set, and the leader dies as soon as it has committed records
+    without it.  The next leader has them all, and doesn't know that they are committed while the
+    other replica in sync hangs.  The replica that left reports its end, and is slow to flush what
+    it lacked.  Then all fail, and it is the only one that comes back soon."""
+    first, leader, other, behind = *BROKERS, "broker-4"
+    dead = Kill(6.0)
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.2, 0.4)), times=40))
+    faults = [
+        InjectedFault(AtTime(some_seconds(randomness, 0.4, 0.8)), Cut("leader", 2.5), behind),
+        InjectedFault(AtStep("E18", first, behind=True), Pause(0.0)),  # it leads on without it
+        InjectedFault(AtStep(randomness.choice(("P6b", "P7b")), first, behind=True), dead, first),
+        InjectedFault(AtStep("E11", leader, behind=True), Pause(0.9), other),
+        InjectedFault(AtStep("P4a", behind, behind=True), slow),  # of the log of subscriptions
+        InjectedFault(AtStep("J12", leader, behind=True), dead, leader),
+        InjectedFault(AtTime(0.0, behind=True), dead, other),
+        InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), behind),
+    ]
+    options = {"brokers": 4, "replicas": 4, "min_insync": 1, "faults_s": 10.0}
+    return _told(faults, options, {"members": 0, "chores": ()}, healed_s=7.0)
+
+
+def _too_few_for_what_waits(randomness: Random) -> Scenario:
+    """With two of two replicas required, a follower loses its power, and messages wait for it.  As
+    soon as it has reported that it lacks records, so it is not in sync, it dies."""
+    faults = [
+        InjectedFault(AtTime(some_seconds(randomness, 0.8, 1.6)), LosePower(1.2), "follower/0"),
+        InjectedFault(AtStep("J5b", "register", behind=True), Pause(0.0)),  # counts from here
+        # The register has told it, and tells the leader.
+        InjectedFault(AtStep("E9a", "register", 2, behind=True), Kill(2.0), "follower/0"),
+    ]
+    options = {"brokers": 2, "replicas": 2, "min_insync": 2, "kills_each": False}
+    load = {"producers": 4, "pause_s": 0.2, "records": 30}
+    return _told(faults, {**options, "latency_s": 0.02, "flush_interval_s": 1.0}, load)
 
 
 def _nothing_is_healed_before(seconds: float) -> InjectedFault:
@@ -314,9 +351,11 @@ LOSS_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = 
         _unheard_and_altered,
         _less_leads_unnoticed,
         _an_older_checkpoint,
+        _joins_with_less,
     ),
     POWER: (
         _back_one_by_one,
+        _too_few_for_what_waits,
         _many_logs_in_the_dark,
         _many_logs_in_the_dark,
         _more_outside_the_set,

@@ -18,6 +18,7 @@ from octopi.simulation.faults.actions import (
     LosePower,
     Pause,
     Reset,
+    Slow,
     Stop,
     Wipe,
 )
@@ -173,6 +174,51 @@ def made_again(randomness: Random) -> Scenario:
         faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader"))
     chores = randomness.choice((("renew", "renew"), ("renew", "replace"), ("replace", "replace")))
     return Scenario(tuple(faults), {"faults_s": 8.0}, {"chores": chores})
+
+
+def made_again_unheard(randomness: Random) -> Scenario:
+    """A topic is deleted and made again under its name while its leader can't reach the register
+    for a moment.  Clients reach the leader."""
+    deciding = AtStep(randomness.choice(("T5a", "T5b")), "register", 1)
+    unheard = Cut("register", some_seconds(randomness, 0.25, 0.4))
+    faults = (
+        InjectedFault(deciding, Reset("register", "membership"), "leader/0"),
+        InjectedFault(AtTime(0.0, behind=True), unheard, "leader/0"),
+        InjectedFault(AtTime(2.0, behind=True), Reset("client"), "leader"),
+    )
+    options = {"replicas": 1, "min_insync": 1, "partitions": 1, "faults_s": 8.0, **QUICK}
+    load = {"chores": ("replace",), "topic_partitions": 1, "members": 0}
+    return Scenario(faults, options, {**load, "pause_s": 0.01, "records": 120, "burst_count": 1})
+
+
+def made_again_too_soon(randomness: Random) -> Scenario:
+    """A topic is deleted and made again under its name twice.  A broker with a part of the first
+    one hangs, so the deletion of that one takes long."""
+    hangs = Pause(some_seconds(randomness, 0.5, 0.9))
+    deciding = AtStep(randomness.choice(("T5a", "T5b")), "register", 1)
+    faults = (
+        InjectedFault(deciding, hangs, "leader/1"),
+        InjectedFault(AtTime(2.0, behind=True), Reset("client"), "leader"),
+    )
+    options = {"replicas": 1, "min_insync": 1, "partitions": 2, "faults_s": 8.0, **QUICK}
+    load = {"chores": ("replace_twice",), "topic_partitions": 1, "members": 0}
+    return Scenario(faults, options, {**load, "pause_s": 0.01, "records": 120, "burst_count": 1})
+
+
+def deleted_while_it_is_sent(randomness: Random) -> Scenario:
+    """A follower acknowledges so late that it leaves the in-sync set, and its leader has more to
+    send it.  Then the topic is deleted."""
+    late_s = some_seconds(randomness, 0.6, 0.7)  # longer, and the connection would count as broken
+    delayed = Slow("leader", 3.0, latency_s=late_s)
+    faults = (
+        InjectedFault(AtStep("T4", "register", 2), Pause(0.0)),  # the next one counts from here
+        # By then the follower follows the new log, which gets its first message later.
+        InjectedFault(AtTime(0.004, behind=True), delayed, "follower/0"),
+        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
+    )
+    options = {"replicas": randomness.choice((2, 3)), "min_insync": 1, "partitions": 1, **QUICK}
+    load = {"chores": ("topic", "topic"), "topic_partitions": 1, "members": 0}
+    return Scenario(faults, {**options, "faults_s": 8.0}, load)
 
 
 def made_again_and_forgotten(randomness: Random) -> Scenario:

@@ -24,7 +24,7 @@ from octopi.simulation.faults.actions import (
     Stop,
 )
 from sim.generate.fault_kinds import ALONE, FULL, POWER, STOPS
-from sim.generate.fault_patterns import BROKERS, a_death, some_seconds, soon, when_producing
+from sim.generate.fault_patterns import BROKERS, QUICK, a_death, some_seconds, soon, when_producing
 from sim.generate.scenario import Scenario
 
 
@@ -110,6 +110,22 @@ def _finds_its_way(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), options, {**load, "records": 15})
 
 
+def _given_up_while_nobody_leads(randomness: Random) -> Scenario:
+    """All replicas end, so the last that producers hear from the register is that nobody leads.
+    They give their last messages up.  Later the register is down, and other brokers lead."""
+    place = AtStep("P7b", "leader", randomness.choice((2, 3, 5)))
+    dead = randomness.choice((Kill, Kill, Stop))(None)
+    faults = [InjectedFault(place, dead, BROKERS[0])]
+    faults += [InjectedFault(AtTime(0.0, behind=True), dead, one) for one in BROKERS[1:]]
+    options: dict[str, Any] = {"without_register": True, "min_insync": 1, "partitions": 1, **QUICK}
+    options |= {"replicas": randomness.choice((1, 2)), "flush_before_ack": True, "faults_s": 8.0}
+    options["kills_each"] = False
+    load: dict[str, Any] = {"delivery_timeout_s": 0.6, "pause_s": 0.02, "records": 8}
+    load |= {"topic_partitions": 1, "reopen_count": 0, "named_producers": 0}
+    load |= {"chores": (), "members": 0}
+    return Scenario(tuple(faults), options, load)
+
+
 def _stops_beside_a_sleeper(randomness: Random) -> Scenario:
     """A leader is asked to stop while a follower hangs, or its messages don't arrive."""
     hangs = randomness.choice(
@@ -132,19 +148,35 @@ def _stops_beside_a_sleeper(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), options, {"pause_s": 0.05})
 
 
-def _stops_while_it_decides(randomness: Random) -> Scenario:
-    """A leader is asked to stop when it has decided to go on without a follower that hangs, and its
-    device delays the proposal."""
-    hangs = Pause(some_seconds(randomness, 2.0, 3.0))
-    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.3, 0.8)), times=20))
+def _stops_when_a_follower_dies(randomness: Random) -> Scenario:
+    """A leader was asked to stop, and waits for the register, which hangs for a moment, when a
+    follower dies."""
     faults = (
-        InjectedFault(AtTime(some_seconds(randomness, 0.4, 1.0)), hangs, "broker-2"),
-        InjectedFault(AtTime(0.0, behind=True), slow, "broker-1"),  # the first one leads
         InjectedFault(
-            AtTime(some_seconds(randomness, 0.5, 1.5), behind=True), Stop(0.5), "broker-1"
+            AtStep("P6b", "leader", randomness.choice((2, 5, 12))), Stop(0.5), "leader/0"
+        ),
+        InjectedFault(
+            AtStep("E21b", behind=True), Pause(some_seconds(randomness, 0.4, 0.8)), "register"
+        ),
+        InjectedFault(
+            AtTime(0.0, behind=True), Kill(some_seconds(randomness, 1.0, 2.0)), "follower/0"
         ),
     )
-    options: dict[str, Any] = {"replicas": 2, "min_insync": 1, "partitions": 1}
+    options = {"replicas": randomness.choice((2, 3)), "min_insync": 1, "partitions": 1}
+    return Scenario(faults, options, {"pause_s": 0.05, "topic_partitions": 1})
+
+
+def _stops_while_it_decides(randomness: Random) -> Scenario:
+    """A follower dies, and its leader, which has decided to go on without it, is asked to stop
+    while the device delays the proposal.  The register hangs meanwhile."""
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.05, 0.25)), times=20))
+    faults = (
+        InjectedFault(AtStep("P6b", "leader", randomness.choice((2, 5, 12))), slow, "leader/0"),
+        InjectedFault(AtTime(0.0, behind=True), Kill(3.0), "follower/0"),
+        InjectedFault(AtStep("D2a", "leader", behind=True), Stop(0.5), "leader/0"),
+        InjectedFault(AtTime(0.0, behind=True), Pause(0.8), "register"),
+    )
+    options: dict[str, Any] = {"replicas": 2, "min_insync": 1, "partitions": 1, **QUICK}
     options |= {"flush_before_ack": False, "flush_interval_s": 2.5}
     return Scenario(faults, options, {"pause_s": 0.05, "records": 60, "topic_partitions": 1})
 
@@ -205,6 +237,23 @@ def _refuses_beside_a_sleeper(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), options, {"pause_s": 0.05, "records": 60})
 
 
+def _full_beside_sleepers(randomness: Random) -> Scenario:
+    """After healing, the disk of one broker after the other is full for a while.  When it begins,
+    all others hang, and one of them dies.  There are members of a subscription, so a leader has to
+    store something before another one is elected."""
+    options: dict[str, Any] = {"min_insync": 1, "partitions": 1, "kills_each": False, **QUICK}
+    options |= {"replicas": 3, "spoils_disks": True, "others_hang": True}
+    load = {
+        "topic_partitions": 1,
+        "records": 15,
+        "chores": (),
+        "members": 2,
+        "member_pause_s": 0.05,
+        "member_mode": randomness.choice(("failover", "exclusive")),
+    }
+    return Scenario((), options, load)
+
+
 SERVING_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
     FULL: (
         _told_with_a_full_disk,
@@ -212,10 +261,11 @@ SERVING_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]]
         _ordered_with_a_full_disk,
         _full_in_the_end,
         _full_in_the_end,
+        _full_beside_sleepers,
         _refuses_beside_a_sleeper,
     ),
-    ALONE: (_finds_its_way,),
-    STOPS: (_stops_beside_a_sleeper, _stops_while_it_decides),
+    ALONE: (_finds_its_way, _given_up_while_nobody_leads),
+    STOPS: (_stops_beside_a_sleeper, _stops_when_a_follower_dies, _stops_while_it_decides),
     POWER: (_goes_on_differently, _goes_on_differently),
 }
 """The scenarios, by the kind of `sim.generate.fault_kinds` that has to be switched on."""

@@ -106,7 +106,7 @@ MUTANTS: Final = (
         "a client that learns that a partition has no leader forgets the brokers that it knew, "
         "and waits for the register",
         LIVENESS,
-        ("finds_its_way",),
+        ("given_up_while_nobody_leads",),
     ),
     Mutant(
         "used-buffers-are-free",

@@ -33,7 +33,7 @@ MUTANTS: Final = (
         "a topic counts as made before its leader, whose connection broke, has heard of it: the "
         "leader stores new messages in a deleted topic of the same name",
         "acknowledged-unheld",
-        ("made_again",),
+        ("made_again_unheard",),
     ),
     Mutant(
         "stopped-for-good",
@@ -55,7 +55,7 @@ MUTANTS: Final = (
 """,
         "a leader that is about to stop proposes to remove replicas from the in-sync set that stay",
         "stopping-proposes",
-        ("stops_while_it_decides", "stops_beside_a_sleeper"),
+        ("stops_when_a_follower_dies",),
     ),
     Mutant(
         "stopping-leaders-say-what-they-decided",
@@ -66,7 +66,7 @@ MUTANTS: Final = (
 """,
         "a leader that was asked to stop sends a proposal that had been waiting for its device",
         "stopping-proposes",
-        ("stops_while_it_decides", "stops_beside_a_sleeper"),
+        ("stops_while_it_decides",),
     ),
     Mutant(
         "refusing-leaders-propose",
@@ -78,6 +78,6 @@ MUTANTS: Final = (
         "a leader whose disk failed proposes to remove the replicas from the in-sync set that "
         "have to lead instead of it",
         "refusing-proposes",
-        ("refuses_beside_a_sleeper",),
+        ("full_beside_sleepers", "refuses_beside_a_sleeper"),
     ),
 )

@@ -68,7 +68,7 @@ MUTANTS: Final = (
         "the register tells brokers of a topic before it has told them that an older one of that "
         "name is deleted, so the leader acknowledges messages in the older one",
         HISTORY,
-        ("made_again",),
+        ("made_again_too_soon",),
     ),
     Mutant(
         "undone-topics-are-not-told-again",
@@ -165,7 +165,7 @@ MUTANTS: Final = (
         "a leader reads a log whose topic was deleted for a follower that acknowledges late, and "
         "so ends the stream of all logs of the partition",
         "complaint",
-        ("made_again",),
+        ("deleted_while_it_is_sent",),
         "The follower opens another stream, as after any broken connection; what is left is an "
         "error in the leader's log.",
     ),

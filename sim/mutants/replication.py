@@ -107,7 +107,7 @@ MUTANTS: Final = (
 """,
         "waiting records are committed while too few replicas are in sync",
         "acknowledged-unheld",
-        ("too_few",),
+        ("too_few_for_what_waits", "too_few"),
     ),
     Mutant(
         "flush-before-ack-ignored-by-leader",
@@ -142,7 +142,7 @@ MUTANTS: Final = (
 """,
         "a follower becomes in sync that lacks what older epochs committed (KAFKA-7128)",
         "incomplete-leader",
-        ("left_behind",),
+        ("joins_with_less", "left_behind"),
     ),
     Mutant(
         "proposed-members-do-not-count",

@@ -96,7 +96,7 @@ class Budget:
     white_s: float = 180.0
     black_s: float = 180.0
     shrink_s: float = 20.0
-    """How long to shrink a plan, in real time."""
+    """How long to shrink a plan."""
 
 
 class _Hunter:

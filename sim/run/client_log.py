@@ -67,7 +67,7 @@ class ClientLog:
         without what was committed, messages that were settled come again, also as dead letters."""
         cluster.world.observe(self._note_fault, {FAULT})
         self._recoveries = Recoveries(cluster)
-        self._running = RunningBrokers(cluster)
+        self._running = RunningBrokers(cluster, plan.latency_s)
         self._sent_at: dict[bytes, float] = {}
         self._client_count = 0
         if plan.loses_all or plan.loses_last:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -59,6 +60,8 @@ class Operator:
         self._chores = list(client_log.plan.workload.chores)
         self._number = 0
         self._environment: Environment
+        self._options: dict[str, dict[str, Any]] = {}
+        """By topic, the options that it was given last, as far as that was confirmed."""
 
     async def run(self, environment: Environment) -> None:
         """See `octopi.simulation.kernel.host.Program`."""
@@ -74,14 +77,17 @@ class Operator:
                 await self._try(client, self._chores[0], randomness)
                 del self._chores[0]
             self.is_done = True
+            if self._options and not client_log.plan.loses_broker_disks:
+                await client_log.all_well.wait()
+                await self._insist(lambda: self._check_options(client))
             if "delete" in client_log.plan.workload.chores:
                 await client_log.all_well.wait()
-                await self._finish_deletion(client)
+                await self._insist(lambda: finish_deletion(client, self._notes))
 
-    async def _finish_deletion(self, client: Client) -> None:
+    async def _insist(self, task: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                return await finish_deletion(client, self._notes)
+                return await task()
             except OctopiError as error:
                 if not may_pass(error):
                     return self._client_log.complain(self.host, error)
@@ -126,6 +132,8 @@ class Operator:
                     await self._renew(client, f"renewed-{self._number}", randomness)
                 case "replace":
                     await self._replace(client, f"replaced-{self._number}", randomness)
+                case "replace_twice":
+                    await self._replace(client, f"replaced-{self._number}", randomness, 0)
                 case "ask":
                     await ask_for_offsets(client, randomness.choice(self._client_log.topics))
                 case "poll":
@@ -197,7 +205,8 @@ class Operator:
         topic = randomness.choice(self._client_log.topics)
         info = await client.describe_topic(topic)
         most = min(len(one.replicas) for one in info.partitions)
-        await client.alter_topic(
+        await self._set_options(
+            client,
             topic,
             min_insync=max(info.options.min_insync, min(2, most)),
             flush_before_ack=randomness.random() < 0.5,
@@ -206,12 +215,29 @@ class Operator:
         await clock.sleep_until(clock.now() + randomness.random() * _ALTERED_S)
         while True:
             try:
-                await client.alter_topic(topic, min_insync=plan.min_insync)
+                await self._set_options(client, topic, min_insync=plan.min_insync)
             except OctopiError as error:
                 if not may_pass(error):
                     raise
             else:
                 return
+
+    async def _set_options(self, client: Client, topic: str, **options: Any) -> None:  # noqa: ANN401
+        known = self._options.setdefault(topic, {})
+        for one in options:
+            known.pop(one, None)  # until the answer comes, it may have the old value or the new one
+        await client.alter_topic(topic, **options)
+        known |= options
+
+    async def _check_options(self, client: Client) -> None:
+        """Check that each topic has the options that it was given last."""
+        for topic, given in self._options.items():
+            found = (await client.describe_topic(topic)).options
+            for name, value in given.items():
+                if getattr(found, name) != value:
+                    self._client_log.complaints.append(
+                        f"{topic} has {name} {getattr(found, name)}, but {value} was confirmed"
+                    )
 
     async def _renew(self, client: Client, topic: str, randomness: Random) -> None:
         """Make and delete a topic several times under one name; leave the last one for the clients
@@ -229,38 +255,55 @@ class Operator:
         client_log.note(TopicCreation(client_log.now, topic))
         client_log.logs += [LogName(topic, one.partition) for one in info.partitions]
 
-    async def _replace(self, client: Client, topic: str, randomness: Random) -> None:
+    async def _replace(
+        self, client: Client, topic: str, randomness: Random, partition: int | None = None
+    ) -> None:
         """Make a topic, then delete it and make it anew at the same time; leave the new one for the
-        clients to use."""
+        clients to use.  *partition*: make it there, and replace it again before brokers have
+        removed the first one."""
         client_log, problems = self._client_log, list[OctopiError]()
         info = await self._fill_topic(client, topic, randomness, f"{topic}-0")
-        is_removed = trio.Event()
+        ids = [info.topic_id]
 
-        async def make_anew() -> None:
-            try:
-                made = await self._make_anew(client, topic, info.topic_id, is_removed)
-            except OctopiError as error:
-                problems.append(error)
-            else:
-                self._note_new(topic, made)
-
-        client_log.note(TopicRemoval(client_log.now, topic))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_anew)
+        async def delete(topic_id: str, is_removed: trio.Event) -> None:
             try:
                 # By its id: a repetition must not delete the new one.
-                await client.admin.delete_topic_by_id(info.topic_id)
+                await client.admin.delete_topic_by_id(topic_id)
             except OctopiError as error:
                 problems.append(error)
                 nursery.cancel_scope.cancel()
             is_removed.set()
+
+        client_log.note(TopicRemoval(client_log.now, topic))
+        async with trio.open_nursery() as nursery:
+            for number in range(1 if partition is None else 2):
+                if number:
+                    client_log.note(TopicCreation(client_log.now, topic))
+                    client_log.note(TopicRemoval(client_log.now, topic))
+                is_removed = trio.Event()
+                nursery.start_soon(delete, ids[-1], is_removed)
+                try:
+                    info = await self._make_anew(client, topic, ids, is_removed, partition)
+                except OctopiError as error:
+                    problems.append(error)
+                    nursery.cancel_scope.cancel()
+                    break
+                ids.append(info.topic_id)
+            else:
+                self._note_new(topic, info)
         if problems:
             raise problems[0]
 
     async def _make_anew(
-        self, client: Client, topic: str, older_id: str, is_removed: trio.Event
+        self,
+        client: Client,
+        topic: str,
+        older_ids: list[str],
+        is_removed: trio.Event,
+        partition: int | None,
     ) -> TopicInfo:
-        """Make a topic as soon as the older one of that name, with *older_id*, is deleted."""
+        """Make a topic as soon as the older one of that name, which has one of *older_ids*, is
+        deleted."""
         clock = self._environment.clock
         while True:
             # What exists then is the new one: an answer to an earlier request was lost.
@@ -269,10 +312,11 @@ class Operator:
                 made = await client.create_topic(
                     topic,
                     1,
+                    partition_ids=None if partition is None else [partition],
                     exist_ok=exist_ok,
                     flush_before_ack=self._client_log.plan.flush_before_ack,
                 )
-                if made.topic_id != older_id:
+                if made.topic_id not in older_ids:
                     return made
             await clock.sleep_until(clock.now() + _ANEW_S)
 

@@ -43,7 +43,15 @@ from cattrs.strategies import configure_tagged_union
 from octopi.errors import OctopiError
 from octopi.limits import CLIENT_BATCH_BYTES, JOURNAL_SNAPSHOT_ENTRIES, RETENTION_CHECK_INTERVAL_S
 from octopi.simulation.disk.faults import How
-from octopi.simulation.faults.actions import Action, InjectedFault, Place
+from octopi.simulation.faults.actions import (
+    Action,
+    BitFlip,
+    InjectedFault,
+    Place,
+    RollBack,
+    Wipe,
+)
+from octopi.simulation.faults.damage import Damage
 
 TOKEN_PREFIX: Final = "oc1-"
 
@@ -56,7 +64,8 @@ _LINE_OF_WORDS: Final = (
     "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move "
     "cut flip missing older log index checkpoint directory ends replica table identity journal "
     "membership follow renew tail ask poll end exclusive failover reset delete shared key_shared "
-    "brokers active standby register-2 register-3 unflushed unheard"
+    "brokers active standby register-2 register-3 unflushed unheard "
+    "replace_twice"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that are frequent in plans.  Add new ones at the end, since tokens hold positions."""
@@ -76,6 +85,7 @@ Chore = Literal[
     "reset",
     "delete",
     "alter",
+    "replace_twice",
 ]
 MemberMode = Literal["exclusive", "failover", "shared", "key_shared"]
 Entrances = Literal["register", "brokers", "any"]
@@ -112,10 +122,11 @@ class WorkloadOptions:
     chores: tuple[Chore, ...] = ()
     """What an operator does meanwhile: ``topic``: make and delete a topic.  ``drain``: drain a
     broker.  ``grow``: add a partition.  ``move``: move a replica.  ``renew``: make and delete a
-    topic several times under one name.  ``ask``: ask a topic's logs for offsets by time and by
-    count.  ``poll``: have more fetches wait than a broker takes.  ``end``: ask every log again and
-    again where it ends.  ``reset``: set a mark of the durable subscription.  ``delete``: delete
-    that subscription."""
+    topic several times under one name.  ``replace``: delete a topic and make it anew at the same
+    time.  ``replace_twice``: the same twice, without waiting, in partition 0.  ``ask``: ask a
+    topic's logs for offsets by time and by count.  ``poll``: have more fetches wait than a broker
+    takes.  ``end``: ask every log again and again where it ends.  ``reset``: set a mark of the
+    durable subscription.  ``delete``: delete that subscription.  ``alter``: alter a topic."""
     batch_bytes: int = CLIENT_BATCH_BYTES
     """A producer sends a batch of this size without waiting for the receipts of others."""
     polls: int = 0
@@ -215,11 +226,23 @@ class Plan:
     loses_power: bool = False
     """Whether all machines lose their power at once in the end, if `loses_all` is set, too: when
     everything is healed and has been flushed, so nothing may be lost."""
+    others_hang: bool = False
+    """Whether all other brokers hang at first while the disk of one is full because of
+    `spoils_disks`, and one of them is dead when they go on."""
 
     @property
     def may_lose(self) -> bool:
         """Whether acknowledged messages may be lost; the cluster has to report it then."""
         return self.loses_all or self.loses_last
+
+    @property
+    def loses_broker_disks(self) -> bool:
+        """Whether what brokers have on their devices may be destroyed."""
+        return any(
+            isinstance(one.action, Wipe | BitFlip | RollBack | Damage)
+            and one.target not in {"register", "active", "standby"}
+            for one in self.faults
+        )
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

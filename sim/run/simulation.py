@@ -16,11 +16,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Final
 
 import attrs
 
 from octopi.errors import RefusedError, Status, StorageError
+from octopi.limits import REPLICA_LAG_S_MAX
 from octopi.roles.register.election_driver import MAY_BE_LOST
 from octopi.simulation.cluster import ClusterOptions, Node, SimulatedCluster
 from octopi.simulation.faults.data_safety import LastCopyGuard
@@ -28,7 +30,7 @@ from octopi.simulation.faults.injector import Injector
 from octopi.simulation.history.checker import check
 from octopi.simulation.history.events import History
 from octopi.simulation.kernel import driver
-from octopi.simulation.kernel.host import is_ordinary
+from octopi.simulation.kernel.host import ProcessLife, is_ordinary
 from octopi.simulation.kernel.schedule import Fifo, Random
 from octopi.simulation.kernel.world import Event, Violation, World
 from octopi.simulation.network.network import Network
@@ -61,6 +63,10 @@ _FLUSHING_S: Final = 1.0
 """How long a flush takes, at most, when all disks work."""
 _FULL_S: Final = 3.0
 """How long a disk is full: a broker notices it in this time, and the register reacts."""
+_HANG_S: Final = REPLICA_LAG_S_MAX + 1.0
+"""How long brokers hang beside one whose disk is full: it finds that they lag."""
+_PROCESSED_S: Final = 0.5
+"""How long members may take for a message until then."""
 
 _STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}
 
@@ -122,6 +128,11 @@ def simulate(
             raise  # a bug of the simulator
         run.broken = _as_violation(error)
     return run.verdict()
+
+
+def _resume(node: Node, life: ProcessLife) -> None:
+    if node.host.life is life and life.is_paused:
+        node.host.resume()
 
 
 def _as_violation(error: BaseException) -> Violation:
@@ -296,9 +307,12 @@ class _PlanRun:
             led = healer.led_by(name)
             fails = led and self._world.random("spoil", name).random() < 0.5
             healer.prove_again()
+            dead = ""
             if fails:
                 injector.fail_append(name, led[0])
             elif name:
+                if self._plan.others_hang:
+                    dead = await self._hang_beside(name)
                 injector.fill(name)
             else:
                 name = self._world.random("spoil").choice(healer.leaders())
@@ -312,11 +326,34 @@ class _PlanRun:
             what = f"the disk of {name} {'has failed' if fails else 'is full'}"
             await self._until(f"new messages are not taken while {what}", healer.unproven)
             injector.make_room(name)
+            if dead:
+                cluster.boot(dead)
             if fails:
                 if cluster.nodes[name].host.is_up:  # a bug may have ended it
                     cluster.nodes[name].host.kill()
                 cluster.boot(name)
             await self._until_well(name)
+
+    async def _hang_beside(self, name: str) -> str:
+        """Have all brokers but *name* hang for longer than followers may lag, when each log has
+        just got a message, and return a moment later: members of subscriptions have processed it.
+        One of them dies in the end; return its host, or an empty text if all were down.
+
+        Raises:
+          Violation: "liveness", if the message is not taken.
+        """
+        await self._until("new messages are not taken before brokers hang", self._healer.unproven)
+        last = ""
+        for node in self._cluster.brokers:
+            if (life := node.host.life) is not None and node.name != name:
+                node.host.pause()
+                self._world.after(_HANG_S, partial(_resume, node, life))
+                last = node.name
+        if last:
+            self._world.after(_HANG_S, self._cluster.nodes[last].host.kill)
+        await self._world.sleep(_PROCESSED_S)
+        self._healer.prove_again()
+        return last
 
     async def _until_well(self, name: str) -> None:
         """Wait until *name* serves, all replicas are in sync, and all partitions are served."""

@@ -1,7 +1,8 @@
 """Notices acknowledgements while fewer brokers run than have to be in sync.
 
 Whoever knows which brokers run can tell that: a message that was sent when all but one were down,
-and is acknowledged while they are, can't be on two.
+and is acknowledged while they are, can't be on two.  Nor can a broker have it that has run since
+then, but not for long enough to follow a leader.
 """
 
 from __future__ import annotations
@@ -17,22 +18,42 @@ from octopi.simulation.kernel.world import Event
 KINDS: Final = frozenset({"boot", "exit", KILL, LOSE_POWER})
 
 
-class RunningBrokers:
-    """Since when only how many brokers of *cluster* have run."""
+_MESSAGES_COUNT: Final = 15
+"""A broker that has just started gets no record before it has exchanged this many messages: it
+connects to the register, joins, connects to the leader, and follows."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+
+class RunningBrokers:
+    """When the brokers of *cluster* have run.  *latency_s*: how long each message takes, at
+    least."""
+
+    def __init__(self, cluster: SimulatedCluster, latency_s: float) -> None:
         self._cluster = cluster
-        self._ran_last: dict[str, float] = {}
-        """When each broker that doesn't run ended."""
+        self._idle_s = _MESSAGES_COUNT * latency_s
+        self._lives: dict[str, list[tuple[float, float]]] = {}
+        """When each life of a broker began and ended; infinite: it hasn't ended."""
         cluster.world.observe(self._see, KINDS)
 
     def _see(self, event: Event) -> None:
-        if self._cluster.nodes[event.host].kind == "broker":
-            self._ran_last[event.host] = inf if event.what == "boot" else event.at
+        if self._cluster.nodes[event.host].kind != "broker":
+            return
+        lives = self._lives.setdefault(event.host, [])
+        if event.what == "boot":
+            lives.append((event.at, inf))
+        elif lives:
+            lives[-1] = lives[-1][0], event.at
 
     def count_since(self, at: float) -> int:
-        """How many brokers have run at some time since *at*."""
-        return sum(self._ran_last.get(one.name, -inf) >= at for one in self._cluster.brokers)
+        """How many brokers may have got a record since *at*: they ran then, or have run for long
+        enough since."""
+        now = self._cluster.world.now
+        return sum(
+            any(
+                end >= at and (began <= at or min(end, now) - began >= self._idle_s)
+                for began, end in lives
+            )
+            for lives in self._lives.values()
+        )
 
     def complaint(self, sent_at: float, receipt: Acknowledged) -> str:
         """Why a message that was sent at that time can't have the *receipt* yet; empty if it
@@ -50,5 +71,6 @@ class RunningBrokers:
             return ""
         return (
             f"{receipt.value!r} was sent to {receipt.log} at {sent_at:.6f} s and acknowledged at "
-            f"{receipt.at:.6f} s; meanwhile {count} brokers ran, and {needed} have to be in sync"
+            f"{receipt.at:.6f} s; meanwhile {count} brokers could get it, and {needed} have to be "
+            "in sync"
         )

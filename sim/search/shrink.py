@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from time import monotonic
+from time import process_time
 from typing import Final
 
 import attrs
@@ -25,7 +25,7 @@ from sim.run.simulation import ObserverMaker, Verdict, simulate
 from sim.search.shrink_candidates import PASSES, Candidate, size
 
 SHRINK_S: Final = 60.0
-"""How long to try by default (seconds)."""
+"""How long to try by default (seconds of processor time)."""
 
 _VAGUE: Final = frozenset({"exception", "complaint"})
 """Rules that only say that something went wrong."""
@@ -66,8 +66,8 @@ def shrink(
     tell: Callable[[str], object] = lambda line: None,
     observers: Sequence[ObserverMaker] = (Oracle,),
 ) -> Shrunk:
-    """The smallest plan that is found within *seconds_max* and fails as *plan* does, according to
-    *observers* and the clients' history; *tell* is called with every improvement.
+    """The smallest plan that is found within *seconds_max* of processor time and fails as *plan*
+    does, according to *observers* and the clients' history; *tell* is called with every improvement.
     Ctrl-C ends the search early.
 
     Raises:
@@ -90,7 +90,7 @@ class _Shrinking:
     ) -> None:
         self._tell = tell
         self._observers = observers
-        self._began = monotonic()
+        self._began = process_time()
         self._deadline = self._began + seconds_max
         self._runs = 0
         self._plan = plan
@@ -112,7 +112,7 @@ class _Shrinking:
                 is_minimal = self._plan == before
         except (_OutOfTimeError, KeyboardInterrupt):
             pass  # the smallest plan so far is the result
-        seconds = monotonic() - self._began
+        seconds = process_time() - self._began
         return Shrunk(self._plan, self._verdict, self._runs, seconds, is_minimal)
 
     def _improve(self, candidates: Iterable[Candidate]) -> bool:
@@ -121,7 +121,7 @@ class _Shrinking:
             token = to_token(plan)
             if token in self._tried:
                 continue
-            if monotonic() > self._deadline:
+            if process_time() > self._deadline:
                 raise _OutOfTimeError
             self._tried.add(token)
             verdict = self._simulate(plan)

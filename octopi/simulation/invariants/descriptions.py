@@ -18,7 +18,8 @@ PROMISES: Final[Mapping[str, str]] = {
         "topic asks for, and on the devices where that is required"
     ),
     "promised-unheld": (
-        "a follower acknowledges only what it holds, or, with the sync flag, what its device holds"
+        "a follower acknowledges only what it holds, or, with the sync flag or if its topic asks "
+        "for it, what its device holds"
     ),
     "highwater-back": (
         "a highwater mark never goes back while a process runs, and never passes the end of the log"

@@ -20,7 +20,7 @@ acknowledged-unheld     (W1) records are committed that a member of the in-sync 
                         of one proposed, doesn't hold; or on too few replicas; or, by a
                         leader that is alone, that its device doesn't hold
 promised-unheld         (W1) a follower acknowledges what it doesn't hold, or, with the
-                        sync flag, what its device doesn't
+                        sync flag or if its topic asks for it, what its device doesn't
 highwater-back          (W2) a highwater mark goes back in one life, or passes the end
                         of the log
 committed-differs       (W3) replicas have different records below their highwater marks
@@ -184,10 +184,19 @@ class Oracle(ElectionRules):
         if replica.end < end:
             text = f"{event.host} acknowledges {log.name} up to {end}, and has it to "
             self._break("promised-unheld", text + str(replica.end), event)
-        elif self._flags.get((event.host, log.partition)) and replica.durable_end < end:
-            text = f"{event.host} acknowledges {log.name} up to {end} with its sync flag set, "
+        elif replica.durable_end < end and (why := self._why_durable(event.host, log)):
+            text = f"{event.host} acknowledges {log.name} up to {end} with {why}, "
             text += f"and its device has it to {replica.durable_end}"
             self._break("promised-unheld", text, event)
+
+    def _why_durable(self, host: str, log: CommittedLog) -> str:
+        """Why *host* may acknowledge only what its device has; empty if its memory suffices."""
+        if self._flags.get((host, log.partition)):
+            return "its sync flag set"
+        topic = self._view.state.topic(log.topic)
+        options = [] if topic is None else self._options.of(host, topic)
+        asked = bool(options) and all(one.flush_before_ack for one in options)
+        return "a topic that asks for a flush" if asked else ""
 
     def _check_commit(self, event: StepEvent[steps.P6Committing]) -> None:
         log, step = self._log(event), event.step
