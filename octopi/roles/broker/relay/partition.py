@@ -126,6 +126,16 @@ class RelayPartition:
         return member.sequencer
 
     @property
+    def live(self) -> list[BrokerId]:
+        """The members that are part of the epoch, as far as this one hears; empty: it is none, or
+        is part of no epoch."""
+        member = self.member
+        if member is None or not member.is_normal:
+            return []
+        heard = member.hearing.normal_in(member.epoch, self._clock.now())
+        return [one for one in self.relay_set.ranked if one == self._me or one in heard]
+
+    @property
     def receives_for(self) -> BrokerId:
         """Whom the receiver takes for the sequencer; it finds out when it is wrong."""
         return self._receiver.sequencer

@@ -127,15 +127,18 @@ class RelayServing:
                 f"relay {self.me} is {status} in partition {partition.relay_set.partition}: it is "
                 "part of no epoch"
             )
-        readers = [one for one in members if one == self.me] or [sequencer]
-        readers += [one for one in members if one not in readers]
+        # Of the others, only those that are part of the epoch now: a reader at one that was cut off
+        # learns from the list that it isn't any more.
+        live = partition.live or members
+        readers = [one for one in live if one == self.me] or [sequencer]
+        readers += [one for one in live if one not in readers]
         return m.PartitionInfo(
             partition.relay_set.partition,
             partition.epoch,
             sequencer,
             relays[sequencer],
             members,
-            members,
+            live,
             [relays[one] for one in readers],
         )
 
