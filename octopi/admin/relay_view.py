@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from octopi.admin.node_views import NodeFacts
-from octopi.errors import RefusedError, Status
+from octopi.admin.refused_streams import RefusedStreams
 from octopi.roles.broker.relay.node import RelayBroker
-from octopi.roles.streams.exchange import StreamCaller, StreamService, problem_answer
-from octopi.transport.http_requests import HttpAnswer, HttpRequest
+from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
 
 
@@ -17,7 +16,7 @@ class RelayBrokerView:
 
     def __init__(self, node: RelayBroker) -> None:
         self.node = node
-        self.streams: StreamService = _NoStreams()
+        self.streams: StreamService = RefusedStreams("relays serve no streams over HTTP yet")
 
     @property
     def traffic(self) -> ServerStatistics:
@@ -35,12 +34,3 @@ class RelayBrokerView:
 
     def members(self) -> Iterable[str]:
         return self.node.mesh.relays.values()
-
-
-class _NoStreams:
-    """Refuses requests for streams."""
-
-    async def answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
-        return problem_answer(
-            RefusedError("relays serve no streams over HTTP yet", Status.INVALID_OPTION)
-        )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from octopi.admin.node_views import NodeFacts
-from octopi.errors import RefusedError, Status
+from octopi.admin.refused_streams import RefusedStreams
 from octopi.roles.broker.ring.node import RingBroker
-from octopi.roles.streams.exchange import StreamCaller, StreamService, problem_answer
-from octopi.transport.http_requests import HttpAnswer, HttpRequest
+from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
 
 
@@ -17,7 +16,9 @@ class RingBrokerView:
 
     def __init__(self, node: RingBroker) -> None:
         self.node = node
-        self.streams: StreamService = _NoStreams()
+        self.streams: StreamService = RefusedStreams(
+            "a cluster without a register keeps no topics yet"
+        )
 
     @property
     def traffic(self) -> ServerStatistics:
@@ -39,12 +40,3 @@ class RingBrokerView:
         if member is None or member.chord is None:
             return []
         return [entry.node.address for entry in member.chord.book]
-
-
-class _NoStreams:
-    """Refuses requests for streams."""
-
-    async def answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
-        return problem_answer(
-            RefusedError("a cluster without a register keeps no topics yet", Status.INVALID_OPTION)
-        )
