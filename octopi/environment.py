@@ -289,6 +289,10 @@ class File(Protocol):
     def pread(self, size_bytes: int, position_bytes: int) -> bytes:
         """Up to *size_bytes* from *position_bytes* on; fewer only at the end of the file."""
 
+    def rewrite(self, size_bytes: int, position_bytes: int) -> None:
+        """Write the bytes there once more, unchanged, so that the next sync brings them to the
+        device even if a sync of them has failed before, in this process or another one."""
+
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to *size_bytes*."""
 

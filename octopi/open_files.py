@@ -90,6 +90,17 @@ class SystemFile:
             data += more
         return data
 
+    def rewrite(self, size_bytes: int, position_bytes: int) -> None:
+        descriptor = self._use()
+        self.changes += 1
+        end_bytes = position_bytes + size_bytes
+        while position_bytes < end_bytes:
+            size_bytes = min(_WRITE_BYTES, end_bytes - position_bytes)
+            data = os.pread(descriptor, size_bytes, position_bytes)
+            if not data:
+                break  # the file is shorter
+            position_bytes += os.pwrite(descriptor, data, position_bytes)
+
     def truncate(self, size_bytes: int) -> None:
         descriptor = self._use()
         self.changes += 1

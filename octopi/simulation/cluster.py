@@ -146,6 +146,9 @@ class SimulatedCluster:
         self.secrets = JoinSecrets((world.random("join secret").randbytes(JOIN_SECRET_BYTES),))
         """The join secret.  Each node has a copy outside its disk, so that it isn't lost with the
         disk."""
+        self.peers: dict[str, tuple[str, ...]] = {}
+        """The lists of registers that don't have one of all of them, by host; empty: it is
+        alone."""
         self._nursery = nursery
         self._lives: list[ProcessLife] = []
         """Processes whose tasks may not have ended yet."""
@@ -305,6 +308,7 @@ class SimulatedCluster:
     # --- programs ------------------------------------------------------------------------
 
     async def _run_register(self, node: Node, environment: Environment) -> None:
+        peers = tuple(self.addresses) if len(self._registers) > 1 else ()
         options = RegisterOptions(
             listen=f"{node.name}:{_PORT}",
             data_directory=DATA_DIRECTORY,
@@ -314,7 +318,8 @@ class SimulatedCluster:
             gather_s=GATHER_S if node.has_lost_files else self.options.gather_s,
             rebalance_interval_s=self.options.rebalance_interval_s,
             snapshot_entries=self.options.snapshot_entries,
-            peers=tuple(self.addresses) if len(self._registers) > 1 else (),
+            peers=self.peers.get(node.name, peers),
+            advertise=self.address_of(node.name),
             secrets=lambda: self.secrets,
         )
         status = _Started(node, node.life, self._tell)

@@ -169,6 +169,18 @@ class RecordFile:
         self.unsynced = True
         self.undo()
 
+    def rewrite(self, position: int) -> Slices[None]:
+        """Have the next sync bring all bytes from *position* on to the device, even if a sync of
+        them failed before: the system may consider them written since then.
+
+        Raises:
+          OSError: if they can't be written.
+        """
+        for start in range(position, self.size_bytes, SLICE_BYTES):
+            self.unsynced = True
+            self._open().rewrite(min(SLICE_BYTES, self.size_bytes - start), start)
+            yield
+
     async def sync(self) -> None:
         """Wait until all changes are on the device.
 

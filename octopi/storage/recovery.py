@@ -7,6 +7,9 @@ or not sound below any of these offsets are damage, and recovery doesn't drop da
 nothing is cut, the log ends where the damage begins, and nothing can be appended until
 `octopi.storage.segmented_log.SegmentedLog.set_aside` is called.
 
+What is not known to be durable is written once more before it is checked: a sync of it may have
+failed, and then no further one would make it durable.
+
 Records behind all of these offsets were never promised to be there.  The first one that isn't
 sound ends the log; the rest is a torn tail.  It is copied to ``.cut`` files
 (`octopi.storage.file_names`), as far as the disk allows, and cut off.
@@ -136,12 +139,16 @@ def recover(
     _remove_orphans(disk, directory, names)
     floor = max(recovery_point, noted.durable_end, noted.end)
     damage = _find_damage(segments, directory, floor, noted.start)
-    tail = _UnverifiedTail(disk, directory, names, on_records, floor, cut_altered=cut_altered)
+    durable_end = max(recovery_point, noted.durable_end)
+    tail = _UnverifiedTail(
+        disk, directory, names, on_records, floor, durable_end, cut_altered=cut_altered
+    )
     try:
         lacks_beginning = damage is not None and bool(segments) and damage.offset < segments[0].base
         if damage is not None and not lacks_beginning:
             segments = [one for one in segments if one.base < damage.offset]
             damage = yield from _sound_end(segments, damage)
+        unwritten = yield from _rewrite(segments, directory, durable_end)
         begin = recovery_point if noted.highwater is None else min(recovery_point, noted.highwater)
         failure = yield from tail.check(segments, begin)
     except BaseException:
@@ -154,7 +161,29 @@ def recover(
     if segments:
         start, end = segments[0].base, segments[-1].end
     report = RecoveryReport(start, end, tail.scanned_bytes, tail.cut_bytes, tail.why, tail.saved_as)
-    return Recovered(segments, report, damage, failure)
+    return Recovered(segments, report, damage, failure or unwritten)
+
+
+def _rewrite(
+    segments: list[Segment], directory: str, durable_end: Offset
+) -> Slices[LogReadOnlyError | None]:
+    """Write what is behind *durable_end* once more.  Return the failure of the disk, if there was
+    one.
+
+    A sync by an earlier process may have failed.  Then the page cache may have records that the
+    device lacks and that a further sync doesn't write (Rebello et al., *Can applications recover
+    from fsync failures?*, USENIX ATC 2020).
+    """
+    for segment in segments:
+        if segment.end > durable_end:
+            try:
+                yield from segment.rewrite(max(0, durable_end - segment.base))
+            except OSError as error:
+                return LogReadOnlyError(
+                    f"the end of the log in {directory} can't be written once more: "
+                    f"{error.strerror}; look at the disk, then restart the broker"
+                )
+    return None
 
 
 def _sound_end(segments: list[Segment], damage: CorruptLogError) -> Slices[CorruptLogError]:
@@ -225,12 +254,15 @@ class _UnverifiedTail:
         names: list[str],
         on_records: Callable[[Offset, Scan], None] | None,
         floor: Offset,
+        durable_end: Offset,
         *,
         cut_altered: bool,
     ) -> None:
-        """*floor*: an unsound record below this offset is damage, and nothing is cut."""
+        """*floor*: an unsound record below this offset is damage, and nothing is cut.
+        *durable_end*: what is behind it was written once more."""
         self._cut_altered = cut_altered
         self._floor = floor
+        self._durable_end = durable_end
         self._disk = disk
         self._directory = directory
         self._names = list(names)
@@ -268,17 +300,17 @@ class _UnverifiedTail:
                     segment.path, segment.size_bytes, segment.end, self.why
                 )
                 self.why = ""
-                del segments[number + 1 :]
+                _drop(segments, number + 1)
                 return None
             if self.why:
                 self.cut_bytes = file_bytes - segment.size_bytes
                 self.cut_bytes += sum(one.size_bytes for one in following)
                 if not self._cut_altered and (following or self._is_altered(segment, fault)):
                     raise AlteredTailError(segment.path, segment.size_bytes, segment.end, self.why)
-                del segments[number + 1 :]
+                _drop(segments, number + 1)
                 return self._try_cut(segment, file_bytes, following)
-            if following:
-                segment.close()
+            if following and segment.end <= self._durable_end:
+                segment.close()  # others tell whether they were written only while they are open
         return None
 
     def _is_boundary(self, segment: Segment, position: int) -> Slices[bool]:
@@ -353,6 +385,13 @@ class _UnverifiedTail:
         path = cut_path(self._directory, offset, self._names)
         self._names.append(path.rpartition("/")[2])
         return path
+
+
+def _drop(segments: list[Segment], number: int) -> None:
+    """Close the segments from *number* on, and remove them from the list."""
+    for one in segments[number:]:
+        one.close()
+    del segments[number:]
 
 
 def _holds_record(buffer: bytes) -> bool:

@@ -125,6 +125,12 @@ class ActiveHeard:
     term: int
     sent_ms: int
     """As in the message."""
+    registers: Annotated[
+        tuple[Annotated[str, AtMost(ADDRESS_BYTES_MAX)], ...],
+        AtMost(REGISTERS_MAX),
+        MayBeMissing(),
+    ] = ()
+    """The addresses that the sender's list has (`--peers`), sorted."""
 
 
 @notice("entries_stored", REGISTER_TO_REGISTER, needs=_OF_NODES, since=2)

@@ -375,7 +375,12 @@ def all_lose_power(randomness: Random) -> Scenario:
 def dark_in_the_end(randomness: Random) -> Scenario:
     """All machines lose their power in the end, when everything has been flushed."""
     faults: list[InjectedFault] = []
-    if randomness.random() < 0.5:
+    kind = randomness.random()
+    if kind < 0.3:
+        broken = BreakDisk(DiskFault("sync", Fail(errno.EIO), ".log"))
+        place = AtStep("D1a", "any", randomness.randint(1, 8))
+        faults.append(InjectedFault(place, broken))
+    elif kind < 0.7:
         faults.append(
             InjectedFault(
                 when_producing(randomness),

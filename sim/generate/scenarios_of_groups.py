@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from octopi.simulation.disk.faults import Delay, DiskFault
+from octopi.simulation.disk.faults import Delay, DiskFault, Fail
 from octopi.simulation.faults.actions import (
     Action,
     AtStep,
@@ -201,6 +202,23 @@ def registers_lose_power(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), _options(randomness), _busy(randomness))
 
 
+def sync_of_a_register_fails(randomness: Random) -> Scenario:
+    """A sync of a register fails, so it ends.  It starts again, goes by what its files say, and
+    loses its power; meanwhile another one may die."""
+    who = randomness.choice(_REGISTERS)
+    step = AtStep(
+        randomness.choice(("G1a", "G4a", "G4a", "G5", "R2b")), who, randomness.choice((1, 2, 3, 5))
+    )
+    dark = AtTime(some_seconds(randomness, 0.7, 2.5), behind=True)
+    faults = [
+        InjectedFault(step, BreakDisk(DiskFault("sync", Fail(errno.EIO), ".log"))),
+        InjectedFault(dark, LosePower(randomness.choice((0.0, 0.1, 0.6))), who),
+    ]
+    if randomness.random() < 0.6:
+        faults.append(InjectedFault(shortly(randomness), _quick_death(randomness), "active"))
+    return Scenario(tuple(faults), _options(randomness), _busy(randomness))
+
+
 GROUP_SCENARIOS: Final[tuple[Callable[[Random], Scenario], ...]] = (
     active_register_dies,
     active_register_dies,
@@ -214,5 +232,6 @@ GROUP_SCENARIOS: Final[tuple[Callable[[Random], Scenario], ...]] = (
     register_loses_its_disk,
     disk_is_lost_beside_one_behind,
     registers_lose_power,
+    sync_of_a_register_fails,
 )
 """All of them; they are drawn by `sim.generate.groups` only."""

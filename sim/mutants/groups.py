@@ -165,4 +165,18 @@ MUTANTS: Final = (
         "undecided-told",
         ("active_register_is_cut_off", "active_register_sleeps"),
     ),
+    Mutant(
+        "failed-sync-believed-after-a-restart",
+        "octopi.storage.recovery",
+        """
+             try:
+-                yield from segment.rewrite(max(0, durable_end - segment.base))
++                yield
+             except OSError as error:
+""",
+        "a register that was restarted after a failed sync acknowledges what is in the page cache "
+        "and not on its device",
+        "entries-unheld",
+        ("sync_of_a_register_fails",),
+    ),
 )

@@ -15,6 +15,7 @@ from octopi.agreement.journal.effects import JournalEffect, SendNow, SendWhenDur
 from octopi.agreement.journal.replica import JournalReplica
 from octopi.agreement.journal.stored import (
     Stored,
+    StoredState,
     decode_stored,
     encode_stored,
     replayed,
@@ -58,6 +59,8 @@ class Registers:
         self.messages: list[tuple[str, str, ToRegister]] = []
         """Those on their way: from where, to where, and what."""
         self.addresses = [f"r{number}" for number in range(1, count + 1)]
+        self.lists: dict[str, list[str]] = {}
+        """The lists of registers that don't have one of all of them."""
         self.disk_count = 0
         self._proposed = 0
         self.active: dict[int, RegisterId] = {}
@@ -74,7 +77,8 @@ class Registers:
 
     def _replica(self, identity: RegisterId, disk: list[Stored]) -> JournalReplica:
         known = replayed(decode_stored(encode_stored(one)) for one in disk)
-        return JournalReplica(identity, self.addresses, known, self.random.random, self.now)
+        addresses = self.lists.get(identity.address, self.addresses)
+        return JournalReplica(identity, addresses, known, self.random.random, self.now)
 
     def __getitem__(self, address: str) -> JournalReplica:
         return self.registers[address].replica
@@ -98,8 +102,9 @@ class Registers:
 
     def deliver(self, index: int, *, keep: bool = False) -> None:
         """Deliver one of the messages on their way; *keep*: it will come again."""
-        _, address, message = self.messages[index] if keep else self.messages.pop(index)
-        self._receive(self.registers[address], message)
+        sender, address, message = self.messages[index] if keep else self.messages.pop(index)
+        if sender in self[address].others:  # others are refused
+            self._receive(self.registers[address], message)
 
     def sync(self, address: str) -> None:
         """What a register has written becomes durable, and what waits for it goes out."""
@@ -120,6 +125,24 @@ class Registers:
         register.disk += unsure[:written]
         register.written = []
         register.replica = self._replica(register.replica.identity, register.disk)
+
+    def give_list(self, *numbers: int, to: str = "") -> None:
+        """Start one register, or all, with a list of those with these numbers.  Others that are in
+        it begin, with an empty disk."""
+        listed = [f"r{number}" for number in numbers]
+        for address in [to] if to else sorted({*self.addresses, *listed}):
+            self.lists[address] = listed
+            if address in self.registers:
+                self.restart(address, self.registers[address].unwritten_count)
+            else:
+                register = self.registers[address] = Register(self._fresh(address))
+                register.disk = shortest(register.replica.identity.directory, StoredState())
+                self.addresses.append(address)
+
+    def voters(self, address: str = "") -> list[str]:
+        """The numbers of the voters that the active register, or one, has in force."""
+        (one,) = [self[address]] if address else self.deciding
+        return [int(voter.address[1:]) for voter in one.history.voters]
 
     def replace_disk(self, address: str) -> None:
         """A register comes back with an empty disk."""
@@ -158,6 +181,12 @@ class Registers:
             if register.address not in but:
                 self._perform(register, register.replica.tick(self.now))
 
+    def stop(self, address: str) -> None:
+        """End a register for good."""
+        self.addresses.remove(address)
+        del self.registers[address]
+        self.messages = [one for one in self.messages if one[1] != address]
+
     def settle(self, *cut_off: str, steps: int = 400) -> None:
         """Let everything go its way, without faults, but for registers that are *cut_off*."""
         for _ in range(steps):
@@ -166,7 +195,8 @@ class Registers:
                 self.sync(address)
             while self.messages:
                 sender, address, _ = self.messages[0]
-                if {sender, address} & set(cut_off) and sender != address:
+                is_known = sender in self[address].others
+                if not is_known or ({sender, address} & set(cut_off) and sender != address):
                     del self.messages[0]
                 else:
                     self.deliver(0)
@@ -197,7 +227,7 @@ class Registers:
     def _send(self, register: Register, address: str, message: ToRegister) -> None:
         if address == register.address:
             self._receive(register, message)
-        else:
+        elif address in self.registers:
             self.messages.append((register.address, address, message))
 
     # --- the rules -----------------------------------------------------------------------

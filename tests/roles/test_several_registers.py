@@ -37,7 +37,6 @@ from octopi.roles.register.group.sessions import RegisterSession, StandbySession
 from octopi.roles.register.group.stored_journal import STORED_ENTRIES, StoredJournal
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.register_journal import encode
-from octopi.roles.register.running import run_register
 from octopi.storage.journal import Journal
 from octopi.storage.time_slices import GROUP_COUNT, at_once
 from octopi.wire import messages as m
@@ -133,7 +132,7 @@ async def test_a_journal_that_contradicts_itself_is_refused() -> None:
 def group(active: str) -> RegisterGroup:
     """A stand-in for the group at A."""
     heard: list[object] = []
-    replica = SimpleNamespace(identity=RegisterId(A, DirectoryId("d")), addresses=(A, B, C))
+    replica = SimpleNamespace(identity=RegisterId(A, DirectoryId("d")), others=[B, C])
     return cast(
         RegisterGroup,
         SimpleNamespace(
@@ -205,7 +204,7 @@ async def test_a_register_that_stops_does_not_wait_long_until_the_others_are_tol
     me = RegisterId(A, stored.directory)
     replica = JournalReplica(me, (A, B), state, lambda: 0.5, clock.now())
     stuck = cast(RegisterPeer, SimpleNamespace(post=lambda message: None, drain=trio.sleep_forever))
-    one = RegisterGroup(environment(disk), replica, stored, {B: stuck}, folding, 100)
+    one = RegisterGroup(environment(disk), replica, stored, lambda _: stuck, folding, 100)
     with trio.fail_after(20 * REGISTER_GOODBYE_S):
         await one.step_down()
     await stored.close()
@@ -250,25 +249,6 @@ async def test_a_wrong_list_of_registers_is_refused(
         outside = system_environment(nursery)
         with pytest.raises(InvalidOptionError, match=said):
             await run_register_of_several(outside, change(options), stop=trio.Event())
-
-
-async def test_a_register_of_several_is_not_started_alone_and_an_only_one_not_with_others(
-    tmp_path: Path,
-) -> None:
-    """Each would be a second one, which knows nothing of what was decided."""
-    alone = RegisterOptions(listen="127.0.0.1:0", data_directory=str(tmp_path), secrets=SECRETS)
-    several = attrs.evolve(alone, peers=(A, B, C), advertise=A)
-    for kept, options, said in (
-        ("replica", alone, "was one of several"),
-        ("journal", several, "was the only one"),
-    ):
-        (tmp_path / kept).mkdir()
-        (tmp_path / kept / "current").touch()
-        async with trio.open_nursery() as nursery:
-            outside = system_environment(nursery)
-            with pytest.raises(InvalidOptionError, match=said):
-                await run_register(outside, options, stop=trio.Event())
-        (tmp_path / kept / "current").unlink()
 
 
 # --- who asks them -------------------------------------------------------------------------

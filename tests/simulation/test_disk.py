@@ -106,6 +106,8 @@ async def test_each_disk_call_tells_its_steps() -> None:
     view.read_file("/a/f")
     view.list_directory("/a")
     assert told() == ["pread before /a/f", "read_file before /a/f", "list_directory before /a"]
+    file.rewrite(4, 0)
+    assert told() == ["rewrite before /a/f", "rewrite after /a/f"]
     file.truncate(1)
     assert told() == ["truncate before /a/f", "truncate after /a/f"]
     await file.sync()
@@ -190,6 +192,7 @@ CALLS: list[Callable[[Disk], object]] = [
 FILE_CALLS: list[Callable[[File], object]] = [
     lambda file: file.append(b"x"),
     lambda file: file.pread(1, 0),
+    lambda file: file.rewrite(1, 0),
     lambda file: file.truncate(0),
 ]
 
@@ -377,6 +380,34 @@ async def test_a_concurrent_sync_does_not_cover_bytes_of_a_failed_one(
     file.append(b"kept")
     await file.sync()
     assert disk.durable("/d/f") == b"\0\0\0\0kept"
+
+
+async def test_bytes_of_a_failed_sync_become_durable_when_they_are_written_once_more() -> None:
+    disk = disk_with({"/d/f": b"old"})
+    disk.inject(DiskFault("sync", Fail(errno.EIO)))
+    file = attach(disk).open("/d/f")
+    file.append(b"lost")
+    with failure(errno.EIO):
+        await file.sync()
+    disk.end_life()
+    file = attach(disk).open("/d/f")
+    file.rewrite(4, 3)
+    assert disk.durable("/d/f") == b"old"
+    await file.sync()
+    assert disk.durable("/d/f") == b"oldlost"
+
+
+def test_a_disk_may_fail_to_write_once_more_and_what_is_durable_stays() -> None:
+    disk = disk_with({"/d/f": b"old"})
+    file = attach(disk).open("/d/f")
+    with failure(errno.EINVAL):
+        file.rewrite(1, -1)
+    disk.inject(DiskFault("rewrite", Fail(errno.EIO)))
+    with failure(errno.EIO):
+        file.rewrite(3, 0)
+    file.rewrite(3, 0)
+    disk.lose_power(Random(1), [Fate.LOST])
+    assert disk.cached("/d/f") == b"old"
 
 
 async def test_names_whose_sync_failed_are_not_covered_by_the_next_one() -> None:

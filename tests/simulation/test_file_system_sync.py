@@ -12,7 +12,8 @@ import trio.testing
 from octopi.simulation.disk.disk import SimulatedDisk
 from octopi.simulation.disk.faults import Delay, DiskFault, Fail
 from octopi.simulation.disk.file_system_sync import sync_file_system
-from octopi.simulation.disk.view import DiskView, SimulatedFile
+from octopi.simulation.disk.open_file import SimulatedFile
+from octopi.simulation.disk.view import DiskView
 from tests.simulation.test_disk import Dead, Process, attach, disk_with, failure
 
 A, B = "/d/a", "/d/b"

@@ -384,6 +384,44 @@ async def test_a_failed_fsync_of_one_segment_leaves_the_others_durable(disk: Mem
     assert log.flushed_end == len(data)
 
 
+async def test_a_log_that_is_opened_after_a_failed_fsync_is_written_once_more(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk, SMALL)
+    data = batch(b"v" * 900)
+    append(log, data)
+    durable_end = await log.flush()
+    append(log, data, data, data)
+    disk.fail(errno.EIO, "sync", path_end=path(2 * len(data)))
+    with pytest.raises(LogReadOnlyError):
+        await log.flush()
+    disk.crash(keep_page_cache=True)
+    log = open_log(disk, SMALL, recovery_point=durable_end)
+    assert await log.flush() == log.end == 4 * len(data)
+    disk.crash(keep_page_cache=False)
+    assert read_all(open_log(disk, SMALL, recovery_point=log.end)) == 4 * data
+
+
+async def test_only_what_is_not_known_to_be_durable_is_written_once_more(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, batch(b"one"))
+    durable_end = await log.flush()
+    disk.crash(keep_page_cache=True)
+    open_log(disk, recovery_point=durable_end)
+    assert "rewrite" not in disk.calls
+
+
+async def test_a_log_whose_end_cannot_be_written_once_more_is_read_only(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, batch(b"one"))
+    disk.crash(keep_page_cache=True)
+    disk.fail(errno.EROFS, "rewrite")
+    log = open_log(disk)
+    assert read_all(log) == batch(b"one")
+    with pytest.raises(LogReadOnlyError, match="can't be written once more"):
+        append(log, batch(b"two"))
+
+
 # --- retention ---------------------------------------------------------------------------
 
 

@@ -269,6 +269,21 @@ async def test_remains_of_an_old_journal_do_not_begin_a_new_one(operation: str) 
     assert await reopened(disk) == [FORMED, joined(1)]
 
 
+async def test_a_journal_that_is_opened_after_a_failed_sync_is_on_the_device() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    disk.fail(errno.EIO, "sync", path_end=".log")
+    with pytest.raises(LogReadOnlyError):
+        await journal.flush()
+    await journal.close()
+    disk.crash(keep_page_cache=True)
+    journal, entries = await Journal.open(environment(disk), "journal", ENTRIES)
+    assert entries == [FORMED]
+    disk.crash(keep_page_cache=False, names_kept=True)
+    assert await reopened(disk) == [FORMED]
+
+
 async def test_replacing_the_journal_does_not_delay_tasks_that_wait_for_a_flush() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)

@@ -71,6 +71,26 @@ async def test_a_log_works_on_a_real_disk(tmp_path: Path) -> None:
     assert f"{len(data):020d}.cut" in disk.list_directory(directory)
 
 
+async def test_bytes_are_written_once_more_unchanged_and_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytes(range(251)) * 1_000
+    path = str(tmp_path / "file")
+    disk, synced = SystemDisk(), list[int]()
+    monkeypatch.setattr("octopi.platforms.sync_data", synced.append)
+    file = disk.open(path, create=True)
+    file.append(data)
+    await file.sync()
+    await file.sync()
+    assert len(synced) == 1
+    file.rewrite(200_000, 1_000)
+    file.rewrite(10, len(data))  # behind the end there is nothing to write
+    assert (file.size_bytes, file.pread(10**6, 0)) == (len(data), data)
+    await file.sync()
+    assert len(synced) == 2
+    file.close()
+
+
 def test_a_long_append_is_written_whole_and_in_order(tmp_path: Path) -> None:
     data = bytes(range(251)) * 2_000  # half a megabyte, of a period that no power of two has
     file = SystemDisk().open(str(tmp_path / "file"), create=True)

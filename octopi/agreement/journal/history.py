@@ -74,6 +74,11 @@ class JournalHistory:
         return self._changes[-1][1]
 
     @property
+    def voters_before(self) -> Voters:
+        """Those in force before the last entry that changes them; the same, if that is folded."""
+        return self._changes[max(0, len(self._changes) - 2)][1]
+
+    @property
     def voters_end(self) -> int:
         """The index behind the last entry that changes the voters, or the snapshot's end."""
         return self._changes[-1][0]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from octopi.agreement.journal.history import JournalHistory
 from octopi.limits import REPLICATED_WINDOW_ENTRIES
 from octopi.wire.registers import (
     ActiveHeard,
     EntriesMissed,
+    EntriesSent,
     EntriesStored,
     RegisterId,
+    SnapshotSent,
     SnapshotTaken,
 )
 
@@ -28,6 +31,8 @@ class StandbyProgress:
         """The index of the next entry to send."""
         self.heard_at = now
         """When the last message was sent that it has answered."""
+        self.registers: tuple[str, ...] = ()
+        """The addresses in its list; empty: it has not said yet."""
         self._stored = 0
         """The index before which it has everything on its device, and the same."""
         self._snapshot = (0, 0)
@@ -54,13 +59,44 @@ class StandbyProgress:
         self._awaits = True
         return self._snapshot[1]
 
+    def messages(
+        self,
+        sender: RegisterId,
+        term: int,
+        history: JournalHistory,
+        committed: int,
+        sent_ms: int,
+        *,
+        beats: bool,
+    ) -> list[SnapshotSent | EntriesSent]:
+        """What to send it next of *history*; *beats*: something in any case."""
+        if self.next < history.snapshot.end:
+            snapshot = history.snapshot
+            first = self.next_content(snapshot.end, again=beats)
+            if first is None:
+                return []
+            page, count = history.contents_page(first), len(snapshot.contents)
+            before = (sender, term, snapshot.end, snapshot.term, snapshot.voters)
+            return [SnapshotSent(*before, first, count, page, sent_ms)]
+        messages: list[SnapshotSent | EntriesSent] = []
+        while beats or (self.next < history.end and self.has_room):
+            entries = history.page(self.next) if self.has_room else ()
+            term_before = history.term_before(self.next)
+            messages.append(
+                EntriesSent(sender, term, self.next, term_before, entries, committed, sent_ms)
+            )
+            self.next += len(entries)
+            beats = False
+        return messages
+
     def heard(self, message: Progress, end: int) -> None:
         """Note *message* of this register.  *end*: of the active register's journal."""
         if message.sender != self.identity:
             self.identity, self._stored = message.sender, 0
         match message:
-            case ActiveHeard(sent_ms=sent_ms):
+            case ActiveHeard(sent_ms=sent_ms, registers=registers):
                 self.heard_at = max(self.heard_at, sent_ms / 1000)
+                self.registers = registers
             case EntriesStored(end=stored):
                 self._stored = max(self._stored, stored)
                 self.next = max(self.next, stored)

@@ -26,7 +26,8 @@ from octopi.agreement.journal.stored import (
     StoredVote,
     snapshot_stored,
 )
-from octopi.agreement.journal.voters import is_of_trial, most_of, voter_at
+from octopi.agreement.journal.voter_changes import gives_way, next_voters
+from octopi.agreement.journal.voters import is_of_trial, most_of
 from octopi.limits import (
     REGISTER_BEAT_S,
     REGISTER_LOST_S,
@@ -65,6 +66,9 @@ class JournalReplica:
     Invariants: at most one register is active in a term; two journals that have an entry of the
     same term at an index are the same up to it; what is committed is in the journal of every later
     active register.
+
+    The *list* of a register has the addresses of all that shall vote.  The active one changes the
+    voters until they are those in its list.
     """
 
     def __init__(
@@ -75,12 +79,12 @@ class JournalReplica:
         random: Callable[[], float],
         now: float,
     ) -> None:
-        """*addresses*: of all registers, this one among them.  *stored*: what is on the device.
+        """*addresses*: the list of this register, in which it is unless it leaves the others.
+        *stored*: what is on the device.
         *random*: draws from 0 to 1.  *now* (s): times are by one clock, and its start means
         nothing."""
         self.identity: Final = identity
         self.addresses: Final = tuple(sorted(addresses))
-        assert identity.address in self.addresses
         self.term, self.vote, self.history = stored.term, stored.vote, stored.history
         self.role = RegisterRole.STANDBY
         self.active: RegisterId | None = None
@@ -133,11 +137,27 @@ class JournalReplica:
     def _patience_s(self) -> float:
         """How long to wait for a sign of an active register."""
         spread_s = REGISTER_SILENCE_S_MAX - REGISTER_SILENCE_S
-        return REGISTER_SILENCE_S + self._random() * spread_s
+        return self._reserve_s + REGISTER_SILENCE_S + self._random() * spread_s
 
     def _soon_s(self) -> float:
         """How long to wait if there is probably no active register."""
-        return self._random() * REGISTER_LOST_S
+        return self._reserve_s + self._random() * REGISTER_LOST_S
+
+    @property
+    def _reserve_s(self) -> float:
+        """How much longer than others this register waits, which leaves them."""
+        return 0.0 if self.identity.address in self.addresses else REGISTER_SILENCE_S
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody but this register votes: it was the only one of its cluster."""
+        return self.history.voters == (self.identity,)
+
+    @property
+    def others(self) -> list[str]:
+        """The addresses of the other registers: of those in the list, and of the voters."""
+        voters = [one.address for one in self.history.voters]
+        return sorted({*self.addresses, *voters} - {self.identity.address})
 
     # --- events --------------------------------------------------------------------------------
 
@@ -173,7 +193,7 @@ class JournalReplica:
         gone = ActiveGone(self.identity, self.term)
         self._rest()
         self.wakes_at = now + REGISTER_SILENCE_S + self._patience_s()
-        return [SendNow(one, gone) for one in self._others]
+        return [SendNow(one, gone) for one in self.others]
 
     def shorten(self, end: int, contents: Sequence[bytes]) -> None:
         """Fold all entries before *end*, which are committed, into *contents*.  The shell has
@@ -189,7 +209,8 @@ class JournalReplica:
         """
         sender = message.sender
         if isinstance(message, EntriesSent | SnapshotSent):
-            check_sent(message, self.term, self.history, self.committed, is_active=self.is_active)
+            known = (self.identity, self.term, self.history, self.committed)
+            check_sent(message, *known, is_active=self.is_active)
         self._known[sender.address] = sender
         effects: list[JournalEffect] = []
         if message.term > self.term and not is_of_trial(message):
@@ -230,10 +251,6 @@ class JournalReplica:
     # --- votes -------------------------------------------------------------------------------
 
     @property
-    def _others(self) -> list[str]:
-        return [one for one in self.addresses if one != self.identity.address]
-
-    @property
     def _founders(self) -> Voters:
         """All registers, if this one knows who they are; otherwise empty."""
         found = [self._known[one] for one in self.addresses if one in self._known]
@@ -241,26 +258,39 @@ class JournalReplica:
 
     def _try(self, now: float) -> list[JournalEffect]:
         """Ask whether the others would vote for this register in the next term."""
-        if self.is_founded and self.identity not in self.history.voters:
-            return []  # it is brought up to date first, and made a voter
+        if not self._may_stand:
+            return []
         self._rest()
         if not self.is_founded and not self._founders:
             self.wakes_at = now + self._soon_s()  # the answers say who is there
         self._is_trial, self._votes = True, {self.identity}
         return self._ask(self.term + 1) or self._count(now)
 
+    @property
+    def _may_stand(self) -> bool:
+        """Whether it may ask for votes."""
+        history, me = self.history, self.identity
+        if not self.is_founded:
+            return me.address in self.addresses
+        # A voter that was taken out may alone have the entry that says so (D. Ongaro's
+        # dissertation, 4.2.2).  Others are brought up to date first, and made voters.
+        was_voter = history.voters_end > self.committed and me in history.voters_before
+        return was_voter or me in history.voters
+
     def _ask(self, term: int) -> list[JournalEffect]:
         self._founding, history = () if self.is_founded else self._founders, self.history
         request = VoteRequest(
             self.identity, term, self._is_trial, history.end, history.end_term, self._founding
         )
-        return [SendNow(one, request) for one in self._others]
+        return [SendNow(one, request) for one in self.others]
 
     def _asked(self, asked: VoteRequest, now: float) -> list[JournalEffect]:
         """Vote, or don't."""
         history, sender = self.history, asked.sender
         is_as_new = (asked.end_term, asked.end) >= (history.end_term, history.end)
-        # The journal begins only with all registers, none of which has anything.
+        if asked.is_trial and self.is_founded and self.identity not in history.voters:
+            is_as_new = True  # only a register that was alone asks it, and what it has is its own
+        # The journal begins with all registers, none of which has anything.
         may_begin = asked.end > 0 or (
             self.identity in asked.founders
             and tuple(one.address for one in asked.founders) == self.addresses
@@ -270,7 +300,7 @@ class JournalReplica:
             is_free = asked.term > self.term and not hears_active
         else:
             is_free = asked.term == self.term and self.vote in (None, sender)
-        is_granted = is_as_new and may_begin and is_free
+        is_granted = is_as_new and may_begin and is_free and not self.is_alone
         term = asked.term if is_granted else self.term
         answer = VoteAnswer(self.identity, term, asked.is_trial, is_granted)
         if asked.is_trial or not is_granted:
@@ -307,6 +337,10 @@ class JournalReplica:
         return self._begin(now)
 
     def _is_enough(self, votes: set[RegisterId]) -> bool:
+        if self.is_founded and self.is_alone and self._is_trial:
+            # If one of the others has a copy of this journal, it decides alone as well.  So all of
+            # them have to say first that they have none of their own.
+            return {one.address for one in votes}.issuperset(self.others)
         if self.is_founded:
             return most_of(votes, self.history.voters)
         return bool(self._founding) and votes.issuperset(self._founding)
@@ -318,7 +352,10 @@ class JournalReplica:
         self.role, self.active = RegisterRole.ACTIVE, self.identity
         self._votes.clear()
         self._begins, self._active_since = self.history.end, now
-        self.progress = {one: StandbyProgress(self.history.end, now) for one in self.addresses}
+        end = self.history.end
+        self.progress = {
+            one: StandbyProgress(end, now) for one in (*self.others, self.identity.address)
+        }
         self.wakes_at = now + REGISTER_BEAT_S
         return self._append([JournalEntry(self.term, voters=self._founding)], now)
 
@@ -327,53 +364,23 @@ class JournalReplica:
         for entry in entries:
             effects.append(StoreEntry(StoredAppend(self.history.end, entry)))
             self.history.put(self.history.end, entry)
-        for address in self._others:
+        for address in self._standbys:
             effects += self._send(address, now)
         stored = EntriesStored(self.identity, self.term, self.history.end)
         return [*effects, SendWhenDurable(self.identity.address, stored)]
 
+    @property
+    def _standbys(self) -> list[str]:
+        """Whom to send to: also those that were taken out in this term, so that they hear of it."""
+        return [one for one in self.progress if one != self.identity.address]
+
     def _send(self, address: str, now: float, *, beats: bool = False) -> list[JournalEffect]:
         """Send what the register at *address* lacks; *beats*: something in any case."""
-        progress, history = self.progress[address], self.history
-        sent_ms = math.floor(now * 1000)
-        if progress.next < history.snapshot.end:
-            snapshot = history.snapshot
-            first = progress.next_content(snapshot.end, again=beats)
-            if first is None:
-                return []
-            page = history.contents_page(first)
-            return [
-                SendNow(
-                    address,
-                    SnapshotSent(
-                        self.identity,
-                        self.term,
-                        snapshot.end,
-                        snapshot.term,
-                        snapshot.voters,
-                        first,
-                        len(snapshot.contents),
-                        page,
-                        sent_ms,
-                    ),
-                )
-            ]
-        effects: list[JournalEffect] = []
-        while beats or (progress.next < history.end and progress.has_room):
-            entries = history.page(progress.next) if progress.has_room else ()
-            message = EntriesSent(
-                self.identity,
-                self.term,
-                progress.next,
-                history.term_before(progress.next),
-                entries,
-                self.committed,
-                sent_ms,
-            )
-            progress.next += len(entries)
-            effects.append(SendNow(address, message))
-            beats = False
-        return effects
+        progress, sent_ms = self.progress[address], math.floor(now * 1000)
+        messages = progress.messages(
+            self.identity, self.term, self.history, self.committed, sent_ms, beats=beats
+        )
+        return [SendNow(address, one) for one in messages]
 
     def _beat(self, now: float) -> list[JournalEffect]:
         heard = [
@@ -387,7 +394,7 @@ class JournalReplica:
             self.wakes_at = now + self._patience_s()
             return []
         self.wakes_at = now + REGISTER_BEAT_S
-        effects = [one for other in self._others for one in self._send(other, now, beats=True)]
+        effects = [one for other in self._standbys for one in self._send(other, now, beats=True)]
         return effects + self._mend(now)
 
     def _hear(self, message: Progress, now: float) -> list[JournalEffect]:
@@ -400,7 +407,8 @@ class JournalReplica:
         if isinstance(message, EntriesStored):
             self._commit()
             effects = self._mend(now)
-        if message.sender != self.identity and not isinstance(message, ActiveHeard):
+        is_more = self.is_active and not isinstance(message, ActiveHeard)
+        if is_more and message.sender != self.identity:
             effects += self._send(message.sender.address, now)
         return effects
 
@@ -421,22 +429,14 @@ class JournalReplica:
             self.committed = end
 
     def _mend(self, now: float) -> list[JournalEffect]:
-        """Replace a voter that came back without its disk: take it out, or add the new one when it
-        has everything.  One at a time, each on top of a committed change."""
-        history = self.history
-        if not self.may_decide or history.voters_end > self.committed:
+        """Change the voters, or let a register be active that stays, as
+        `octopi.agreement.journal.voter_changes` says.  One change at a time, each on top of a
+        committed one."""
+        if not self.may_decide or self.history.voters_end > self.committed:
             return []
-        for address in self._others:
-            there, voter = self.progress[address].identity, voter_at(address, history.voters)
-            if there is None or there == voter:
-                continue
-            others = tuple(one for one in history.voters if one != voter)
-            if voter is not None:
-                return self._append([JournalEntry(self.term, voters=others)], now)
-            if self.progress[address].stored_by(there) >= self.committed:
-                voters = tuple(sorted([*others, there]))
-                return self._append([JournalEntry(self.term, voters=voters)], now)
-        return []
+        if voters := next_voters(self, now):
+            return self._append([JournalEntry(self.term, voters=voters)], now)
+        return self.step_down(now) if gives_way(self, now) else []
 
     # --- a standby ---------------------------------------------------------------------------
 
@@ -445,7 +445,7 @@ class JournalReplica:
         self.role, self.active = RegisterRole.STANDBY, message.sender
         self._votes.clear()
         self._heard_at, self.wakes_at = now, now + self._patience_s()
-        heard = ActiveHeard(self.identity, self.term, message.sent_ms)
+        heard = ActiveHeard(self.identity, self.term, message.sent_ms, self.addresses)
         return [SendNow(message.sender.address, heard)]
 
     def _take(self, sent: EntriesSent) -> list[JournalEffect]:

@@ -8,9 +8,9 @@ from functools import partial
 import trio
 
 from octopi.environment import Environment
-from octopi.errors import InvalidOptionError
 from octopi.logger import get_logger
-from octopi.roles.register.group.running import REPLICA, has_entries, run_register_of_several
+from octopi.roles.register.group.alone import take_over_replica
+from octopi.roles.register.group.running import folding, run_register_of_several
 from octopi.roles.register.group.standby import StandbyRegister
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
@@ -48,7 +48,7 @@ async def run_register(
     Raises:
       DirectoryInUseError: if another process has the data directory.
       StorageError: if the disk fails or its content can't be read, or the join secret is gone.
-      InvalidOptionError: if the join secret is damaged, or the register was one of several.
+      InvalidOptionError: if the join secret is damaged, or the register is one of several.
       SupersededError: if brokers have joined a newer register of the cluster, or another one.
       UnreachableError: if the register can't listen at the address.
     """
@@ -63,14 +63,15 @@ async def run_register(
         )
         return
     disk = environment.disk
-    if has_entries(disk, f"{options.data_directory}/{REPLICA}"):
-        raise InvalidOptionError(
-            f"the register in {options.data_directory} was one of several: alone it could decide "
-            "what the others don't know; start it with the same --peers as them"
-        )
     await make_durable_directory(disk, f"{options.data_directory}/journal")
     lock = lock_directory(disk, options.data_directory)
     try:
+        await take_over_replica(
+            environment,
+            options.data_directory,
+            folding,
+            snapshot_entries=options.snapshot_entries,
+        )
         journal, entries = await open_register_journal(
             environment,
             f"{options.data_directory}/journal",

@@ -85,8 +85,8 @@ class GroupJournalBytes:
         self.registers = {one: RegisterBytes(disk, data_directory) for one, disk in disks.items()}
         """By host."""
         self.unsure: set[str] = set()
-        """Hosts whose device may lack what they find in their files, because a sync failed: of
-        these the files count."""
+        """Hosts whose device may lack names of files, because a sync of a directory failed: of
+        these counts what processes see."""
         self._active = active
 
     @property

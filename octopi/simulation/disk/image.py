@@ -87,7 +87,11 @@ class PendingSync:
 class FileImage:
     """One file, whatever names it has."""
 
-    __slots__ = ("_clean_bytes", "_cuts", "cached", "durable", "has_error", "settled_bytes")
+    # fmt: off
+    __slots__ = (
+        "_clean_bytes", "_cuts", "_lost_from", "cached", "durable", "has_error", "settled_bytes",
+    )
+    # fmt: on
 
     def __init__(self, data: bytes = b"") -> None:
         self.cached = bytearray(data)
@@ -98,6 +102,8 @@ class FileImage:
         """The number of leading bytes of `durable` that survive any power failure."""
         self._clean_bytes = len(data)
         """The number of leading bytes of `cached` that the system believes to be on the device."""
+        self._lost_from: int | None = None
+        """Where the first bytes begin that a failed sync left off the device; None: nowhere."""
         self.has_error = False
         """Whether writing it failed in a sync of the whole disk, which its next sync reports."""
         self._cuts: list[_Cut] = []
@@ -110,10 +116,16 @@ class FileImage:
             del self.cached[size_bytes:]
             self._clean_bytes = min(self._clean_bytes, size_bytes)
             self.settled_bytes = min(self.settled_bytes, size_bytes)
+            if self._lost_from is not None and size_bytes <= self._lost_from:
+                self._lost_from = None
         else:
             self.cached.extend(bytes(size_bytes - len(self.cached)))
 
     # --- syncing -------------------------------------------------------------------------
+
+    def rewrite(self, position_bytes: int) -> None:
+        """Have the next sync write the cached content from *position_bytes* on."""
+        self._clean_bytes = min(self._clean_bytes, position_bytes)
 
     def begin_flush(self) -> PendingSync:
         """What a sync that begins now will write."""
@@ -124,17 +136,28 @@ class FileImage:
         """Note that a sync has succeeded: *flush* is on the device."""
         self._settle(flush.start_bytes, flush.data, flush.cuts_count)
         self._clean_bytes = self.settled_bytes
+        if self._lost_from is not None and flush.start_bytes <= self._lost_from:
+            self._lost_from = None
 
     def forget(self, flush: PendingSync) -> None:
         """Note that a sync has failed: the system considers *flush* written all the same."""
         end = flush.start_bytes + len(flush.data)
         lowest = min((cut.size_bytes for cut in self._cuts[flush.cuts_count :]), default=end)
         self._clean_bytes = min(end, lowest)
+        if flush.data and self._lost_from is None:
+            self._lost_from = flush.start_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """The number of leading bytes that any power failure leaves as processes see them now."""
+        known = min(self.settled_bytes, len(self.cached))
+        return known if self._lost_from is None else min(known, self._lost_from)
 
     def settle_all(self) -> None:
         """Make the content durable as processes see it."""
         self._settle(0, bytes(self.cached), len(self._cuts))
         self._clean_bytes = self.settled_bytes
+        self._lost_from = None
 
     def _settle(self, start_bytes: int, data: bytes, cuts_count: int) -> None:
         del self.durable[start_bytes:]

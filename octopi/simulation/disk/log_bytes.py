@@ -69,8 +69,8 @@ class LogBytes:
         segments = self.segments()
         end = 0 if segments else self.empty_at(durable=True)
         for base, image in segments:
-            end = base + min(image.settled_bytes, len(image.cached))
-            if image.settled_bytes < len(image.cached):
+            end = base + image.kept_bytes
+            if image.kept_bytes < len(image.cached):
                 break
         return end
 

@@ -15,20 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from octopi.environment import Disk, DiskSpace, File
+from octopi.environment import Disk, DiskSpace
 from octopi.errors import DirectoryInUseError
 from octopi.group_sync import GroupSync
 from octopi.simulation.disk.device import DeviceWait, DiskLock, StorageDevice
-from octopi.simulation.disk.faults import (
-    Delay,
-    Fail,
-    MisdirectedRead,
-    StaleRead,
-    Tear,
-    first_failure,
-)
+from octopi.simulation.disk.faults import Delay, Fail, first_failure
 from octopi.simulation.disk.file_system_sync import sync_file_system
 from octopi.simulation.disk.image import Directory, FileImage, Node, names_in_path, os_error
+from octopi.simulation.disk.open_file import SimulatedFile
 
 _REPLACEMENT_SUFFIX: Final = ".new"
 _LOCK_NAME: Final = "lock"
@@ -65,6 +59,7 @@ class DiskView:
         self.group_sync: Final = GroupSync[SimulatedFile](
             partial(sync_file_system, self), alone_max=disk.syncs_alone_max, together_min=1
         )
+        self.sync_alone_or_together: Final = self.group_sync.sync
 
     @property
     def open_files(self) -> list[str]:
@@ -337,163 +332,7 @@ class DiskView:
         return self._existing_directory(head), name
 
 
-class SimulatedFile:
-    """The `octopi.environment.File` of one process."""
-
-    __slots__ = (
-        "_disk",
-        "_effect",
-        "_image",
-        "_path",
-        "_size_bytes",
-        "_view",
-        "_was_synced",
-        "is_usable",
-    )
-
-    def __init__(self, view: DiskView, path: str, image: FileImage) -> None:
-        self._view = view
-        self._disk = view.disk
-        self._effect = view.effect
-        self._path = path
-        self._image = image
-        self._size_bytes = len(image.cached)
-        self._was_synced = False  # by itself, as `octopi.open_files.SystemFile` is at first
-        self.is_usable = True
-        """Whether the file is open and its process runs."""
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    def append(self, data: bytes | memoryview) -> None:
-        self._effect("append", "before", self._path)
-        if not self.is_usable:
-            raise os_error(errno.EBADF, self._path)
-        disk, cached = self._disk, self._image.cached
-        # A real file would overwrite bytes behind the end that it knows of.
-        assert self._size_bytes == len(cached), f"{self._path} was changed by another open file"
-        if disk.faults or disk.read_only or disk.capacity_bytes is not None:
-            try:
-                self._append_if_possible(memoryview(data))
-            finally:
-                self._size_bytes = len(cached)
-        else:
-            cached += data
-            self._size_bytes += len(data)
-        self._effect("append", "after", self._path)
-
-    def _append_if_possible(self, data: memoryview) -> None:
-        disk, image = self._disk, self._image
-        if disk.read_only:
-            raise os_error(errno.EROFS, self._path)
-        met = disk.faults.strike("append", self._path)
-        written = 0
-        for how in met:
-            if isinstance(how, Tear):
-                torn_at = max(written, int(len(data) * how.written_fraction))
-                image.cached += data[written:torn_at]
-                written = torn_at
-                self._effect("append", "during", self._path)
-                if not self.is_usable:
-                    raise os_error(errno.EBADF, self._path)
-        failure = first_failure(met)
-        end = len(data)
-        if failure is not None and not failure.done:
-            end = int(len(data) * failure.written_fraction)
-        free_bytes = disk.free_bytes()
-        if end - written > free_bytes:
-            end, failure = written + int(free_bytes), Fail(errno.ENOSPC)
-        image.cached += data[written:end]
-        if failure is not None:
-            raise os_error(failure.error_number, self._path)
-
-    def pread(self, size_bytes: int, position_bytes: int) -> bytes:
-        self._effect("pread", "before", self._path)
-        if not self.is_usable:
-            raise os_error(errno.EBADF, self._path)
-        if position_bytes < 0 or size_bytes < 0:
-            raise os_error(errno.EINVAL, self._path)
-        if self._disk.faults:
-            return self._pread_amiss(size_bytes, position_bytes)
-        end_bytes = position_bytes + size_bytes
-        self._disk.turns.note(max(0, min(end_bytes, len(self._image.cached)) - position_bytes))
-        return bytes(memoryview(self._image.cached)[position_bytes:end_bytes])
-
-    def _pread_amiss(self, size_bytes: int, position_bytes: int) -> bytes:
-        image = self._image
-        source, start = image.cached, position_bytes
-        size_bytes = max(0, min(size_bytes, len(image.cached) - start))
-        self._disk.turns.note(size_bytes)
-        met = self._disk.faults.strike("pread", self._path)
-        for how in met:
-            if isinstance(how, MisdirectedRead):
-                start += how.shift_bytes
-            elif isinstance(how, StaleRead):
-                source = image.durable
-        failure = first_failure(met)
-        if failure is not None:
-            raise os_error(failure.error_number, self._path)
-        before = min(size_bytes, max(0, -start))
-        there = bytes(source[max(0, start) : max(0, start + size_bytes)])
-        return (bytes(before) + there).ljust(size_bytes, b"\0")
-
-    def truncate(self, size_bytes: int) -> None:
-        self._effect("truncate", "before", self._path)
-        if not self.is_usable:
-            raise os_error(errno.EBADF, self._path)
-        if size_bytes < 0:
-            raise os_error(errno.EINVAL, self._path)
-        if self._disk.read_only:
-            raise os_error(errno.EROFS, self._path)
-        failure = first_failure(self._disk.faults.strike("truncate", self._path))
-        if failure is None or failure.done:
-            self._image.truncate(size_bytes)
-            self._size_bytes = size_bytes
-        if failure is not None:
-            raise os_error(failure.error_number, self._path)
-        self._effect("truncate", "after", self._path)
-
-    async def sync(self) -> None:
-        view = self._view
-        if not self.is_usable:
-            view.check_alive("sync", self._path)
-            raise os_error(errno.EBADF, self._path)
-        await trio.lowlevel.checkpoint_if_cancelled()
-        alone = self._sync_alone
-        await (view.group_sync.sync(self, alone) if self._was_synced else alone())
-        self._was_synced = True
-
-    async def _sync_alone(self) -> None:
-        view, image = self._view, self._image
-        lock = view.syncing(image)
-        if lock.locked():
-            await lock.acquire()
-        else:
-            lock.acquire_nowait()  # without a checkpoint: the sync waits anyway
-        try:
-            flush = image.begin_flush()
-            if image.has_error:
-                image.has_error = False
-                raise os_error(errno.EIO, self._path)
-            settle, forget = partial(image.settle, flush), partial(image.forget, flush)
-            await view.write_back("sync", self._path, settle, forget)
-        finally:
-            lock.release()
-
-    def close(self) -> None:
-        self.is_usable = False
-        self._view.closed(self)
-
-
 if TYPE_CHECKING:
 
     def _is_disk(view: DiskView) -> Disk:
         return view
-
-    def _is_file(file: SimulatedFile) -> File:
-        return file

@@ -27,7 +27,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from octopi.simulation.disk.faults import DiskFault
+from octopi.simulation.disk.faults import DiskFault, Fail
 from octopi.simulation.faults.damage import Damage
 from octopi.simulation.network.route import Mishap
 from octopi.tracing import steps
@@ -218,6 +218,12 @@ class BreakDisk:
     """Calls to the disk fail or take longer from now on."""
 
     fault: DiskFault
+
+    @property
+    def may_lose_names(self) -> bool:
+        """Whether a sync of a directory may fail: no later one makes up for that."""
+        is_struck = self.fault.operation in {"", "sync_directory"}
+        return is_struck and isinstance(self.fault.how, Fail)
 
 
 @attrs.frozen

@@ -54,8 +54,8 @@ class LastCopyGuard:
         )
         """The journal of several registers; None: there is one register."""
         self._unsure: set[str] = set()
-        """Hosts whose device may lack data that they believe to be durable, because a sync
-        failed."""
+        """Hosts whose device may lack names that they believe to be durable, because a sync of a
+        directory failed."""
         self._partitions_before_wipe: set[PartitionId] = set()
         """The partitions that a register with an empty disk has to learn of again."""
         self._register_is_lost = False
@@ -270,8 +270,8 @@ class LastCopyGuard:
             self._unsure.discard(host)
             self._made = {one for one in self._made if one[0] != host}
 
-    def sync_failed(self, host: str) -> None:
-        """Note that a sync of *host* fails, or may fail."""
+    def names_unsynced(self, host: str) -> None:
+        """Note that a sync of a directory of *host* fails, or may fail."""
         self._unsure.add(host)
 
 

@@ -329,14 +329,13 @@ class Injector:
                 self._world.after(seconds, network.swallow(name))
             case SwizzleClog(seconds):
                 network.swizzle(self._cluster.nodes, seconds)
-            case BreakDisk(disk_fault):
-                how = disk_fault.how
-                if not isinstance(how, Delay):  # a slow disk excuses no failure
+            case BreakDisk(disk_fault) as broken:
+                if not isinstance(disk_fault.how, Delay):  # a slow disk excuses no failure
                     self.broken_disks.add(name)
                     if not pending_faults.is_full(disk_fault):
                         self._restarted.add(name)
-                if disk_fault.operation in {"", "sync", "sync_directory"} and isinstance(how, Fail):
-                    self._last_copies.sync_failed(name)
+                if broken.may_lose_names:
+                    self._last_copies.names_unsynced(name)
                 host.disk.inject(disk_fault)
             case FillDisk(seconds):
                 self.broken_disks.add(name)

@@ -134,9 +134,9 @@ class ClusterFacts:
             self._forget_promises(event.host)
 
     def _note_sync_failure(self, journal: GroupJournalBytes, event: Event) -> None:
-        """Note whether the files of one of several registers may say more than its device has."""
+        """Note whether the names of files of one of several registers may not be on its device."""
         action = event.facts["action"]
-        if isinstance(action, BreakDisk) and isinstance(action.fault.how, Fail):
+        if isinstance(action, BreakDisk) and action.may_lose_names:
             journal.unsure.add(event.host)
         elif isinstance(action, Wipe):
             journal.unsure.discard(event.host)

@@ -21,7 +21,6 @@ from typing import ClassVar
 from octopi.agreement.journal.stored import StoredState
 from octopi.roles.register.group.running import folding
 from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
-from octopi.simulation.disk.faults import Fail
 from octopi.simulation.disk.group_bytes import RegisterBytes
 from octopi.simulation.faults.actions import BreakDisk
 from octopi.simulation.faults.injector import FAULT
@@ -65,7 +64,7 @@ class RegisterRules(SystemInvariants):
         self._lost: set[str] = set()
         """The hosts that have lost their disk since the journal began."""
         self._unsure: set[str] = set()
-        """Hosts whose device may lack what they find in their files, because a sync failed."""
+        """Hosts whose device may lack names of files, because a sync of a directory failed."""
         if len(cluster.registers) == 1:
             return
         on = self.handlers.on
@@ -135,7 +134,7 @@ class RegisterRules(SystemInvariants):
 
     def _note_fault(self, event: Event) -> None:
         action = event.facts["action"]
-        if isinstance(action, BreakDisk) and isinstance(action.fault.how, Fail):
+        if isinstance(action, BreakDisk) and action.may_lose_names:
             self._unsure.add(event.host)
 
     def _on_device(self, host: str) -> StoredState:

@@ -11,11 +11,12 @@ import trio
 
 from octopi.agreement.journal.effects import JournalEffect, SendNow, SendWhenDurable, StoreEntry
 from octopi.agreement.journal.replica import JournalReplica
+from octopi.agreement.journal.voter_changes import unlike
 from octopi.environment import Environment
 from octopi.errors import LogReadOnlyError, StorageError
 from octopi.limits import REGISTER_GOODBYE_S
 from octopi.logger import get_logger
-from octopi.roles.register.group.links import RegisterPeer, run_links
+from octopi.roles.register.group.links import RegisterPeer
 from octopi.roles.register.group.stored_journal import StoredJournal
 from octopi.roles.register.group.tracer import GroupTracer
 from octopi.storage.time_slices import Slices, in_turns
@@ -37,12 +38,12 @@ class RegisterGroup:
         environment: Environment,
         replica: JournalReplica,
         stored: StoredJournal,
-        links: dict[str, RegisterPeer],
+        connect: Callable[[str], RegisterPeer],
         fold: Fold,
         snapshot_entries: int,
     ) -> None:
-        """*links*: to the other registers, by address.  *snapshot_entries*: after how many entries
-        the journal is folded."""
+        """*connect* makes the connection to the register at an address.  *snapshot_entries*: after
+        how many entries the journal is folded."""
         self.replica = replica
         self.failure: StorageError | None = None
         """Why this register can't go on: its disk failed."""
@@ -50,7 +51,12 @@ class RegisterGroup:
         trace = environment.trace
         self._tracer = None if trace is None else GroupTracer(trace, replica)
         self._stored = stored
-        self._links = links
+        self._connect = connect
+        self._links = {one: connect(one) for one in replica.others}
+        """To the other registers, by address."""
+        self._tasks: trio.Nursery | None = None
+        self._voters = replica.history.voters_at(replica.committed)
+        """Those of which the log tells."""
         self._fold = fold
         self._snapshot_entries = snapshot_entries
         self._waiting: list[SendWhenDurable] = []
@@ -110,7 +116,7 @@ class RegisterGroup:
         """Let another register be active soon."""
         self._perform(self.replica.step_down)
         with self._environment.clock.timeout(REGISTER_GOODBYE_S):
-            for link in self._links.values():
+            for link in list(self._links.values()):
                 await link.drain()
 
     def _perform(self, event: Callable[[float], list[JournalEffect]]) -> None:
@@ -135,7 +141,9 @@ class RegisterGroup:
             # What the replica took for stored isn't: only a restart makes it true again.
             self._fail(error)
             return
+        self._keep_linked()
         if before != (replica.may_decide, replica.is_active, replica.term, replica.committed):
+            self._tell_voters()
             if (tracer := self._tracer) is not None:
                 tracer.changed(*before)
             self.note_change()
@@ -145,10 +153,49 @@ class RegisterGroup:
     def _send(self, effect: JournalEffect) -> None:
         match effect:
             case SendNow(address, message):
-                self._links[address].post(message)
+                self._post(address, message)
             case SendWhenDurable():
                 self._waiting.append(effect)
                 self._has_waiting.set()
+
+    def _post(self, address: str, message: ToRegister) -> None:
+        if (link := self._links.get(address)) is not None:
+            link.post(message)
+
+    def _keep_linked(self) -> None:
+        """Connect to registers that have become voters."""
+        if self._tasks is None:
+            return
+        for address in self.replica.others:
+            if address not in self._links:
+                link = self._links[address] = self._connect(address)
+                self._tasks.start_soon(link.run)
+
+    def _tell_voters(self) -> None:
+        """Log whose votes count, if that has changed for good."""
+        replica = self.replica
+        voters = replica.history.voters_at(replica.committed)
+        if voters == self._voters:
+            return
+        self._voters = voters
+        _log.info("the registers are", addresses=", ".join(one.address for one in voters))
+        if replica.identity not in voters and replica.identity.address not in replica.addresses:
+            _log.warning("the other registers go on without this one: stop it")
+
+    def _tell_lists(self) -> None:
+        """Log whose list keeps the voters from being what the list here says, or who has to answer
+        before a register that was alone decides."""
+        replica, clock = self.replica, self._environment.clock
+        if replica.is_active and (others := unlike(replica, clock.now())):
+            _log.sparing(clock).warning(
+                "registers have another list: give all of them the same --peers", who=others
+            )
+        elif replica.is_alone and not replica.is_active and replica.others:
+            _log.sparing(clock).info(
+                "this register was the only one: it decides again when all others in its list have "
+                "answered, and have no journal of their own",
+                others=replica.others,
+            )
 
     def _fail(self, error: StorageError) -> None:
         self.failure = self.failure or error
@@ -164,7 +211,9 @@ class RegisterGroup:
     async def run(self) -> None:
         """Take part until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run_links, list(self._links.values()))
+            self._tasks = nursery
+            for link in self._links.values():
+                nursery.start_soon(link.run)
             nursery.start_soon(self._keep_time)
             nursery.start_soon(self._keep_flushing)
             nursery.start_soon(self._keep_short)
@@ -177,6 +226,7 @@ class RegisterGroup:
             with clock.timeout(max(_CLOCK_RESOLUTION_S, self.replica.wakes_at - clock.now())):
                 await self._moved.wait()
             self._perform(self.replica.tick)
+            self._tell_lists()
 
     async def _keep_flushing(self) -> None:
         """Send what waits for the device when it is there."""
@@ -195,7 +245,7 @@ class RegisterGroup:
                 if one.address == self.replica.identity.address:
                     self.receive(one.message)
                 else:
-                    self._links[one.address].post(one.message)
+                    self._post(one.address, one.message)
                 if (tracer := self._tracer) is not None:
                     tracer.told(one.address, one.message)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 
-import trio
-
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
 from octopi.limits import BACKOFF_S_FIRST
@@ -64,10 +62,3 @@ class RegisterPeer:
 
 def _take_nothing(message: object) -> None:
     raise ProtocolError(f"a register answered with {type(message).__name__}")
-
-
-async def run_links(links: list[RegisterPeer]) -> None:
-    """Run all *links* until cancelled."""
-    async with trio.open_nursery() as nursery:
-        for link in links:
-            nursery.start_soon(link.run)

@@ -10,12 +10,14 @@ from typing import Final
 import trio
 
 from octopi.agreement.journal.replica import JournalReplica
+from octopi.agreement.journal.stored import StoredState
 from octopi.coordination.cluster_state import ClusterState
-from octopi.environment import Disk, Environment
+from octopi.environment import Environment
 from octopi.errors import InvalidOptionError, LogReadOnlyError
 from octopi.limits import REGISTERS_MAX
 from octopi.logger import get_logger
 from octopi.roles.register.group.agreed_journal import AgreedJournal
+from octopi.roles.register.group.alone import REPLICA, take_over_journal
 from octopi.roles.register.group.group import RegisterGroup
 from octopi.roles.register.group.links import RegisterPeer
 from octopi.roles.register.group.sessions import (
@@ -30,6 +32,7 @@ from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.register_journal import JournalTracer, decode, encode
 from octopi.roles.register.service_sessions import SESSIONS, NodeSession, run_parts
 from octopi.roles.register.startup_recovery import replay
+from octopi.security.join_secret import SECRET_FILE
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.storage.time_slices import Slices, in_groups
 from octopi.tracing import steps
@@ -43,9 +46,6 @@ from octopi.wire.endpoints import REGISTERS, Endpoint
 from octopi.wire.registers import RegisterId
 
 _log = get_logger(__name__)
-
-REPLICA: Final = "replica"
-"""The directory below the data directory with the journal that several registers keep."""
 
 _DEPOSED: Final = "this register is not the active one any more"
 
@@ -65,6 +65,7 @@ async def run_register_of_several(
 
     Raises:
       InvalidOptionError: if *options* don't name the registers rightly.
+      CorruptLogError: if the journal is damaged.
       DirectoryInUseError: if another process has the data directory.
       StorageError: if the disk fails or its content can't be read.
       UnreachableError: if the register can't listen at the address.
@@ -72,11 +73,6 @@ async def run_register_of_several(
     address = _own_address(options)
     disk = environment.disk
     path = f"{options.data_directory}/{REPLICA}"
-    if has_entries(disk, f"{options.data_directory}/journal"):
-        raise InvalidOptionError(
-            f"the register in {options.data_directory} was the only one of its cluster; several "
-            "begin with empty data directories, and learn from the brokers what is theirs"
-        )
     await make_durable_directory(disk, path)
     lock = lock_directory(disk, options.data_directory)
     try:
@@ -84,6 +80,10 @@ async def run_register_of_several(
             environment, path, snapshot_entries=options.snapshot_entries
         )
         try:
+            _check_is_listed(address, options.peers, state)
+            state = await take_over_journal(
+                environment, options.data_directory, stored, state, address, folding
+            )
             replica = JournalReplica(
                 RegisterId(address, stored.directory),
                 options.peers,
@@ -93,13 +93,12 @@ async def run_register_of_several(
             )
             assert options.secrets is not None
             credentials = NodeCredentials(options.secrets, options.token)
-            links = {
-                one: RegisterPeer(environment, one, options.agent, credentials)
-                for one in options.peers
-                if one != address
-            }
+
+            def connect(other: str) -> RegisterPeer:
+                return RegisterPeer(environment, other, options.agent, credentials)
+
             group = RegisterGroup(
-                environment, replica, stored, links, folding, options.snapshot_entries
+                environment, replica, stored, connect, folding, options.snapshot_entries
             )
             await _Running(environment, options, group, show, show_standby).run(stop, task_status)
             if group.failure is not None:
@@ -125,34 +124,38 @@ def folding(contents: Sequence[bytes]) -> Slices[list[bytes]]:
     return found
 
 
-def has_entries(disk: Disk, path: str) -> bool:
-    """Whether there is a directory with anything in it."""
-    try:
-        return bool(disk.list_directory(path))
-    except OSError:
-        return False
-
-
 def _own_address(options: RegisterOptions) -> str:
-    """The address of this register among the peers.
+    """The address of this register.
 
     Raises:
-      InvalidOptionError: if it isn't there, or the peers can't be right.
+      InvalidOptionError: if the peers can't be right.
     """
     address, peers = options.address, options.peers
     if len(set(peers)) < len(peers) or len(peers) > REGISTERS_MAX:
         raise InvalidOptionError(f"peers are 1 to {REGISTERS_MAX} different addresses: {peers}")
-    if address not in peers:
+    if options.secrets is None:
+        raise InvalidOptionError(
+            "several registers need one join secret: make it with `octopi-node secret new`, and "
+            f"give each of them its file (--join-secret); a register that was alone may have it in "
+            f"{options.data_directory}/{SECRET_FILE}"
+        )
+    return address
+
+
+def _check_is_listed(address: str, peers: Sequence[str], state: StoredState) -> None:
+    """Check that the register at *address* is one of *peers*, or leaves them.
+
+    Raises:
+      InvalidOptionError: if it is neither.
+    """
+    if address in peers:
+        return
+    if address not in {one.address for one in state.history.voters}:
         raise InvalidOptionError(
             f"the registers {', '.join(peers)} don't include this one, {address}: all of them get "
             "the same list; --advertise says which address is this one's"
         )
-    if options.secrets is None:
-        raise InvalidOptionError(
-            "several registers need one join secret: make it with `octopi-node secret new`, and "
-            "give each of them its file (--join-secret)"
-        )
-    return address
+    _log.warning("this register leaves the others", registers=", ".join(peers))
 
 
 class _Running:

@@ -27,7 +27,7 @@ class RegisterSession:
         """Hand *message* to the replica."""
         assert isinstance(message, m.ToRegister)
         replica, address = self._group.replica, message.sender.address
-        if address not in replica.addresses or address == replica.identity.address:
+        if address not in replica.others:
             raise ProtocolError(
                 f"{address} is in no list of this register: all registers of a cluster need the "
                 "same --peers"
