@@ -676,8 +676,9 @@ RELAY_SCRUB_S: Final = 60.0
 RELAY_POINTS_MAX: Final = 64
 """Digests that one message of a comparison has."""
 
-RELAY_PART_BYTES: Final = MIB
-"""Records of one answer to a relay that repairs a stream, unless the first transaction has more."""
+RELAY_PART_BYTES: Final = 64 * KIB
+"""Records of one answer to a relay that repairs a stream, unless the first transaction has more.
+The answers to all that it repairs at once fit into one outbox, so none of them is dropped."""
 
 RELAY_PART_TRANSACTIONS: Final = 5_000
 """Transactions of such an answer."""
@@ -1100,6 +1101,7 @@ assert REGISTER_QUORUM_S <= REGISTER_SILENCE_S
 assert RELAY_BEAT_S * 5 <= RELAY_SILENCE_S <= RELAY_ANSWER_S < RELAY_STUCK_S
 assert RELAY_LOST_S >= 16 * (RELAY_SILENCE_S + RELAY_BEAT_S)
 assert RELAY_CHANGE_S < RELAY_PRODUCE_S
+assert RELAY_REPAIRS_AT_ONCE * RELAY_PART_BYTES <= OUTBOX_BYTES_MAX
 assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT
 assert LETTERS_PENDING_MAX < RECENT_BATCHES_COUNT

@@ -8,6 +8,6 @@ the greatest generation of a timeline for which it voted.
 The algorithm is Viewstamped Replication (B. Liskov, J. Cowling, "Viewstamped Replication
 Revisited", 2012) with quorums that are consistent in spite of crashes: a relay that has forgotten
 what it promised does not count beside those who rely on it (E. Michael et al., "Recovering Shared
-Objects Without Stable Storage", DISC 2017).  docs/relay.md has the rules.
-`octopi.roles.broker.relay` is its shell.
+Objects Without Stable Storage", DISC 2017).  docs/relay.md has the rules;
+`octopi.roles.broker.relay` is the shell.
 """

@@ -77,7 +77,8 @@ class PendingReceipt:
     def __init__(
         self, log: SettlingLog, batch: Batch, number: int, start: int, end: int, timestamp_ms: int
     ) -> None:
-        """*number*: how many messages of *batch* come before it; *start*, *end*: its bytes."""
+        """*number*: how many messages of *batch* come before it.  *start*, *end*: its bytes
+        there."""
         self._log = log
         self._batch = batch
         self._number = number
