@@ -41,9 +41,9 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.log_fields import log_fields
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
-from octopi.roles.broker.replica_tracer import log_fields
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.transport.connection import Connection

@@ -17,8 +17,8 @@ from octopi.identifiers import BrokerId, TopicId
 from octopi.limits import BACKOFF_S_MAX, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.retry import backoff_s
+from octopi.roles.broker.log_fields import log_fields
 from octopi.roles.broker.replica_driver import ReplicaDriver
-from octopi.roles.broker.replica_tracer import log_fields
 from octopi.tracing import steps
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials, open_node_connection

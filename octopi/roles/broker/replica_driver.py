@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -64,10 +64,12 @@ from octopi.roles.broker.received_records import scan_produced, scan_replicated
 from octopi.roles.broker.refusals import refusal_of
 from octopi.roles.broker.replica_ports import ReplicaPorts
 from octopi.roles.broker.replica_state import state_fields, stored_state
-from octopi.roles.broker.replica_tracer import ReplicaTracer
 from octopi.roles.broker.resignation import Resignation
 from octopi.storage import checkpoint
 from octopi.wire.messages import AlterInSync, Replicate
+
+if TYPE_CHECKING:
+    from octopi.roles.broker.replica_tracer import ReplicaTracer
 
 _log = get_logger(__name__)
 
@@ -127,8 +129,11 @@ class ReplicaDriver:
             lost_power=lost_power,
         )
         self._resignation = Resignation(self.machine, peers)
-        trace = environment.trace
-        self._tracer = trace and ReplicaTracer(trace, partition, self.machine)
+        self._tracer: ReplicaTracer | None = None
+        if (trace := environment.trace) is not None:
+            from octopi.roles.broker.replica_tracer import ReplicaTracer
+
+            self._tracer = ReplicaTracer(trace, partition, self.machine)
         for log in logs.values():
             log.flush_listener = self
 

@@ -15,7 +15,7 @@ import attrs
 
 from octopi.environment import Trace
 from octopi.errors import StorageError
-from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Offset, PartitionId, TopicId
+from octopi.identifiers import NO_EPOCH, BrokerId, Offset, PartitionId, TopicId
 from octopi.record import Scan
 from octopi.replication.effects import (
     Answer,
@@ -38,6 +38,7 @@ from octopi.replication.effects import (
 from octopi.replication.partition_leader import PartitionLeader
 from octopi.replication.partition_replica import PartitionReplica, Role
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.log_fields import LogFields, log_fields
 from octopi.tracing import steps
 from octopi.tracing.common import CommitStep, MarkStep
 from octopi.tracing.durability import PromiseStep, SetAsideStep
@@ -57,13 +58,6 @@ Traced = TypeVar("Traced", bound=Step)
 
 After = Callable[[], None]
 """Traces the step after an effect."""
-
-_LogFields = tuple[str, str, PartitionId, Epoch]
-
-
-def log_fields(log: LocalLog, epoch: Epoch) -> _LogFields:
-    """Which log a step is about, and in which epoch; see `octopi.tracing.common.ReplicaLogStep`."""
-    return log.topic.topic, log.topic_id, log.partition, epoch
 
 
 class ReplicaTracer:
@@ -261,7 +255,7 @@ class ReplicaTracer:
         leader = self._machine.leader
         return leader is not None and topic_id in leader.logs
 
-    def _of_log(self, log: LocalLog) -> _LogFields:
+    def _of_log(self, log: LocalLog) -> LogFields:
         """Which log a step is about, and the epoch in which the replica leads or follows."""
         role = self._machine.leader or self._machine.follower
         return log_fields(log, role.epoch if role is not None else NO_EPOCH)
