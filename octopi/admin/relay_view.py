@@ -17,7 +17,7 @@ class RelayBrokerView:
 
     def __init__(self, node: RelayBroker) -> None:
         self.node = node
-        self.streams: StreamService = _NoStreams()
+        self.streams: StreamService = _NoRelayStreams()
 
     @property
     def traffic(self) -> ServerStatistics:
@@ -37,7 +37,7 @@ class RelayBrokerView:
         return self.node.mesh.relays.values()
 
 
-class _NoStreams:
+class _NoRelayStreams:
     """Refuses requests for streams."""
 
     async def answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
