@@ -126,7 +126,7 @@ class ActiveHeard:
     sent_ms: int
     """As in the message."""
     registers: Annotated[
-        tuple[Annotated[str, AtMost(ADDRESS_BYTES_MAX)], ...],
+        tuple[Annotated[str, AtMost(ADDRESS_BYTES_MAX), Grammar(address_fault)], ...],
         AtMost(REGISTERS_MAX),
         MayBeMissing(),
     ] = ()

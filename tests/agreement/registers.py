@@ -139,7 +139,7 @@ class Registers:
                 register.disk = shortest(register.replica.identity.directory, StoredState())
                 self.addresses.append(address)
 
-    def voters(self, address: str = "") -> list[str]:
+    def voters(self, address: str = "") -> list[int]:
         """The numbers of the voters that the active register, or one, has in force."""
         (one,) = [self[address]] if address else self.deciding
         return [int(voter.address[1:]) for voter in one.history.voters]

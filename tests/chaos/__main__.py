@@ -39,6 +39,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--registers", type=int, default=1, help="1 or 3; more need a majority")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
@@ -64,6 +65,7 @@ def main() -> int:
             run_chaos,
             directory,
             brokers=arguments.brokers,
+            registers=arguments.registers,
             seconds=arguments.seconds,
             seed=arguments.seed,
             kinds=arguments.kinds,

@@ -1,4 +1,4 @@
-"""A register and brokers as processes, every way between them through the network's proxies."""
+"""Registers and brokers as processes, every way between them through the network's proxies."""
 
 from __future__ import annotations
 
@@ -39,24 +39,41 @@ class ChaosCluster:
         """Of the brokers."""
         self.urls: dict[str, str] = {}
         """Where the brokers are reached."""
-        self.register_url = ""
+        self.registers = [REGISTER]
+        """The names of the registers; the first is also the first to start."""
+        self.servers: list[str] = []
+        """Where the registers are reached."""
         self._processes = nodes
         self._small_disks = small_disks
         self._mounted: list[Path] = []
 
-    async def start(self, brokers: int) -> None:
-        """Start a register and *brokers* brokers."""
-        port = free_port()
-        self.register_url = await self.network.open(REGISTER, port)
-        await self._start(REGISTER, port)
+    async def start(self, brokers: int, registers: int = 1) -> None:
+        """Start one register or several, and *brokers* brokers."""
+        self.registers += [f"{REGISTER}-{number}" for number in range(2, registers + 1)]
+        ports = {name: free_port() for name in self.registers}
+        self.servers = [await self.network.open(name, port) for name, port in ports.items()]
+        async with trio.open_nursery() as nursery:
+            for (name, port), url in zip(ports.items(), self.servers, strict=True):
+                several = ("--peers", ",".join(self.servers), "--advertise", url)
+                nursery.start_soon(self._start, name, port, *(several if registers > 1 else ()))
         for number in range(1, brokers + 1):
             name, port = f"broker-{number}", free_port()
             url = await self.network.open(name, port)
             self.ids[name], self.urls[name] = number, url
-            await self._start(name, port, "--register", self.register_url, "--advertise", url)
+            servers = ",".join(self.servers)
+            await self._start(name, port, "--register", servers, "--advertise", url)
+
+    def deciding(self) -> str:
+        """The name of the register that decides, or decided last, by what registers logged."""
+        terms = {}
+        for name in self.registers if len(self.registers) > 1 else ():
+            lines = self.nodes[name].log().splitlines()
+            found = [json.loads(line) for line in lines if '"this register is active"' in line]
+            terms[name] = max((one["term"] for one in found), default=0)
+        return max(terms, key=lambda name: terms[name], default=REGISTER)
 
     async def _start(self, name: str, port: int, *options: str) -> None:
-        role = REGISTER if name == REGISTER else "broker"
+        role = "register" if name in self.registers else "broker"
         machine = Machine(self._processes.directory / f"{name}.machine")
         listen = ("--listen", f"127.0.0.1:{port}")
         node = self._processes.node(name, role, *listen, *options, machine=machine)
@@ -73,7 +90,7 @@ class ChaosCluster:
     @property
     def brokers(self) -> list[str]:
         """The names of the brokers."""
-        return [name for name in self.nodes if name != REGISTER]
+        return [name for name in self.nodes if name not in self.registers]
 
     def _pids(self) -> dict[str, int]:
         return {name: node.pid for name, node in self.nodes.items() if node.is_running}

@@ -42,6 +42,7 @@ class Report:
     brokers: int
     seconds: float
     kinds: Collection[str]
+    registers: int = 1
     faults: list[str] = attrs.field(factory=list)
     """What must not be, in words; empty: all is well."""
     log: list[str] = attrs.field(factory=list)
@@ -50,7 +51,8 @@ class Report:
 
     def __str__(self) -> str:
         title = (
-            f"chaos with seed {self.seed}, {self.brokers} brokers, {self.seconds:g} s of "
+            f"chaos with seed {self.seed}, {self.registers} registers, {self.brokers} brokers, "
+            f"{self.seconds:g} s of "
             f"{','.join(self.kinds)}"
         )
         if not self.faults:
@@ -67,13 +69,14 @@ async def run_chaos(
     seed: int,
     kinds: Collection[str],
     say: Callable[[str], None],
+    registers: int = 1,
 ) -> Report:
     """Run it with the nodes' files in *directory*; *say* gets a line at a time.
 
     Raises:
         CannotMountError: *kinds* has ``full``, and this process may not mount.
     """
-    report = Report(seed, brokers, seconds, kinds)
+    report = Report(seed, brokers, seconds, kinds, registers)
     began = trio.current_time()
 
     def log(line: str) -> None:
@@ -86,7 +89,7 @@ async def run_chaos(
             async with trio.open_nursery() as nursery:
                 cluster = ChaosCluster(nodes, nursery, small_disks="full" in kinds)
                 nodes.closed.append(cluster.close)
-                await cluster.start(brokers)
+                await cluster.start(brokers, registers)
                 run = _Run(cluster, report, log)
                 try:
                     await run.run()
@@ -119,7 +122,7 @@ class _Run:
         self.report = report
         self.log = log
         self.ledger = Ledger()
-        self.workload = Workload(cluster.register_url, report.seed, self.ledger)
+        self.workload = Workload(cluster.servers, report.seed, self.ledger)
         self.schedule = Schedule(
             cluster, self.workload, self.ledger, report.seed, report.kinds, log
         )
@@ -160,7 +163,8 @@ class _Run:
         self.report.faults.append(text)
 
     async def _kill_each_once_more(self) -> None:
-        for name in self.cluster.brokers:
+        standbys = self.cluster.registers if self.report.registers > 1 else []
+        for name in (*standbys, *self.cluster.brokers):
             node = self.cluster.nodes[name]
             self.log(f"kill {name} once more")
             await in_thread(node.kill9)
@@ -198,7 +202,7 @@ class _Run:
         return holds
 
     async def _all_in_sync(self) -> str:
-        async with octopi.connect(self.cluster.register_url) as client:
+        async with octopi.connect(self.cluster.servers) as client:
             info = await client.admin.describe_cluster()
         wrong: list[object] = [
             one for one in info.partitions if sorted(one.in_sync) != sorted(one.replicas)
@@ -208,7 +212,7 @@ class _Run:
         return str(wrong or "")
 
     async def _all_equal(self) -> str:
-        async with octopi.connect(self.cluster.register_url) as client:
+        async with octopi.connect(self.cluster.servers) as client:
             logs = await client.admin.describe_logs()
         ends: dict[tuple[str, int], set[tuple[int, int]]] = {}
         for one in logs:
@@ -223,7 +227,7 @@ class _Run:
 
     async def _healthy(self) -> str:
         """What ``octopi-node status`` says, if that is not that all is well."""
-        command = node_command("status", "--server", self.cluster.register_url)
+        command = node_command("status", "--server", ",".join(self.cluster.servers))
         done = await trio.run_process(
             command,
             capture_stdout=True,
@@ -237,7 +241,7 @@ class _Run:
     async def _read_all(self) -> dict[LogName, Content]:
         final: dict[LogName, Content] = {log: [] for log in self.workload.logs}
         by_place = {(log.topic, log.partition): content for log, content in final.items()}
-        async with octopi.connect(self.cluster.register_url) as client:
+        async with octopi.connect(self.cluster.servers) as client:
             for topic in self.workload.partitions:
                 async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
                     async for one in consumer:

@@ -103,7 +103,7 @@ class Schedule:
         self._alone = trio.Lock()
         """Held while something waits for, or has, the whole cluster."""
         self._remaking = trio.Lock()
-        every = (
+        every: tuple[Fault, ...] = (
             Fault("kill", 5, 1, self.kill),
             Fault("kill", 1, 1, self.kill_again_and_again),
             Fault("kill", 2, 0, self.kill),
@@ -128,6 +128,15 @@ class Schedule:
             Fault("topics", 2, 1, self.remake_topic),
             Fault("forget", 1, ALL_BROKERS, self.forget_register),
         )
+        if len(cluster.registers) > 1:
+            # One of them at a time: the others have a majority.
+            every = (
+                *(one for one in every if one.kind != "forget"),
+                Fault("cut", 3, 0, self.isolate),
+                Fault("cut", 2, 0, self.deafen),
+                Fault("cut", 2, 0, self.silence),
+                Fault("reset", 2, 0, self.reset),
+            )
         self._faults = [one for one in every if one.kind in kinds]
 
     async def run(self, seconds: float) -> None:
@@ -166,13 +175,20 @@ class Schedule:
                     await trio.sleep(0.05)
             names = [] if self.busy else list(self._cluster.nodes)
         elif count == 0:
-            names = [] if REGISTER in self.busy else [REGISTER]
+            names = [] if self.busy & {*self._cluster.registers} else [self._a_register(randomness)]
         else:
             free = [name for name in self._cluster.brokers if name not in self.busy]
             # One is left alone.
             names = randomness.sample(free, count) if len(free) > count else []
         self.busy.update(names)
         return names
+
+    def _a_register(self, randomness: random.Random) -> str:
+        """The register that decides, most of the time; another one otherwise."""
+        registers = self._cluster.registers
+        if len(registers) == 1:
+            return registers[0]
+        return randomness.choice((self._cluster.deciding(), randomness.choice(registers)))
 
     def _tell(self, what: str, names: list[str], seconds: float) -> None:
         self._say(f"{what} {' and '.join(names)} for {seconds:.2f} s")
@@ -258,7 +274,7 @@ class Schedule:
     async def damage_and_start_first(self, randomness: random.Random, names: list[str]) -> None:
         """Kill all brokers at once, damage some, start those before the others: they must not
         lead with what they have left."""
-        brokers = [name for name in names if name != REGISTER]
+        brokers = [name for name in names if name not in self._cluster.registers]
         for name in brokers:
             self._cluster.nodes[name].signal(signal.SIGKILL)
         for name in brokers:
@@ -297,7 +313,8 @@ class Schedule:
         if not self.bounds.all_intact:
             self._count("spared")
             return
-        dark = [name for name in names if name != REGISTER or randomness.random() < 0.5]
+        registers = self._cluster.registers
+        dark = [name for name in names if name not in registers or randomness.random() < 0.5]
         for name in dark:
             self._cluster.nodes[name].signal(signal.SIGKILL)
         await trio.sleep(0.5)  # what was acknowledged is noted
@@ -306,9 +323,10 @@ class Schedule:
         changes = {name: len(self._cluster.nodes[name].lose_power(randomness)) for name in dark}
         self._say(f"all lose power; files changed: {changes}")
         randomness.shuffle(dark)
-        if REGISTER in dark:  # brokers don't serve before they have joined
-            dark.remove(REGISTER)
-            await self._start(REGISTER)
+        for name in registers:  # brokers don't serve before they have joined
+            if name in dark:
+                dark.remove(name)
+                await self._start(name)
         for name in dark:
             self._cluster.nodes[name].launch()
             await trio.sleep(randomness.uniform(0, 1.5))
@@ -485,7 +503,9 @@ class Schedule:
 
     async def cut_from_register(self, randomness: random.Random, names: list[str]) -> None:
         """A broker and the register don't hear each other, everybody else does."""
-        await self._cut("cut from the register", randomness, names, both_ways(names, [REGISTER]))
+        await self._cut(
+            "cut from the register", randomness, names, both_ways(names, self._registers())
+        )
 
     async def deafen(self, randomness: random.Random, names: list[str]) -> None:
         """A broker sends and hears nothing."""
@@ -511,7 +531,7 @@ class Schedule:
         """One connection breaks, that of a broker to the register, up to three times."""
         for _ in range(randomness.randint(1, 3)):
             self._say(f"reset the link of {names[0]} to the register")
-            self._cluster.network.reset(both_ways(names, [REGISTER]))
+            self._cluster.network.reset(both_ways(names, self._registers()))
             await trio.sleep(randomness.uniform(0.05, 0.8))
 
     async def _cut(
@@ -527,6 +547,9 @@ class Schedule:
                 self._cluster.network.reset(ways)
             self._cluster.network.heal(ways)
             self._say(f"heal {' and '.join(names)}{', with resets' if resets else ''}")
+
+    def _registers(self) -> list[str]:
+        return self._cluster.registers
 
     def _everybody(self) -> list[str]:
         return [*self._cluster.nodes, CLIENT]

@@ -36,6 +36,7 @@ class Cluster:
         head = struct.pack(">IBI", 5 + len(checked), 1, zlib.crc32(checked) ^ 1)
         (self.log / f"{0:020}.log").write_bytes(head + checked)
         self.data_dir = data_dir
+        self.registers = ["register"]
         self.nodes = {"broker-3": self}
         self.ids = {"broker-3": 3}
 

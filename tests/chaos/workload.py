@@ -67,7 +67,7 @@ CONSUMERS: Final = (
 class Workload:
     """The clients of one run."""
 
-    def __init__(self, register: str, seed: int, ledger: Ledger) -> None:
+    def __init__(self, register: str | list[str], seed: int, ledger: Ledger) -> None:
         self.faults: list[str] = []
         """Errors that no client may get, whatever fails around it."""
         self.partitions: dict[str, list[int]] = {}
