@@ -832,6 +832,36 @@ REPLACE_ACCEPTOR_S: Final = 30.0
 """How long an acceptor of the cluster record may be silent before another broker takes its place: a
 restart moves nothing."""
 
+PULSE_S: Final = 0.25
+"""How often brokers of a ring that decide about the same partitions tell each other that they are
+there."""
+
+FENCE_S: Final = 0.75
+"""How long after a pulse, which a majority answered, a leader may act without another one: two
+pulses may be lost."""
+
+SUSPECT_S: Final = 1.0
+"""How long a broker of a ring is not heard before others replace it as a leader.  A leader has
+ended before, if no clock is 14 percent faster than another one."""
+
+ELECTION_TURN_S: Final = 0.05
+"""How long a broker of a ring waits for each one whose turn to hold an election comes before."""
+
+ELECTION_WAIT_S: Final = 0.5
+"""How long a broker of a ring waits for another one's election, and for its own, before it begins
+anew: up to twice as long, at random."""
+
+REPLACE_REPLICA_S: Final = 600.0
+"""How long a broker of a ring may be silent before its replicas are made elsewhere: longer than a
+repair takes, because all its data is copied."""
+
+SETTLE_S: Final = 30.0
+"""How long a broker of a ring has known the same others before partitions that it leads move."""
+
+MOVES_AT_ONCE_MAX: Final = 4
+"""Partitions whose replica groups one broker of a ring changes at the same time: catching up costs
+producers at most 15 percent each."""
+
 RING_WAITING_MAX: Final = 64
 """Messages that a broker of the ring keeps for another one while it connects to it."""
 
@@ -1093,6 +1123,8 @@ assert MEMORY_BUDGET_BYTES_MIN * 3 // 8 > (
 assert AGREED_BYTES_MAX < RECORD_BYTES_MAX
 assert 2 * FETCH_BYTES_DEFAULT <= NEWEST_RECORDS_LOG_BYTES <= NEWEST_RECORDS_BYTES
 assert AGREEMENT_ATTEMPT_S * 3 <= AGREEMENT_TIMEOUT_S
+assert FENCE_S * 1.14 < SUSPECT_S * (1 - 0.14)
+assert 3 * PULSE_S <= FENCE_S
 assert REGISTER_BEAT_S * 5 <= REGISTER_SILENCE_S < REGISTER_SILENCE_S_MAX
 assert REPLICATED_PAGE_BYTES // 100 < REPLICATED_PAGE_ENTRIES
 assert REPLICATED_ENTRY_BYTES_MAX < REPLICATED_PAGE_BYTES

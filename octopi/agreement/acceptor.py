@@ -99,9 +99,21 @@ class Acceptor:
         otherwise None: it learns a value when it is asked to accept one."""
         self._instance = instance
         self._identity = identity
-        if first is not None and identity not in first.members:
-            first = None
-        self.state = AcceptorState(value=first)
+        self.state = AcceptorState()
+        if first is not None:
+            self.begin(first)
+
+    @property
+    def lacks_value(self) -> bool:
+        """Whether it knows no value, not even a first one, and has not left."""
+        return self.state.value is None and not self.state.successors
+
+    def begin(self, first: AgreedValue) -> None:
+        """*first* is the first value of the instance, of which this acceptor knows none.  It counts
+        as accepted before all ballots, also if this acceptor has promised one."""
+        assert self.lacks_value
+        if self._identity in first.members:
+            self.state = attrs.evolve(self.state, value=first)
 
     def replay(self, entries: Iterable[AcceptorEntry]) -> None:
         """Take over what the journal says, at a start."""

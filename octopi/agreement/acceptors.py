@@ -16,19 +16,22 @@ class Acceptors:
     def __init__(
         self, identity: AcceptorId, first: Callable[[InstanceId], AgreedValue | None]
     ) -> None:
-        """*first* gives the first value of an instance; None: it has none that this broker knows.
-        All brokers have to be given the same, whatever they know of the cluster: two first values
-        are two histories."""
+        """*first* gives the first value of an instance; None: it has none that this broker knows
+        yet, and it is asked again.  All brokers have to be given the same, whatever they know of
+        the cluster: two first values are two histories.  While it may be unknown, an acceptor must
+        not be asked anything: it would answer that it knows no value."""
         self._identity = identity
         self._first = first
         self._acceptors: dict[InstanceId, Acceptor] = {}
 
     def of(self, instance: InstanceId) -> Acceptor:
         """The acceptor of *instance*."""
-        if instance not in self._acceptors:
-            first = self._first(instance)
-            self._acceptors[instance] = Acceptor(instance, self._identity, first)
-        return self._acceptors[instance]
+        acceptor = self._acceptors.get(instance)
+        if acceptor is None:
+            acceptor = self._acceptors[instance] = Acceptor(instance, self._identity)
+        if acceptor.lacks_value and (first := self._first(instance)) is not None:
+            acceptor.begin(first)
+        return acceptor
 
     def replay(self, entries: Iterable[AcceptorEntry]) -> None:
         """Take over the *entries* of the journal, at a start."""

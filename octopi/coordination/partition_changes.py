@@ -123,6 +123,24 @@ def announce(agreed: AgreedPartition) -> AgreedPartition | NoChange:
     return attrs.evolve(agreed, announced=Epoch(agreed.announced + 1))
 
 
+def announce_after(epoch: Epoch, announced: Epoch) -> PartitionChange:
+    """An election begins, unless another one has begun or was decided since *epoch* was the
+    record's, and *announced* the highest epoch that was announced.
+
+    Otherwise a broker that wants to replace a leader, and hears late that others have done so,
+    would replace their leader as well.
+    """
+
+    def change(agreed: AgreedPartition) -> AgreedPartition | NoChange:
+        if (agreed.record.epoch, agreed.announced) != (epoch, announced):
+            return NoChange(
+                f"the epoch is {agreed.record.epoch}, and {agreed.announced} is announced"
+            )
+        return announce(agreed)
+
+    return change
+
+
 def decide(
     election: Election,
     live: Collection[BrokerId],

@@ -73,6 +73,11 @@ class AcceptorJournal:
             raise
         return cls(journal, identity, acceptors)
 
+    def accepted(self, instance: InstanceId) -> AgreedValue | None:
+        """The value of *instance* that was accepted last, or the first one; it may not be durable
+        yet."""
+        return self._acceptors.of(instance).state.value
+
     async def receive(self, message: ToAcceptor) -> list[ToProposer]:
         """Handle *message*; return the answers, which may be sent now.
 

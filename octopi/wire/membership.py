@@ -34,6 +34,8 @@ from octopi.model import (
 )
 from octopi.wire.common import BrokerInfo, HostLabel, LogId, NodeAddress, OptionalId, Text
 from octopi.wire.declarations import (
+    BROKER_TO_BROKER,
+    BROKER_TO_BROKER_BACK,
     DECIDER_TO_MEMBER,
     MEMBER_TO_DECIDER,
     answer,
@@ -276,11 +278,11 @@ class Goodbye:
     """Broker to register: it is no longer a member."""
 
 
-@notice("announce_epoch", DECIDER_TO_MEMBER)
+@notice("announce_epoch", DECIDER_TO_MEMBER, BROKER_TO_BROKER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class AnnounceEpoch:
-    """Register to broker: a new epoch begins; stop leading and following in older ones.  Answer:
-    `AcceptEpoch`."""
+    """Register to broker, or the broker that holds an election to the replicas: a new epoch begins;
+    stop leading and following in older ones.  Answer: `AcceptEpoch`."""
 
     partition: PartitionNumber
     epoch: EpochNumber
@@ -301,7 +303,12 @@ class LogEnd:
     greater than `end`; otherwise 0."""
 
 
-@notice("accept_epoch", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
+@notice(
+    "accept_epoch",
+    MEMBER_TO_DECIDER,
+    BROKER_TO_BROKER_BACK,
+    needs=on_the_cluster(Verb.REPLICATE),
+)
 @attrs.frozen
 class AcceptEpoch:
     """Answer to `AnnounceEpoch`: the replica has stored its promise to act in no older epoch, and

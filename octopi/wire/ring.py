@@ -28,8 +28,9 @@ from octopi.limits import (
     RING_BITS,
     RING_NODES_TOLD_MAX,
     TOPIC_NAME_BYTES_MAX,
+    VALUES_TOLD_MAX,
 )
-from octopi.model import Verb
+from octopi.model import EpochNumber, IncarnationNumber, PartitionNumber, Verb
 from octopi.printable import controls_fault
 from octopi.wire.agreement import AcceptorId, ValueChosen
 from octopi.wire.common import NodeAddress, Text
@@ -278,6 +279,41 @@ class RingRefused:
     request: int
     why: Annotated[str, AtMost(NONCE_BYTES_MAX), Grammar(ring_refusal_fault)]
     """A `RingRefusal`."""
+
+
+# --- who is there, and who leads -----------------------------------------------------------
+
+
+@attrs.frozen
+class LedEpoch:
+    """The sender of a pulse leads a partition in an epoch."""
+
+    partition: PartitionNumber
+    epoch: EpochNumber
+
+
+@request("pulse", BROKER_TO_BROKER, needs=_OF_NODES, since=2)
+@attrs.frozen
+class Pulse:
+    """I am there, and lead these partitions, of which the receiver is an acceptor.
+    Answer: `PulseHeard`."""
+
+    request: int
+    broker: Annotated[BrokerId, Within(1, BROKER_ID_MAX)]
+    incarnation: IncarnationNumber
+    leads: Annotated[tuple[LedEpoch, ...], AtMost(VALUES_TOLD_MAX)]
+
+
+@answer("pulse_heard", BROKER_TO_BROKER_BACK, since=2)
+@attrs.frozen
+class PulseHeard:
+    """Answer to `Pulse`: this acceptor is there, and grants the right to lead these partitions
+    (`octopi.agreement.lease`), each in the epoch that the pulse names."""
+
+    request: int
+    acceptor: AcceptorId
+    incarnation: IncarnationNumber
+    granted: Annotated[tuple[PartitionNumber, ...], AtMost(VALUES_TOLD_MAX)]
 
 
 RingRequest: TypeAlias = Meet | Stabilise | Probe | FindHolder

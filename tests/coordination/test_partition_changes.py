@@ -18,6 +18,7 @@ from octopi.coordination.partition_changes import (
     InSyncVerdict,
     alter_in_sync,
     announce,
+    announce_after,
     check_in,
     decide,
     host,
@@ -119,6 +120,20 @@ def test_an_older_copy_of_a_data_directory_is_not_registered(
         "incarnation 7 is registered, which is no earlier one"
     )
     assert check_in(back(1, 7), [], Epoch(0), intact=True)(AGREED) == NoChange("it is registered")
+
+
+def test_an_election_that_others_have_begun_is_not_begun_again() -> None:
+    begins = announce_after(AGREED.record.epoch, AGREED.announced)
+    begun = changed(begins(AGREED))
+    assert begun == changed(announce(AGREED))
+    assert isinstance(begins(begun), NoChange)
+
+
+def test_an_election_that_was_decided_is_not_followed_by_another_one() -> None:
+    begins = announce_after(ANNOUNCED.record.epoch, ANNOUNCED.announced)
+    assert isinstance(begins(ANNOUNCED), AgreedPartition)
+    decided = attrs.evolve(ANNOUNCED, record=attrs.evolve(RECORD, epoch=Epoch(5)))
+    assert isinstance(begins(decided), NoChange)
 
 
 def test_only_the_announced_epoch_is_decided_and_only_once() -> None:

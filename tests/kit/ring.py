@@ -30,6 +30,7 @@ class RingOfHosts:
         self.nodes: dict[str, RingBroker] = {}
         """The newest process on each host."""
         self._lives: dict[str, int] = {}
+        self._stops: dict[str, trio.Event] = {}
         self.errors: dict[str, list[Exception]] = {}
         self._replicas, self._partitions = replicas, partitions
 
@@ -56,11 +57,16 @@ class RingOfHosts:
             self.nodes[name] = node
             self._lives[name] = host.life
 
+        stop = self._stops[name] = trio.Event()
         try:
-            await run_ring_broker(host.environment, options, stop=trio.Event(), show=show)
+            await run_ring_broker(host.environment, options, stop=stop, show=show)
         except Exception as error:
             self.errors.setdefault(name, []).append(error)
             raise
+
+    def stop(self, name: str) -> None:
+        """Have the broker on a host stop in good order."""
+        self._stops[name].set()
 
     def member(self, name: str) -> RingMember:
         member = self.nodes[name].member

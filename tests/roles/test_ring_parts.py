@@ -15,7 +15,6 @@ from octopi.errors import (
     ConnectionLostError,
     InvalidOptionError,
     NotReadyError,
-    ProtocolError,
     RefusedError,
     Status,
     StorageError,
@@ -24,8 +23,12 @@ from octopi.identifiers import BrokerId, ClusterId, DirectoryId, Incarnation, In
 from octopi.limits import FOUNDERS_MAX, RING_WAITING_MAX
 from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.ring.cluster_record import encode_cluster, formed
+from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.identity import BrokerIdentity
+from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.admission import give_id
 from octopi.roles.broker.ring.cluster_keeper import CLUSTER, ClusterKeeper
+from octopi.roles.broker.ring.description import described
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.node import run_ring_broker
 from octopi.roles.broker.ring.options import RingOptions
@@ -33,6 +36,7 @@ from octopi.roles.broker.ring.peers import RingPeers
 from octopi.roles.broker.ring.session import RingClientSession
 from octopi.roles.broker.ring.store import RingStore, StoredRing
 from octopi.storage import checkpoint
+from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
 from tests.kit.disk import MemoryDisk
 from tests.kit.join_secrets import MEMBER, SECRETS
@@ -200,19 +204,34 @@ async def test_what_another_broker_asks_out_of_place_is_refused() -> None:
     async with trio.open_nursery() as nursery:
         identity = BrokerIdentity("", None, Incarnation(1), "n", "cache")
         options = RingOptions("a:1", "data", ("ws://b:1",), SECRETS)
-        member = RingMember(environment(), options, "ws://a:1", identity, remember, nursery)
+        around = environment()
+        replicas = ReplicaManager(
+            around,
+            "data",
+            Flusher(around.clock),
+            nursery,
+            FlushOptions(),
+            "test",
+            lost_power=False,
+            catch_up_slowdown_max=0.5,
+        )
+        member = RingMember(around, options, "ws://a:1", identity, remember, nursery, replicas)
         ballot = m.Ballot(1, BrokerId(1), Incarnation(1))
-        with pytest.raises(ProtocolError, match="no value 7"):
-            member.receive(m.PrepareBallot(InstanceId(7), ballot), lambda answer: None, nursery)
+        answers: list[object] = []
+        # It does not know the first value yet, so it says nothing about it.
+        member.receive(m.PrepareBallot(InstanceId(7), ballot), answers.append, nursery)
+        assert answers == []
+        with pytest.raises(NotReadyError, match="no place on the ring"):
+            member.receive(m.AnnounceEpoch(0, 2), answers.append, nursery)
         with pytest.raises(NotReadyError, match="no place on the ring"):
             member.receive(m.Probe(1, node(2)), lambda answer: None, nursery)
         with pytest.raises(NotReadyError, match="no member"):
-            await member.admit(m.Admit(1, "ws://c:1"))
+            await give_id(member.chord, member.keeper, m.Admit(1, "ws://c:1"))
         with pytest.raises(NotReadyError, match="no broker has answered"):
             await member.locate(RingPoint(1))
-        answers: list[object] = []
         member.receive(m.Introduce(4, "ws://c:1", ()), answers.append, nursery)
         assert answers == [
             m.Introduced(4, "ws://a:1", BrokerId(0), DirectoryId(""), "", Incarnation(1), (), None)
         ]
-        assert member.description(5).waits_for == "no broker has answered yet"
+        shown = described(5, member, member.keeper)
+        assert shown.waits_for == "no broker has answered yet"

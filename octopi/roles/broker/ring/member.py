@@ -25,9 +25,8 @@ from octopi.errors import (
     ProtocolError,
     RefusedError,
     Status,
-    StorageError,
 )
-from octopi.identifiers import BrokerId, DirectoryId, RingPoint
+from octopi.identifiers import InstanceId, RingPoint
 from octopi.limits import KNOWN_VALUES_S, STABILISE_S
 from octopi.logger import get_logger
 from octopi.ring.chord import Chord
@@ -42,24 +41,28 @@ from octopi.ring.effects import (
     SendToNode,
     StoreBook,
 )
+from octopi.ring.first_partition import first_partition_value, partition_of
 from octopi.ring.lookup import HolderFound
 from octopi.ring.points import choose_point
 from octopi.roles.broker.identity import BrokerIdentity
-from octopi.roles.broker.ring.admission import ask_for_id
+from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.admission import ask_for_id, introduced
 from octopi.roles.broker.ring.cluster_keeper import CLUSTER, ClusterKeeper
-from octopi.roles.broker.ring.description import described, refusal_of
+from octopi.roles.broker.ring.description import refusal_of
 from octopi.roles.broker.ring.forming import Forming
+from octopi.roles.broker.ring.group_following import GroupFollowing
 from octopi.roles.broker.ring.lookups import AwaitedLookups
 from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
+from octopi.roles.broker.ring.partitions import RingPartitions, RingSurroundings, begin_partitions
 from octopi.roles.broker.ring.peers import RingPeers
-from octopi.roles.broker.ring.store import RingStore, StoredRing
+from octopi.roles.broker.ring.routes import RingRoutes
+from octopi.roles.broker.ring.store import KeptRing, StoredRing
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
 
 _CLOCK_RESOLUTION_S: Final = 1e-3
-
 Answer = Callable[[object], None]
 """Sends a message to whoever asked, if it is still there."""
 
@@ -75,6 +78,7 @@ class RingMember:
         identity: BrokerIdentity,
         remember: Callable[[BrokerIdentity], Awaitable[None]],
         nursery: trio.Nursery,
+        replicas: ReplicaManager,
     ) -> None:
         """*address*: where others reach this broker.  *remember* stores the identity durably.
         *nursery*: the broker's."""
@@ -89,27 +93,32 @@ class RingMember:
         self._options = options
         self._remember = remember
         self._nursery = nursery
-        self._store = RingStore(environment.disk, options.data_directory)
-        self._stored = StoredRing()
-        self._acceptor = OwnAcceptor(environment, options.data_directory, self.fail)
+        self._kept = KeptRing(environment, options.data_directory)
+        self._acceptor = OwnAcceptor(environment, options.data_directory, self.fail, self._first)
         self._peers = RingPeers(
             environment, nursery, options.agent, options.credentials, self._said
         )
         self.keeper = ClusterKeeper(environment, self._send, self._tell, self._wake)
+        self._routes = RingRoutes(self._peers, self)
+        self._replicas = replicas
+        self.partitions: RingPartitions | None = None
+        """None: the broker has no place on the ring yet."""
         self._forming = Forming(environment, options, address, self._send_founder, self._learn)
         self._is_known = trio.Event()
         """Set when the record of the cluster is known."""
         self._entered = trio.Event()
         """Set when this broker is a member of the ring."""
         self._moved = trio.Event()
-        self._unstored: list[tuple[list[RingEffect], Answer]] = []
-        """Effects that wait until the address book is durable."""
-        self._has_unstored = trio.Event()
         self._lookups = AwaitedLookups()
 
     def now(self) -> float:
         """The time by this broker's clock."""
         return self._environment.clock.now()
+
+    @property
+    def record(self) -> ClusterRecord | None:
+        """The record of the cluster."""
+        return self.keeper.record
 
     @property
     def cluster(self) -> str:
@@ -142,7 +151,7 @@ class RingMember:
                 try:
                     await self._begin()
                     nursery.start_soon(self._keep_time)
-                    nursery.start_soon(self._keep_storing)
+                    nursery.start_soon(self._kept.keep_storing, self._newest)
                     await self._find_cluster()
                     await self._be_admitted()
                 except OctopiError as error:
@@ -150,8 +159,12 @@ class RingMember:
                     await trio.sleep_forever()
                 self._join()
                 await self._entered.wait()
+                partitions = await self._begin_partitions()
+                nursery.start_soon(partitions.run)
+                nursery.start_soon(GroupFollowing(self._environment.clock, self, partitions).run)
+                nursery.start_soon(self._note_admitted, partitions)
                 task_status.started()
-                await self._keep_telling()
+                await self._keep_telling(partitions)
         finally:
             await self._acceptor.close()
 
@@ -167,13 +180,13 @@ class RingMember:
                 f"{self._options.data_directory} belongs to a broker of a cluster with a register",
                 Status.WRONG_CLUSTER,
             )
-        self._stored = self._store.load()
+        self._kept.load()
         if self.identity.broker is None and (own := self._forming.own_id) is not None:
             await self._set_identity(attrs.evolve(self.identity, broker=own))
         if self.identity.broker is not None:
             await self._acceptor.open(self.identity.broker)
-        if self._stored.cluster is not None:
-            self._learn(self._stored.cluster)
+        if self._kept.content.cluster is not None:
+            self._learn(self._kept.content.cluster)
 
     async def _set_identity(self, identity: BrokerIdentity) -> None:
         await self._remember(identity)
@@ -205,7 +218,7 @@ class RingMember:
                 f"joins to {record.cluster}",
                 Status.WRONG_CLUSTER,
             )
-        if self._stored.is_admitted:
+        if self._kept.content.is_admitted:
             return
         founders = record.growths[0].members
         own = self._acceptor.identity
@@ -213,8 +226,8 @@ class RingMember:
         if point is None:
             point = await self._get_id(record)
         await self._set_identity(attrs.evolve(self.identity, cluster=record.cluster))
-        self._stored = attrs.evolve(self._stored, is_admitted=True, point=point)
-        await self._store_now()
+        self._kept.content = attrs.evolve(self._kept.content, is_admitted=True, point=point)
+        await self._kept.store(self._newest())
 
     async def _get_id(self, record: ClusterRecord) -> RingPoint:
         """Have a member give this broker an id; return the point that this broker chooses."""
@@ -229,7 +242,7 @@ class RingMember:
     def _join(self) -> None:
         """Join the ring."""
         identity, acceptor = self.identity, self._acceptor.identity
-        record, point = self.keeper.record, self._stored.point
+        record, point = self.keeper.record, self._kept.content.point
         assert identity.broker is not None
         assert acceptor is not None
         assert record is not None
@@ -243,13 +256,32 @@ class RingMember:
             identity.incarnation,
         )
         self.keeper.begin_proposing(identity.broker, identity.incarnation)
-        known = (one for one in self._stored.known if one.broker != me.broker)
+        known = (one for one in self._kept.content.known if one.broker != me.broker)
         self.chord = Chord(me, self._environment.randomness.random, known)
         self.chord.remove_for_good(record.gone)
         founded = any(one.identity == me.identity for one in record.growths[0].members)
-        begins = founded or self._stored.was_member
+        begins = founded or self._kept.content.was_member
         addresses = [*self._options.join, *(one.address for one in record.growths[0].members)]
         self._perform(self.chord.join(list(dict.fromkeys(addresses)), self.now(), begins=begins))
+
+    async def _begin_partitions(self) -> RingPartitions:
+        """Decide about partitions from now on.
+
+        Raises:
+          StorageError: if a replica can't begin.
+        """
+        environment, nursery = self._environment, self._nursery
+        around = RingSurroundings(environment, self._replicas, self._acceptor, self._routes)
+        self.partitions = await begin_partitions(around, self.identity, nursery, self.fail)
+        assert self.keeper.record is not None
+        self.partitions.begin(self.keeper.record)
+        return self.partitions
+
+    async def _note_admitted(self, partitions: RingPartitions) -> None:
+        """When this process is registered everywhere, none of the earlier ones is."""
+        await partitions.admitted.wait()
+        page_cache = self._environment.disk.page_cache_id()
+        await self._set_identity(attrs.evolve(self.identity, page_cache=page_cache, ancestors=[]))
 
     # --- what others say -------------------------------------------------------------------
 
@@ -263,13 +295,18 @@ class RingMember:
             case m.Introduce():
                 answer(self._introduced(message))
             case m.PrepareBallot() | m.AcceptValue():
-                if message.instance != CLUSTER:
-                    raise ProtocolError(f"no value {message.instance} is agreed on here")
-                tasks.start_soon(self._acceptor.accept, message, answer)
+                if message.instance == CLUSTER:
+                    tasks.start_soon(self._acceptor.accept, message, answer)
+                elif self.partitions is not None:
+                    self.partitions.asked(message, answer)
             case m.ValueChosen():
                 self._heard_of(message)
             case m.KnownValues():
-                self.keeper.compare(message, answer)
+                self._compare(message, answer)
+            case m.AnnounceEpoch() | m.Pulse():
+                if self.partitions is None:
+                    raise NotReadyError("this broker has no place on the ring yet")
+                self.partitions.heard(message, answer)
             case m.Meet() | m.Stabilise() | m.Probe() | m.FindHolder() | m.Leave():
                 if self.chord is None:
                     raise NotReadyError("this broker has no place on the ring yet")
@@ -280,33 +317,13 @@ class RingMember:
     def _introduced(self, message: m.Introduce) -> m.Introduced:
         if self.keeper.record is None:
             self._forming.refuse_other_list(message)
-        acceptor = self._acceptor.identity
-        return m.Introduced(
-            message.request,
-            self.address,
-            BrokerId(0) if acceptor is None else acceptor.broker,
-            DirectoryId("") if acceptor is None else acceptor.directory,
-            self._options.host,
-            self.identity.incarnation,
-            self._forming.founders,
-            self.keeper.chosen,
+        own = introduced(message.request, self.address, self._options.host, self._acceptor.identity)
+        return attrs.evolve(
+            own,
+            incarnation=self.identity.incarnation,
+            founders=self._forming.founders,
+            cluster=self.keeper.chosen,
         )
-
-    async def admit(self, message: m.Admit) -> m.Admitted:
-        """Give a new broker an id.
-
-        Raises:
-          NotReadyError: if this broker is no member, or no majority answers.
-        """
-        chord = self.chord
-        if chord is None or not chord.is_member:
-            raise NotReadyError("this broker is no member of the ring yet")
-        record = await self.keeper.change(ClusterRecord.with_next_id)
-        assert self.keeper.chosen is not None
-        taken = (chord.me.point, *(one.node.point for one in chord.book))
-        broker = BrokerId(record.ids)
-        _log.info("a broker gets an id", broker=broker, address=message.address)
-        return m.Admitted(message.request, broker, taken, self.keeper.chosen)
 
     def _said(self, address: str, message: object) -> None:
         """What a broker says on this one's connection to it, without being asked for it."""
@@ -314,19 +331,28 @@ class RingMember:
             case m.ValueChosen():
                 self._heard_of(message)
             case m.KnownValues():
-                self.keeper.compare(message, partial(self._peers.post, address))
+                self._compare(message, partial(self._peers.post, address))
             case (
                 m.BallotPromised() | m.ValueAccepted() | m.BallotRefused() | m.AcceptorDeparted()
             ) if message.instance == CLUSTER:
                 self._forming.receive(address, message)
                 self.keeper.receive(message)
                 self._wake()
+            case _ if self.partitions is not None:
+                self.partitions.answered(message)
+
+    def _compare(self, message: m.KnownValues, answer: Answer) -> None:
+        self.keeper.compare(message, answer)
+        if self.partitions is not None:
+            self.partitions.compare(message, answer)
 
     def _heard_of(self, message: m.ValueChosen) -> None:
         if message.instance == CLUSTER:
             self._learn(message)
             # An acceptor that has left learns it so.
             self._nursery.start_soon(self._acceptor.accept, message, lambda answer: None)
+        elif self.partitions is not None:
+            self.partitions.learn(message)
 
     def _learn(self, message: m.ValueChosen) -> None:
         """The record of the cluster is *message*, or a newer one."""
@@ -335,6 +361,8 @@ class RingMember:
         self._is_known.set()
         if self.chord is not None and self.keeper.record is not None:
             self.chord.remove_for_good(self.keeper.record.gone)
+        if self.partitions is not None and self.keeper.record is not None:
+            self.partitions.begin(self.keeper.record)
 
     # --- agreeing ----------------------------------------------------------------------------
 
@@ -343,8 +371,8 @@ class RingMember:
             self._nursery.start_soon(
                 self._acceptor.accept, message, partial(self._said, self.address)
             )
-        elif (address := self._address_of(acceptor)) is not None:
-            self._peers.post(address, message)
+        else:
+            self._routes.send(acceptor, message)
 
     def _send_founder(self, address: str, message: m.PrepareBallot | m.AcceptValue) -> None:
         if address in self._forming.others:
@@ -354,23 +382,19 @@ class RingMember:
                 self._acceptor.accept, message, partial(self._said, self.address)
             )
 
-    def _address_of(self, acceptor: m.AcceptorId) -> str | None:
-        entry = None if self.chord is None else self.chord.book.entry(acceptor.broker)
-        if entry is not None and entry.node.identity == acceptor:
-            return entry.node.address
-        record = self.keeper.record
-        growths = () if record is None else record.growths
-        nodes = (node for one in growths for node in one.members if node.identity == acceptor)
-        return next((node.address for node in nodes), None)
+    def _first(self, instance: InstanceId) -> m.AgreedValue | None:
+        """The first value of *instance*; None: it is accepted like any other one (`Forming`), or
+        not known yet, and then the acceptor is asked nothing."""
+        record, partition = self.keeper.record, partition_of(instance)
+        if record is None or partition is None:
+            return None
+        return first_partition_value(record, partition)
 
     def _tell(self, message: m.ValueChosen) -> None:
         """Tell all that are known."""
         self._is_known.set()
         self._nursery.start_soon(self._acceptor.accept, message, lambda answer: None)
-        if self.chord is not None:
-            for entry in self.chord.book:
-                if not entry.is_silent:
-                    self._peers.post(entry.node.address, message)
+        self._routes.tell((), message)
 
     # --- the ring ----------------------------------------------------------------------------
 
@@ -387,10 +411,6 @@ class RingMember:
             lambda number: self._perform(chord.look_up(number, key, self.now()))
         )
 
-    def description(self, request: int) -> m.RingDescription:
-        """What people are told about this broker."""
-        return described(request, self, self.keeper)
-
     def _perform(self, effects: list[RingEffect], answer: Answer = lambda message: None) -> None:
         """Do what the machine says.  *answer* answers the message that led to it."""
         for place, effect in enumerate(effects):
@@ -406,16 +426,14 @@ class RingMember:
                 case AnswerNode(told):
                     answer(told)
                 case StoreBook():
-                    self._unstored.append((effects[place + 1 :], answer))
-                    self._has_unstored.set()
+                    self._kept.store_then(partial(self._perform, effects[place + 1 :], answer))
                     break
                 case EnterRing():
                     _log.info("in the ring", broker=self.identity.broker)
                     self._entered.set()
-                    if not self._stored.was_member:
-                        self._stored = attrs.evolve(self._stored, was_member=True)
-                        self._unstored.append(([], answer))
-                        self._has_unstored.set()
+                    if not self._kept.content.was_member:
+                        self._kept.content = attrs.evolve(self._kept.content, was_member=True)
+                        self._kept.store_then()
                 case RefuseJoining(why):
                     self.fail(refusal_of(why))
                 case ConcludeLookup(number, outcome):
@@ -456,31 +474,13 @@ class RingMember:
             if self.chord is not None and self.chord.wakes_at <= now:
                 self._perform(self.chord.tick(now))
 
-    async def _keep_storing(self) -> None:
-        """Store the address book, and do what waits for that."""
-        while True:
-            await self._has_unstored.wait()
-            self._has_unstored = trio.Event()
-            waiting, self._unstored = self._unstored, []
-            try:
-                await self._store_now()
-            except StorageError as error:
-                # Only if others die as well does anybody miss it.
-                _log.sparing(self._environment.clock).error("book not stored", why=str(error))
-            for effects, answer in waiting:
-                self._perform(effects, answer)
+    def _newest(self) -> StoredRing:
+        """All that is known now and is to be stored."""
+        kept, chord = self._kept.content, self.chord
+        known = kept.known if chord is None else chord.book.nodes()
+        return attrs.evolve(kept, cluster=self.keeper.chosen, known=known)
 
-    async def _store_now(self) -> None:
-        """Store all that is known.
-
-        Raises:
-          StorageError: if the disk fails.
-        """
-        known = self._stored.known if self.chord is None else self.chord.book.nodes()
-        self._stored = attrs.evolve(self._stored, cluster=self.keeper.chosen, known=known)
-        await self._store.store(self._stored)
-
-    async def _keep_telling(self) -> None:
+    async def _keep_telling(self, partitions: RingPartitions) -> None:
         """Compare now and then what is agreed on with another broker, and store what is known."""
         clock, randomness = self._environment.clock, self._environment.randomness
         assert self.chord is not None
@@ -489,10 +489,9 @@ class RingMember:
             await self.keeper.replace_acceptor(self.chord.me, self.chord.book, since)
             node = self.chord.book.any_node(randomness.random)
             if node is not None:
-                self._peers.post(node.address, self.keeper.known_values())
-            known = self.chord.book.nodes()
-            if known != self._stored.known or self.keeper.chosen != self._stored.cluster:
-                self._unstored.append(([], lambda message: None))
-                self._has_unstored.set()
+                for values in (self.keeper.known_values(), *partitions.known_values()):
+                    self._peers.post(node.address, values)
+            if self._newest() != self._kept.content:
+                self._kept.store_then()
             await self._acceptor.shorten()
             await clock.sleep_until(clock.now() + KNOWN_VALUES_S)

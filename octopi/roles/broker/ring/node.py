@@ -1,6 +1,6 @@
-"""A broker of a cluster without a register: data directory, server, ring.
+"""A broker of a cluster without a register: data directory, replicas, server, ring.
 
-It keeps no topics: what decides about partitions without a register is not built.
+It has replicas of partitions, and no topics in them yet.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import InvalidOptionError, OctopiError
 from octopi.identifiers import address_fault
-from octopi.limits import ADDRESS_BYTES_MAX, FOUNDERS_MAX
+from octopi.limits import ADDRESS_BYTES_MAX, CATCH_UP_SLOWDOWN_MAX, FOUNDERS_MAX
 from octopi.ring.founders import founder_list
+from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.broker.ring.session import RingClientSession, RingService, RingSession
@@ -23,7 +26,8 @@ from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
 from octopi.transport.server_statistics import ServerStatistics
-from octopi.wire.endpoints import CLIENT, RING
+from octopi.transport.services import ServiceSession
+from octopi.wire.endpoints import CLIENT, FOLLOW, RING
 
 
 @attrs.define
@@ -33,6 +37,7 @@ class RingBroker:
     environment: Environment
     options: RingOptions
     traffic: ServerStatistics
+    replicas: ReplicaManager
     member: RingMember | None = None
     """None until it listens."""
 
@@ -61,12 +66,29 @@ async def run_ring_broker(
     problems: list[OctopiError] = []
     try:
         identity = await begin_incarnation(environment, data_directory, None)
-        node = RingBroker(
-            environment, options, ServerStatistics(MemoryBudget(options.memory_budget_bytes))
-        )
-        show(node)
+        flusher = Flusher(environment.clock)
         async with trio.open_nursery() as nursery:
+            replicas = ReplicaManager(
+                environment,
+                data_directory,
+                flusher,
+                nursery,
+                options.flush,
+                options.agent,
+                credentials=options.credentials,
+                lost_power=identity.page_cache != disk.page_cache_id(),
+                catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
+            )
+            await replicas.open_all(identity.broker)
+            nursery.start_soon(flusher.run)
+            nursery.start_soon(replicas.keep_time)
+            nursery.start_soon(replicas.keep_deleting)
+            nursery.start_soon(replicas.status.disk.run)
+            traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
+            node = RingBroker(environment, options, traffic, replicas)
+            show(node)
             await _serve(node, identity, nursery, stop, task_status, problems)
+            await replicas.close()
             nursery.cancel_scope.cancel()
     finally:
         lock.release()
@@ -91,7 +113,9 @@ async def _serve(
 
     def member() -> RingMember:
         if node.member is None:
-            node.member = RingMember(environment, options, address, identity, remember, nursery)
+            node.member = RingMember(
+                environment, options, address, identity, remember, nursery, node.replicas
+            )
         return node.member
 
     async def serve_all(*, task_status: trio.TaskStatus[str]) -> None:
@@ -107,6 +131,10 @@ async def _serve(
                         [RingService(member(), options.agent, started_at, connection, tasks)],
                     ),
                     RING: lambda connection, tasks: RingSession(member(), connection, tasks),
+                    FOLLOW: lambda connection, tasks: ServiceSession(
+                        "leader",
+                        [FollowerConnection(environment, node.replicas, connection, tasks)],
+                    ),
                 },
                 stop=closing,
                 traffic=node.traffic,
@@ -135,6 +163,9 @@ async def _serve(
         waiting.start_soon(_first_of, member().failed, waiting.cancel_scope)
     if (failure := member().failure) is not None:
         problems.append(failure)
+    elif (partitions := member().partitions) is not None:
+        node.replicas.stop()
+        await partitions.hand_over()
     closing.set()
     await served.wait()
 

@@ -7,6 +7,7 @@ import attrs
 from octopi.limits import MEMORY_BUDGET_BYTES, PARTITION_COUNT_DEFAULT, REPLICA_COUNT_DEFAULT
 from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
+from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.handshake import NodeCredentials, TokenSource
 
 
@@ -30,6 +31,7 @@ class RingOptions:
     """Of a cluster that it forms."""
     replica_count: int = REPLICA_COUNT_DEFAULT
     """Of each partition of a cluster that it forms, if there are as many brokers."""
+    flush: FlushOptions = attrs.field(factory=FlushOptions)
     agent: str = "octopi-node"
     token: TokenSource = lambda: None
     authenticator: Authenticator | None = None

@@ -9,11 +9,11 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import LogReadOnlyError, NotReadyError, StorageError
-from octopi.identifiers import BrokerId
+from octopi.identifiers import BrokerId, InstanceId
 from octopi.logger import get_logger
 from octopi.roles.acceptor_journal import AcceptorJournal
 from octopi.storage.directories import make_durable_directory
-from octopi.wire.agreement import AcceptorId, ToAcceptor
+from octopi.wire.agreement import AcceptorId, AgreedValue, ToAcceptor
 
 _log = get_logger(__name__)
 
@@ -22,12 +22,18 @@ class OwnAcceptor:
     """Answers proposers from its journal, as long as its disk works."""
 
     def __init__(
-        self, environment: Environment, data_directory: str, failed: Callable[[StorageError], None]
+        self,
+        environment: Environment,
+        data_directory: str,
+        failed: Callable[[StorageError], None],
+        first: Callable[[InstanceId], AgreedValue | None],
     ) -> None:
-        """*failed* is told when the disk failed so that nothing may be answered any more."""
+        """*failed* is told when the disk failed so that nothing may be answered any more.  *first*:
+        see `octopi.agreement.acceptors.Acceptors`."""
         self._environment = environment
         self._path = f"{data_directory}/acceptor"
         self._failed = failed
+        self._first = first
         self._journal: AcceptorJournal | None = None
 
     @property
@@ -43,9 +49,8 @@ class OwnAcceptor:
         """
         await self.close()
         await make_durable_directory(self._environment.disk, self._path)
-        # The first value of the only instance is accepted like any other one (`Forming`).
         self._journal = await AcceptorJournal.open(
-            self._environment, self._path, broker, lambda instance: None
+            self._environment, self._path, broker, self._first
         )
 
     async def close(self) -> None:
@@ -55,9 +60,19 @@ class OwnAcceptor:
             with trio.CancelScope(shield=True), contextlib.suppress(StorageError):
                 await journal.close()
 
-    async def accept(self, message: ToAcceptor, answer: Callable[[object], None]) -> None:
-        """Handle *message*; *answer* sends what it says, once that is durable."""
-        if self._journal is None:
+    def accepted(self, instance: InstanceId) -> AgreedValue | None:
+        """The value that was accepted last, or the first one; it may not be durable yet."""
+        return None if self._journal is None else self._journal.accepted(instance)
+
+    async def accept(
+        self,
+        message: ToAcceptor,
+        answer: Callable[[object], None],
+        may: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Handle *message*, if it *may* be handled now; *answer* sends what the acceptor says, once
+        that is durable."""
+        if self._journal is None or not may():
             return
         try:
             answers = await self._journal.receive(message)

@@ -19,6 +19,8 @@ from octopi.identifiers import PartitionId, topic_name
 from octopi.ring.cluster_record import PartitionKind
 from octopi.ring.points import partition_key
 from octopi.roles.answers import refuse
+from octopi.roles.broker.ring.admission import give_id
+from octopi.roles.broker.ring.description import described
 from octopi.roles.broker.ring.member import RingMember
 from octopi.transport.connection import Connection
 from octopi.transport.services import Service, ServiceSession
@@ -51,7 +53,7 @@ class RingSession:
 
     async def _admit(self, message: m.Admit) -> None:
         try:
-            self._answer(await self._member.admit(message))
+            self._answer(await give_id(self._member.chord, self._member.keeper, message))
         except OctopiError as error:
             refuse(self._connection, message.request, error)
 
@@ -87,7 +89,7 @@ class RingService(Service):
         self._connection = connection
 
     def _describe(self, message: m.DescribeRing) -> None:
-        self._connection.post(self._member.description(message.request))
+        self._connection.post(described(message.request, self._member, self._member.keeper))
 
     def _tell(self, message: m.DescribeNode) -> None:
         uptime_s = self._member.now() - self._started_at

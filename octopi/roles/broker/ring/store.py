@@ -7,17 +7,22 @@ others again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
+import trio
 
-from octopi.environment import Disk
+from octopi.environment import Disk, Environment
 from octopi.errors import ProtocolError, StorageError
 from octopi.identifiers import BrokerId, DirectoryId, Incarnation, RingPoint
+from octopi.logger import get_logger
 from octopi.storage import checkpoint
 from octopi.wire.agreement import ValueChosen
 from octopi.wire.codec import decode, encode, fault_in
 from octopi.wire.ring import RingNode
+
+_log = get_logger(__name__)
 
 _VALUE = frozenset({ValueChosen})
 
@@ -112,3 +117,51 @@ def _node(fields: object) -> RingNode:
                 return node
             raise ValueError(why)
     raise ValueError("an entry of the address book is none")
+
+
+class KeptRing:
+    """What this broker has in its file, and what waits until more is durable."""
+
+    def __init__(self, environment: Environment, data_directory: str) -> None:
+        self.content = StoredRing()
+        """What was stored last, and what is to be stored with it the next time."""
+        self._clock = environment.clock
+        self._store = RingStore(environment.disk, data_directory)
+        self._waiting: list[Callable[[], None]] = []
+        self._has_waiting = trio.Event()
+
+    def load(self) -> None:
+        """Read the file.
+
+        Raises:
+          StorageError: if it is damaged, or can't be read.
+        """
+        self.content = self._store.load()
+
+    async def store(self, content: StoredRing) -> None:
+        """Replace the file durably.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        self.content = content
+        await self._store.store(content)
+
+    def store_then(self, then: Callable[[], None] = lambda: None) -> None:
+        """Store what is known, and do *then*."""
+        self._waiting.append(then)
+        self._has_waiting.set()
+
+    async def keep_storing(self, newest: Callable[[], StoredRing]) -> None:
+        """Store the *newest* content whenever something waits for that, until cancelled."""
+        while True:
+            await self._has_waiting.wait()
+            self._has_waiting = trio.Event()
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self.store(newest())
+            except StorageError as error:
+                # Only if others die as well does anybody miss it.
+                _log.sparing(self._clock).error("book not stored", why=str(error))
+            for then in waiting:
+                then()

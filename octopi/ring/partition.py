@@ -1,0 +1,495 @@
+"""One broker's part in deciding about one partition, in a cluster without a register.
+
+The acceptors of the partition agree on its record (`octopi.agreement`,
+`octopi.coordination.agreed_partition`).  Any broker of its replica group proposes changes, so each
+has a machine of this class.  It does no I/O: calls are events with the time at which they happen,
+and results are lists of effects in order.
+
+====================================  ==============================================================
+event                                 what happens
+====================================  ==============================================================
+the broker was restarted              it proposes to be registered (`check_in`); its replica does
+                                      nothing before
+the replica leads, and asks for       the change is proposed.  What the replica is answered follows
+another in-sync set                   from a chosen value (`judge_in_sync`); without one, it asks on
+the leader is suspected, restarted    when its turn comes, this broker announces an epoch.  When
+or registered anew, nobody is in      replicas have accepted it, the broker proposes the decision
+sync, or an epoch was announced and
+not decided
+the leader can't lead any more        it announces an epoch itself
+a value was chosen                    the replica acts on its record
+====================================  ==============================================================
+
+The turns: in-sync replicas come first, then the other brokers of the group, by their ids.  A broker
+that hears of another one's announcement waits for its decision.  Two that announce at once hold the
+election of one epoch, each for itself, and the first decision counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from math import inf
+from typing import TypeAlias
+
+import attrs
+
+from octopi.agreement.lease import Lease
+from octopi.agreement.proposals import Change, confirm, move_acceptors
+from octopi.agreement.proposer import (
+    ChangeInDoubt,
+    ChangeMade,
+    ChangeNotMade,
+    ChangeOutcome,
+    ConcludeChange,
+    Proposer,
+    ProposerEffect,
+    SendToAcceptor,
+    TellChosen,
+)
+from octopi.coordination.agreed_partition import (
+    AgreedPartition,
+    RegisteredIncarnation,
+    decode_partition,
+)
+from octopi.coordination.election import NO_GOAL, ElectionGoal
+from octopi.coordination.in_sync_changes import newest_set
+from octopi.coordination.partition_changes import (
+    InSyncVerdict,
+    PartitionChange,
+    alter_in_sync,
+    announce_after,
+    check_in,
+    host,
+    judge_in_sync,
+    of_partition,
+)
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, InstanceId, PartitionId
+from octopi.limits import ELECTION_TURN_S, ELECTION_WAIT_S
+from octopi.ring.partition_effects import (
+    AnnounceTo,
+    AnswerLeader,
+    DecidedEffect,
+    InstallDecision,
+    ReplicaAdmitted,
+    ReplicaRefused,
+    TellValue,
+)
+from octopi.ring.partition_election import OwnElection
+from octopi.wire.agreement import (
+    AcceptorId,
+    AcceptValue,
+    AgreedValue,
+    BallotPromised,
+    ToProposer,
+    ValueChosen,
+)
+from octopi.wire.messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSyncAltered, Resign
+
+
+@attrs.frozen
+class SeenBrokers:
+    """What a broker sees of the others at a moment."""
+
+    live: frozenset[BrokerId]
+    """Those that it hears, itself among them."""
+    is_suspected: Callable[[BrokerId, Incarnation], bool]
+    """Whether an incarnation of a broker is taken for dead."""
+    leaderships: Mapping[BrokerId, int]
+    """How many partitions each leads, as far as it is known here."""
+
+
+@attrs.frozen
+class OwnReplica:
+    """What this broker's replica had when its process started."""
+
+    ancestors: tuple[str, ...] = ()
+    """The nonces of earlier incarnations of this data directory, of which one may be registered."""
+    promised: Epoch = NO_EPOCH
+    """The highest epoch that the replica has accepted."""
+    is_intact: bool = True
+    """Whether it has all that it ever acknowledged."""
+
+
+@attrs.frozen
+class _CheckIn:
+    """This broker is to be registered."""
+
+
+@attrs.frozen
+class _Announcement:
+    """The epoch of an election is to be spent."""
+
+    election: OwnElection
+
+
+@attrs.frozen
+class _Decision:
+    """An election is to be decided."""
+
+    election: OwnElection
+
+
+@attrs.frozen
+class _OtherAcceptors:
+    """The acceptors are to be others."""
+
+    acceptors: tuple[AcceptorId, ...]
+
+
+@attrs.frozen
+class _LeastInSync:
+    """The least number of in-sync replicas is to be another one."""
+
+
+@attrs.frozen
+class _Read:
+    """Nothing is to be changed."""
+
+
+_Asked: TypeAlias = (
+    AlterInSync | _CheckIn | _Announcement | _Decision | _OtherAcceptors | _LeastInSync | _Read
+)
+
+
+class RingPartition:
+    """What one broker knows and proposes about one partition.
+
+    Invariant: `agreed` is the content of `value`, the newest value known to be chosen here.
+    """
+
+    def __init__(
+        self,
+        partition: PartitionId,
+        instance: InstanceId,
+        me: RegisteredIncarnation,
+        known: AgreedValue,
+        draw: Callable[[], float],
+        own: OwnReplica = OwnReplica(),
+    ) -> None:
+        """*known*: a value that is chosen, such as the first one.  *draw* gives random numbers from
+        0 to 1.
+
+        Raises:
+          ValueError: if *known* is about no partition.
+        """
+        self.partition = partition
+        self.me = me
+        self.value = known
+        self.agreed: AgreedPartition = decode_partition(known.content)
+        self.chosen: ValueChosen | None = None
+        """The message that told `value`; None: it is the first one."""
+        self.is_registered = self.agreed.incarnation(me.broker) == me
+        self._instance = instance
+        self._own = own
+        self._draw = draw
+        self._proposer = Proposer(instance, me.broker, me.incarnation, known, draw)
+        self._asked: dict[int, _Asked] = {}
+        self._numbers = 0
+        self._election: OwnElection | None = None
+        self._wanted_since: float | None = None
+        """Since when an election has been wanted."""
+        self._waits_until = -inf
+        """Until when this broker holds none."""
+        self._is_refused = False
+        self.given_up = NO_EPOCH
+        """The newest epoch in which this broker led and proposed a value that announces another
+        one: whatever its acceptors granted it, it has no right to lead in that epoch any more."""
+        self._proposed: AgreedValue | None = None
+        """The value that it proposed last."""
+
+    # --- events ------------------------------------------------------------------------------
+
+    def learn(self, message: ValueChosen, now: float) -> list[DecidedEffect]:
+        """Another broker told what was chosen.
+
+        Raises:
+          ValueError: if it is about no partition; nothing was done.
+        """
+        decode_partition(message.value.content)
+        return self._perform(self._proposer.chosen(message, now), now, message)
+
+    def receive(self, message: ToProposer, now: float) -> list[DecidedEffect]:
+        """An acceptor answers.
+
+        Raises:
+          ValueError: if it knows a value that is about no partition; nothing was done.
+        """
+        if isinstance(message, BallotPromised) and message.value is not None:
+            decode_partition(message.value.content)
+        return self._perform(self._proposer.receive(message, now), now)
+
+    def propose(self, request: AlterInSync, now: float) -> list[DecidedEffect]:
+        """This broker's replica asks for another in-sync set; it repeats that until it is
+        answered."""
+        if request in self._asked.values():
+            return []
+        return self._change(request, alter_in_sync(request), now)
+
+    def accepted(self, message: AcceptEpoch, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
+        """A replica has accepted an epoch that this broker announced."""
+        election = self._election
+        if election is None:
+            return []
+        election.accept(message)
+        return self._decide(election, now, seen)
+
+    def resign(self, message: Resign, now: float) -> list[DecidedEffect]:
+        """This broker's replica can't lead any longer: another one shall, if there is one."""
+        record = self.agreed.record
+        if self._election is not None or (message.leader, message.epoch) != (
+            record.leader,
+            record.epoch,
+        ):
+            return []
+        return self._begin(ElectionGoal(avoid=frozenset({self.me.broker})), now)
+
+    def hold(self, goal: ElectionGoal, now: float) -> list[DecidedEffect]:
+        """Hold an election with that *goal*, unless one is held: its result, if it is decided,
+        comes as close to the goal as the record allows."""
+        return [] if self._election is not None else self._begin(goal, now)
+
+    def move(self, acceptors: Collection[AcceptorId], now: float) -> list[DecidedEffect]:
+        """Have *acceptors* be those of the partition."""
+        group = tuple(sorted(acceptors))
+        if any(isinstance(one, _OtherAcceptors) for one in self._asked.values()):
+            return []
+        return self._ask(_OtherAcceptors(group), move_acceptors(group), now)
+
+    def require(self, min_insync: int, now: float) -> list[DecidedEffect]:
+        """The least number of in-sync replicas that a topic here asks for."""
+        if self.agreed.min_insync == min_insync or _LeastInSync() in self._asked.values():
+            return []
+        return self._change(_LeastInSync(), host(min_insync), now)
+
+    def read(self, now: float) -> list[DecidedEffect]:
+        """Find out the newest value."""
+        return [] if _Read() in self._asked.values() else self._ask(_Read(), confirm, now)
+
+    def tick(self, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
+        """Time has passed, or what is seen of the others has changed."""
+        effects = self._perform(self._proposer.tick(now), now)
+        effects += self._keep_registered(now)
+        election = self._election
+        if election is None:
+            return effects + (self._begin(NO_GOAL, now) if self._is_my_turn(now, seen) else [])
+        effects += self._decide(election, now, seen)
+        if election.is_to_be_announced(now):
+            effects += self._announcement(election)
+        if election.has_failed(now):
+            self._end_election(now)
+        return effects
+
+    # --- what is known -----------------------------------------------------------------------
+
+    @property
+    def leads(self) -> bool:
+        """Whether this incarnation of the broker leads, as far as it is known here."""
+        record = self.agreed.record
+        me = self.me
+        return (record.leader, record.leader_incarnation) == (me.broker, me.incarnation)
+
+    def may_act(self, lease: Lease, epoch: Epoch, now: float) -> bool:
+        """Whether this broker, which leads in *epoch*, has the right to act as the leader, by what
+        it was granted for that epoch.
+
+        What it proposed itself may be chosen without it, so acceptors in that value have to grant
+        the right as well.
+        """
+        if epoch <= self.given_up:
+            return False
+        values = [self.value]
+        if self._proposed is not None and self._proposed.change > self.value.change:
+            values.append(self._proposed)
+        return all(now < lease.until(one) for one in values)
+
+    @property
+    def brokers(self) -> frozenset[BrokerId]:
+        """The brokers of the replica group: replicas and acceptors."""
+        acceptors = {one.broker for one in self.value.members}
+        return frozenset(acceptors.union(self.agreed.record.replicas))
+
+    @property
+    def _is_witness(self) -> bool:
+        """Whether this broker has no replica, as far as it is known here."""
+        return self.me.broker not in self.agreed.record.replicas
+
+    @property
+    def proposer_wakes_at(self) -> float:
+        """When `tick` has something to do for a change that is under way, or an election."""
+        wakes_at = self._proposer.wakes_at
+        times = [inf if wakes_at is None else wakes_at]
+        if self._election is not None:
+            times.append(self._election.wakes_at)
+        return min(times)
+
+    # --- proposing ---------------------------------------------------------------------------
+
+    def _change(self, asked: _Asked, change: PartitionChange, now: float) -> list[DecidedEffect]:
+        return self._ask(asked, of_partition(change), now)
+
+    def _ask(self, asked: _Asked, change: Change, now: float) -> list[DecidedEffect]:
+        self._numbers += 1
+        self._asked[self._numbers] = asked
+        return self._perform(self._proposer.ask(self._numbers, change, now), now)
+
+    def _perform(
+        self, effects: list[ProposerEffect], now: float, told: ValueChosen | None = None
+    ) -> list[DecidedEffect]:
+        performed = self._learned(told, now)
+        for effect in effects:
+            match effect:
+                case TellChosen(acceptors, message):
+                    before = self.agreed.record.replicas
+                    performed += self._learned(message, now)
+                    brokers = {one.broker for one in acceptors}.union(before)
+                    performed.append(TellValue(frozenset(brokers | self.brokers), message))
+                case ConcludeChange(number, outcome):
+                    performed += self._concluded(self._asked.pop(number), outcome, now)
+                case SendToAcceptor(_, message):
+                    if isinstance(message, AcceptValue):
+                        self._note_proposed(message.value)
+                    performed.append(effect)
+        return performed
+
+    def _note_proposed(self, value: AgreedValue) -> None:
+        """This broker proposes *value*, which may be one that it read and that others proposed."""
+        self._proposed = value
+        record = self.agreed.record
+        if self.leads and decode_partition(value.content).announced > record.epoch:
+            self.given_up = record.epoch
+
+    def _learned(self, message: ValueChosen | None, now: float) -> list[DecidedEffect]:
+        """*message* was chosen: act on it, if it is news."""
+        if message is None or message.value.change <= self.value.change:
+            return []
+        before = self.agreed
+        self.value, self.chosen = message.value, message
+        self.agreed = decode_partition(message.value.content)
+        effects: list[DecidedEffect] = []
+        if not self.is_registered and self.agreed.incarnation(self.me.broker) == self.me:
+            self.is_registered = True
+            effects.append(ReplicaAdmitted())
+        if self.agreed.record != before.record:
+            effects.append(InstallDecision(self.agreed.record))
+        if self.agreed.announced > before.announced:
+            # Somebody holds an election.  If it is not this broker, the other one needs time.
+            self._wait(now)
+        if self._election is not None and self._election.is_over(self.agreed):
+            self._election = None
+        return effects
+
+    def _concluded(self, asked: _Asked, outcome: ChangeOutcome, now: float) -> list[DecidedEffect]:
+        match asked, outcome:
+            case AlterInSync(), ChangeMade(value):
+                record = decode_partition(value.content).record
+                return [AnswerLeader(InSyncAltered(asked, True, record))]
+            case AlterInSync(), ChangeNotMade(_, value):
+                record = decode_partition(value.content).record
+                if judge_in_sync(asked, record) is InSyncVerdict.UNKNOWN:
+                    # The leader counts both sets, until it steps down because of this record.
+                    return [InstallDecision(record)]
+                return [AnswerLeader(InSyncAltered(asked, False, record))]
+            case _CheckIn(), ChangeNotMade(why, value):
+                known = decode_partition(value.content).incarnation(self.me.broker)
+                if known != self.me:
+                    self._is_refused = True
+                    return [ReplicaRefused(why)]
+            case _Announcement(election), ChangeMade(value) | ChangeNotMade(_, value):
+                # If it was not made, another broker has announced an epoch, or this one did in an
+                # attempt that it took for failed.  Any broker may hold the election of an epoch: it
+                # is decided once.
+                if election is self._election:
+                    return self._announced(election, decode_partition(value.content), now)
+            case ((_Announcement(election) | _Decision(election)), _):
+                if election is self._election and not isinstance(outcome, ChangeMade):
+                    self._end_election(now)
+            case _, (ChangeMade() | ChangeNotMade() | ChangeInDoubt()):
+                pass
+        return []
+
+    def _keep_registered(self, now: float) -> list[DecidedEffect]:
+        """Have this broker be registered, if it has a replica, or an earlier incarnation is
+        registered: its successors have to follow it, also when it gets a replica again."""
+        if self.is_registered or self._is_refused or _CheckIn() in self._asked.values():
+            return []
+        if self._is_witness and self.agreed.incarnation(self.me.broker) is None:
+            return []
+        own = self._own
+        change = check_in(self.me, own.ancestors, own.promised, intact=own.is_intact)
+        return self._change(_CheckIn(), change, now)
+
+    # --- elections ---------------------------------------------------------------------------
+
+    def _is_my_turn(self, now: float, seen: SeenBrokers) -> bool:
+        """Whether this broker is to hold an election now."""
+        if not self._is_wanted(now, seen):
+            self._wanted_since = None
+            return False
+        if self._wanted_since is None:
+            self._wanted_since = now
+        record = self.agreed.record
+        others = self.brokers.difference(record.in_sync)
+        order = [one for one in (*sorted(record.in_sync), *sorted(others)) if one in seen.live]
+        if self.me.broker not in order or not (self.is_registered or self._is_witness):
+            return False
+        turn_at = self._wanted_since + order.index(self.me.broker) * ELECTION_TURN_S
+        return now >= max(turn_at, self._waits_until)
+
+    def _is_wanted(self, now: float, seen: SeenBrokers) -> bool:
+        """Whether an election is wanted, and might end with a leader."""
+        record = self.agreed.record
+        members = newest_set(record)
+        if not members & seen.live or (not record.in_sync and not members <= seen.live):
+            return False
+        if not record.in_sync or self.agreed.announced > record.epoch:
+            return True
+        leader = self.agreed.incarnation(record.leader)
+        if leader is not None and leader.incarnation != record.leader_incarnation:
+            return True  # it was restarted
+        return seen.is_suspected(record.leader, record.leader_incarnation)
+
+    def _begin(self, goal: ElectionGoal, now: float) -> list[DecidedEffect]:
+        election = self._election = OwnElection(goal)
+        change = announce_after(self.agreed.record.epoch, self.agreed.announced)
+        return self._change(_Announcement(election), change, now)
+
+    def _announced(
+        self, election: OwnElection, agreed: AgreedPartition, now: float
+    ) -> list[DecidedEffect]:
+        """The highest epoch that was announced is that of *agreed*."""
+        if agreed.announced > agreed.record.epoch:
+            election.announced(agreed.announced, now)
+        if election.epoch is None or election.is_over(self.agreed):
+            self._end_election(now)
+            return []
+        return self._announcement(election) if election.is_to_be_announced(now) else []
+
+    def _announcement(self, election: OwnElection) -> list[DecidedEffect]:
+        assert election.epoch is not None
+        message = AnnounceEpoch(self.partition, election.epoch)
+        return [AnnounceTo(tuple(self.agreed.record.replicas), message)]
+
+    def _decide(self, election: OwnElection, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
+        """Propose the decision, if it is possible."""
+        change = election.decision(self.agreed, seen.live, seen.leaderships, now)
+        if change is None:
+            return []
+        election.is_deciding = True
+        return self._change(_Decision(election), change, now)
+
+    def _end_election(self, now: float) -> None:
+        """It came to nothing: others have a chance to hold one first."""
+        self._election = None
+        self._wait(now)
+
+    def _wait(self, now: float) -> None:
+        self._waits_until = now + ELECTION_WAIT_S * (1 + self._draw())
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        assert self.agreed == decode_partition(self.value.content)
+        assert self.value.change >= 0
+        assert self._proposer.known.change == self.value.change
+        if self._election is not None:
+            assert not self._election.is_over(self.agreed)
+        self._proposer.check_invariants()

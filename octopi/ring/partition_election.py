@@ -1,0 +1,95 @@
+"""An election that one broker holds: who has accepted its epoch, and when it may be decided.
+
+It does no I/O, and proposes nothing itself: `octopi.ring.partition` does.  What an election is:
+`octopi.coordination.election`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from octopi.coordination.agreed_partition import AgreedPartition
+from octopi.coordination.election import Election, ElectionGoal
+from octopi.coordination.partition_changes import PartitionChange, decide, recover
+from octopi.identifiers import BrokerId, Epoch
+from octopi.limits import ACCEPT_WAIT_S, ELECTION_WAIT_S, PULSE_S
+from octopi.wire.messages import AcceptEpoch
+
+
+class OwnElection:
+    """An election from its announcement to its decision."""
+
+    def __init__(self, goal: ElectionGoal) -> None:
+        self._goal = goal
+        self._election: Election | None = None
+        self._announce_at = inf
+        self._decide_by = inf
+        """When it is decided without those that have not accepted."""
+        self._ends_at = inf
+        self.is_deciding = False
+        """Whether the decision is proposed."""
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """Its epoch; None: it is not announced yet."""
+        return None if self._election is None else self._election.epoch
+
+    def announced(self, epoch: Epoch, now: float) -> None:
+        """The epoch is spent."""
+        self._election = Election(epoch)
+        self._announce_at = now
+        self._ends_at = now + ELECTION_WAIT_S + ACCEPT_WAIT_S
+
+    def is_over(self, agreed: AgreedPartition) -> bool:
+        """Whether its epoch is decided, or a later one announced."""
+        epoch = self.epoch
+        return epoch is not None and (agreed.record.epoch >= epoch or agreed.announced > epoch)
+
+    def has_failed(self, now: float) -> bool:
+        """Whether it has waited long enough for replicas that can lead."""
+        return not self.is_deciding and now >= self._ends_at
+
+    def is_to_be_announced(self, now: float) -> bool:
+        """Whether replicas are to be told of the epoch now, perhaps once more."""
+        if self.is_deciding or now < self._announce_at:
+            return False
+        self._announce_at = now + PULSE_S
+        return True
+
+    def accept(self, message: AcceptEpoch) -> None:
+        """A replica accepted, or sent a further page of its acceptance."""
+        if self._election is not None:
+            self._election.accept(message)
+
+    def decision(
+        self,
+        agreed: AgreedPartition,
+        live: frozenset[BrokerId],
+        leaderships: Mapping[BrokerId, int],
+        now: float,
+    ) -> PartitionChange | None:
+        """The change that decides it, if that is possible at *now*; None: it isn't.
+
+        *live*: the brokers that are not taken for dead.
+        """
+        election, record = self._election, agreed.record
+        if election is None or self.is_deciding or not election.accepts:
+            return None
+        live = live | election.accepts.keys()
+        if election.missing(record, live):
+            return None
+        topics = sorted({log.topic_id for one in election.accepts.values() for log in one.ends})
+        if not record.in_sync:
+            return recover(election, live, leaderships, topics=topics)
+        self._decide_by = min(self._decide_by, now + ACCEPT_WAIT_S)
+        if not election.is_complete(record, live) and now < self._decide_by:
+            return None
+        return decide(election, live, leaderships, topics=topics, goal=self._goal)
+
+    @property
+    def wakes_at(self) -> float:
+        """When time alone may let it go on."""
+        if self._election is None or self.is_deciding:
+            return inf
+        return min(self._announce_at, self._decide_by, self._ends_at)

@@ -1,0 +1,500 @@
+"""The partitions of a cluster without a register, on one broker: what is agreed on about each, and
+what this broker's replicas are told of it.
+
+A machine (`octopi.ring.partition`) decides about each partition.  This is the clock, the acceptor,
+the connections and the replicas around all of them.  To the replicas it is their controller.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import inf
+
+import attrs
+import trio
+
+from octopi.agreement.heard import HeardBrokers
+from octopi.agreement.proposer import SendToAcceptor
+from octopi.coordination.acceptance_pages import pages_of
+from octopi.coordination.agreed_partition import RegisteredIncarnation
+from octopi.coordination.election import ElectionGoal
+from octopi.environment import Environment
+from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, RefusedError, Status
+from octopi.identifiers import BrokerId, Epoch, Incarnation, InstanceId, PartitionId, TopicId
+from octopi.limits import (
+    ELECTION_TURN_S,
+    ELECTION_WAIT_S,
+    HAND_OVER_ALL_S,
+    HAND_OVERS_MAX,
+    ORDER_RETRY_S,
+    PULSE_S,
+    VALUES_TOLD_MAX,
+)
+from octopi.logger import get_logger
+from octopi.ring.cluster_record import ClusterRecord, PartitionKind
+from octopi.ring.first_partition import first_partition_value, instance_of, partition_of
+from octopi.ring.lease_grants import LeaseHolder, granted, may_accept
+from octopi.ring.partition import OwnReplica, RingPartition, SeenBrokers
+from octopi.ring.partition_effects import (
+    AnnounceTo,
+    AnswerLeader,
+    DecidedEffect,
+    InstallDecision,
+    ReplicaAdmitted,
+    ReplicaRefused,
+    TellValue,
+)
+from octopi.roles.broker.controller_link import ControllerLink
+from octopi.roles.broker.identity import BrokerIdentity
+from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
+from octopi.roles.broker.ring.routes import RingRoutes
+from octopi.wire import messages as m
+
+_log = get_logger(__name__)
+
+Answer = Callable[[object], None]
+"""Sends a message to whoever asked, if it is still there."""
+
+
+@attrs.frozen
+class RingSurroundings:
+    """What the decisions about partitions reach: disk, clock, replicas and other brokers."""
+
+    environment: Environment
+    replicas: ReplicaManager
+    acceptor: OwnAcceptor
+    routes: RingRoutes
+
+
+class RingPartitions(ControllerLink):
+    """The partitions on one broker.  `run` is one task of the broker's nursery."""
+
+    def __init__(
+        self,
+        around: RingSurroundings,
+        me: RegisteredIncarnation,
+        ancestors: list[str],
+        nursery: trio.Nursery,
+        failed: Callable[[OctopiError], None],
+    ) -> None:
+        """*me*: this process, whose id the replicas know.  *ancestors*: the nonces of earlier ones
+        of which one may be registered.  *failed* is told if this broker can't go on."""
+        self.me = me
+        self.admitted = trio.Event()
+        """Set when this process is registered for all partitions that know its broker."""
+        self._environment = around.environment
+        self._replicas, self._acceptor = around.replicas, around.acceptor
+        self._routes = around.routes
+        self._ancestors = tuple(ancestors)
+        self._nursery = nursery
+        self._failed = failed
+        self._machines: dict[PartitionId, RingPartition] = {}
+        self._heard = HeardBrokers(around.environment.clock.now())
+        self._lost: Counter[BrokerId] = Counter()
+        """How many pulses in a row found no process."""
+        self._accept_to: dict[tuple[PartitionId, int], Answer] = {}
+        """Who told this broker of an epoch last."""
+        self._uninstalled: set[PartitionId] = set()
+        """Partitions whose decision the replicas have not been told yet."""
+        self._decided = trio.Event()
+        """Set when there is a decision about a partition."""
+        self._known_live: frozenset[BrokerId] = frozenset()
+        self._has_news = trio.Event()
+        self._pulse_at = -inf
+
+    # --- the partitions that there are -------------------------------------------------------
+
+    def begin(self, record: ClusterRecord) -> None:
+        """The cluster has the partitions of *record*."""
+        reports = {one.partition: one for one in self._replicas.replica_reports()}
+        for number in range(record.partition_count(PartitionKind.LOG)):
+            partition = PartitionId(number)
+            first = first_partition_value(record, partition)
+            if partition in self._machines or first is None:
+                continue
+            report = reports.get(partition)
+            own = OwnReplica(self._ancestors)
+            if report is not None:
+                own = OwnReplica(self._ancestors, Epoch(report.promised), report.intact)
+            draw = self._environment.randomness.random
+            instance = instance_of(partition)
+            machine = RingPartition(partition, instance, self.me, first, draw, own)
+            self._machines[partition] = machine
+            self._install(partition)  # the first value is known to everybody
+
+    def partition(self, number: PartitionId) -> RingPartition | None:
+        """What is known of a partition; None: there is none."""
+        return self._machines.get(number)
+
+    @property
+    def live(self) -> frozenset[BrokerId]:
+        """The brokers that are there, this one among them."""
+        return self._heard.live(self._now) | {self.me.broker}
+
+    def move(self, machine: RingPartition, acceptors: tuple[m.AcceptorId, ...]) -> None:
+        """Have *acceptors* decide about a partition."""
+        self._do(machine, machine.move(acceptors, self._now))
+
+    def hold(self, machine: RingPartition, goal: ElectionGoal) -> None:
+        """Hold an election with that *goal*."""
+        self._do(machine, machine.hold(goal, self._now))
+
+    def __iter__(self) -> Iterator[RingPartition]:
+        return iter(self._machines.values())
+
+    def _has_part(self, machine: RingPartition) -> bool:
+        return self.me.broker in machine.brokers
+
+    @property
+    def _now(self) -> float:
+        return self._environment.clock.now()
+
+    # --- what other brokers say --------------------------------------------------------------
+
+    def asked(self, message: m.PrepareBallot | m.AcceptValue, answer: Answer) -> None:
+        """A proposer asks this broker's acceptor.
+
+        Raises:
+          ProtocolError: if there is no such partition.
+        """
+        machine = self._machine(message.instance)
+        self._nursery.start_soon(
+            self._acceptor.accept, message, answer, partial(self._may, machine, message, answer)
+        )
+
+    def _may(
+        self, machine: RingPartition, message: m.PrepareBallot | m.AcceptValue, answer: Answer
+    ) -> bool:
+        """Whether the acceptor may take *message* now: it takes no leader's right away."""
+        if not isinstance(message, m.AcceptValue):
+            return True
+        accepted = self._acceptor.accepted(message.instance)
+        try:
+            may = may_accept(message, accepted, machine.value, self._is_suspected)
+        except ValueError as error:
+            self._unreadable(message.instance, error)
+            return False
+        if not may:
+            # Perhaps this broker alone has not heard that the leader was replaced.
+            answer(m.KnownValues((m.KnownValue(message.instance, machine.value.change),)))
+        return may
+
+    def heard(self, message: m.AnnounceEpoch | m.Pulse, answer: Answer) -> None:
+        """Another broker holds an election, or is there."""
+        if isinstance(message, m.Pulse):
+            answer(self._pulsed(message))
+        else:
+            self._announced(message, answer)
+
+    def answered(self, message: object) -> None:
+        """What another broker, or a part of this one, answers without being asked by a request.
+
+        Raises:
+          ProtocolError: if there is no such partition.
+        """
+        match message:
+            case m.AcceptEpoch():
+                self._accepted(message)
+            case m.BallotPromised() | m.ValueAccepted() | m.BallotRefused() | m.AcceptorDeparted():
+                self._receive(message)
+
+    def _receive(self, message: m.ToProposer) -> None:
+        machine = self._machine(message.instance)
+        try:
+            self._do(machine, machine.receive(message, self._now))
+        except ValueError as error:
+            self._unreadable(message.instance, error)
+
+    def learn(self, message: m.ValueChosen) -> None:
+        """Another broker tells what was chosen."""
+        machine = self._machine(message.instance)
+        try:
+            self._do(machine, machine.learn(message, self._now))
+        except ValueError as error:
+            self._unreadable(message.instance, error)
+            return
+        # An acceptor that has left learns it so.
+        self._nursery.start_soon(self._acceptor.accept, message, lambda answer: None)
+
+    def compare(self, message: m.KnownValues, answer: Answer) -> None:
+        """Another broker knows these values: tell it newer ones, or let it know that it has newer
+        ones."""
+        older: list[m.KnownValue] = []
+        for one in message.values:
+            partition = partition_of(one.instance)
+            machine = None if partition is None else self._machines.get(partition)
+            if machine is None:
+                continue
+            mine = machine.value.change
+            if one.change < mine and machine.chosen is not None:
+                answer(machine.chosen)
+            elif one.change > mine:
+                older.append(m.KnownValue(one.instance, mine))
+        if older:
+            answer(m.KnownValues(tuple(older)))
+
+    def known_values(self) -> Iterator[m.KnownValues]:
+        """What this broker knows, for comparing."""
+        known = [
+            m.KnownValue(instance_of(machine.partition), machine.value.change)
+            for machine in self._machines.values()
+        ]
+        for at in range(0, len(known), VALUES_TOLD_MAX):
+            yield m.KnownValues(tuple(known[at : at + VALUES_TOLD_MAX]))
+
+    def _announced(self, message: m.AnnounceEpoch, answer: Answer) -> None:
+        """A broker holds an election, and waits for this one's replica to accept its epoch."""
+        self._accept_to[message.partition, message.epoch] = answer
+        self._replicas.announced(message)
+
+    def _accepted(self, message: m.AcceptEpoch) -> None:
+        """A replica has accepted an epoch that this broker announced."""
+        machine = self._machines.get(message.partition)
+        if machine is not None:
+            self._do(machine, machine.accepted(message, self._now, self._seen()))
+
+    def _machine(self, instance: int) -> RingPartition:
+        partition = partition_of(InstanceId(instance))
+        machine = None if partition is None else self._machines.get(partition)
+        if machine is None:
+            raise ProtocolError(f"no value {instance} is agreed on here")
+        return machine
+
+    def _unreadable(self, instance: int, error: ValueError) -> None:
+        """A value can't be read: no broker of ours proposes one."""
+        _log.sparing(self._environment.clock).error(
+            "what is said about a partition can't be read", value=instance, why=str(error)
+        )
+
+    # --- who is there ------------------------------------------------------------------------
+
+    def _pulsed(self, message: m.Pulse) -> m.PulseHeard:
+        """Another broker is there, and leads some partitions; return the answer."""
+        self._heard.hear(message.broker, message.incarnation, self._now)
+        grants = []
+        for one in message.leads:
+            machine = self._machines.get(one.partition)
+            leads = LeaseHolder(message.broker, message.incarnation, one.epoch)
+            if machine is not None and self._grants(machine) == leads:
+                grants.append(one.partition)
+        acceptor = self._acceptor.identity
+        assert acceptor is not None
+        return m.PulseHeard(message.request, acceptor, self.me.incarnation, tuple(grants))
+
+    def _grants(self, machine: RingPartition) -> LeaseHolder | None:
+        instance = instance_of(machine.partition)
+        try:
+            return granted(self._acceptor.accepted(instance), machine.value)
+        except ValueError as error:
+            self._unreadable(instance, error)
+            return None
+
+    def _pulse(self) -> None:
+        """Tell all brokers with which this one decides about something that it is there."""
+        peers: set[BrokerId] = set()
+        for machine in self._machines.values():
+            if self._has_part(machine):
+                peers |= machine.brokers
+        for broker in sorted(peers - {self.me.broker}):
+            leads = [
+                m.LedEpoch(machine.partition, replica.machine.leader.epoch)
+                for machine in self._machines.values()
+                if any(one.broker == broker for one in machine.value.members)
+                and (replica := self._replicas.replica(machine.partition)) is not None
+                and replica.machine.leader is not None
+            ]
+            pulse = m.Pulse(1, self.me.broker, self.me.incarnation, tuple(leads[:VALUES_TOLD_MAX]))
+            self._routes.ask(broker, pulse, partial(self._pulse_answered, broker))
+
+    def _pulse_answered(self, broker: BrokerId, answer: object) -> None:
+        match answer:
+            case m.PulseHeard():
+                self._lost[broker] = 0
+                self._heard.hear(answer.acceptor.broker, answer.incarnation, self._now)
+            case ConnectionLostError():
+                self._lost[broker] += 1
+                if self._lost[broker] > 1:
+                    # The connection broke, and a new one was refused.
+                    self._heard.hear_end(broker)
+
+    def _is_suspected(self, broker: BrokerId, incarnation: Incarnation) -> bool:
+        if broker == self.me.broker:
+            return incarnation < self.me.incarnation
+        return self._heard.is_suspected(broker, incarnation, self._now)
+
+    def _seen(self) -> SeenBrokers:
+        leaders = Counter(one.agreed.record.leader for one in self._machines.values())
+        return SeenBrokers(self.live, self._is_suspected, leaders)
+
+    # --- what this broker's replicas ask for -------------------------------------------------
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether this process is registered for all partitions that know its broker."""
+        return self.admitted.is_set()
+
+    def propose(self, change: m.AlterInSync) -> None:
+        machine = self._machines[change.partition]
+        self._do(machine, machine.propose(change, self._now))
+
+    def accept(self, acceptance: m.AcceptEpoch) -> None:
+        answer = self._accept_to.get((acceptance.partition, acceptance.epoch))
+        if answer is not None:
+            for page in pages_of(acceptance):
+                answer(page)
+
+    def resign(self, resignation: m.Resign) -> None:
+        machine = self._machines[resignation.partition]
+        self._do(machine, machine.resign(resignation, self._now))
+
+    def report(self, status: m.BrokerStatus) -> None:
+        """Nobody is told: elections don't look at troubles of other brokers yet."""
+
+    def expired(self, topic_id: TopicId) -> None:
+        """Such a cluster has no topics that expire."""
+
+    async def hand_over(self) -> None:
+        """This broker is about to stop: have others lead its partitions, where another replica is
+        in sync and there, for `HAND_OVER_ALL_S` at most."""
+        leaving = ElectionGoal(leaving=frozenset({self.me.broker}))
+        with self._environment.clock.timeout(HAND_OVER_ALL_S):
+            while led := list(self._led_with_others()):
+                changed = self._decided
+                for machine in led[:HAND_OVERS_MAX]:
+                    self.hold(machine, leaving)
+                with self._environment.clock.timeout(ELECTION_WAIT_S):
+                    await changed.wait()
+
+    def _led_with_others(self) -> Iterator[RingPartition]:
+        """The partitions that this process leads, and that another live replica could lead."""
+        live = self._heard.live(self._now)
+        for machine in self._machines.values():
+            if machine.leads and live.intersection(machine.agreed.record.in_sync):
+                yield machine
+
+    # --- what machines say -------------------------------------------------------------------
+
+    def _do(self, machine: RingPartition, effects: list[DecidedEffect]) -> None:
+        number = machine.partition
+        for effect in effects:
+            match effect:
+                case SendToAcceptor(acceptor, message):
+                    if acceptor == self._acceptor.identity:
+                        self.asked(message, self.answered)
+                    else:
+                        self._routes.send(acceptor, message)
+                case TellValue(brokers, told):
+                    self._nursery.start_soon(self._acceptor.accept, told, lambda answer: None)
+                    self._routes.tell(brokers, told)
+                case AnnounceTo(brokers, message):
+                    self._announce(brokers, message)
+                case ReplicaAdmitted():
+                    if (replica := self._replicas.replica(number)) is not None:
+                        replica.joined()
+                    self._install(number)
+                case ReplicaRefused(why):
+                    self._failed(RefusedError(f"partition {number}: {why}", Status.BROKER_FENCED))
+                case InstallDecision():
+                    self._install(number)
+                    self._decided.set()
+                    self._decided = trio.Event()
+                case AnswerLeader(message):
+                    self._replicas.in_sync_altered(message)
+
+    def _announce(self, brokers: tuple[BrokerId, ...], message: m.AnnounceEpoch) -> None:
+        for broker in brokers:
+            if broker == self.me.broker:
+                self._announced(message, self.answered)
+            else:
+                self._routes.post(broker, message)
+
+    def _install(self, partition: PartitionId) -> None:
+        """Have the replicas be told what is in force, as soon as this process is registered."""
+        self._uninstalled.add(partition)
+        self._has_news.set()
+
+    # --- tasks -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep time until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_installing)
+            nursery.start_soon(self._keep_time)
+
+    async def _keep_time(self) -> None:
+        clock = self._environment.clock
+        while True:
+            now = clock.now()
+            if now >= self._pulse_at:
+                self._pulse_at = now + PULSE_S
+                self._pulse()
+            self._note_live()
+            seen = self._seen()
+            for machine in list(self._machines.values()):
+                if self._has_part(machine):
+                    self._do(machine, machine.tick(now, seen))
+            self._note_admitted()
+            await clock.sleep_until(min(self._pulse_at, now + ELECTION_TURN_S))
+
+    def _note_live(self) -> None:
+        """Tell the replicas who is there, if that has changed."""
+        live = self._heard.live(self._now)
+        if live != self._known_live:
+            self._known_live = live
+            self._has_news.set()
+
+    def _note_admitted(self) -> None:
+        if self.admitted.is_set() or not self._machines:
+            return
+        broker = self.me.broker
+        if all(
+            one.is_registered
+            for one in self._machines.values()
+            if broker in one.agreed.record.replicas or one.agreed.incarnation(broker) is not None
+        ):
+            self.admitted.set()
+            self._replicas.status.joined()
+
+    async def _keep_installing(self) -> None:
+        """Tell the replicas what is in force, one order after another."""
+        clock = self._environment.clock
+        while True:
+            await self._has_news.wait()
+            self._has_news = trio.Event()
+            numbers, self._uninstalled = self._uninstalled, set()
+            machines = [self._machines[one] for one in sorted(numbers)]
+            records = [
+                one.agreed.record
+                for one in machines
+                if one.is_registered or self.me.broker not in one.agreed.record.replicas
+            ]
+            brokers = list(self._routes.brokers(self._known_live | {self.me.broker}))
+            undone = await self._replicas.install_partitions(records, brokers)
+            for one in undone:
+                _log.error("a decision is not carried out", partition=one.partition, why=one.reason)
+                if one.partition is not None:
+                    self._install(one.partition)
+            if undone:
+                await clock.sleep_until(clock.now() + ORDER_RETRY_S)
+
+
+async def begin_partitions(
+    around: RingSurroundings,
+    identity: BrokerIdentity,
+    nursery: trio.Nursery,
+    failed: Callable[[OctopiError], None],
+) -> RingPartitions:
+    """The partitions on the broker *identity*, whose replicas begin.
+
+    Raises:
+      StorageError: if one of them can't.
+    """
+    assert identity.broker is not None
+    await around.replicas.set_identity(identity.broker, identity.incarnation)
+    me = RegisteredIncarnation(identity.broker, identity.incarnation, identity.nonce)
+    partitions = RingPartitions(around, me, identity.ancestors, nursery, failed)
+    around.replicas.reach(partitions)
+    return partitions
