@@ -246,20 +246,15 @@ async def _topics(
 ) -> None:
     value = bytes(size)
     names = [f"{topic}-{number}" for number in range(topics)]
-    limit = trio.CapacityLimiter(_CREATIONS_AT_A_TIME)
     async with (
         octopi.connect(address) as client,
         client.producer(linger_s=linger_s) as producer,
     ):
-
-        async def create(name: str) -> None:
-            async with limit:
-                await producer.submit(name, b"create")
-
-        async with trio.open_nursery() as nursery:
-            for name in names:
-                nursery.start_soon(create, name)
-        await producer.flush()
+        for begin in range(0, topics, _CREATIONS_AT_A_TIME):
+            async with trio.open_nursery() as nursery:
+                for name in names[begin : begin + _CREATIONS_AT_A_TIME]:
+                    nursery.start_soon(producer.submit, name, b"create")
+            await producer.flush()  # doesn't linger
         access.wait()
         for number in range(count):
             await producer.submit(names[number % topics], value)
