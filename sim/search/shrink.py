@@ -67,8 +67,8 @@ def shrink(
     observers: Sequence[ObserverMaker] = (Oracle,),
 ) -> Shrunk:
     """The smallest plan that is found within *seconds_max* of processor time and fails as *plan*
-    does, according to *observers* and the clients' history; *tell* is called with every improvement.
-    Ctrl-C ends the search early.
+    does, according to *observers* and the clients' history; *tell* is called with every
+    improvement.  Ctrl-C ends the search early.
 
     Raises:
       NothingFailsError: if *plan* doesn't fail.
