@@ -218,6 +218,19 @@ def flush_fails(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), {"flush_before_ack": True})
 
 
+def flush_of_the_only_replica_fails(randomness: Random) -> Scenario:
+    """A flush of the only replica fails, and its broker may die.  When it is started again, it
+    takes messages, and in the end all machines lose their power."""
+    place = AtStep("D1a", "leader", randomness.choice((1, 2, 3, 5)))
+    faults = [InjectedFault(place, BreakDisk(DiskFault("sync", Fail(errno.EIO), ".log")))]
+    if randomness.random() < 0.6:
+        faults.append(InjectedFault(shortly(randomness), Kill(some_restart_s(randomness)), "here"))
+    options: dict[str, Any] = {"replicas": 1, "min_insync": 1, "loses_all": True}
+    options["flush_before_ack"] = randomness.random() < 0.5
+    options["loses_power"] = randomness.random() < 0.5
+    return Scenario(tuple(faults), options, {"chores": ()})
+
+
 def torn_writes(randomness: Random) -> Scenario:
     """A machine loses its power while it writes."""
     operation, edge = randomness.choice(EDGES[:6])

@@ -307,12 +307,11 @@ class _PlanRun:
             led = healer.led_by(name)
             fails = led and self._world.random("spoil", name).random() < 0.5
             healer.prove_again()
-            dead = ""
+            hang = self._plan.others_hang and name and not fails
+            dead = await self._hang_beside(name) if hang else ""
             if fails:
                 injector.fail_append(name, led[0])
             elif name:
-                if self._plan.others_hang:
-                    dead = await self._hang_beside(name)
                 injector.fill(name)
             else:
                 name = self._world.random("spoil").choice(healer.leaders())

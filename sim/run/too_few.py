@@ -71,6 +71,5 @@ class RunningBrokers:
             return ""
         return (
             f"{receipt.value!r} was sent to {receipt.log} at {sent_at:.6f} s and acknowledged at "
-            f"{receipt.at:.6f} s; meanwhile {count} brokers could get it, and {needed} have to be "
-            "in sync"
+            f"{receipt.at:.6f} s; meanwhile {count} brokers ran, and {needed} have to be in sync"
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
 import pytest
 
+from octopi.clients.client import Client
 from octopi.clients.producing.producer_session import ProducerSession
 from octopi.coordination.cluster_view import ClusterView
 from octopi.errors import OctopiError
@@ -28,10 +31,13 @@ from octopi.simulation.history.events import Acknowledged, Delivered, FinalLog, 
 from octopi.simulation.kernel.world import Event, Violation
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionInfo, PartitionRecord
+from sim.generate.scenario_plans import draw_scenario
 from sim.generate.swarm import draw
 from sim.run import producer_program, simulation
+from sim.run.operator_program import Operator
 from sim.run.plan import Plan, WorkloadOptions
 from sim.run.simulation import Observer, simulate
+from sim.run.too_few import RunningBrokers
 
 QUICK = WorkloadOptions(producers=2, records=10, consumers=1)
 FAULTS = (
@@ -352,3 +358,66 @@ def test_an_acknowledgement_while_too_few_brokers_run_is_a_complaint(
     outside = simulate(plan).outside
     assert outside is not None
     assert "meanwhile 1 brokers ran, and 2 have to be in sync" in str(outside)
+
+
+def test_a_broker_that_has_just_started_can_not_have_what_is_acknowledged_at_once() -> None:
+    verdict = simulate(draw_scenario("too_few_for_what_waits", 1), events_kept=None)
+    assert verdict.violation is None
+    lives = {"broker-1": [(0.0, inf)], "broker-2": [(0.0, 1.0), (2.0, 2.2)]}
+    running = RunningBrokers(SimpleNamespace(world=SilentWorld(now=2.5)), latency_s=0.02)
+    running._lives = lives
+    assert running.count_since(0.9) == 2
+    assert running.count_since(1.5) == 1  # it ran for 0.2 s, and needs 0.3 s
+    lives["broker-2"][-1] = 2.0, 2.4
+    assert running.count_since(1.5) == 2
+
+
+@attrs.define
+class SilentWorld:
+    """A world in which nothing is observed."""
+
+    now: float
+
+    def observe(self, observer: object, kinds: object) -> None:
+        """Ignore *observer*."""
+
+
+def test_others_take_messages_although_they_hung_and_one_died_when_a_disk_became_full() -> None:
+    verdict = simulate(draw_scenario("full_beside_sleepers", 2), events_kept=None)
+    assert verdict.violation is None, verdict.details
+    healed = next(one.at for one in verdict.events if one.what == "healed")
+    hung = [one for one in verdict.events if one.what == "pause" and one.at > healed]
+    assert len(hung) >= 2
+    back = [one.host for one in verdict.events if one.what == "boot" and one.at > hung[0].at]
+    assert {*back} & {"broker-1", "broker-2", "broker-3"}
+
+
+def test_the_only_replica_takes_messages_when_linux_tells_a_failed_flush_once_more() -> None:
+    verdict = simulate(draw_scenario("flush_of_the_only_replica_fails", 20), events_kept=None)
+    assert verdict.violation is None, verdict.details
+    healed = next(one.at for one in verdict.events if one.what == "healed")
+    told = [one for one in verdict.events if one.what == steps.J14Troubled.text]
+    late = [one for one in told if one.at > healed and one.facts["troubles"]]
+    assert any("fsync failed" in of.reason for one in late for of in one.facts["troubles"])
+
+
+def test_a_topic_is_replaced_twice_before_the_first_one_is_removed() -> None:
+    verdict = simulate(draw_scenario("made_again_too_soon", 2), events_kept=None)
+    assert verdict.violation is None, verdict.details
+    made = [one for one in verdict.events if one.what == steps.T4Installed.text]
+    assert [one.facts["topic"] for one in made].count("replaced-1") == 3
+
+
+def test_options_that_are_not_those_confirmed_last_are_a_complaint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load = attrs.evolve(QUICK, chores=("alter",))
+    assert simulate(Plan(2, replicas=2, workload=load)).violation is None
+
+    async def forget(self: Operator, client: Client, topic: str, **options: object) -> None:
+        self._options[topic] = {**options, "min_insync": 7}
+
+    monkeypatch.setattr(Operator, "_set_options", forget)
+    outside = simulate(Plan(2, replicas=2, workload=load)).outside
+    assert outside is not None
+    assert "topic-1 has min_insync 1, but 7 was confirmed" in str(outside)
