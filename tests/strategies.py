@@ -20,7 +20,7 @@ from octopi.identifiers import (
     optional_log_id_fault,
     topic_name_fault,
 )
-from octopi.limits import COUNTED_MAX
+from octopi.limits import COUNTED_MAX, OFFSET_MAX
 from octopi.model import option_name_fault
 from octopi.printable import controls_fault, has_controls
 from octopi.wire.messages import (
@@ -28,12 +28,20 @@ from octopi.wire.messages import (
     AcceptorId,
     AcceptValue,
     AgreedValue,
+    AnswerTold,
     AtMost,
+    ComparedTold,
+    CompareTold,
+    Exactly,
     Grammar,
     MayBeMissing,
     MayBeNegative,
+    OrderRefusal,
     PartitionRecord,
+    PlacedTold,
+    RelayState,
     RingRefusal,
+    StartTold,
     StreamDefinition,
     SubscriptionDefinition,
     SubscriptionMode,
@@ -41,7 +49,13 @@ from octopi.wire.messages import (
     SubscriptionState,
     TopicOptions,
     TopicRecord,
+    VoteTold,
     Within,
+    order_refusal_fault,
+    packed_ends,
+    packed_points,
+    packed_streams,
+    relay_state_fault,
     ring_refusal_fault,
 )
 
@@ -60,8 +74,26 @@ _TEXTS: dict[object, st.SearchStrategy[str]] = {
     controls_fault: st.text(max_size=60).filter(lambda text: not has_controls(text)),
     address_fault: st.sampled_from(["ws://a:1", "wss://broker-1.example:7001", "ws://[::1]:9"]),
     ring_refusal_fault: st.sampled_from([*map(str, RingRefusal)]),
+    relay_state_fault: st.sampled_from([*map(str, RelayState)]),
+    order_refusal_fault: st.sampled_from([*map(str, OrderRefusal)]),
 }
 """What a rule for texts allows."""
+_PLACES = st.tuples(st.integers(0, OFFSET_MAX), st.binary(min_size=32, max_size=32))
+_STREAMS = st.lists(st.tuples(_IDS, _PLACES), max_size=_ENTRIES_MAX)
+_ROWS: dict[type, dict[str, st.SearchStrategy[Any]]] = {
+    PlacedTold: {"point": st.lists(_PLACES, max_size=1).map(packed_points)},
+    CompareTold: {"points": st.lists(_PLACES, max_size=_ENTRIES_MAX).map(packed_points)},
+    ComparedTold: {"points": st.lists(_PLACES, min_size=2, max_size=3).map(packed_points)},
+    VoteTold: {
+        "streams": _STREAMS.map(lambda some: packed_ends((one, *at, at[0]) for one, at in some))
+    },
+    StartTold: {"streams": _STREAMS.map(lambda some: packed_streams((n, *at) for n, at in some))},
+    AnswerTold: {
+        "streams": st.none()
+        | _STREAMS.map(lambda some: packed_streams((one, *at) for one, at in some))
+    },
+}
+"""Fields of messages of relays that hold rows."""
 _BULK_BYTES_MAX = 300
 
 
@@ -87,6 +119,8 @@ def instances(cls: type) -> st.SearchStrategy[object]:
     if cls is AgreedValue:
         groups = st.lists(_any_instances(AcceptorId), min_size=1, max_size=4).map(_group)
         return _any_instances(cls, acceptors=groups, previous=groups)
+    if cls in _ROWS:
+        return _any_instances(cls, **_ROWS[cls])
     if cls is AcceptValue:
         return _any_instances(cls).filter(lambda one: not one.fault())
     return _any_instances(cls)
@@ -178,6 +212,8 @@ def _values(hint: object) -> st.SearchStrategy[object]:
         for note in notes:
             if isinstance(note, Within):
                 return st.integers(note.low, note.high)
+            if isinstance(note, Exactly):
+                return st.binary(min_size=note.size, max_size=note.size)
             if isinstance(note, Grammar):
                 return _TEXTS[note.fault]
         sizes = [note.size for note in notes if isinstance(note, AtMost)]

@@ -100,18 +100,19 @@ class _WrittenEnds:
     agreed: dict[Offset, Digest] = attrs.field(factory=dict)
     """The digests of a quorum at the newest ends."""
     by_end: dict[Offset, dict[Digest, set[BrokerId]]] = attrs.field(factory=dict)
-    waiting: int = 0
+    waiting: dict[MessageId, _Pending] = attrs.field(factory=dict)
     """Produces that wait for it."""
 
-    def hear(self, member: BrokerId, epoch: RelayEpoch, point: StreamPoint, quorum: int) -> None:
+    def hear(self, member: BrokerId, epoch: RelayEpoch, point: StreamPoint, quorum: int) -> bool:
+        """*member* has written up to *point*; return whether more is committed than before."""
         if epoch < self.epoch:
-            return
+            return False
         if epoch > self.epoch:
             self.epoch, self.committed = epoch, _NOTHING
             self.by_end.clear()
             self.agreed.clear()
         if point.end <= self.committed:
-            return
+            return False
         members = self.by_end.setdefault(point.end, {}).setdefault(point.digest, set())
         members.add(member)
         if len(members) >= quorum:
@@ -120,8 +121,10 @@ class _WrittenEnds:
             if len(self.agreed) > RELAY_AHEAD_MAX:
                 del self.agreed[min(self.agreed)]
             self.by_end = {end: one for end, one in self.by_end.items() if end > point.end}
-        elif len(self.by_end) > RELAY_AHEAD_MAX:
+            return True
+        if len(self.by_end) > RELAY_AHEAD_MAX:
             del self.by_end[min(self.by_end)]
+        return False
 
 
 class RelayReceiver:
@@ -151,7 +154,7 @@ class RelayReceiver:
             return [AnswerProducer(number, NotStored(full))]
         pending = _Pending(number, submit, now + RELAY_PRODUCE_S, now)
         self._pending[submit.id] = pending
-        self._streams.setdefault(topic_id, _WrittenEnds()).waiting += 1
+        self._streams.setdefault(topic_id, _WrittenEnds()).waiting[submit.id] = pending
         return [self._submit(pending, now)]
 
     def receive(self, sender: BrokerId, message: ToReceiver, now: float) -> list[ReceiverEffect]:
@@ -201,14 +204,10 @@ class RelayReceiver:
         stream = self._streams.get(message.topic_id)
         if stream is None:
             return []
-        stream.hear(sender, message.epoch, message.point, self._set.quorum)
-        waiting = [one for one in self._pending.values() if one.placed is not None]
-        return [
-            effect
-            for one in waiting
-            if one.submit.topic_id == message.topic_id
-            for effect in self._look_at(one)
-        ]
+        if not stream.hear(sender, message.epoch, message.point, self._set.quorum):
+            return []
+        placed = [one for one in stream.waiting.values() if one.placed is not None]
+        return [effect for one in placed for effect in self._look_at(one)]
 
     def _placed(self, message: RelaySubmitted) -> list[ReceiverEffect]:
         pending = self._pending.get(message.submitted)
@@ -253,7 +252,7 @@ class RelayReceiver:
         del self._pending[pending.submit.id]
         topic_id = pending.submit.topic_id
         stream = self._streams[topic_id]
-        stream.waiting -= 1
+        del stream.waiting[pending.submit.id]
         if not stream.waiting:
             del self._streams[topic_id]
         return AnswerProducer(pending.number, outcome)
