@@ -26,6 +26,7 @@ from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
+from octopi.security.join_secret import SecretSource
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.addresses import is_secure, server_address
 
@@ -97,12 +98,7 @@ async def run_broker_node(
       InvalidOptionError: if the address to advertise is none.
       OctopiError: see `octopi.roles.broker.node.run_broker`.
     """
-    check_single(settings.data_dir)
-    refuse_plain_address(settings.advertise, common)
-    allow_many_files()
-    bind(role="broker")
-    warn_of_others(settings.data_dir)
-    secrets = secret_of_broker(common.join_secret)
+    secrets = begin_broker(settings, common)
     async with place_for_node(common, settings.listen, ready, secrets) as place:
         options = BrokerOptions(
             listen=settings.listen,
@@ -137,6 +133,21 @@ async def run_broker_node(
             show=show,
             task_status=place,
         )
+
+
+def begin_broker(settings: BrokerSettings, common: NodeSettings) -> SecretSource:
+    """Do what a broker of any cluster does first; return its join secret.
+
+    Raises:
+      CommandError: if the settings contradict each other.
+      InvalidOptionError: if the address to advertise is none.
+    """
+    check_single(settings.data_dir)
+    refuse_plain_address(settings.advertise, common)
+    allow_many_files()
+    bind(role="broker")
+    warn_of_others(settings.data_dir)
+    return secret_of_broker(common.join_secret)
 
 
 def addresses_in(text: str) -> list[str]:

@@ -10,13 +10,9 @@ from octopi.admin.relay_view import RelayBrokerView
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings
 from octopi.cli.failures import CommandError, ExitCode
-from octopi.cli.nodes import addresses_in, warn_of_others
-from octopi.cli.secret_files import secret_of_broker
-from octopi.cli.workers import check_single
+from octopi.cli.nodes import addresses_in, begin_broker
 from octopi.identifiers import BrokerId
 from octopi.limits import BROKER_ID_MAX
-from octopi.logger import bind
-from octopi.operating_system import allow_many_files
 from octopi.roles.broker.relay.node import run_relay_broker
 from octopi.roles.broker.relay.options import RelayOptions
 
@@ -49,11 +45,7 @@ async def run_relay_node(
     listen = settings.listen
     if listen == BrokerSettings().listen:
         listen = relays[broker].partition("://")[2].rstrip("/")
-    check_single(settings.data_dir)
-    allow_many_files()
-    bind(role="broker")
-    warn_of_others(settings.data_dir)
-    secrets = secret_of_broker(common.join_secret)
+    secrets = begin_broker(settings, common)
     async with place_for_node(common, listen, ready, secrets) as place:
         options = RelayOptions(
             listen=listen,

@@ -9,11 +9,7 @@ import trio
 from octopi.admin.ring_view import RingBrokerView
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings
-from octopi.cli.nodes import addresses_in, refuse_plain_address, warn_of_others
-from octopi.cli.secret_files import secret_of_broker
-from octopi.cli.workers import check_single
-from octopi.logger import bind
-from octopi.operating_system import allow_many_files
+from octopi.cli.nodes import addresses_in, begin_broker
 from octopi.roles.broker.ring.node import run_ring_broker
 from octopi.roles.broker.ring.options import RingOptions
 
@@ -34,12 +30,7 @@ async def run_ring_node(
       InvalidOptionError: if an address is none.
       OctopiError: see `octopi.roles.broker.ring.node.run_ring_broker`.
     """
-    check_single(settings.data_dir)
-    refuse_plain_address(settings.advertise, common)
-    allow_many_files()
-    bind(role="broker")
-    warn_of_others(settings.data_dir)
-    secrets = secret_of_broker(common.join_secret)
+    secrets = begin_broker(settings, common)
     async with place_for_node(common, settings.listen, ready, secrets) as place:
         options = RingOptions(
             listen=settings.listen,
