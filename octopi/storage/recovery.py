@@ -60,6 +60,11 @@ _VERSION: Final = re.compile(rb"[\x01\x02]")
 _BEGINNING: Final = Offset(0)
 
 
+_OPEN_MAX: Final = 3
+"""How many files of a log stay open that were written once more.  The system may forget that it
+failed to write a file that nobody has open, if it needs the memory in which it keeps that."""
+
+
 @attrs.frozen
 class Noted:
     """What another file notes about a log."""
@@ -174,10 +179,12 @@ def _rewrite(
     device lacks and that a further sync doesn't write (Rebello et al., *Can applications recover
     from fsync failures?*, USENIX ATC 2020).
     """
-    for segment in segments:
+    for number, segment in enumerate(segments, 1):
         if segment.end > durable_end:
             try:
                 yield from segment.rewrite(max(0, durable_end - segment.base))
+                if len(segments) - number >= _OPEN_MAX:
+                    segment.close()
             except OSError as error:
                 return LogReadOnlyError(
                     f"the end of the log in {directory} can't be written once more: "
@@ -309,8 +316,8 @@ class _UnverifiedTail:
                     raise AlteredTailError(segment.path, segment.size_bytes, segment.end, self.why)
                 _drop(segments, number + 1)
                 return self._try_cut(segment, file_bytes, following)
-            if following and segment.end <= self._durable_end:
-                segment.close()  # others tell whether they were written only while they are open
+            if following and (segment.end <= self._durable_end or len(following) >= _OPEN_MAX):
+                segment.close()
         return None
 
     def _is_boundary(self, segment: Segment, position: int) -> Slices[bool]:

@@ -187,7 +187,7 @@ def test_the_length_of_a_record_is_known_before_it_is_read(disk: MemoryDisk) -> 
     assert log.search.record_bytes_at(log.end) == 0
     assert log.search.record_bytes_at(Offset(offsets[1] + 1)) == 0  # no length that we write
     log.close()
-    log = open_log(disk, SMALL)
+    log = open_log(disk, SMALL, recovery_point=log.end)
     disk.fail(errno.EIO, "open", path_end=".log")
     assert log.search.record_bytes_at(offsets[0]) == 0
 
