@@ -218,6 +218,25 @@ def test_a_leader_without_the_majority_of_its_acceptors_has_no_right() -> None:
     assert not first.has_right()
 
 
+def test_a_leader_counts_the_acceptors_that_it_proposed_before_it_hears_of_them() -> None:
+    world = running(brokers=6, acceptors=3)
+    first = world.hosts[BrokerId(1)]
+    assert first.partition is not None
+    assert first.has_right()
+    world.cut = frozenset({4, 5, 6})
+    world.settle(1.5)
+    assert first.has_right()
+    acceptors = [world.hosts[BrokerId(one)].identity for one in (4, 5, 6)]
+    world.do(first, first.partition.move(acceptors, first.now))
+    world.flow()
+    assert not first.has_right()
+    world.cut = frozenset()
+    world.settle(4.0)
+    leader = world.leader()
+    assert leader is not None
+    assert leader.has_right()
+
+
 def test_a_broker_with_an_older_copy_of_its_directory_takes_no_part() -> None:
     world = running()
     node = world.nodes[BrokerId(2)]

@@ -76,6 +76,8 @@ NEEDED: dict[type, Verb | None] = {
     m.PrepareBallot: Verb.REPLICATE,
     m.Probe: Verb.REPLICATE,
     m.Stabilise: Verb.REPLICATE,
+    m.Pulse: Verb.REPLICATE,
+    m.AnnounceEpoch: Verb.REPLICATE,
     m.ValueChosen: Verb.REPLICATE,
     m.DescribeRing: None,
     m.Holding: None,

@@ -21,7 +21,7 @@ from octopi.coordination.acceptance_pages import pages_of
 from octopi.coordination.agreed_partition import RegisteredIncarnation
 from octopi.coordination.election import ElectionGoal
 from octopi.environment import Environment
-from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, RefusedError, Status
+from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status
 from octopi.identifiers import BrokerId, Epoch, Incarnation, InstanceId, PartitionId, TopicId
 from octopi.limits import (
     ELECTION_TURN_S,
@@ -88,6 +88,8 @@ class RingPartitions(ControllerLink):
         self._environment = around.environment
         self._replicas, self._acceptor = around.replicas, around.acceptor
         self._routes = around.routes
+        assert around.acceptor.identity is not None, "a broker with an id has an acceptor"
+        self._identity = around.acceptor.identity
         self._ancestors = tuple(ancestors)
         self._nursery = nursery
         self._failed = failed
@@ -95,8 +97,8 @@ class RingPartitions(ControllerLink):
         self._heard = HeardBrokers(around.environment.clock.now())
         self._lost: Counter[BrokerId] = Counter()
         """How many pulses in a row found no process."""
-        self._accept_to: dict[tuple[PartitionId, int], Answer] = {}
-        """Who told this broker of an epoch last."""
+        self._accept_to: dict[PartitionId, tuple[Epoch, Answer]] = {}
+        """The newest epoch that this broker was told of, and who told it last."""
         self._uninstalled: set[PartitionId] = set()
         """Partitions whose decision the replicas have not been told yet."""
         self._decided = trio.Event()
@@ -155,15 +157,11 @@ class RingPartitions(ControllerLink):
     # --- what other brokers say --------------------------------------------------------------
 
     def asked(self, message: m.PrepareBallot | m.AcceptValue, answer: Answer) -> None:
-        """A proposer asks this broker's acceptor.
-
-        Raises:
-          ProtocolError: if there is no such partition.
-        """
-        machine = self._machine(message.instance)
-        self._nursery.start_soon(
-            self._acceptor.accept, message, answer, partial(self._may, machine, message, answer)
-        )
+        """A proposer asks this broker's acceptor, which says nothing of partitions that this broker
+        does not know: it would not know their first values."""
+        if (machine := self._machine(message.instance)) is not None:
+            may = partial(self._may, machine, message, answer)
+            self._nursery.start_soon(self._acceptor.accept, message, answer, may)
 
     def _may(
         self, machine: RingPartition, message: m.PrepareBallot | m.AcceptValue, answer: Answer
@@ -190,11 +188,7 @@ class RingPartitions(ControllerLink):
             self._announced(message, answer)
 
     def answered(self, message: object) -> None:
-        """What another broker, or a part of this one, answers without being asked by a request.
-
-        Raises:
-          ProtocolError: if there is no such partition.
-        """
+        """What another broker, or a part of this one, answers without being asked by a request."""
         match message:
             case m.AcceptEpoch():
                 self._accepted(message)
@@ -202,7 +196,8 @@ class RingPartitions(ControllerLink):
                 self._receive(message)
 
     def _receive(self, message: m.ToProposer) -> None:
-        machine = self._machine(message.instance)
+        if (machine := self._machine(message.instance)) is None:
+            return
         try:
             self._do(machine, machine.receive(message, self._now))
         except ValueError as error:
@@ -210,7 +205,8 @@ class RingPartitions(ControllerLink):
 
     def learn(self, message: m.ValueChosen) -> None:
         """Another broker tells what was chosen."""
-        machine = self._machine(message.instance)
+        if (machine := self._machine(message.instance)) is None:
+            return
         try:
             self._do(machine, machine.learn(message, self._now))
         except ValueError as error:
@@ -224,9 +220,7 @@ class RingPartitions(ControllerLink):
         ones."""
         older: list[m.KnownValue] = []
         for one in message.values:
-            partition = partition_of(one.instance)
-            machine = None if partition is None else self._machines.get(partition)
-            if machine is None:
+            if (machine := self._machine(one.instance)) is None:
                 continue
             mine = machine.value.change
             if one.change < mine and machine.chosen is not None:
@@ -247,8 +241,10 @@ class RingPartitions(ControllerLink):
 
     def _announced(self, message: m.AnnounceEpoch, answer: Answer) -> None:
         """A broker holds an election, and waits for this one's replica to accept its epoch."""
-        self._accept_to[message.partition, message.epoch] = answer
-        self._replicas.announced(message)
+        known = self._accept_to.get(message.partition)
+        if known is None or known[0] <= message.epoch:
+            self._accept_to[message.partition] = (message.epoch, answer)
+            self._replicas.announced(message)
 
     def _accepted(self, message: m.AcceptEpoch) -> None:
         """A replica has accepted an epoch that this broker announced."""
@@ -256,12 +252,10 @@ class RingPartitions(ControllerLink):
         if machine is not None:
             self._do(machine, machine.accepted(message, self._now, self._seen()))
 
-    def _machine(self, instance: int) -> RingPartition:
-        partition = partition_of(InstanceId(instance))
-        machine = None if partition is None else self._machines.get(partition)
-        if machine is None:
-            raise ProtocolError(f"no value {instance} is agreed on here")
-        return machine
+    def _machine(self, instance: InstanceId) -> RingPartition | None:
+        """None: this broker knows no such partition, or not yet."""
+        partition = partition_of(instance)
+        return None if partition is None else self._machines.get(partition)
 
     def _unreadable(self, instance: int, error: ValueError) -> None:
         """A value can't be read: no broker of ours proposes one."""
@@ -280,9 +274,7 @@ class RingPartitions(ControllerLink):
             leads = LeaseHolder(message.broker, message.incarnation, one.epoch)
             if machine is not None and self._grants(machine) == leads:
                 grants.append(one.partition)
-        acceptor = self._acceptor.identity
-        assert acceptor is not None
-        return m.PulseHeard(message.request, acceptor, self.me.incarnation, tuple(grants))
+        return m.PulseHeard(message.request, self._identity, self.me.incarnation, tuple(grants))
 
     def _grants(self, machine: RingPartition) -> LeaseHolder | None:
         instance = instance_of(machine.partition)
@@ -341,8 +333,8 @@ class RingPartitions(ControllerLink):
         self._do(machine, machine.propose(change, self._now))
 
     def accept(self, acceptance: m.AcceptEpoch) -> None:
-        answer = self._accept_to.get((acceptance.partition, acceptance.epoch))
-        if answer is not None:
+        epoch, answer = self._accept_to.get(acceptance.partition, (None, None))
+        if answer is not None and epoch == acceptance.epoch:
             for page in pages_of(acceptance):
                 answer(page)
 
@@ -382,7 +374,7 @@ class RingPartitions(ControllerLink):
         for effect in effects:
             match effect:
                 case SendToAcceptor(acceptor, message):
-                    if acceptor == self._acceptor.identity:
+                    if acceptor == self._identity:
                         self.asked(message, self.answered)
                     else:
                         self._routes.send(acceptor, message)
