@@ -146,7 +146,7 @@ def test_what_can_not_be_true_is_refused() -> None:
     refused = m.OrderRefused(PartitionId(0), 0, 0, TOPIC, ID, "by producer", None, 9_999, "")
     with pytest.raises(ProtocolError, match="no status"):
         heard(refused)
-    twice = m.KnownProducer(b"p" * 16, 1, 9, [5, 5], [10, 20])  # type: ignore[arg-type]
+    twice = m.KnownProducer(b"p" * 16, 1, 9, [5, 5], [10, 20])
     part = m.PartTold(PartitionId(0), 0, 0, b"e" * 16, TOPIC, 0, (), (twice,))
     with pytest.raises(ProtocolError, match="grow"):
         heard(part)
