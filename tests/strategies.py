@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from octopi.identifiers import (
     INTERNAL_LOGS,
+    Offset,
+    TopicId,
     address_fault,
     consumer_name_fault,
     id_fault,
@@ -78,8 +80,8 @@ _TEXTS: dict[object, st.SearchStrategy[str]] = {
     order_refusal_fault: st.sampled_from([*map(str, OrderRefusal)]),
 }
 """What a rule for texts allows."""
-_PLACES = st.tuples(st.integers(0, OFFSET_MAX), st.binary(min_size=32, max_size=32))
-_STREAMS = st.lists(st.tuples(_IDS, _PLACES), max_size=_ENTRIES_MAX)
+_PLACES = st.tuples(st.integers(0, OFFSET_MAX).map(Offset), st.binary(min_size=32, max_size=32))
+_STREAMS = st.lists(st.tuples(_IDS.map(TopicId), _PLACES), max_size=_ENTRIES_MAX)
 _ROWS: dict[type, dict[str, st.SearchStrategy[Any]]] = {
     PlacedTold: {"point": st.lists(_PLACES, max_size=1).map(packed_points)},
     CompareTold: {"points": st.lists(_PLACES, max_size=_ENTRIES_MAX).map(packed_points)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import attrs
 import pytest
 import trio
 
@@ -334,3 +335,31 @@ async def test_the_partitions_of_a_relay_store_their_generations_at_once(cluster
     await checkpoint.store(disk, "data/relay", {"generation": -1})
     with pytest.raises(StorageError, match="has no generation"):
         again.load()
+
+
+@simulated(seeds=2, brokers=1, oracle=False)
+async def test_a_relay_whose_memory_is_wrong_begins_another_life_and_joins_again(
+    cluster: Cluster,
+) -> None:
+    async with started(cluster) as (relays, environment):
+        async with (
+            connect(relays.addresses, environment=environment) as client,
+            client.producer() as producer,
+        ):
+            for one in values(5):
+                await producer.send(TOPIC, one)
+            partition = relays.running()["a"].mesh.partition_of(TOPIC)
+            wrong = next(one for one in relays.names if one != sequencer(relays))
+            member = relays.members(partition)[wrong]
+            [stream] = member.streams
+            held = stream.buffer._transactions
+            assert held[2] is not None
+            held[2] = attrs.evolve(held[2], records=held[2].records[:-1] + b"?")
+            member._scrubs_at = 0.0  # the look at memory is due
+            await cluster.eventually(lambda: member.life.emptied == 1, "it gives up what it holds")
+            for one in values(5, begin=5):
+                await producer.send(TOPIC, one)
+        await relays.alike()
+        assert member.is_normal, "without a restart"
+        async with connect(f"ws://{wrong}:9101", environment=environment) as client:
+            assert await read(client, 10) == values(10)
