@@ -13,7 +13,10 @@ from octopi.clients.client import connect
 from octopi.coordination.journal_entries import PartitionDecided
 from octopi.environment import Environment
 from octopi.errors import Status
+from octopi.identifiers import Epoch
 from octopi.limits import RECENT_BATCHES_COUNT
+from octopi.replication.log_follower import LogFollower
+from octopi.replication.log_state import LogState
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.register.member import Member
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
@@ -60,7 +63,7 @@ class Scenario:
         # In front: a step that does harm comes to the oracle with the harm done.
         self.world.observers.insert(0, observe)
 
-    async def produce(self) -> None:
+    async def produce(self, *, flush_before_ack: bool = False) -> None:
         """Have a client send messages, one after the other."""
         done = trio.Event()
 
@@ -69,6 +72,8 @@ class Scenario:
                 connect(self.cluster.address, environment=environment) as client,
                 client.producer(create_topics=True) as producer,
             ):
+                if flush_before_ack:
+                    await client.create_topic("topic", flush_before_ack=True)
                 for number in range(MESSAGE_COUNT):
                     await producer.send("topic", f"message {number}".encode())
             done.set()
@@ -229,6 +234,25 @@ def test_a_follower_that_acknowledges_records_that_it_does_not_hold_is_found() -
         await scenario.produce()
 
     assert broken(lose_a_record).rule == "promised-unheld"
+
+
+def test_a_follower_that_does_not_flush_before_it_acknowledges_as_its_topic_asks_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = LogFollower.__init__
+
+    def forget(self: LogFollower, epoch: Epoch, log: LogState, *, durable: bool) -> None:
+        begin(self, epoch, log, durable=durable)
+        self._durable = False
+
+    async def produce(scenario: Scenario) -> None:
+        await scenario.produce(flush_before_ack=True)
+
+    play(produce)
+    monkeypatch.setattr(LogFollower, "__init__", forget)
+    found = broken(produce)
+    assert found.rule == "promised-unheld"
+    assert "with a topic that asks for a flush" in str(found)
 
 
 def test_a_replica_whose_records_change_under_it_is_found() -> None:

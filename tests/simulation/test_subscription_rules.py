@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from octopi.errors import Status
 from octopi.identifiers import PartitionId
 from octopi.simulation.cluster import WIPE, SimulatedCluster
 from octopi.simulation.faults.actions import BitFlip, RollBack, Wipe
@@ -264,12 +265,16 @@ def test_a_mark_that_is_left_behind_by_an_orderly_change_of_leaders_is_found(
 
 
 @pytest.mark.parametrize("is_appending_again", [False, True])
+@pytest.mark.parametrize("is_only_replica", [False, True])
 def test_a_leader_whose_disk_takes_no_records_may_leave_a_mark_behind(
-    judged: Judged, is_appending_again: bool
+    judged: Judged, is_appending_again: bool, is_only_replica: bool
 ) -> None:
     state = judged.rules.cluster.decided.state
     state.partitions[PartitionId(0)] = cast(Any, SimpleNamespace(leader=1, epoch=1))
-    judged.come(steps.E19Resigning)
+    if is_only_replica:  # it doesn't resign
+        judged.come(steps.P9Refusing, status=Status.LOG_READ_ONLY)
+    else:
+        judged.come(steps.E19Resigning)
     if is_appending_again:
         judged.come(steps.P2Appended)
     judged.come(steps.S8Taking, sid=SID, offset=20)

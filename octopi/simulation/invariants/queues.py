@@ -56,6 +56,7 @@ from octopi.simulation.invariants.queue_facts import (
     settles,
 )
 from octopi.simulation.invariants.queue_letters import CommittedLetter, broken_by
+from octopi.simulation.invariants.refusing_leaders import RefusingLeaders
 from octopi.simulation.invariants.system import BreakRule, SystemInvariants
 from octopi.simulation.kernel.world import Event, StepEvent
 from octopi.subscriptions.dead_letters import SUFFIX
@@ -119,8 +120,7 @@ class QueueRules(SystemInvariants):
         """Acknowledgements that are not appended."""
         self._left: set[tuple[str, PartitionId]] = set()
         """Queues of which a hand-over found some."""
-        self._resigned: dict[tuple[str, PartitionId], int] = {}
-        """Host and partition -> the epoch in which it leads, and its disk takes no records."""
+        self._refusing = RefusingLeaders()
         self._replicas: dict[tuple[str, str, PartitionId], ReplicaBytes] = {}
         on = self.handlers.on
         on(self._load, steps.S13Loaded)
@@ -135,8 +135,7 @@ class QueueRules(SystemInvariants):
         on(self._see_commit, steps.P6Committed)
         on(self._note_preparing, steps.E23Preparing)
         on(self._check_prepared, steps.E23Prepared)
-        on(self._note_resigned, steps.E19Resigning)
-        on(self._note_append, steps.P2Appended)
+        self.handlers.add(self._refusing.handlers)
         self.handlers.on_word(self._note_acknowledged, ACKNOWLEDGED)
         self.handlers.on_word(self._check_confirmed, CONFIRMED)
 
@@ -470,12 +469,6 @@ class QueueRules(SystemInvariants):
 
     # --- handing over --------------------------------------------------------------------
 
-    def _note_resigned(self, event: StepEvent[steps.E19Resigning]) -> None:
-        self._resigned[event.host, event.step.partition] = event.step.epoch
-
-    def _note_append(self, event: StepEvent[steps.P2Appended]) -> None:
-        self._resigned.pop((event.host, event.step.partition), None)
-
     def _note_preparing(self, event: StepEvent[steps.E23Preparing]) -> None:
         partition = event.step.partition
         self._left = {one for one in self._left if one[1] != partition}
@@ -490,7 +483,7 @@ class QueueRules(SystemInvariants):
             return
         if self.cluster.host_of(record.leader) != event.host or partition in self._losses.lossy:
             return
-        if self._resigned.get((event.host, partition)) == record.epoch:
+        if self._refusing.has(event.host, partition, record.epoch):
             return  # its disk takes no entry either
         for place in left:
             if place in self._queues:

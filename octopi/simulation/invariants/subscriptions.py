@@ -38,6 +38,7 @@ from octopi.identifiers import PartitionId
 from octopi.model import QUEUE_MODES
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.invariants.losses import Losses
+from octopi.simulation.invariants.refusing_leaders import RefusingLeaders
 from octopi.simulation.invariants.system import BreakRule, SystemInvariants
 from octopi.simulation.kernel.world import Event, StepEvent
 from octopi.subscriptions.entries import NO_MEMBER, AssignmentPhase
@@ -125,8 +126,7 @@ class SubscriptionRules(SystemInvariants):
         """Behind the last message that a member processed with this claim."""
         self._reporting: set[str] = set()
         """Subscriptions whose members note what they do."""
-        self._resigned: dict[tuple[str, PartitionId], int] = {}
-        """Host and partition -> the epoch in which it leads, and its disk takes no records."""
+        self._refusing = RefusingLeaders()
         on = self.handlers.on
         on(self._see_open, steps.S1Creating, steps.S3Joining, steps.S4Assigning)
         on(self._see_open, steps.S11Freeing)
@@ -137,8 +137,7 @@ class SubscriptionRules(SystemInvariants):
         on(self._check_assigned, steps.S4Telling)
         on(self._check_attached, steps.S5Attaching)
         on(self._note_taken, steps.S8Taking)
-        on(self._note_resigned, steps.E19Resigning)
-        on(self._note_append, steps.P2Appended)
+        self.handlers.add(self._refusing.handlers)
         on(self._note_preparing, steps.E23Preparing)
         on(self._check_prepared, steps.E23Prepared)
         self.handlers.on_word(self._check_handed, HANDED)
@@ -308,12 +307,6 @@ class SubscriptionRules(SystemInvariants):
         if (known := self._known(step.partition, step.epoch)) is not None:
             known.taken[step.sid] = max(step.offset, known.taken.get(step.sid, 0))
 
-    def _note_resigned(self, event: StepEvent[steps.E19Resigning]) -> None:
-        self._resigned[event.host, event.step.partition] = event.step.epoch
-
-    def _note_append(self, event: StepEvent[steps.P2Appended]) -> None:
-        self._resigned.pop((event.host, event.step.partition), None)
-
     def _note_preparing(self, event: StepEvent[steps.E23Preparing]) -> None:
         partition = event.step.partition
         known = self._partitions[partition]
@@ -336,7 +329,7 @@ class SubscriptionRules(SystemInvariants):
             return
         if self.cluster.host_of(record.leader) != event.host:
             return
-        if self._resigned.get((event.host, partition)) == known.epoch:
+        if self._refusing.has(event.host, partition, known.epoch):
             return  # its disk takes no mark either
         for sid, mark in sorted(still):
             text = f"{event.host} has prepared another leader of partition {partition}, and the "
