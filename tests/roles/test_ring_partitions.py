@@ -45,7 +45,7 @@ async def all_led(ring: RingOfHosts, *, in_sync: int, within_s: float = 20.0) ->
     )
 
 
-@simulated(seeds=2, brokers=1, oracle=False)
+@simulated(brokers=1, oracle=False)
 async def test_each_partition_of_a_new_ring_has_a_leader_and_all_replicas_in_sync(
     cluster: Cluster,
 ) -> None:
