@@ -313,15 +313,6 @@ class RingPartition:
         """Whether this broker has no replica, as far as it is known here."""
         return self.me.broker not in self.agreed.record.replicas
 
-    @property
-    def proposer_wakes_at(self) -> float:
-        """When `tick` has something to do for a change that is under way, or an election."""
-        wakes_at = self._proposer.wakes_at
-        times = [inf if wakes_at is None else wakes_at]
-        if self._election is not None:
-            times.append(self._election.wakes_at)
-        return min(times)
-
     # --- proposing ---------------------------------------------------------------------------
 
     def _change(self, asked: _Asked, change: PartitionChange, now: float) -> list[DecidedEffect]:

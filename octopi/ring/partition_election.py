@@ -86,10 +86,3 @@ class OwnElection:
         if not election.is_complete(record, live) and now < self._decide_by:
             return None
         return decide(election, live, leaderships, topics=topics, goal=self._goal)
-
-    @property
-    def wakes_at(self) -> float:
-        """When time alone may let it go on."""
-        if self._election is None or self.is_deciding:
-            return inf
-        return min(self._announce_at, self._decide_by, self._ends_at)

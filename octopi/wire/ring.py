@@ -366,6 +366,10 @@ class RingDescription:
     """The address book, in the order of the ring."""
     waits_for: Annotated[Text, MayBeMissing()] = ""
     """Why the broker is no member of the ring yet."""
+    leads: Annotated[int, MayBeMissing()] = 0
+    """How many partitions the broker leads."""
+    fenced: Annotated[int, MayBeMissing()] = 0
+    """How many of those it has no right to lead now: no majority of their acceptors answers it."""
 
 
 @request("locate", CLIENT_TO_LEADER, needs=ANY_TOKEN, since=2)

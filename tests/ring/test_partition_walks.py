@@ -19,10 +19,10 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def test_random_walks_keep_the_rules_and_come_to_something() -> None:
-    worlds = [walk(seed, 300) for seed in range(8)]
-    assert sum(one.decided.epoch for one in worlds) > 8
-    assert sum(len(rows) for one in worlds for rows in one.committed.values()) > 8
-    assert sum(len({value.acceptors for value in one.chosen.values()}) for one in worlds) > 8
+    worlds = [walk(seed, 300) for seed in range(5)]
+    assert sum(one.decided.epoch for one in worlds) > 5
+    assert sum(len(rows) for one in worlds for rows in one.committed.values()) > 5
+    assert sum(len({value.acceptors for value in one.chosen.values()}) for one in worlds) > 5
 
 
 def test_leaders_that_are_replaced_all_the_time_lose_the_right_to_lead_before() -> None:

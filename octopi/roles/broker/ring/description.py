@@ -12,6 +12,7 @@ from octopi.ring.address_book import BookEntry
 from octopi.ring.chord import Chord
 from octopi.ring.cluster_record import PartitionKind
 from octopi.roles.broker.ring.cluster_keeper import ClusterKeeper
+from octopi.roles.broker.ring.partitions import RingPartitions
 from octopi.wire import messages as m
 
 
@@ -19,6 +20,7 @@ class DescribedMember(Protocol):
     """The broker that is described."""
 
     chord: Chord | None
+    partitions: RingPartitions | None
 
     @property
     def cluster(self) -> str:
@@ -35,6 +37,7 @@ class DescribedMember(Protocol):
 def described(request: int, member: DescribedMember, keeper: ClusterKeeper) -> m.RingDescription:
     """The answer to a question about *member* and the cluster."""
     chord, chosen, record = member.chord, keeper.chosen, keeper.record
+    led = [] if member.partitions is None else member.partitions.led()
     acceptors: tuple[BrokerId, ...] = ()
     if chosen is not None:
         acceptors = tuple(one.broker for one in chosen.value.acceptors)[:FOUNDERS_MAX]
@@ -52,6 +55,8 @@ def described(request: int, member: DescribedMember, keeper: ClusterKeeper) -> m
         () if chord is None else chord.neighbours.successors,
         tuple(_shown(one, member.now()) for one in entries),
         member.waits_for,
+        len(led),
+        sum(not may_act for _, may_act in led),
     )
 
 

@@ -19,6 +19,7 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.handing_over import hand_over_all
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.broker.ring.session import RingClientSession, RingService, RingSession
@@ -165,7 +166,7 @@ async def _serve(
         problems.append(failure)
     elif (partitions := member().partitions) is not None:
         node.replicas.stop()
-        await partitions.hand_over()
+        await hand_over_all(environment.clock, partitions)
     closing.set()
     await served.wait()
 

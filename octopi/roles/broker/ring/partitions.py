@@ -25,9 +25,6 @@ from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status
 from octopi.identifiers import BrokerId, Epoch, Incarnation, InstanceId, PartitionId, TopicId
 from octopi.limits import (
     ELECTION_TURN_S,
-    ELECTION_WAIT_S,
-    HAND_OVER_ALL_S,
-    HAND_OVERS_MAX,
     ORDER_RETRY_S,
     PULSE_S,
     VALUES_TOLD_MAX,
@@ -49,6 +46,7 @@ from octopi.ring.partition_effects import (
 from octopi.roles.broker.controller_link import ControllerLink
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.held_leases import HeldLeases
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
 from octopi.roles.broker.ring.routes import RingRoutes
 from octopi.wire import messages as m
@@ -85,6 +83,8 @@ class RingPartitions(ControllerLink):
         self.me = me
         self.admitted = trio.Event()
         """Set when this process is registered for all partitions that know its broker."""
+        self.decided = trio.Event()
+        """Set when there is a decision about a partition."""
         self._environment = around.environment
         self._replicas, self._acceptor = around.replicas, around.acceptor
         self._routes = around.routes
@@ -95,14 +95,13 @@ class RingPartitions(ControllerLink):
         self._failed = failed
         self._machines: dict[PartitionId, RingPartition] = {}
         self._heard = HeardBrokers(around.environment.clock.now())
+        self._leases = HeldLeases()
         self._lost: Counter[BrokerId] = Counter()
         """How many pulses in a row found no process."""
         self._accept_to: dict[PartitionId, tuple[Epoch, Answer]] = {}
         """The newest epoch that this broker was told of, and who told it last."""
         self._uninstalled: set[PartitionId] = set()
         """Partitions whose decision the replicas have not been told yet."""
-        self._decided = trio.Event()
-        """Set when there is a decision about a partition."""
         self._known_live: frozenset[BrokerId] = frozenset()
         self._has_news = trio.Event()
         self._pulse_at = -inf
@@ -290,27 +289,45 @@ class RingPartitions(ControllerLink):
         for machine in self._machines.values():
             if self._has_part(machine):
                 peers |= machine.brokers
-        for broker in sorted(peers - {self.me.broker}):
+        led = [(machine, m.LedEpoch(machine.partition, epoch)) for machine, epoch in self._led()]
+        for broker in sorted(peers | {self.me.broker}):
             leads = [
-                m.LedEpoch(machine.partition, replica.machine.leader.epoch)
-                for machine in self._machines.values()
-                if any(one.broker == broker for one in machine.value.members)
-                and (replica := self._replicas.replica(machine.partition)) is not None
-                and replica.machine.leader is not None
+                one
+                for machine, one in led
+                if any(member.broker == broker for member in machine.value.members)
             ]
             pulse = m.Pulse(1, self.me.broker, self.me.incarnation, tuple(leads[:VALUES_TOLD_MAX]))
-            self._routes.ask(broker, pulse, partial(self._pulse_answered, broker))
+            if broker == self.me.broker:
+                self._leases.granted(pulse, self._pulsed(pulse), self._now)
+            else:
+                take = partial(self._pulse_answered, broker, pulse, self._now)
+                self._routes.ask(broker, pulse, take)
 
-    def _pulse_answered(self, broker: BrokerId, answer: object) -> None:
+    def _pulse_answered(
+        self, broker: BrokerId, pulse: m.Pulse, sent_at: float, answer: object
+    ) -> None:
         match answer:
             case m.PulseHeard():
                 self._lost[broker] = 0
                 self._heard.hear(answer.acceptor.broker, answer.incarnation, self._now)
+                self._leases.granted(pulse, answer, sent_at)
             case ConnectionLostError():
                 self._lost[broker] += 1
                 if self._lost[broker] > 1:
                     # The connection broke, and a new one was refused.
                     self._heard.hear_end(broker)
+
+    def _led(self) -> Iterator[tuple[RingPartition, Epoch]]:
+        """The partitions that this broker's replicas lead, and in which epoch."""
+        for machine in self._machines.values():
+            replica = self._replicas.replica(machine.partition)
+            if replica is not None and replica.machine.leader is not None:
+                yield machine, replica.machine.leader.epoch
+
+    def led(self) -> list[tuple[PartitionId, bool]]:
+        """The partitions that this broker leads, and whether it has the right to lead each now."""
+        now, may_act = self._now, self._leases.may_act
+        return [(one.partition, may_act(one, epoch, now)) for one, epoch in self._led()]
 
     def _is_suspected(self, broker: BrokerId, incarnation: Incarnation) -> bool:
         if broker == self.me.broker:
@@ -348,25 +365,6 @@ class RingPartitions(ControllerLink):
     def expired(self, topic_id: TopicId) -> None:
         """Such a cluster has no topics that expire."""
 
-    async def hand_over(self) -> None:
-        """This broker is about to stop: have others lead its partitions, where another replica is
-        in sync and there, for `HAND_OVER_ALL_S` at most."""
-        leaving = ElectionGoal(leaving=frozenset({self.me.broker}))
-        with self._environment.clock.timeout(HAND_OVER_ALL_S):
-            while led := list(self._led_with_others()):
-                changed = self._decided
-                for machine in led[:HAND_OVERS_MAX]:
-                    self.hold(machine, leaving)
-                with self._environment.clock.timeout(ELECTION_WAIT_S):
-                    await changed.wait()
-
-    def _led_with_others(self) -> Iterator[RingPartition]:
-        """The partitions that this process leads, and that another live replica could lead."""
-        live = self._heard.live(self._now)
-        for machine in self._machines.values():
-            if machine.leads and live.intersection(machine.agreed.record.in_sync):
-                yield machine
-
     # --- what machines say -------------------------------------------------------------------
 
     def _do(self, machine: RingPartition, effects: list[DecidedEffect]) -> None:
@@ -391,8 +389,8 @@ class RingPartitions(ControllerLink):
                     self._failed(RefusedError(f"partition {number}: {why}", Status.BROKER_FENCED))
                 case InstallDecision():
                     self._install(number)
-                    self._decided.set()
-                    self._decided = trio.Event()
+                    self.decided.set()
+                    self.decided = trio.Event()
                 case AnswerLeader(message):
                     self._replicas.in_sync_altered(message)
 
