@@ -13,6 +13,8 @@ from octopi.cli.failures import ExitCode
 from octopi.cli.free_ports import free_port
 from tests.cli.conftest import Program
 
+pytestmark = pytest.mark.process
+
 RELAYS = 3
 EACH = 60
 """Messages of each producer."""

@@ -65,7 +65,7 @@ async def started(
     yield relays, await cluster.environment("client")
 
 
-@simulated(seeds=2, brokers=1, oracle=False)
+@simulated(brokers=1, oracle=False)
 async def test_what_is_produced_at_one_relay_is_read_at_all(cluster: Cluster) -> None:
     async with started(cluster, partitions=8) as (relays, environment):
         async with (
@@ -100,7 +100,7 @@ async def test_messages_that_are_sent_together_have_ids_in_a_row_and_one_digest(
         assert {one[:-2] for one in ids} == {ids[0][:-2]}
 
 
-@simulated(seeds=4, brokers=1, oracle=False)
+@simulated(seeds=2, brokers=1, oracle=False)
 async def test_the_sequencer_is_killed_and_nothing_is_lost_or_doubled(cluster: Cluster) -> None:
     async with started(cluster) as (relays, environment):
         receipts: list[Receipt] = []
