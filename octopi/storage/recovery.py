@@ -139,15 +139,13 @@ def recover(
     _remove_orphans(disk, directory, names)
     floor = max(recovery_point, noted.durable_end, noted.end)
     damage = _find_damage(segments, directory, floor, noted.start)
-    durable_end = max(recovery_point, noted.durable_end)
-    tail = _UnverifiedTail(
-        disk, directory, names, on_records, floor, durable_end, cut_altered=cut_altered
-    )
+    tail = _UnverifiedTail(disk, directory, names, on_records, floor, cut_altered=cut_altered)
     try:
         lacks_beginning = damage is not None and bool(segments) and damage.offset < segments[0].base
         if damage is not None and not lacks_beginning:
             segments = [one for one in segments if one.base < damage.offset]
             damage = yield from _sound_end(segments, damage)
+        durable_end = max(recovery_point, noted.durable_end)
         unwritten = yield from _rewrite(segments, directory, durable_end)
         begin = recovery_point if noted.highwater is None else min(recovery_point, noted.highwater)
         failure = yield from tail.check(segments, begin)
@@ -183,6 +181,8 @@ def _rewrite(
                     f"the end of the log in {directory} can't be written once more: "
                     f"{error.strerror}; look at the disk, then restart the broker"
                 )
+            if segment is not segments[-1]:
+                segment.close()  # there may be many
     return None
 
 
@@ -254,15 +254,12 @@ class _UnverifiedTail:
         names: list[str],
         on_records: Callable[[Offset, Scan], None] | None,
         floor: Offset,
-        durable_end: Offset,
         *,
         cut_altered: bool,
     ) -> None:
-        """*floor*: an unsound record below this offset is damage, and nothing is cut.
-        *durable_end*: what is behind it was written once more."""
+        """*floor*: an unsound record below this offset is damage, and nothing is cut."""
         self._cut_altered = cut_altered
         self._floor = floor
-        self._durable_end = durable_end
         self._disk = disk
         self._directory = directory
         self._names = list(names)
@@ -309,8 +306,8 @@ class _UnverifiedTail:
                     raise AlteredTailError(segment.path, segment.size_bytes, segment.end, self.why)
                 _drop(segments, number + 1)
                 return self._try_cut(segment, file_bytes, following)
-            if following and segment.end <= self._durable_end:
-                segment.close()  # others tell whether they were written only while they are open
+            if following:
+                segment.close()
         return None
 
     def _is_boundary(self, segment: Segment, position: int) -> Slices[bool]:
