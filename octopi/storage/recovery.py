@@ -60,11 +60,6 @@ _VERSION: Final = re.compile(rb"[\x01\x02]")
 _BEGINNING: Final = Offset(0)
 
 
-_OPEN_MAX: Final = 3
-"""How many files of a log stay open that were written once more.  The system may forget that it
-failed to write a file that nobody has open, if it needs the memory in which it keeps that."""
-
-
 @attrs.frozen
 class Noted:
     """What another file notes about a log."""
@@ -144,15 +139,13 @@ def recover(
     _remove_orphans(disk, directory, names)
     floor = max(recovery_point, noted.durable_end, noted.end)
     damage = _find_damage(segments, directory, floor, noted.start)
-    durable_end = max(recovery_point, noted.durable_end)
-    tail = _UnverifiedTail(
-        disk, directory, names, on_records, floor, durable_end, cut_altered=cut_altered
-    )
+    tail = _UnverifiedTail(disk, directory, names, on_records, floor, cut_altered=cut_altered)
     try:
         lacks_beginning = damage is not None and bool(segments) and damage.offset < segments[0].base
         if damage is not None and not lacks_beginning:
             segments = [one for one in segments if one.base < damage.offset]
             damage = yield from _sound_end(segments, damage)
+        durable_end = max(recovery_point, noted.durable_end)
         unwritten = yield from _rewrite(segments, directory, durable_end)
         begin = recovery_point if noted.highwater is None else min(recovery_point, noted.highwater)
         failure = yield from tail.check(segments, begin)
@@ -179,17 +172,17 @@ def _rewrite(
     device lacks and that a further sync doesn't write (Rebello et al., *Can applications recover
     from fsync failures?*, USENIX ATC 2020).
     """
-    for number, segment in enumerate(segments, 1):
+    for segment in segments:
         if segment.end > durable_end:
             try:
                 yield from segment.rewrite(max(0, durable_end - segment.base))
-                if len(segments) - number >= _OPEN_MAX:
-                    segment.close()
             except OSError as error:
                 return LogReadOnlyError(
                     f"the end of the log in {directory} can't be written once more: "
                     f"{error.strerror}; look at the disk, then restart the broker"
                 )
+            if segment is not segments[-1]:
+                segment.close()  # there may be many
     return None
 
 
@@ -261,15 +254,12 @@ class _UnverifiedTail:
         names: list[str],
         on_records: Callable[[Offset, Scan], None] | None,
         floor: Offset,
-        durable_end: Offset,
         *,
         cut_altered: bool,
     ) -> None:
-        """*floor*: an unsound record below this offset is damage, and nothing is cut.
-        *durable_end*: what is behind it was written once more."""
+        """*floor*: an unsound record below this offset is damage, and nothing is cut."""
         self._cut_altered = cut_altered
         self._floor = floor
-        self._durable_end = durable_end
         self._disk = disk
         self._directory = directory
         self._names = list(names)
@@ -316,7 +306,7 @@ class _UnverifiedTail:
                     raise AlteredTailError(segment.path, segment.size_bytes, segment.end, self.why)
                 _drop(segments, number + 1)
                 return self._try_cut(segment, file_bytes, following)
-            if following and (segment.end <= self._durable_end or len(following) >= _OPEN_MAX):
+            if following:
                 segment.close()
         return None
 

@@ -86,7 +86,7 @@ MUTANTS: Final = (
         "torn-tail-kept",
         _RECOVERY,
         """
--                del segments[number + 1 :]
+-                _drop(segments, number + 1)
 -                return self._try_cut(segment, file_bytes, following)
 +                segment.size_bytes = file_bytes
 +                return None

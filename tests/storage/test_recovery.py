@@ -257,7 +257,7 @@ async def test_few_files_stay_open_when_many_segments_were_checked() -> None:
     batches = [batch(b"v" * 900, sequence=n) for n in range(30)]
     disk = stored(*batches, options=SMALL)
     log = open_log(disk, SMALL)
-    assert len(disk.open_files) <= 6
+    assert len(disk.open_files) <= 4
     assert await log.flush() == log.end
     assert len(disk.open_files) <= 12
 

@@ -20,7 +20,7 @@ from octopi.roles.register.group.links import RegisterPeer
 from octopi.roles.register.group.stored_journal import StoredJournal
 from octopi.roles.register.group.tracer import GroupTracer
 from octopi.storage.time_slices import Slices, in_turns
-from octopi.wire.registers import ToRegister
+from octopi.wire.registers import ToRegister, Voters
 
 _log = get_logger(__name__)
 
@@ -56,7 +56,9 @@ class RegisterGroup:
         """To the other registers, by address."""
         self._tasks: trio.Nursery | None = None
         self._voters = replica.history.voters_at(replica.committed)
-        """Those of which the log tells."""
+        """Those that are committed, as far as this register knew last."""
+        self._voters_told: Voters = ()
+        """Those of which the log told last."""
         self._fold = fold
         self._snapshot_entries = snapshot_entries
         self._waiting: list[SendWhenDurable] = []
@@ -173,14 +175,15 @@ class RegisterGroup:
 
     def _tell_voters(self) -> None:
         """Log whose votes count, if that has changed for good."""
-        replica = self.replica
-        voters = replica.history.voters_at(replica.committed)
-        if voters == self._voters:
-            return
-        self._voters = voters
-        _log.info("the registers are", addresses=", ".join(one.address for one in voters))
-        if replica.identity not in voters and replica.identity.address not in replica.addresses:
+        replica, me = self.replica, self.replica.identity
+        before, self._voters = self._voters, replica.history.voters_at(replica.committed)
+        if me in before and me not in self._voters and me.address not in replica.addresses:
             _log.warning("the other registers go on without this one: stop it")
+        # A standby may only be on its way to what has been decided since.
+        if replica.may_decide and self._voters != self._voters_told:
+            self._voters_told = self._voters
+            addresses = ", ".join(one.address for one in self._voters)
+            _log.info("the registers are", addresses=addresses)
 
     def _tell_lists(self) -> None:
         """Log whose list keeps the voters from being what the list here says, or who has to answer
