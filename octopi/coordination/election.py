@@ -134,6 +134,9 @@ class Election:
         if _leads_on(leader, record) and goal.is_against(leader.broker):
             # No broker took over in time.  The other members may only be slow, so they stay.
             in_sync = [one for one in members if one in live]
+            if goal.leaving.issuperset(in_sync):
+                # When it has stopped, the first of the others that is back has to lead.
+                in_sync = members
         else:
             in_sync = [one.broker for one in staying]
         if len(in_sync) < max(1, least):

@@ -155,6 +155,14 @@ def test_the_old_leader_leads_on_with_all_live_in_sync_replicas(goal: ElectionGo
     assert decided.in_sync == [1], "another incarnation of it commits nothing in their name"
 
 
+def test_a_stopping_leader_without_a_live_successor_is_not_left_alone_in_sync() -> None:
+    two = attrs.evolve(RECORD, in_sync=[1, 2], leader_incarnation=11)
+    stops = ElectionGoal(avoid=frozenset({1}), leaving=frozenset({1}))
+    decided = change(accept(1)).decide(two, [1, 3], {}, goal=stops)
+    assert decided is not None
+    assert (decided.leader, decided.in_sync) == (1, [1, 2]), "2 may be back before 1 is"
+
+
 def test_an_absent_replica_out_of_sync_is_replaced() -> None:
     behind = attrs.evolve(RECORD, in_sync=[1])
     decided = change(accept(1)).decide(behind, [1, 4], {}, goal=ElectionGoal(replicas=[1, 3, 4]))
