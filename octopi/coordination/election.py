@@ -111,7 +111,8 @@ class Election:
         serves: Callable[[BrokerId], bool] = lambda broker: True,
     ) -> PartitionRecord | None:
         """The record that follows *record*.  None until a live member of the in-sync set has
-        accepted that *goal* keeps as a replica.
+        accepted that *goal* keeps as a replica; nor does one that is about to stop take over from a
+        member that is away.
 
         A broker that is not *live* doesn't count even if it has accepted: it could not lead, and
         commits would wait for it.  *leaderships*: how many partitions each broker leads.  *topics*:
@@ -125,6 +126,9 @@ class Election:
         if not accepted:
             return None
         staying = [one for one in accepted if one.broker not in goal.leaving]
+        leads_on = any(_leads_on(one, record) for one in accepted)
+        if not (staying or leads_on or goal.leaving.issuperset(members)):
+            return None  # alone in sync, it would leave the partition without a leader soon
         # A broker that is about to stop would not lead for long.
         able = [one for one in staying if serves(one.broker)] or staying or accepted
         preferred = [one for one in able if one.broker == goal.leader]
@@ -134,6 +138,9 @@ class Election:
         if _leads_on(leader, record) and goal.is_against(leader.broker):
             # No broker took over in time.  The other members may only be slow, so they stay.
             in_sync = [one for one in members if one in live]
+            if goal.leaving.issuperset(in_sync):
+                # When it has stopped, the first of the others that is back has to lead.
+                in_sync = members
         else:
             in_sync = [one.broker for one in staying]
         if len(in_sync) < max(1, least):

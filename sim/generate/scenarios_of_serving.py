@@ -166,6 +166,14 @@ def _stops_when_a_follower_dies(randomness: Random) -> Scenario:
     return Scenario(faults, options, {"pause_s": 0.05, "topic_partitions": 1})
 
 
+def _stops_in_the_end(randomness: Random) -> Scenario:
+    """After healing, one broker after the other is asked to stop when another one dies."""
+    options: dict[str, Any] = {"replicas": 2, "min_insync": 1, "stops_each": True}
+    options["partitions"] = randomness.choice((1, 2, 3))
+    load = {"topic_partitions": 1, "records": 15}
+    return Scenario((), {**options, "kills_each": False}, load)
+
+
 def _stops_while_it_decides(randomness: Random) -> Scenario:
     """A follower dies, and its leader, which has decided to go on without it, is asked to stop
     while the device delays the proposal.  The register hangs meanwhile."""
@@ -265,7 +273,10 @@ SERVING_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]]
         _refuses_beside_a_sleeper,
     ),
     ALONE: (_finds_its_way, _given_up_while_nobody_leads),
-    STOPS: (_stops_beside_a_sleeper, _stops_when_a_follower_dies, _stops_while_it_decides),
+    STOPS: (
+        *(_stops_beside_a_sleeper, _stops_when_a_follower_dies, _stops_while_it_decides),
+        _stops_in_the_end,
+    ),
     POWER: (_goes_on_differently, _goes_on_differently),
 }
 """The scenarios, by the kind of `sim.generate.fault_kinds` that has to be switched on."""

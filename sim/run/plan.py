@@ -229,6 +229,9 @@ class Plan:
     others_hang: bool = False
     """Whether all other brokers hang at first while the disk of one is full because of
     `spoils_disks`, and one of them is dead when they go on."""
+    stops_each: bool = False
+    """Whether each broker is asked to stop after healing, while the register hangs and another one
+    dies: when that one is back, they have to go on without the one that stopped."""
 
     @property
     def may_lose(self) -> bool:

@@ -16,13 +16,11 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any, Final
 
 import attrs
 
 from octopi.errors import RefusedError, Status, StorageError
-from octopi.limits import REPLICA_LAG_S_MAX
 from octopi.roles.register.election_driver import MAY_BE_LOST
 from octopi.simulation.cluster import ClusterOptions, Node, SimulatedCluster
 from octopi.simulation.faults.data_safety import LastCopyGuard
@@ -30,7 +28,7 @@ from octopi.simulation.faults.injector import Injector
 from octopi.simulation.history.checker import check
 from octopi.simulation.history.events import History
 from octopi.simulation.kernel import driver
-from octopi.simulation.kernel.host import ProcessLife, is_ordinary
+from octopi.simulation.kernel.host import is_ordinary
 from octopi.simulation.kernel.schedule import Fifo, Random
 from octopi.simulation.kernel.world import Event, Violation, World
 from octopi.simulation.network.network import Network
@@ -42,6 +40,7 @@ from sim.run.coverage_marks import CoverageMarks
 from sim.run.healing import Healer
 from sim.run.log_errors import comes_of_older_disks, listening
 from sim.run.plan import Plan
+from sim.run.trials import Trials
 from sim.run.workload import Workload
 
 Observer = Callable[[Event], None]
@@ -59,14 +58,6 @@ _LOOK_S: Final = 0.02
 _SHOWN_COUNT: Final = 5
 _KEEP_RETIRED_S: Final = 2.0
 """How long brokers keep retired replicas: so short that many runs see them deleted, too."""
-_FLUSHING_S: Final = 1.0
-"""How long a flush takes, at most, when all disks work."""
-_FULL_S: Final = 3.0
-"""How long a disk is full: a broker notices it in this time, and the register reacts."""
-_HANG_S: Final = REPLICA_LAG_S_MAX + 1.0
-"""How long brokers hang beside one whose disk is full: it finds that they lag."""
-_PROCESSED_S: Final = 0.5
-"""How long members may take for a message until then."""
 
 _STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}
 
@@ -128,11 +119,6 @@ def simulate(
             raise  # a bug of the simulator
         run.broken = _as_violation(error)
     return run.verdict()
-
-
-def _resume(node: Node, life: ProcessLife) -> None:
-    if node.host.life is life and life.is_paused:
-        node.host.resume()
 
 
 def _as_violation(error: BaseException) -> Violation:
@@ -257,14 +243,7 @@ class _PlanRun:
         await self._until("replicas are not in sync", healer.out_of_sync)
         healer.ask_who_serves()
         await self._until("partitions are not served", healer.unserved)
-        if self._plan.kills_each:
-            await self._kill_each()
-        if self._plan.spoils_disks:
-            await self._spoil_disks()
-        if self._plan.without_register and not healer.cut_off:
-            await self._do_without_register()
-        if self._plan.loses_all and self._plan.loses_power and not healer.cut_off:
-            await self._lose_power()
+        await Trials(self._client_log, self._injector, workload, healer, self._until).run()
         self._client_log.all_well.set()
         await self._until("producers get no receipts", workload.unheard)
         await self._until("replicas differ", healer.differing)
@@ -275,127 +254,6 @@ class _PlanRun:
         await self._until("consumers are behind", lambda: workload.unread(ends))
         await self._until("members are behind", lambda: workload.unprocessed(ends))
         workload.note_rest()
-
-    async def _kill_each(self) -> None:
-        """Kill one broker after the other, and check that the others go on without it.
-
-        Raises:
-          Violation: "liveness", if they don't.
-        """
-        healer, cluster = self._healer, self._cluster
-        for name in [node.name for node in cluster.brokers if node.name != healer.cut_off]:
-            if not healer.survivors(name):
-                continue  # without it, a partition would have too few replicas in sync
-            cluster.nodes[name].host.kill()
-            healer.prove_again()
-            await self._until(f"new messages are not taken without {name}", healer.unproven)
-            cluster.boot(name)
-            await self._until_well(name)
-
-    async def _spoil_disks(self) -> None:
-        """Make the disk of one broker after the other full, or have it fail; then make all disks
-        full, and free all but that of a leader.  Check that other brokers take messages instead.
-
-        Raises:
-          Violation: "liveness", if they don't.
-        """
-        healer, cluster, injector = self._healer, self._cluster, self._injector
-        hosts = [node.name for node in cluster.brokers if node.name != healer.cut_off]
-        for name in [*hosts, ""]:
-            if not all(map(healer.survivors, [name] if name else hosts)):
-                continue  # without it, a partition would have too few replicas in sync
-            led = healer.led_by(name)
-            fails = led and self._world.random("spoil", name).random() < 0.5
-            healer.prove_again()
-            hang = self._plan.others_hang and name and not fails
-            dead = await self._hang_beside(name) if hang else ""
-            if fails:
-                injector.fail_append(name, led[0])
-            elif name:
-                injector.fill(name)
-            else:
-                name = self._world.random("spoil").choice(healer.leaders())
-                for one in sorted(hosts, key=lambda one: one == name):  # its own comes last
-                    injector.fill(one)
-                    await self._world.sleep(_FULL_S)
-                    healer.prove_again()
-                for one in hosts:
-                    if one != name:
-                        injector.make_room(one)
-            what = f"the disk of {name} {'has failed' if fails else 'is full'}"
-            await self._until(f"new messages are not taken while {what}", healer.unproven)
-            injector.make_room(name)
-            if dead:
-                cluster.boot(dead)
-            if fails:
-                if cluster.nodes[name].host.is_up:  # a bug may have ended it
-                    cluster.nodes[name].host.kill()
-                cluster.boot(name)
-            await self._until_well(name)
-
-    async def _hang_beside(self, name: str) -> str:
-        """Have all brokers but *name* hang for longer than followers may lag, when each log has
-        just got a message, and return a moment later: members of subscriptions have processed it.
-        One of them dies in the end; return its host, or an empty text if all were down.
-
-        Raises:
-          Violation: "liveness", if the message is not taken.
-        """
-        await self._until("new messages are not taken before brokers hang", self._healer.unproven)
-        last = ""
-        for node in self._cluster.brokers:
-            if (life := node.host.life) is not None and node.name != name:
-                node.host.pause()
-                self._world.after(_HANG_S, partial(_resume, node, life))
-                last = node.name
-        if last:
-            self._world.after(_HANG_S, self._cluster.nodes[last].host.kill)
-        await self._world.sleep(_PROCESSED_S)
-        self._healer.prove_again()
-        return last
-
-    async def _until_well(self, name: str) -> None:
-        """Wait until *name* serves, all replicas are in sync, and all partitions are served."""
-        healer = self._healer
-        await self._until(f"{name} doesn't serve again", healer.not_serving)
-        await self._until(f"replicas are not in sync after {name}", healer.out_of_sync)
-        healer.ask_who_serves()
-        await self._until(f"partitions are not served after {name}", healer.unserved)
-
-    async def _do_without_register(self) -> None:
-        """Move replicas and leaders while producers have nothing to send; then stop the register,
-        and check that each producer finds the new leaders without it.
-
-        Raises:
-          Violation: "liveness", if a producer doesn't, or replicas don't move.
-        """
-        self._healer.move_all()
-        await self._until("replicas don't move", self._healer.unmoving)
-        await self._until("replicas are not in sync when they have moved", self._healer.out_of_sync)
-        # A decision that replicas have not heard of would only take effect when it is back.
-        await self._until("replicas don't hear of a decision", self._healer.untold)
-        registers = [one for one in self._cluster.registers if one.host.is_up]
-        for one in registers:
-            one.host.kill()
-        self._client_log.all_well.set()
-        await self._until("producers get no receipts without the register", self._workload.unheard)
-        for one in registers:
-            self._cluster.boot(one.name)
-        await self._until("the register doesn't serve again", self._healer.not_serving)
-
-    async def _lose_power(self) -> None:
-        """Cut the power of all machines when everything has been flushed, and check that they serve
-        again.
-
-        Raises:
-          Violation: "liveness", if they don't.
-        """
-        healer = self._healer
-        await self._world.sleep(self._plan.flush_interval_s + _FLUSHING_S)
-        await self._until("replicas differ at rest", healer.differing)
-        self._client_log.flushed_end = {log: healer.end(log) for log in self._client_log.logs}
-        if self._injector.lose_all_power():
-            await self._until_well("the power failure")
 
     async def _until(self, problem: str, missing: Callable[[], str]) -> None:
         """Wait until *missing* returns an empty text.

@@ -151,8 +151,29 @@ def test_the_old_leader_leads_on_with_all_live_in_sync_replicas(goal: ElectionGo
     assert (decided.leader, decided.in_sync) == (1, [1, 2])
     restarted = attrs.evolve(everywhere, leader_incarnation=10)
     decided = change(accept(1)).decide(restarted, [1, 2], {}, goal=goal)
+    if goal.leaving:
+        assert decided is None, "alone in sync, it would stop, and nobody could lead"
+    else:
+        assert decided is not None
+        assert decided.in_sync == [1], "another incarnation of it commits nothing in their name"
+
+
+def test_a_stopping_leader_without_a_live_successor_is_not_left_alone_in_sync() -> None:
+    two = attrs.evolve(RECORD, in_sync=[1, 2], leader_incarnation=11)
+    stops = ElectionGoal(avoid=frozenset({1}), leaving=frozenset({1}))
+    decided = change(accept(1)).decide(two, [1, 3], {}, goal=stops)
     assert decided is not None
-    assert decided.in_sync == [1], "another incarnation of it commits nothing in their name"
+    assert (decided.leader, decided.in_sync) == (1, [1, 2]), "2 may be back before 1 is"
+
+
+def test_a_stopping_broker_does_not_take_over_from_one_that_may_be_back_before_it() -> None:
+    two = attrs.evolve(RECORD, in_sync=[1, 2])
+    stops = ElectionGoal(avoid=frozenset({2}), leaving=frozenset({2}))
+    assert change(accept(2)).decide(two, [2, 3], {}, goal=stops) is None
+    both = ElectionGoal(avoid=frozenset({1, 2}), leaving=frozenset({1, 2}))
+    decided = change(accept(2)).decide(two, [2, 3], {}, goal=both)
+    assert decided is not None
+    assert decided.leader == 2, "all of them stop"
 
 
 def test_an_absent_replica_out_of_sync_is_replaced() -> None:

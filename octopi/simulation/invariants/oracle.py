@@ -184,18 +184,18 @@ class Oracle(ElectionRules):
         if replica.end < end:
             text = f"{event.host} acknowledges {log.name} up to {end}, and has it to "
             self._break("promised-unheld", text + str(replica.end), event)
-        elif replica.durable_end < end and (why := self._why_durable(event.host, log)):
-            text = f"{event.host} acknowledges {log.name} up to {end} with {why}, "
-            text += f"and its device has it to {replica.durable_end}"
-            self._break("promised-unheld", text, event)
+        elif replica.durable_end < end and (why := self._why_durable(event)):
+            text = f"{event.host} acknowledges {log.name} up to {end} with {why}, and its device "
+            self._break("promised-unheld", f"{text}has it to {replica.durable_end}", event)
 
-    def _why_durable(self, host: str, log: CommittedLog) -> str:
-        """Why *host* may acknowledge only what its device has; empty if its memory suffices."""
-        if self._flags.get((host, log.partition)):
+    def _why_durable(self, event: StepEvent[steps.P4Acknowledging]) -> str:
+        """Why only what is on the device may be acknowledged; empty if the memory suffices."""
+        if self._flags.get((event.host, event.step.partition)):
             return "its sync flag set"
-        topic = self._view.state.topic(log.topic)
-        options = [] if topic is None else self._options.of(host, topic)
-        asked = bool(options) and all(one.flush_before_ack for one in options)
+        topic = self._view.state.topic(event.step.topic)
+        if topic is None or topic.topic_id != event.step.topic_id:
+            return ""  # it is deleted
+        asked = all(one.flush_before_ack for one in self._options.of(event.host, topic))
         return "a topic that asks for a flush" if asked else ""
 
     def _check_commit(self, event: StepEvent[steps.P6Committing]) -> None:
