@@ -96,8 +96,8 @@ class Trials:
         """
         healer, cluster = self._healer, self._cluster
         for node in [one for one in cluster.brokers if one.name != healer.cut_off]:
-            name, is_up = node.name, lambda: node.host.is_up
-            others = [node for node in cluster.brokers if node.host.is_up and node.name != name]
+            name = node.name
+            others = [one for one in cluster.brokers if one.host.is_up and one.name != name]
             if not (others and healer.survivors(name)):
                 continue  # without it, a partition would have too few replicas in sync
             self._hang([one for one in cluster.registers if one.host.is_up], _DECIDING_S)
@@ -108,7 +108,7 @@ class Trials:
             await self._world.sleep(_DECIDING_S)
             cluster.boot(dead.name)
             healer.prove_again()
-            await self._until(f"{name} doesn't stop", lambda: name if node.host.is_up else "")
+            await self._until(f"{name} doesn't stop", partial(_still_up, node))
             await self._until(f"new messages are not taken without {name}", healer.unproven)
             cluster.boot(name)
             await self._until_well(name)
@@ -225,3 +225,8 @@ class Trials:
 def _resume(node: Node, life: ProcessLife) -> None:
     if node.host.life is life and life.is_paused:
         node.host.resume()
+
+
+def _still_up(node: Node) -> str:
+    """The name of *node* while it runs."""
+    return node.name if node.host.is_up else ""
