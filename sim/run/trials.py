@@ -96,8 +96,8 @@ class Trials:
         """
         healer, cluster = self._healer, self._cluster
         for node in [one for one in cluster.brokers if one.name != healer.cut_off]:
-            name, is_up = node.name, lambda: node.host.is_up
-            others = [node for node in cluster.brokers if node.host.is_up and node.name != name]
+            name = node.name
+            others = [one for one in cluster.brokers if one.host.is_up and one is not node]
             if not (others and healer.survivors(name)):
                 continue  # without it, a partition would have too few replicas in sync
             self._hang([one for one in cluster.registers if one.host.is_up], _DECIDING_S)
@@ -108,7 +108,7 @@ class Trials:
             await self._world.sleep(_DECIDING_S)
             cluster.boot(dead.name)
             healer.prove_again()
-            await self._until(f"{name} doesn't stop", lambda: name if node.host.is_up else "")
+            await self._until(f"{name} doesn't stop", partial(_running, node))
             await self._until(f"new messages are not taken without {name}", healer.unproven)
             cluster.boot(name)
             await self._until_well(name)
@@ -220,6 +220,10 @@ class Trials:
         self._client_log.flushed_end = {log: healer.end(log) for log in self._client_log.logs}
         if self._injector.lose_all_power():
             await self._until_well("the power failure")
+
+
+def _running(node: Node) -> str:
+    return node.name if node.host.is_up else ""
 
 
 def _resume(node: Node, life: ProcessLife) -> None:
