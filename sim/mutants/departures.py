@@ -55,7 +55,7 @@ MUTANTS: Final = (
 """,
         "a leader that is about to stop proposes to remove replicas from the in-sync set that stay",
         "stopping-proposes",
-        ("stops_when_a_follower_dies",),
+        ("stops_when_a_follower_dies", "stops_in_the_end"),
     ),
     Mutant(
         "stopping-leaders-say-what-they-decided",

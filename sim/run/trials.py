@@ -97,7 +97,7 @@ class Trials:
         healer, cluster = self._healer, self._cluster
         for node in [one for one in cluster.brokers if one.name != healer.cut_off]:
             name = node.name
-            others = [one for one in cluster.brokers if one.host.is_up and one.name != name]
+            others = [one for one in cluster.brokers if one.host.is_up and one is not node]
             if not (others and healer.survivors(name)):
                 continue  # without it, a partition would have too few replicas in sync
             self._hang([one for one in cluster.registers if one.host.is_up], _DECIDING_S)
@@ -108,7 +108,7 @@ class Trials:
             await self._world.sleep(_DECIDING_S)
             cluster.boot(dead.name)
             healer.prove_again()
-            await self._until(f"{name} doesn't stop", partial(_still_up, node))
+            await self._until(f"{name} doesn't stop", partial(_running, node))
             await self._until(f"new messages are not taken without {name}", healer.unproven)
             cluster.boot(name)
             await self._until_well(name)
@@ -222,11 +222,10 @@ class Trials:
             await self._until_well("the power failure")
 
 
+def _running(node: Node) -> str:
+    return node.name if node.host.is_up else ""
+
+
 def _resume(node: Node, life: ProcessLife) -> None:
     if node.host.life is life and life.is_paused:
         node.host.resume()
-
-
-def _still_up(node: Node) -> str:
-    """The name of *node* while it runs."""
-    return node.name if node.host.is_up else ""
