@@ -229,8 +229,3 @@ def _running(node: Node) -> str:
 def _resume(node: Node, life: ProcessLife) -> None:
     if node.host.life is life and life.is_paused:
         node.host.resume()
-
-
-def _still_up(node: Node) -> str:
-    """The name of *node* while it runs."""
-    return node.name if node.host.is_up else ""
