@@ -99,7 +99,7 @@ NEEDED: dict[type, Verb | None] = {
     m.ListTopics: None,
     m.ReportPosition: None,
     m.Unsubscribe: None,
-    **dict.fromkeys(RELAY.to_leader, Verb.REPLICATE),
+    **dict.fromkeys(sorted(RELAY.to_leader, key=lambda cls: cls.__name__), Verb.REPLICATE),
 }
 """What each message needs; None: any verb (on its topic, if it names one)."""
 
