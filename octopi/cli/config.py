@@ -95,12 +95,6 @@ class RegisterSettings:
         "addresses of all registers of the cluster, separated by commas, the same list for each of "
         "them (empty: it is the only one)",
     )
-    relay_peers: str = _setting(
-        "",
-        "OCTOPI_RELAY_PEERS",
-        "id and address of each relay, its own as well, as 1=ws://a:7001,2=ws://b:7001,...: the "
-        "broker keeps topics in memory together with them, and no logs",
-    )
     advertise: str = _setting(
         "", "OCTOPI_ADVERTISE", "its address among them (empty: the address it listens at)"
     )
