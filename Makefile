@@ -18,9 +18,9 @@ COVERED := tests/record tests/wire tests/storage
 # Tests of all that nodes and clients say to each other; those of elections don't depend on frames.
 FRAMED := $(addprefix tests/integration/test_,altering.py broker_failures.py failing_disks.py \
   growing.py messages.py min_insync.py reading.py registration.py)
-# `make search` does a quarter of the actions, by the number of the commit, so that four commits in a
-# row do all of them.
-PART = $$(( $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 4 + 1 )) 4
+# `make search` does an eighth of the actions, by the number of the commit, so that eight commits in
+# a row do all of them.
+PART = $$(( $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 8 + 1 )) 8
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 # For `make bench` and `make bench-quick`; --help explains all.
@@ -44,7 +44,8 @@ test: .venv/.dev $(BROWSER) $(EXAMPLES) $(NPM_TOOLS) $(EXECUTABLE) ## run all te
 check: .venv/.dev .venv/.browser .venv/.docs .venv/.examples .venv/.spark $(CONFORMANCE) ## everything that has to hold before a change goes in
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered docs
 	$(MAKE) --no-print-directory test LEFT_OUT="$(COVERED:%=--ignore=%)"
-	$(MAKE) --no-print-directory plain fuzz-briefly search
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target plain fuzz-briefly
+	$(MAKE) --no-print-directory search
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix --select I
@@ -73,9 +74,9 @@ exhaust: .venv/.runtime ## simulated clusters: everybody fails at every step and
 search: .venv/.runtime ## the same, but everybody fails once at each of these places; plans that failed once, and some seeds; results in search/
 	$(BIN)/octopi-node sim exhaust --moments 1 --part $(PART) --table search/exhaust.txt --json search/exhaust.json
 	$(BIN)/octopi-node sim seeds
-	$(BIN)/octopi-node sim run --tier message --seeds 60 --json search/message.json --pages search/pages
-	$(BIN)/octopi-node sim run --tier websocket --seeds 30 --json search/websocket.json --pages search/pages
-	$(BIN)/octopi-node sim run --plans registers --seeds 30 --json search/registers.json --pages search/pages
+	$(BIN)/octopi-node sim run --tier message --seeds 30 --json search/message.json --pages search/pages
+	$(BIN)/octopi-node sim run --tier websocket --seeds 15 --json search/websocket.json --pages search/pages
+	$(BIN)/octopi-node sim run --plans registers --seeds 20 --json search/registers.json --pages search/pages
 chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers, ten with 5, ten with members of subscriptions; needs root, to mount small disks
 	$(BIN)/python -m tests.chaos --kinds all --brokers 3 --seconds 600
 	$(BIN)/python -m tests.chaos --kinds all --brokers 5 --seconds 600

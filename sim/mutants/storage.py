@@ -123,8 +123,8 @@ MUTANTS: Final = (
         "sequences-kept-by-truncation",
         _BROKER_LOG,
         """
--        self.state.sequences = sequences
-         if max(recovery_point, stored.get("highwater", 0)) > end:
+-        self.state.sequences = await sequences_below(end, self._files, known, behind)
++        await sequences_below(end, self._files, known, behind)
 """,
         "a log that was cut takes batches for stored that it doesn't have any more",
         "committed-twice",

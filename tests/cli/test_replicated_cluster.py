@@ -129,7 +129,7 @@ def test_a_drained_broker_leads_nothing(ask: Program) -> None:
     assert (second[0], second[2:4]) == ("2", ["up", "0"])
     brokers = json.loads(ask("brokers", "list", "--json").stdout)
     assert brokers[1]["partitions_led"] == 0
-    assert ask("status").exit_code == 0
+    eventually_healthy(ask)
 
 
 def test_draining_an_unknown_broker_is_refused(ask: Program) -> None:

@@ -42,9 +42,9 @@ def test_every_step_has_a_cell_and_every_such_cell_ten_actions_at_least() -> Non
 def test_every_call_to_a_disk_has_cells() -> None:
     found = {cell.place.split()[0] for cell in cells() if not cell.is_step}
     calls = {name for each in (Disk, File) for name in vars(each) if not name.startswith("_")}
-    assert calls - found == {"path", "size_bytes", "close", "page_cache_id", "room", "is_link"}, (
-        "no I/O of theirs"
-    )
+    only_after_a_kill = {"rewrite"}  # `tests/storage/test_disk_failures.py` fails it
+    others = {"path", "size_bytes", "close", "page_cache_id", "room", "is_link"}
+    assert calls - found == others | only_after_a_kill, "no I/O of theirs"
 
 
 def test_few_actions_are_listed_as_impossible() -> None:

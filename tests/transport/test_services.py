@@ -78,7 +78,6 @@ def _taken_by(services: Iterable[Callable[[Any], Service]]) -> set[type]:
 
 def test_the_services_of_a_role_take_all_that_its_clients_may_send() -> None:
     ours = {m.Authenticate}  # taken before a session sees it
-    of_ring = {m.DescribeRing, m.Locate}  # brokers without a register take them, others refuse
     broker_services = client_services(cast(BrokerNode, _Surroundings()))
-    assert _taken_by(broker_services) == CLIENT.to_leader - ours - of_ring
+    assert _taken_by(broker_services) == CLIENT.to_leader - ours
     assert _taken_by(REGISTER_SERVICES) == CLIENT.to_decider - ours
