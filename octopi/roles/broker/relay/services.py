@@ -23,7 +23,6 @@ from octopi.errors import (
     UnknownTopicError,
 )
 from octopi.identifiers import BrokerId, Incarnation, TopicName, topic_name
-from octopi.limits import WAITING_TASK_MEMORY_BYTES
 from octopi.model import TopicOptions
 from octopi.relay.messages import RelayStatus, SubmitRefusal
 from octopi.relay.receiver import NotKnown, NotStored, ProduceOutcome, RelayReceipt
@@ -33,6 +32,7 @@ from octopi.roles.broker.relay.links import RelayLinks
 from octopi.roles.broker.relay.mesh import RelayMesh
 from octopi.roles.broker.relay.partition import RelayPartition, client_epoch
 from octopi.roles.broker.relay.stream_log import StreamLog
+from octopi.roles.broker.waiting_tasks import WaitingTasks
 from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
 from octopi.transport.connection import Connection
@@ -155,7 +155,7 @@ class RelayServing:
         return NotLeaderError(str(error.args[0]), address=address, epoch=partition.epoch)
 
 
-class RelayContext:
+class RelayContext(WaitingTasks):
     """One connection of a client, as its services see it."""
 
     def __init__(self, serving: RelayServing, connection: Connection, tasks: trio.Nursery) -> None:
@@ -163,24 +163,6 @@ class RelayContext:
         self.serving = serving
         self.connection = connection
         self.tasks = tasks
-
-    def charge_task(self, kind: str) -> None:
-        """Take the memory for a waiting task; `release_task` gives it back.
-
-        Raises:
-          RefusedError: with TOO_MANY.
-        """
-        account = self.connection.memory.tasks
-        if not account.room(WAITING_TASK_MEMORY_BYTES, WAITING_TASK_MEMORY_BYTES):
-            raise RefusedError(
-                f"the relay has no memory left for more {kind} of this client (--memory-budget)",
-                Status.TOO_MANY,
-            )
-        account.charge(kind, WAITING_TASK_MEMORY_BYTES)
-
-    def release_task(self, kind: str) -> None:
-        """Give back the memory that `charge_task` took."""
-        self.connection.memory.tasks.release(kind, WAITING_TASK_MEMORY_BYTES)
 
 
 class RelayClientSession(ServiceSession):

@@ -13,24 +13,22 @@ from octopi.errors import (
     NotLeaderError,
     NotReadyError,
     OctopiError,
-    RefusedError,
-    Status,
 )
 from octopi.identifiers import PartitionId, TopicId
-from octopi.limits import WAITING_TASK_MEMORY_BYTES
 from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.redirects import redirect
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.waiting_tasks import WaitingTasks
 from octopi.transport.connection import Connection
 from octopi.transport.peer_names import connection_name
 
 NOT_SERVED = "this broker doesn't serve the partition any more"
 
 
-class ClientContext:
+class ClientContext(WaitingTasks):
     """One client connection of a broker, as its services see it."""
 
     def __init__(
@@ -113,21 +111,3 @@ class ClientContext:
         except OctopiError as error:
             gone = redirect(self.manager, NOT_SERVED, log.partition)
             refuse(self.connection, request, error if log.epoch else gone)
-
-    def charge_task(self, kind: str) -> None:
-        """Take the memory for a waiting task; `release_task` gives it back when the task ends.
-
-        Raises:
-          RefusedError: with TOO_MANY.
-        """
-        account = self.connection.memory.tasks
-        if not account.room(WAITING_TASK_MEMORY_BYTES, WAITING_TASK_MEMORY_BYTES):
-            raise RefusedError(
-                f"the broker has no memory left for more {kind} of this client (--memory-budget)",
-                Status.TOO_MANY,
-            )
-        account.charge(kind, WAITING_TASK_MEMORY_BYTES)
-
-    def release_task(self, kind: str) -> None:
-        """Give back the memory that `charge_task` took."""
-        self.connection.memory.tasks.release(kind, WAITING_TASK_MEMORY_BYTES)
