@@ -21,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -157,13 +158,23 @@ def fork_server() -> Iterator[ForkServer]:
         server.close()
 
 
+_IMPORTED: Final = (
+    "octopi.cli.broker_nodes",
+    "octopi.cli.commands.serve",
+    "octopi.cli.main",
+    "octopi.cli.node_log",
+    "octopi.cli.register_nodes",
+)
+
+
 def _of_the_program(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_OF_THE_PROGRAM)}
 
 
 def serve(requests: socket.socket) -> None:
     """Fork a node for each request until the other side has closed the socket."""
-
+    for name in _IMPORTED:
+        import_module(name)
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, _REQUEST_BYTES_MAX, 3)
         if not message:
