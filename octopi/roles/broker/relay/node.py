@@ -8,6 +8,7 @@ storing of the generation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 import trio
@@ -22,12 +23,10 @@ from octopi.relay.message_ids import MessageIds, node_name
 from octopi.relay.messages import RelayMessage
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.readers import Readers
-from octopi.roles.broker.relay.describe_service import RelayDescribeService
 from octopi.roles.broker.relay.links import OwnGreeting, PartitionLinks, RelayLinks
 from octopi.roles.broker.relay.mesh import RelayMesh
 from octopi.roles.broker.relay.options import RelayOptions
 from octopi.roles.broker.relay.partition import RelayPartition
-from octopi.roles.broker.relay.read_services import RelayReadService, RelaySubscribeService
 from octopi.roles.broker.relay.services import (
     RelayClientSession,
     RelayContext,
@@ -37,6 +36,10 @@ from octopi.roles.broker.relay.services import (
 )
 from octopi.roles.broker.relay.session import RelaySession
 from octopi.roles.broker.relay.store import RelayStore
+from octopi.roles.broker.services.describe import DescribeService
+from octopi.roles.broker.services.node import NodeService
+from octopi.roles.broker.services.read import ReadService
+from octopi.roles.broker.services.subscribe import SubscribeService
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.connection import Connection
 from octopi.transport.memory_budget import MemoryBudget
@@ -45,14 +48,6 @@ from octopi.transport.server_statistics import ServerStatistics
 from octopi.wire.endpoints import CLIENT, RELAY
 
 _log = get_logger(__name__)
-
-_CLIENT_SERVICES = (
-    RelayTopicsService,
-    RelayProduceService,
-    RelayReadService,
-    RelaySubscribeService,
-    RelayDescribeService,
-)
 
 
 @attrs.define(eq=False)
@@ -134,10 +129,11 @@ async def _serve(
     environment, options, mesh = node.environment, node.options, node.mesh
     serving = _begin(node, store, nursery)
     closing, served = trio.Event(), trio.Event()
+    own_node = partial(NodeService, options.agent, environment.clock.now())
+    own = (RelayTopicsService, RelayProduceService, ReadService, SubscribeService, DescribeService)
 
     def client(connection: Connection, tasks: trio.Nursery) -> RelayClientSession:
-        context = RelayContext(serving, connection, tasks)
-        return RelayClientSession("relay", [make(context) for make in _CLIENT_SERVICES])
+        return RelayClientSession(RelayContext(serving, connection, tasks), [*own, own_node])
 
     async def serve_all(*, task_status: trio.TaskStatus[str]) -> None:
         try:
@@ -227,8 +223,6 @@ def _begin(node: RelayBroker, store: RelayStore, nursery: trio.Nursery) -> Relay
         node.partitions,
         links,
         Readers(environment.clock),
-        options.agent,
-        environment.clock.now(),
     )
 
 

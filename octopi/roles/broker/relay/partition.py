@@ -298,7 +298,7 @@ class RelayPartition:
 
     def _gap(self, topic_id: TopicId, start: Offset) -> None:
         log = self.logs.get(topic_id)
-        name = topic_id if log is None else log.topic
+        name = topic_id if log is None else log.name
         partition = self.relay_set.partition
         _log.warning("readers miss records", topic=name, partition=partition, start=start)
         if log is not None:

@@ -1,11 +1,13 @@
 """What a relay offers to clients about topics and cluster, and to producers.
 
-The messages are those of log topics.  Reading is in `octopi.roles.broker.relay.read_services`.
+The messages are those of log topics.  Reading and describing are those of log topics altogether
+(`octopi.roles.broker.services`).
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -22,7 +24,7 @@ from octopi.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from octopi.identifiers import BrokerId, Incarnation, TopicName, topic_name
+from octopi.identifiers import BrokerId, Incarnation, PartitionId, TopicName, topic_name
 from octopi.model import TopicOptions
 from octopi.relay.messages import RelayStatus, SubmitRefusal
 from octopi.relay.receiver import NotKnown, NotStored, ProduceOutcome, RelayReceipt
@@ -32,12 +34,14 @@ from octopi.roles.broker.relay.links import RelayLinks
 from octopi.roles.broker.relay.mesh import RelayMesh
 from octopi.roles.broker.relay.partition import RelayPartition, client_epoch
 from octopi.roles.broker.relay.stream_log import StreamLog
-from octopi.roles.broker.waiting_tasks import WaitingTasks
+from octopi.roles.broker.services.context import ServiceContext
+from octopi.roles.broker.services.session import BrokerSession
 from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
+from octopi.storage.time_slices import Slices, in_groups
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure
-from octopi.transport.services import Service, ServiceSession
+from octopi.transport.services import Service
 from octopi.wire import messages as m
 
 _TOPICS_TOLD_MAX: Final = 1_000
@@ -66,8 +70,6 @@ class RelayServing:
     partitions: list[RelayPartition]
     links: RelayLinks
     readers: Readers
-    agent: str
-    started_at: float
 
     def checked(self, topic: str, partition: int) -> tuple[TopicName, RelayPartition]:
         """The topic, and its partition here.
@@ -104,6 +106,21 @@ class RelayServing:
     def log(self, topic: TopicName, partition: RelayPartition) -> StreamLog:
         """The stream of *topic* for readers."""
         return partition.log(topic, self.mesh.topic_id(topic))
+
+    def held(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> list[StreamLog]:
+        """Up to *count_max* streams of partitions that this relay holds, behind *after*, in order:
+        that of *topic*, or, if it is empty, those of all topics for which *covers* is true."""
+        found: list[StreamLog] = []
+        for name in sorted(map(TopicName, self.links.topics)):
+            partition = self.partitions[self.mesh.partition_of(name)]
+            is_behind = (name, partition.relay_set.partition) > after
+            if topic in {"", name} and is_behind and covers(name) and partition.member:
+                found.append(self.log(name, partition))
+                if len(found) == count_max:
+                    break
+        return found
 
     def described(self, topic: TopicName) -> m.TopicInfo:
         """Where *topic* is."""
@@ -142,9 +159,12 @@ class RelayServing:
             [relays[one] for one in readers],
         )
 
-    def redirected(self, partition: RelayPartition, error: NotLeaderError) -> NotLeaderError:
-        """*error*, with the address of the sequencer, or of another member if this relay knows of
-        no sequencer."""
+    def redirected(self, error: NotLeaderError, number: PartitionId) -> NotLeaderError:
+        """*error* with the address of the sequencer of partition *number*, or of another member if
+        this relay knows of no sequencer."""
+        if not 0 <= number < len(self.partitions):
+            return error
+        partition = self.partitions[number]
         sequencer = partition.sequencer
         if sequencer is None:
             others = [one for one in partition.relay_set.ranked if one != self.me]
@@ -155,17 +175,53 @@ class RelayServing:
         return NotLeaderError(str(error.args[0]), address=address, epoch=partition.epoch)
 
 
-class RelayContext(WaitingTasks):
+class RelayContext(ServiceContext):
     """One connection of a client, as its services see it."""
 
     def __init__(self, serving: RelayServing, connection: Connection, tasks: trio.Nursery) -> None:
         """*tasks*: the connection's nursery."""
+        super().__init__(serving.environment, serving.readers, connection, tasks)
         self.serving = serving
-        self.connection = connection
-        self.tasks = tasks
+
+    def served(self, topic: str, partition: PartitionId) -> StreamLog:
+        """The stream, if this relay may serve it.
+
+        Raises:
+          NotLeaderError: if it may not.
+          RefusedError: if there is no such topic or partition.
+        """
+        log = self.serving.log(*self.serving.checked(topic, partition))
+        if not log.epoch:
+            raise NotLeaderError(f"relay {self.serving.me} is part of no epoch of the partition")
+        return log
+
+    def redirected(self, error: NotLeaderError, partition: PartitionId) -> NotLeaderError:
+        """*error* with the address of the sequencer, or of another member if this relay knows of no
+        sequencer."""
+        return self.serving.redirected(error, partition)
+
+    def describe(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[m.LogInfo]]:
+        """See `ServiceContext`."""
+        found: list[m.LogInfo] = []
+        for some in in_groups(self.serving.held(topic, after, count_max, covers)):
+            found += [one.describe() for one in some]
+            yield
+        return found
+
+    def count(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[m.LogCount]]:
+        """See `ServiceContext`."""
+        found: list[m.LogCount] = []
+        for one in self.serving.held(topic, after, count_max, covers):
+            counted = yield from one.count()
+            found.append(counted)
+        return found
 
 
-class RelayClientSession(ServiceSession):
+class RelayClientSession(BrokerSession[RelayContext]):
     """A connection of a client."""
 
     def handle(self, message: object) -> None:
@@ -192,7 +248,7 @@ class RelayTopicsService(Service):
                 m.CreateTopic: self._create,
                 m.ListTopics: self._list,
                 m.DescribeCluster: self._describe_cluster,
-                m.DescribeNode: self._tell_node,
+                m.DescribeEvents: self._tell_no_events,
             }
         )
         self._serving = context.serving
@@ -263,11 +319,9 @@ class RelayTopicsService(Service):
             )
         )
 
-    def _tell_node(self, message: m.DescribeNode) -> None:
-        uptime_s = self._serving.environment.clock.now() - self._serving.started_at
-        self._connection.post(
-            m.NodeDescription(message.request, self._serving.agent, round(uptime_s * 1000))
-        )
+    def _tell_no_events(self, message: m.DescribeEvents) -> None:
+        """Relays of a static list keep no list of events."""
+        self._connection.post(m.EventList(message.request, "", []))
 
 
 class RelayProduceService(Service):
@@ -290,9 +344,7 @@ class RelayProduceService(Service):
             )
         member = partition.member
         if member is not None and member.status in {RelayStatus.FENCED, RelayStatus.JOINING}:
-            raise serving.redirected(
-                partition, NotLeaderError(f"relay {serving.me} is {member.status.value}")
-            )
+            raise NotLeaderError(f"relay {serving.me} is {member.status.value}")
 
         def answer(outcome: ProduceOutcome) -> None:
             with contextlib.suppress(ConnectionLostError):  # the client asks again elsewhere
