@@ -23,17 +23,12 @@ from octopi.relay.message_ids import MessageIds, node_name
 from octopi.relay.messages import RelayMessage
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.readers import Readers
+from octopi.roles.broker.relay.context import RelayClientSession, RelayContext, RelayServing
 from octopi.roles.broker.relay.links import OwnGreeting, PartitionLinks, RelayLinks
 from octopi.roles.broker.relay.mesh import RelayMesh
 from octopi.roles.broker.relay.options import RelayOptions
 from octopi.roles.broker.relay.partition import RelayPartition
-from octopi.roles.broker.relay.services import (
-    RelayClientSession,
-    RelayContext,
-    RelayProduceService,
-    RelayServing,
-    RelayTopicsService,
-)
+from octopi.roles.broker.relay.services import RelayProduceService, RelayTopicsService
 from octopi.roles.broker.relay.session import RelaySession
 from octopi.roles.broker.relay.store import RelayStore
 from octopi.roles.broker.services.describe import DescribeService

@@ -118,6 +118,11 @@ class RelayPartition:
         return self._epoch != NO_EPOCH
 
     @property
+    def is_fenced(self) -> bool:
+        """Whether this broker is a member that hears no quorum."""
+        return self.member is not None and self.member.status is RelayStatus.FENCED
+
+    @property
     def sequencer(self) -> BrokerId | None:
         """Who is the sequencer, as far as this broker knows; None: nobody."""
         member = self.member

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import trio
 
 from octopi.environment import Environment
-from octopi.errors import ConnectionLostError, NotLeaderError, OctopiError
+from octopi.errors import ConnectionLostError, NotLeaderError, OctopiError, RefusedError
 from octopi.identifiers import PartitionId
 from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
@@ -53,7 +53,7 @@ class ServiceContext(WaitingTasks, ABC):
         """
 
     @abstractmethod
-    def redirected(self, error: NotLeaderError, partition: PartitionId) -> NotLeaderError:
+    def redirected(self, error: NotLeaderError, partition: PartitionId) -> RefusedError:
         """*error* with the address of the leader of *partition*, if this broker knows it."""
 
     @abstractmethod
