@@ -16,7 +16,7 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import InvalidOptionError, OctopiError, StorageError
 from octopi.identifiers import BrokerId, Incarnation, PartitionId
-from octopi.limits import RELAY_TICK_S
+from octopi.limits import RELAY_CHANGE_S, RELAY_TICK_S
 from octopi.logger import get_logger
 from octopi.relay.incarnations import RelayLife
 from octopi.relay.message_ids import MessageIds, node_name
@@ -162,6 +162,8 @@ async def _serve(
     async with trio.open_nursery() as waiting:
         waiting.start_soon(_first_of, stop, waiting.cancel_scope)
         waiting.start_soon(_first_of, node.failed, waiting.cancel_scope)
+    if not node.failed.is_set():
+        await _hand_over(node)
     closing.set()
     await served.wait()
 
@@ -251,6 +253,17 @@ async def _keep_time(node: RelayBroker, ready: Callable[[], None]) -> None:
             is_ready = True
             ready()
         await clock.sleep_until(clock.now() + RELAY_TICK_S)
+
+
+async def _hand_over(node: RelayBroker) -> None:
+    """Have others be the sequencers, before clients and relays lose their connections; at most
+    for the time after which they would do so by themselves."""
+    clock = node.environment.clock
+    for one in node.partitions:
+        one.hand_over()
+    with clock.timeout(RELAY_CHANGE_S):
+        while not all(one.is_handed_over for one in node.partitions):
+            await clock.sleep_until(clock.now() + RELAY_TICK_S)
 
 
 async def _first_of(event: trio.Event, scope: trio.CancelScope) -> None:

@@ -199,6 +199,19 @@ class RelayPartition:
         if isinstance(message, RelayWritten | RelaySubmitted | RelayRefused):
             self._perform(self._receiver.receive(sender, message, now))
 
+    def hand_over(self) -> None:
+        """This broker is about to stop: another one is to be the sequencer."""
+        if self.member is not None:
+            self._perform(self.member.hand_over(self._clock.now()))
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether this broker is part of an epoch of which another one is the sequencer, or of
+        none."""
+        return self.member is None or not (
+            self.member.is_sequencer or self.member.status is RelayStatus.CHANGING
+        )
+
     # --- effects -------------------------------------------------------------------------
 
     def _perform(self, effects: list[RelayEffect] | list[ReceiverEffect]) -> None:
