@@ -31,6 +31,7 @@ from octopi.roles.broker.relay.partition import RelayPartition
 from octopi.roles.broker.relay.services import RelayProduceService, RelayTopicsService
 from octopi.roles.broker.relay.session import RelaySession
 from octopi.roles.broker.relay.store import RelayStore
+from octopi.roles.broker.relay.view_service import RelayViewService
 from octopi.roles.broker.services.describe import DescribeService
 from octopi.roles.broker.services.node import NodeService
 from octopi.roles.broker.services.read import ReadService
@@ -125,10 +126,12 @@ async def _serve(
     serving = _begin(node, store, nursery)
     closing, served = trio.Event(), trio.Event()
     own_node = partial(NodeService, options.agent, environment.clock.now())
-    own = (RelayTopicsService, RelayProduceService, ReadService, SubscribeService, DescribeService)
+    own = (RelayTopicsService, RelayProduceService, RelayViewService)
+    reading = (ReadService, SubscribeService, DescribeService)
 
     def client(connection: Connection, tasks: trio.Nursery) -> RelayClientSession:
-        return RelayClientSession(RelayContext(serving, connection, tasks), [*own, own_node])
+        context = RelayContext(serving, connection, tasks)
+        return RelayClientSession(context, [*own, *reading, own_node])
 
     async def serve_all(*, task_status: trio.TaskStatus[str]) -> None:
         try:

@@ -154,16 +154,17 @@ class RelayPartition:
         """The stream of *topic* as readers see it."""
         log = self.logs.get(topic_id)
         if log is None:
-            log = StreamLog(topic, topic_id, self.relay_set.partition, self._stream)
+            log = StreamLog(topic, topic_id, self.relay_set.partition, self.stream)
             self.logs[topic_id] = log
             self._tell(log)
         return log
 
     def has(self, topic_id: TopicId) -> bool:
         """Whether this broker holds something of that stream."""
-        return self._stream(topic_id) is not None
+        return self.stream(topic_id) is not None
 
-    def _stream(self, topic_id: TopicId) -> RelayStream | None:
+    def stream(self, topic_id: TopicId) -> RelayStream | None:
+        """What this broker holds of a stream; None: nothing."""
         return None if self.member is None else self.member.streams.by_topic.get(topic_id)
 
     def produce(
