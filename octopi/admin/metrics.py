@@ -23,6 +23,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from octopi.admin.node_views import BrokerNodeView, NodeView, RegisterNodeView
+from octopi.admin.relay_metrics import RelayMetrics
+from octopi.admin.relay_view import RelayBrokerView
 from octopi.admin.subscription_metrics import SubscriptionMetrics
 from octopi.metrics.latencies import BOUNDS_S
 from octopi.printable import printable
@@ -62,6 +64,8 @@ class Metrics:
             self._registry.register(_Printable(self._subscriptions))
         elif isinstance(node, RegisterNodeView):
             self._registry.register(_Printable(_Register(node)))
+        elif isinstance(node, RelayBrokerView):
+            self._registry.register(_Printable(RelayMetrics(node)))
         ProcessCollector(registry=self._registry)
 
     async def look(self) -> None:
