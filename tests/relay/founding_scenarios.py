@@ -5,6 +5,8 @@ They are fixed schedules after the executable model, each for a mistake that it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from octopi.identifiers import BrokerId
 from octopi.limits import RELAY_LOST_S
 from octopi.relay.messages import (
@@ -21,6 +23,7 @@ from tests.relay.scenarios import (
     check,
     leader,
     others,
+    outside_of,
     paused_s,
     produce,
     ready,
@@ -151,6 +154,41 @@ def relays_that_forgot_a_timeline_begin_another_one() -> None:
     settle(world, 25)
 
 
+def two_of_five_die_and_nothing_is_lost() -> None:
+    """One of them is the sequencer; the others go on without them."""
+    world = ready(5)
+    for member in (leader(world), others(world)[0]):
+        world.crash(member.me)
+    check(paused_s(world, produce(world)) <= 1.5, "three of five don't go on")
+    for _ in range(10):
+        check(paused_s(world, produce(world)) < 0.1, "the dead hold others up")
+    _restart_dead(world)
+    settle(world)
+    check(world.stats["founded"] == 1, "a timeline was founded without need")
+
+
+def all_deliver_at_most_one_hop_behind_the_receipt() -> None:
+    """The receipt comes after two hops at a member, after three at a broker outside of the set."""
+    world = ready(topics=1)
+    world.delay_s = (0.004, 0.004)
+    for receiver in (leader(world).me, others(world)[0].me, outside_of(world)):
+        one = produce(world, receiver=receiver)
+        hops = 2 if BrokerId(receiver) in world.relay_set else 3
+        waited_s = paused_s(world, one)
+        check(abs(waited_s - hops * 0.004) < 0.0001, f"{waited_s} s are not {hops} hops")
+        is_delivered = _all_deliver(world)
+        later_s = world.run_until(is_delivered, 1)
+        check(later_s <= 0.004 + 0.0001, f"delivery is {later_s} s behind the receipt")
+        world.run(0.5)
+
+
+def _all_deliver(world: RelayWorld) -> Callable[[], bool]:
+    end = max(member.streams.points[0][1].end for member in world.members)
+    return lambda: all(
+        stream.highwater >= end for member in world.members for stream in member.streams
+    )
+
+
 SCENARIOS = {
     one.__name__: one
     for one in (
@@ -158,5 +196,7 @@ SCENARIOS = {
         what_one_survivor_has_written_and_not_delivered_goes_on,
         the_newest_timeline_goes_on_and_not_the_longest_history,
         relays_that_forgot_a_timeline_begin_another_one,
+        two_of_five_die_and_nothing_is_lost,
+        all_deliver_at_most_one_hop_behind_the_receipt,
     )
 }
