@@ -61,6 +61,7 @@ class Status(IntEnum):
     TOPIC_EXISTS = 22
     UNKNOWN_PARTITION = 23
     INVALID_OPTION = 24
+    WRONG_KIND = 25
     TOPIC_CLOSED = 26
 
     MALFORMED_RECORD = 30
@@ -77,7 +78,9 @@ class Status(IntEnum):
     NOT_READY = 41
     NO_BROKER = 42
     SHUTTING_DOWN = 43
+    NO_QUORUM = 44
     HISTORY_FORKED = 46
+    BUFFER_FULL = 48
     ANSWER_LOST = 49
 
     DISK_FULL = 50
@@ -226,6 +229,13 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         before_append=True,
         outdated=True,
     ),
+    Status.WRONG_KIND: StatusMeaning(
+        False,
+        Blame.CALLER,
+        400,
+        "use a topic that is kept in logs: topics in memory don't do this",
+        before_append=True,
+    ),
     Status.TOPIC_CLOSED: StatusMeaning(
         False,
         Blame.CALLER,
@@ -292,12 +302,27 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         before_append=True,
     ),
     Status.SHUTTING_DOWN: StatusMeaning(True, Blame.NEITHER, 503, _ASK_AGAIN, before_append=True),
+    Status.NO_QUORUM: StatusMeaning(
+        True,
+        Blame.NEITHER,
+        503,
+        "go to the node at the address in the answer: this one hears no majority",
+        before_append=True,
+        look_up=True,
+    ),
     Status.HISTORY_FORKED: StatusMeaning(
         False,
         Blame.NEITHER,
         410,
         "continue from the `offset` in the answer, up to which both histories agree, or "
         "from earliest or latest",
+    ),
+    Status.BUFFER_FULL: StatusMeaning(
+        True,
+        Blame.NEITHER,
+        503,
+        "send the request again in a moment: too much waits for a majority of the relays",
+        before_append=True,
     ),
     Status.ANSWER_LOST: StatusMeaning(
         True,
@@ -663,6 +688,12 @@ class NotLeaderError(RefusedError):
     default_status: ClassVar[Status] = Status.NOT_LEADER
 
 
+class NoQuorumError(RefusedError):
+    """The node hears no majority of those that decide with it; `address` is the url of another."""
+
+    default_status: ClassVar[Status] = Status.NO_QUORUM
+
+
 class NotReadyError(RefusedError):
     """The node can't answer yet; repeat the request in a moment."""
 
@@ -809,6 +840,7 @@ _BY_STATUS: Final[dict[Status, type[RefusedError]]] = {
         TopicExistsError,
         OffsetOutOfRangeError,
         OffsetInsideRecordError,
+        NoQuorumError,
         NotLeaderError,
         NotReadyError,
         SupersededError,

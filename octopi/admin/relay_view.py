@@ -40,4 +40,6 @@ class RelayBrokerView:
         return self.node.mesh.relays.values()
 
     def collectors(self, logs_max: int) -> Sequence[Collector]:
-        return []
+        from octopi.admin.relay_metrics import RelayMetrics
+
+        return [RelayMetrics(self.node)]

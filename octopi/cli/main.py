@@ -25,7 +25,8 @@ from octopi.cli.search import FindSearch
 _SECTIONS: Final = {
     "Try it": ("demo", "dev"),
     "Messages": ("produce", "consume", "topics", "subscriptions", "dead-letters", "consumers"),
-    "Run a cluster": ("serve", "status", "events", "brokers", "partitions", "ring", "bench"),
+    "Run a cluster": ("serve", "status", "events", "brokers", "partitions", "bench"),
+    "Without a register": ("ring", "relay"),
     "Topics in files": ("export", "import", "backup", "restore"),
     "Data on disks": ("verify", "salvage", "retired"),
     "Access": ("context", "token", "secret", "tls"),

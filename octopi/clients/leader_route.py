@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 
@@ -26,6 +27,9 @@ from octopi.errors import (
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import REDIRECTS_IN_A_ROW_MAX
 from octopi.wire.messages import TopicInfo
+
+_REDIRECTS: Final = {Status.NOT_LEADER, Status.NO_QUORUM}
+"""The statuses with an address to go to: a relay that hears no majority names another one."""
 
 
 @attrs.frozen
@@ -73,7 +77,7 @@ class LeaderRoute:
     def redirected(self, error: OctopiError | None) -> bool:
         """A broker refused with *error*.  Return whether that is a redirect to follow."""
         self._told = ""
-        if not isinstance(error, RefusedError) or error.status != Status.NOT_LEADER:
+        if not isinstance(error, RefusedError) or error.status not in _REDIRECTS:
             return False
         epoch = self._epoch if error.epoch is None else error.epoch
         if not error.address or epoch < self._epoch:

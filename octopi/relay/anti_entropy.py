@@ -201,7 +201,7 @@ class StreamRepair:
     # --- what is done about it ---------------------------------------------------------------
 
     def _compare(self, now: float) -> list[SendToRelay]:
-        self._asked = _spread(self._candidates, RELAY_POINTS_MAX)
+        self._asked = spread(self._candidates, RELAY_POINTS_MAX)
         self._asked_at = now
         points = tuple(self._asked)
         return [SendToRelay(self.source, RelayCompare(self.epoch, self.stream.topic_id, points))]
@@ -244,7 +244,7 @@ class StreamRepair:
         return is_gap
 
 
-def _spread(points: Sequence[StreamPoint], count: int) -> list[StreamPoint]:
+def spread(points: Sequence[StreamPoint], count: int) -> list[StreamPoint]:
     """At most *count* of *points*, evenly, the first and the last among them."""
     if len(points) <= count:
         return list(points)

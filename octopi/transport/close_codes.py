@@ -20,6 +20,7 @@ _BY_STATUS: Final = {
     Status.NOT_A_MEMBER: 4401,
     Status.FORBIDDEN: 4403,
     Status.TOO_SLOW: 4408,
+    Status.NO_QUORUM: 4409,
     Status.OVER_LIMIT: 4429,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,24 @@ async def kill_the_sequencer_under_load(relays: list[NodeProcess]) -> None:
     ):
         with trio.fail_after(30):
             assert [(await consumer.__anext__()).value for _ in seen[0]] == seen[0]
+
+
+def test_commands_show_how_relays_take_part_and_that_they_hold_the_same(
+    nodes: NodeProcesses, program: Program
+) -> None:
+    relays = start_relays(nodes)
+    server = ["--server", relays[0].url]
+    assert program("produce", "prices", *server, input="one\ntwo\n").exit_code == 0
+    shown = program("relay", "status", *server)
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert lines[0][:4] == ["PARTITION", "RELAY", "STATE", "SEQUENCER"]
+    assert [line[:3] for line in lines[1:]] == [["0", str(one), "normal"] for one in (1, 2, 3)]
+    verified = program("relay", "verify", "prices", *server)
+    assert verified.exit_code == 0
+    assert "3 relays hold the same up to offset" in verified.stdout
+    told = json.loads(program("relay", "verify", "prices", "--json", *server).stdout)
+    assert len(set(told["digests"].values())) == 1
+    assert told["differs"] is None
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ class RelaysOfHosts:
         self.nodes: dict[str, RelayBroker] = {}
         """The newest process on each host."""
         self._lives: dict[str, int] = {}
+        self._stops: dict[str, trio.Event] = {}
         self.errors: dict[str, list[Exception]] = {}
         self._partitions, self._replicas = partitions, replicas
         self._bounds = bounds or BufferBounds()
@@ -55,6 +56,10 @@ class RelaysOfHosts:
         """Start these relays, or all."""
         for name in names or self.names:
             self._start(name)
+
+    def stop(self, name: str) -> None:
+        """Have a relay end as after SIGTERM."""
+        self._stops[name].set()
 
     def _start(self, name: str) -> None:
         async def run(host: Host) -> None:
@@ -78,8 +83,9 @@ class RelaysOfHosts:
             self.nodes[name] = node
             self._lives[name] = host.life
 
+        stop = self._stops[name] = trio.Event()
         try:
-            await run_relay_broker(host.environment, options, stop=trio.Event(), show=show)
+            await run_relay_broker(host.environment, options, stop=stop, show=show)
         except Exception as error:
             self.errors.setdefault(name, []).append(error)
             raise

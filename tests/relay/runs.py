@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from octopi.relay.member import RelayMember
-from octopi.relay.messages import RelayAnswer, RelayVote
+from octopi.relay.messages import RelayAnswer, RelayStart, RelayVote
 from octopi.relay.timelines import RelayEpoch
 from tests.relay.parts import BrokenRule
 from tests.relay.small_scope import (
@@ -19,6 +19,7 @@ from tests.relay.small_scope import (
     change_step,
     come_step,
     crash_step,
+    empty_step,
     first_state,
     join_step,
     order_step,
@@ -118,6 +119,31 @@ def a_vote_from_before_a_crash_comes_late() -> None:
     )
 
 
+def a_vote_from_before_it_gave_up_what_it_held_comes_late() -> None:
+    run(
+        vote_step(THIRD, E1),
+        empty_step(THIRD),
+        join_step(THIRD, frozenset({FIRST, SECOND})),
+        order_step(FIRST, frozenset({THIRD})),
+        vote_step(SECOND, E1),
+        late(RelayVote, of=THIRD),
+    )
+
+
+def an_empty_relay_is_sent_the_start_of_an_epoch() -> None:
+    """It voted for a later one before it crashed."""
+    run(
+        vote_step(FIRST, E2),
+        crash_step(FIRST),
+        change_step(SECOND, E1, frozenset({THIRD}), follows=False),
+        late(RelayVote, of=THIRD),
+        late(RelayStart),
+        order_step(SECOND, frozenset({FIRST})),
+        vote_step(THIRD, E2),
+        late(RelayVote, of=FIRST),
+    )
+
+
 RUNS = [
     the_longest_history_is_not_the_newest,
     the_same_is_sent_to_two_sequencers,
@@ -126,6 +152,8 @@ RUNS = [
     an_empty_relay_asks_one_that_missed_a_change,
     an_empty_relay_asks_one_that_missed_a_transaction,
     a_vote_from_before_a_crash_comes_late,
+    a_vote_from_before_it_gave_up_what_it_held_comes_late,
+    an_empty_relay_is_sent_the_start_of_an_epoch,
 ]
 
 

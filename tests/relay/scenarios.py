@@ -107,6 +107,20 @@ def a_sequencer_that_dies_is_replaced_within_a_second() -> None:
     settle(world)
 
 
+def a_sequencer_that_hands_over_before_it_stops_holds_nobody_up() -> None:
+    world = ready()
+    before = leader(world)
+    world.do(before.me, lambda member: member.hand_over(world.now))
+    one = produce(world)
+    check(paused_s(world, one) < 0.1, "the change is waited for as for a crash")
+    check(leader(world).me != before.me, "it leads on")
+    world.run(0.1)
+    world.crash(before.me)
+    check(paused_s(world, produce(world)) < 0.1, "its end is noticed")
+    world.restart(before.me)
+    settle(world)
+
+
 def a_dead_member_changes_nothing() -> None:
     world = ready()
     epoch, member = leader(world).epoch, others(world)[0].me
@@ -551,6 +565,7 @@ SCENARIOS = {
     one.__name__: one
     for one in (
         a_sequencer_that_dies_is_replaced_within_a_second,
+        a_sequencer_that_hands_over_before_it_stops_holds_nobody_up,
         a_dead_member_changes_nothing,
         one_cut_link_to_the_sequencer_changes_nothing,
         an_isolated_sequencer_fences_itself_and_the_others_go_on,

@@ -387,6 +387,13 @@ def crash_step(number: BrokerId) -> Callable[[ScopeState], None]:
     return act
 
 
+def empty_step(number: BrokerId) -> Callable[[ScopeState], None]:
+    def act(state: ScopeState) -> None:
+        state.do(number, lambda one: one._empty(keeps=False))
+
+    return act
+
+
 def join_step(
     number: BrokerId, group: frozenset[BrokerId], *, is_answered: bool = True
 ) -> Callable[[ScopeState], None]:

@@ -11,12 +11,13 @@ import pytest
 
 from octopi.identifiers import BrokerId, Offset, TopicId
 from octopi.relay import anti_entropy, buffer, epoch as epochs
+from octopi.relay.adoption import AdoptionKind
 from octopi.relay.buffer import RelayBuffer, StreamPoint
 from octopi.relay.digest import Digest, next_digest
 from octopi.relay.effects import RelayEffect
 from octopi.relay.epoch import EpochPlan, JoinAnswers, StreamTarget, Votes
 from octopi.relay.fence import Fence, Hearing
-from octopi.relay.incarnations import Lives, RelayLife
+from octopi.relay.incarnations import Lives, RelayLife, newest_lives
 from octopi.relay.member import RelayMember
 from octopi.relay.message_ids import MessageId, MessageIds, message_id
 from octopi.relay.messages import (
@@ -25,6 +26,7 @@ from octopi.relay.messages import (
     RelayBeat,
     RelayIncoming,
     RelayMessage,
+    RelayStart,
     RelayStatus,
     RelayVote,
     RelayWritten,
@@ -35,7 +37,9 @@ from octopi.relay.streams import RelayStreams
 from octopi.relay.timelines import RelayEpoch, Timeline
 from octopi.relay.written import WrittenMarks
 from octopi.replication.producer_sequences import Fresh, ProducerSequences
-from tests.relay import runs, scenarios, test_message_ids as ids
+from tests.relay import founding_scenarios, runs, scenarios, test_message_ids as ids
+from tests.relay.parts import RelayBroker
+from tests.relay.world import RelayWorld
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 Scenario = Callable[[], object]
@@ -105,6 +109,23 @@ def a_relay_that_knows_nothing_writes(patch: pytest.MonkeyPatch) -> None:
 
 def _before(message: RelayIncoming) -> StreamPoint:
     return StreamPoint(message.offset, message.digest_before)
+
+
+@mutant(founding_scenarios.two_members_repair_while_more_is_published)
+def a_relay_writes_what_it_repairs(patch: pytest.MonkeyPatch) -> None:
+    incoming = RelayStreams.incoming
+
+    def counting(
+        self: RelayStreams, message: RelayIncoming, sources: Sequence[BrokerId], now: float
+    ) -> None:
+        if message.topic_id in self.repairs:
+            for member in self._lagging:
+                self._send(member, _written(message))
+            for receiver in (self._me, message.receiver):
+                self._send(receiver, _written(message))
+        incoming(self, message, sources, now)
+
+    patch.setattr(RelayStreams, "incoming", counting)
 
 
 @mutant(runs.every_run_of_one_order_and_one_change)
@@ -301,6 +322,85 @@ def what_anybody_answers_is_enough_to_join(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(JoinAnswers, "plan", shortest)
     patch.setattr(RelayMember, "_asked", asked)
+
+
+@mutant(runs.an_empty_relay_is_sent_the_start_of_an_epoch)
+def a_start_is_enough_to_join(patch: pytest.MonkeyPatch) -> None:
+    heard_start = RelayMember._heard_start
+
+    def trusting(self: RelayMember, sender: BrokerId, start: RelayStart, now: float) -> None:
+        if self.status is not RelayStatus.JOINING:
+            heard_start(self, sender, start, now)
+            return
+        targets = {topic: StreamTarget(point, (sender,)) for topic, point in start.streams}
+        lives = newest_lives([self.lives, start.lives])
+        self._adopt(EpochPlan(start.epoch, lives, targets), AdoptionKind.FOLLOW, now)
+
+    patch.setattr(RelayMember, "_heard_start", trusting)
+
+
+@mutant(runs.a_vote_from_before_it_gave_up_what_it_held_comes_late)
+def a_relay_that_gives_up_what_it_holds_keeps_its_life(patch: pytest.MonkeyPatch) -> None:
+    empty = RelayMember._empty
+
+    def same(self: RelayMember, *, keeps: bool) -> None:
+        life = self.life
+        empty(self, keeps=keeps)
+        self.life = self.lives[self.me] = life
+
+    patch.setattr(RelayMember, "_empty", same)
+
+
+@mutant(founding_scenarios.relays_that_forgot_a_timeline_begin_another_one)
+def the_generation_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    begin = RelayWorld._start
+
+    def forgetful(self: RelayWorld, broker: RelayBroker) -> None:
+        broker.generation = 0
+        begin(self, broker)
+
+    patch.setattr(RelayWorld, "_start", forgetful)
+
+
+@mutant(founding_scenarios.what_one_survivor_has_written_and_not_delivered_goes_on)
+def a_founding_keeps_only_what_was_delivered(patch: pytest.MonkeyPatch) -> None:
+    ends: property = RelayStreams.__dict__["ends"]
+
+    def delivered(self: RelayStreams) -> StreamEnds:
+        found = []
+        for one in self:
+            digest = one.buffer.digest_at(one.highwater)
+            assert digest is not None
+            found.append((one.topic_id, StreamPoint(one.highwater, digest), one.highwater))
+        return tuple(found)
+
+    cast = RelayMember._cast
+
+    def casting(self: RelayMember, now: float) -> None:
+        is_founding = self.epoch.timeline != self.held.timeline
+        patch.setattr(RelayStreams, "ends", property(delivered) if is_founding else ends)
+        cast(self, now)
+
+    patch.setattr(RelayMember, "_cast", casting)
+
+
+@mutant(founding_scenarios.the_newest_timeline_goes_on_and_not_the_longest_history)
+def a_founding_takes_the_longest_history(patch: pytest.MonkeyPatch) -> None:
+    valid = Votes._valid
+
+    def all_alike(
+        self: Votes, epoch: RelayEpoch, lives: Lives, now: float
+    ) -> dict[BrokerId, epochs._CastVote]:
+        cast = valid(self, epoch, lives, now)
+        newest = max((one.vote.held for one in cast.values()), default=epoch)
+        if newest.timeline == epoch.timeline:
+            return cast
+        return {
+            voter: attrs.evolve(one, vote=attrs.evolve(one.vote, held=newest))
+            for voter, one in cast.items()
+        }
+
+    patch.setattr(Votes, "_valid", all_alike)
 
 
 @mutant(scenarios.an_isolated_sequencer_fences_itself_and_the_others_go_on)

@@ -6,12 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.relay import scenarios
+from tests.relay import founding_scenarios, scenarios
 from tests.relay.scenarios import SCENARIOS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 def test_relays(scenario: Callable[[], None]) -> None:
+    scenario()
+
+
+@pytest.mark.parametrize(
+    "scenario", founding_scenarios.SCENARIOS.values(), ids=founding_scenarios.SCENARIOS
+)
+def test_relays_that_lose_much(scenario: Callable[[], None]) -> None:
     scenario()
 
 

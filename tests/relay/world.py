@@ -219,6 +219,11 @@ class RelayWorld:
         broker.alive = True
         self._start(broker)
 
+    def do(self, number: int, act: Callable[[WatchedMember], list[RelayEffect]]) -> None:
+        """Have a member do something by itself."""
+        broker = self.brokers[BrokerId(number)]
+        self._perform(broker, act(self.member(number)))
+
     def pause(self, number: int, seconds: float) -> None:
         """A process does nothing for some time, and does not know it."""
         self.brokers[BrokerId(number)].paused_until = self.now + seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from random import Random
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -288,7 +289,8 @@ async def test_a_flush_before_a_cut_stores_no_checkpoint_of_the_state_after_it(
     disk.make_directory("orders")
     flusher = Flusher(SystemClock())
     log = await open_log(disk, FlushOptions(messages=1, checkpoint_bytes=1), flusher)
-    log.flush_listener = replica = Replica()
+    replica = Replica()
+    log.replica = cast(Any, replica)
     nursery.start_soon(flusher.run)
     for is_settled, count in ((False, 0), (True, 1)):
         replica.is_settled = is_settled
@@ -306,7 +308,8 @@ async def test_a_flush_that_is_counted_after_a_cut_counts_no_record_appended_sin
     disk.make_directory("orders")
     flusher = Flusher(SystemClock())
     log = await open_log(disk, FlushOptions(interval_s=60.0), flusher)
-    log.flush_listener = replica = Replica(is_settled=True)
+    replica = Replica(is_settled=True)
+    log.replica = cast(Any, replica)
     nursery.start_soon(flusher.run)
     append(log, 0)
     cut_at = append(log, 1)

@@ -68,6 +68,10 @@ async def started(
 @simulated(brokers=1, oracle=False)
 async def test_what_is_produced_at_one_relay_is_read_at_all(cluster: Cluster) -> None:
     async with started(cluster, partitions=8) as (relays, environment):
+        for name, node in relays.running().items():
+            assert node.links is not None
+            connected = set(node.links.incarnations)
+            assert connected == {1, 2, 3} - {relays.id_of(name)}, "a link for each two"
         async with (
             connect(relays.addresses[0], environment=environment) as client,
             client.producer() as producer,

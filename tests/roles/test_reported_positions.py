@@ -96,12 +96,11 @@ async def test_a_position_in_a_reading_that_is_not_there_is_ignored(tmp_path: Pa
 
 def at_a_broker(**of_log: int) -> Reading:
     """A reading that was sent what lies below 100."""
-    topic = m.TopicInfo("orders", "", [], m.TopicOptions())
-    log = SimpleNamespace(topic=topic, partition=PartitionId(0), epoch=1, **of_log)
+    log = SimpleNamespace(name="orders", partition=PartitionId(0), epoch=1, **of_log)
     peer = SimpleNamespace(peer="peer", greeting=m.Hello(1, "test"))
     message = m.Subscribe(1, "orders", PartitionId(0), Offset(100), 1_000)
-    nothing = cast(Any, None)
-    return Reading(cast(Any, peer), nothing, nothing, cast(Any, log), message)
+    context = SimpleNamespace(connection=peer, readers=None)
+    return Reading(cast(Any, context), cast(Any, log), message)
 
 
 def test_position_reports_that_are_too_frequent_are_useless_frames() -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import attrs
@@ -14,12 +15,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from octopi.environment import Link
-from octopi.errors import CorruptLogError, HistoryForkedError, Status
+from octopi.errors import CorruptLogError, HistoryForkedError, OctopiError, Status
 from octopi.identifiers import Offset
 from octopi.limits import FETCH_BYTES_DEFAULT, KIB
 from octopi.operating_system import SystemClock
 from octopi.roles.broker.reading import Reading
 from octopi.roles.broker.tail_broadcast import EncodedDelivery, TailBroadcast
+from octopi.transport.failures import failure_of
 from octopi.transport.outbox import Outbox
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
@@ -57,6 +59,10 @@ class Log:
 
     def anchor_before(self, offset: Offset) -> str:
         return str(self.epoch) if offset else ""
+
+    def check_anchor(self, offset: Offset, anchor: str) -> None:
+        if anchor and anchor != self.anchor_before(offset):
+            raise HistoryForkedError("other records", offset=0)
 
     def anchor_behind(self, offset: Offset) -> str:
         return str(self.epoch)
@@ -376,9 +382,13 @@ class Peer:
     async def paced(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
 
-    def check_anchor(self, log: Log, offset: Offset, anchor: str) -> None:
-        if anchor and anchor != log.anchor_before(offset):
-            raise HistoryForkedError("other records", offset=0)
+    @property
+    def context(self) -> Any:  # noqa: ANN401
+        """That of the connection's services."""
+        return SimpleNamespace(connection=self, readers=self, refuse=self._refuse)
+
+    def _refuse(self, log: Log, request: int, error: OctopiError) -> None:
+        self.post(failure_of(request, error))
 
 
 @pytest.mark.parametrize("credit", [2, 1])
@@ -386,7 +396,7 @@ async def test_nothing_is_delivered_after_the_end_of_a_reading(credit: int) -> N
     async with running() as bench, trio.open_nursery() as nursery:
         peer, log = cast(Any, Peer(bench.tail_broadcast)), cast(Any, bench.log)
         log.delivered_bytes = 0
-        reading = Reading(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, credit))
+        reading = Reading(peer.context, log, m.Subscribe(1, "topic", 0, 0, credit))
         nursery.start_soon(reading.run)
         bench.log.commit(b"a")
         await wait_all_tasks_blocked()
@@ -403,7 +413,7 @@ async def test_a_reading_does_not_outlive_a_new_leader_that_lacks_what_it_sent()
     async with running() as bench, trio.open_nursery() as nursery:
         peer, log = cast(Any, Peer(bench.tail_broadcast)), cast(Any, bench.log)
         log.delivered_bytes = 0
-        reading = Reading(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
+        reading = Reading(peer.context, log, m.Subscribe(1, "topic", 0, 0, 100))
         nursery.start_soon(reading.run)
         bench.log.commit(b"a")
         await wait_all_tasks_blocked()
@@ -420,7 +430,7 @@ async def test_a_reading_goes_on_under_a_new_leader_that_has_what_it_sent() -> N
         peer, log = cast(Any, Peer(bench.tail_broadcast)), cast(Any, bench.log)
         log.delivered_bytes = 0
         log.anchor_before = log.anchor_behind = lambda offset: "1"
-        reading = Reading(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
+        reading = Reading(peer.context, log, m.Subscribe(1, "topic", 0, 0, 100))
         nursery.start_soon(reading.run)
         await wait_all_tasks_blocked()
         for epoch in (2, 3):

@@ -95,6 +95,8 @@ NEEDED: dict[type, Verb | None] = {
     m.DescribeLogs: None,
     m.DescribeNode: None,
     m.DescribeReadings: None,
+    m.DescribeRelays: None,
+    m.DescribeRelayStream: None,
     m.DescribeTopic: None,
     m.ListTopics: None,
     m.ReportPosition: None,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _REGISTER_ONLY: Final = ("peers", "partitions", "replicas", "gather_s")
 
-_NOT_OF_RELAYS: Final = (
+_NOT_OF_RELAYS: Final[tuple[str, ...]] = (
     "register",
     "join",
     "advertise",
@@ -49,6 +49,9 @@ _NOT_OF_RELAYS: Final = (
     "keep_retired_s",
 )
 """What a relay of a static list has no use for."""
+
+_NOT_OF_RING: Final[tuple[str, ...]] = ("register", "id", "workers")
+"""What a broker of a ring has no use for."""
 
 
 @click.command()
@@ -186,10 +189,8 @@ def _register(
 def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str, object]) -> _Node:
     formed = {key: flags.pop(key) for key in _REGISTER_ONLY}
     settings = configuration.section(BrokerSettings, **flags)
-    if settings.relay_peers:
-        return _relay(configuration, settings, common, formed, flags)
-    if settings.join:
-        return _ring(configuration, settings, common, formed, flags)
+    if settings.relay_peers or settings.join:
+        return _without_register(configuration, settings, common, formed, flags)
     _refuse("broker", formed)
     if settings.workers > 1:
         return _workers(settings, common)
@@ -205,48 +206,31 @@ def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str,
     return node
 
 
-def _ring(
+def _without_register(
     configuration: Configuration,
     settings: BrokerSettings,
     common: NodeSettings,
     formed: dict[str, object],
     flags: dict[str, object],
 ) -> _Node:
-    """A broker of a cluster without a register.  *formed* has the flags for what it forms."""
+    """A broker of a cluster without a register: of a ring, or a relay of a static list.  *formed*
+    has the flags for what the cluster is divided into."""
+    if settings.relay_peers:
+        name, useless = "broker with --relay-peers", _NOT_OF_RELAYS
+    else:
+        name, useless = "broker with --join", _NOT_OF_RING
     counts = {key: formed.pop(key) for key in ("partitions", "replicas")}
-    given = {key: flags[key] for key in ("register", "id", "workers")}
-    _refuse("broker with --join", {**formed, **given})
+    _refuse(name, {**formed, **{key: flags[key] for key in useless}})
     new = configuration.section(RegisterSettings, **counts)
     _need_secret(common)
 
     async def node(stop: trio.Event) -> None:
-        from octopi.cli.ring_nodes import run_ring_node
-
-        run = partial(run_ring_node, settings, new.partitions, new.replicas, common, stop)
-        await _managed("broker", run, stop)
-
-    return node
-
-
-def _relay(
-    configuration: Configuration,
-    settings: BrokerSettings,
-    common: NodeSettings,
-    formed: dict[str, object],
-    flags: dict[str, object],
-) -> _Node:
-    """A relay of a static list.  *formed* has the flags for what the list is divided into."""
-    counts = {key: formed.pop(key) for key in ("partitions", "replicas")}
-    given = {key: flags[key] for key in _NOT_OF_RELAYS}
-    _refuse("broker with --relay-peers", {**formed, **given})
-    new = configuration.section(RegisterSettings, **counts)
-    _need_secret(common)
-
-    async def node(stop: trio.Event) -> None:
-        from octopi.cli.relay_nodes import run_relay_node
-
-        run = partial(run_relay_node, settings, new.partitions, new.replicas, common, stop)
-        await _managed("broker", run, stop)
+        if settings.relay_peers:
+            from octopi.cli.relay_nodes import run_relay_node as run
+        else:
+            from octopi.cli.ring_nodes import run_ring_node as run
+        begin = partial(run, settings, new.partitions, new.replicas, common, stop)
+        await _managed("broker", begin, stop)
 
     return node
 

@@ -19,7 +19,7 @@ from octopi.limits import DISK_LOOK_INTERVAL_S
 from octopi.logger import get_logger
 from octopi.record import Scan
 from octopi.replication.producer_sequences import ProducerSequences
-from octopi.roles.broker.flusher import Flusher, FlushListener
+from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.kept_start import KeptStart, kept_start
 from octopi.roles.broker.log_checkpoint import LogCheckpoint, checkpoint_path
 from octopi.roles.broker.log_files import (
@@ -56,7 +56,7 @@ class LocalLog(ReadableLog):
         "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_notes",
         "_policy", "_sets_aside", "_storing",
         "appended_bytes", "appended_count", "delivered_bytes", "directory",
-        "flush_listener", "refused_cuts",
+        "refused_cuts",
     )
     # fmt: on
 
@@ -77,7 +77,6 @@ class LocalLog(ReadableLog):
         and *ends*; *sequences* are those of all records of the log."""
         super().__init__(topic, partition)
         self.directory = directory
-        self.flush_listener: FlushListener | None = None
         self.appended_count = 0
         """Records appended since the log was opened."""
         self.appended_bytes = 0
@@ -290,7 +289,7 @@ class LocalLog(ReadableLog):
         self._flusher.want(self._flush, 0.0)
 
     async def _flush(self) -> None:
-        """Flush the log, report that to the listener, and move the recovery point from time to
+        """Flush the log, report that to the replica, and move the recovery point from time to
         time."""
         if self._is_closed:
             return
@@ -309,11 +308,11 @@ class LocalLog(ReadableLog):
                 return  # the log was deleted meanwhile
             # Records that were acknowledged from the page cache stay acknowledged.  Requests that
             # wait for the device are refused, and so are all later ones.
-            if self.flush_listener is not None:
-                self.flush_listener.flush_failed(error)
+            if self.replica is not None:
+                self.replica.flush_failed(error)
             return
-        if self.flush_listener is not None:
-            self.flush_listener.flushed(self.topic_id, lambda: self._files.flushed_end)
+        if self.replica is not None:
+            self.replica.flushed(self.topic_id, lambda: self._files.flushed_end)
 
     async def flush(self) -> Offset:
         """Wait until all appended records are durable; return the offset where they end.
@@ -383,7 +382,7 @@ class LocalLog(ReadableLog):
         the log end where the log is still to be cut, so the records behind that would count as
         foreign."""
         async with self._storing:
-            is_settled = self.flush_listener is None or self.flush_listener.is_settled
+            is_settled = self.replica is None or self.replica.is_settled
             if is_settled and not self._is_closed:
                 await self._note_all()
 

@@ -36,6 +36,7 @@ from octopi.roles.broker.retaining import Retaining
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.describe import DescribeService
 from octopi.roles.broker.services.forwarding import ForwardingService
+from octopi.roles.broker.services.no_relays import NoRelaysService
 from octopi.roles.broker.services.no_ring import NoRingService
 from octopi.roles.broker.services.node import NodeService
 from octopi.roles.broker.services.produce import ProduceService
@@ -130,8 +131,9 @@ def client_services(node: BrokerNode) -> Sequence[Callable[[ClientContext], Serv
     forwarding = partial(ForwardingService, node.peer)
     producers = partial(ProducersService, node.internal_logs)
     own_node = partial(NodeService, node.options.agent, node.started_at)
-    own = (ProduceService, ReadService, SubscribeService, DescribeService, NoRingService)
-    return *own, own_node, producers, subscriptions, forwarding
+    own = (ProduceService, ReadService, SubscribeService, DescribeService)
+    refusing = (NoRingService, NoRelaysService)
+    return *own, *refusing, own_node, producers, subscriptions, forwarding
 
 
 async def run_broker(

@@ -6,20 +6,24 @@ Nothing in this module changes the log; `octopi.roles.broker.local_log` does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from octopi.errors import (
     HistoryForkedError,
     InvalidOptionError,
+    NotLeaderError,
     NotReadyError,
     RefusedError,
     Status,
     StorageError,
 )
-from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId
+from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId, TopicName
 from octopi.logger import get_logger
-from octopi.position import Anchor, epochs_of
+from octopi.position import Anchor, checked_anchor, epochs_of
 from octopi.printable import without_directory
 from octopi.replication.log_state import LogState
+from octopi.replication.partition_replica import PartitionReplica
+from octopi.roles.broker.flusher import FlushListener
 from octopi.roles.broker.kept_start import NOTHING_KEPT
 from octopi.roles.broker.log_files import with_shared_options
 from octopi.storage.brief_lock import BriefLock
@@ -29,6 +33,16 @@ from octopi.storage.time_slices import Slices, in_turns
 from octopi.wire.messages import LogCount, LogInfo, TopicRecord
 
 _log = get_logger(__name__)
+
+
+class LogReplica(FlushListener, Protocol):
+    """A broker's replica of the partition of a log."""
+
+    machine: PartitionReplica
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker leads the partition."""
 
 
 class ReadableLog:
@@ -43,6 +57,7 @@ class ReadableLog:
         "epoch",
         "kept",
         "partition",
+        "replica",
         "state",
         "topic",
         "topic_id",
@@ -56,6 +71,8 @@ class ReadableLog:
         self.epoch = NO_EPOCH
         """The epoch of the leader that this broker is, or follows in agreement; 0: consumers are
         not served from this log."""
+        self.replica: LogReplica | None = None
+        """The broker's replica of the partition; None: not yet."""
         self._files: SegmentedLog
         self.state: LogState
         self._published: Offset
@@ -68,6 +85,11 @@ class ReadableLog:
     def keep_newest(self, newest: NewestRecords) -> None:
         """Have reads of what is appended from now on served from memory, by *newest*."""
         self._files.newest = newest
+
+    @property
+    def name(self) -> TopicName:
+        """The topic."""
+        return TopicName(self.topic.topic)
 
     # --- waiting for more ----------------------------------------------------------------
 
@@ -141,7 +163,11 @@ class ReadableLog:
         returns."""
         return self.state.epochs.anchor_behind(offset)
 
-    def check_anchor(self, offset: Offset, anchor: Anchor, *, is_leader: bool) -> None:
+    def anchor_opened(self, offset: Offset, given: str) -> Anchor:
+        """See `octopi.roles.broker.local_stream.LocalStream`: this broker may know more epochs."""
+        return self.anchor_before(offset)
+
+    def check_anchor(self, offset: Offset, anchor: str) -> None:
         """Check that the records before *offset* in this log are those that a reader read.
 
         The log must be served, so it is the leader's, or agrees with the leader's.
@@ -151,7 +177,7 @@ class ReadableLog:
           HistoryForkedError: if the log has other records there.
           NotReadyError: if the reader's records are of an epoch that this broker doesn't know yet.
         """
-        read = epochs_of(anchor)
+        read = epochs_of(checked_anchor(anchor))
         if not read:
             return
         name = f"{self.topic.topic}/{self.partition}"
@@ -166,14 +192,39 @@ class ReadableLog:
                 f"{name}: the records read before offset {offset} are of epoch {epoch}, and this "
                 f"broker knows no epoch after {self.epoch} yet"
             )
-        state = self.state
-        common = state.epochs.fork(offset, read, state.end, is_leader=is_leader)
+        state, replica = self.state, self.replica
+        leads = replica is not None and replica.leads
+        common = state.epochs.fork(offset, read, state.end, is_leader=leads)
         if common is not None:
             raise HistoryForkedError(
                 f"{name}: the records read before offset {offset}, of epoch {epoch}, aren't in the "
                 f"log any more; it agrees up to offset {common}",
                 offset=common,
             )
+
+    def require_end(self) -> None:
+        """Check that the highwater mark covers all that was ever acknowledged.
+
+        Raises:
+          NotLeaderError: if this broker doesn't lead the partition.
+          NotReadyError: if this broker doesn't lead the log yet, or has not committed yet what the
+              log held when the leadership began.
+        """
+        leader = None if self.replica is None else self.replica.machine.leader
+        if leader is None:
+            raise NotLeaderError(f"this broker does not lead partition {self.partition}")
+        led = leader.logs.get(self.topic_id)  # None: a new log
+        # The leader's own mark may be ahead: it is published after the effects before it.
+        if led is None or not led.knows_end(self.highwater):
+            raise NotReadyError(
+                f"the new leader of partition {self.partition} has not yet committed and published "
+                "what it had when it was elected"
+            )
+
+    def require_reach(self, offset: Offset) -> None:
+        """See `octopi.roles.broker.local_stream.LocalStream`."""
+        if offset > self.highwater:
+            self.require_end()
 
     async def prove(self, offset: Offset) -> None:
         """Check that a record starts at *offset* or the log ends there; other tasks run meanwhile.

@@ -15,13 +15,9 @@ import trio
 from octopi.errors import ConnectionLostError, NeedsTimeError, NotLeaderError, OctopiError
 from octopi.identifiers import Offset
 from octopi.limits import FETCH_BYTES_DEFAULT, POSITION_REPORT_INTERVAL_S
-from octopi.roles.answers import refuse
-from octopi.roles.broker.local_log import LocalLog
-from octopi.roles.broker.readers import Readers
-from octopi.roles.broker.redirects import redirect
-from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.local_stream import LocalStream
+from octopi.roles.broker.services.context import NOT_SERVED, ServiceContext
 from octopi.roles.broker.tail_broadcast import EncodedDelivery
-from octopi.transport.connection import Connection
 from octopi.transport.peer_names import connection_name
 from octopi.transport.turns import allowed, measured
 from octopi.wire import messages as m
@@ -32,18 +28,15 @@ class Reading:
 
     def __init__(
         self,
-        connection: Connection,
-        manager: ReplicaManager,
-        readers: Readers,
-        log: LocalLog,
+        context: ServiceContext,
+        log: LocalStream,
         message: m.Subscribe,
     ) -> None:
         self.request = message.request
         self.position = Offset(message.offset)
         """The subscriber was sent the records below this offset."""
-        self._connection = connection
-        self._manager = manager
-        self._readers = readers
+        self._context = context
+        self._connection, self._readers = context.connection, context.readers
         self._log = log
         self._epoch = log.epoch
         """The epoch of the leader whose log was compared with what the subscriber was sent."""
@@ -66,17 +59,18 @@ class Reading:
 
         Raises:
           NeedsTimeError: if the check takes long; then `run` can make it.
-          RefusedError, StorageError: see `octopi.roles.broker.readable_log.ReadableLog.read` and
-              its `check_anchor`.
+          OctopiError: see `octopi.roles.broker.local_stream.LocalStream`: its `read` and
+              `check_anchor`.
         """
         log = self._log
-        self._manager.check_anchor(log, self.position, self._anchor)
+        log.check_anchor(self.position, self._anchor)
         log.read(self.position, 0)  # checks the offset
-        self._epoch, self._anchor = log.epoch, log.anchor_before(self.position)
+        self._epoch = log.epoch
+        self._anchor = log.anchor_opened(self.position, self._anchor)
         self._connection.post(
             m.Subscribed(
                 self.request,
-                log.topic.topic_id,
+                log.topic_id,
                 log.epoch,
                 log.start,
                 log.highwater,
@@ -131,18 +125,14 @@ class Reading:
         except ConnectionLostError:
             pass
         except OctopiError as error:
-            moved = isinstance(error, NotLeaderError)
-            told = (
-                redirect(self._manager, str(error.args[0]), self._log.partition) if moved else error
-            )
-            refuse(self._connection, self.request, told)
+            self._context.refuse(self._log, self.request, error)
         finally:
             del self._readers.readings[self]
 
     @property
     def topic(self) -> str:
         """The topic that is read."""
-        return self._log.topic.topic
+        return self._log.name
 
     def describe(self) -> m.ReadingInfo:
         """The reader, the log, and how far it is read."""
@@ -153,7 +143,7 @@ class Reading:
             self._connection.peer,
             greeting.agent,
             self.request,
-            log.topic.topic,
+            log.name,
             log.partition,
             self.position,
             self._credit,
@@ -164,7 +154,7 @@ class Reading:
 
     def take(self, delivery: EncodedDelivery, now: float) -> bool:
         """See `octopi.roles.broker.tail_broadcast.Reader`."""
-        if self._log.epoch != self._epoch or delivery.end > self._credit:
+        if self._log.epoch != self._epoch or not self.position < delivery.end <= self._credit:
             return False
         if not self._connection.try_send_encoded(delivery.data, now):
             return False
@@ -201,16 +191,16 @@ class Reading:
     def _check_leader(self) -> None:
         """Check that the next records of the log continue those that the subscriber was sent."""
         if not self._log.epoch:
-            raise NotLeaderError("this broker doesn't serve the partition any more")
+            raise NotLeaderError(NOT_SERVED)
         if self._log.epoch != self._epoch:
             # Another leader was elected: its log may not have what the subscriber was sent.
-            self._manager.check_anchor(self._log, self.position, self._anchor)
+            self._log.check_anchor(self.position, self._anchor)
             self._epoch = self._log.epoch
 
     def _deliver_next(self, room_bytes: int) -> None:
         records = self._log.read(self.position, room_bytes)
         if not records:
-            return  # the log of another leader doesn't reach there yet
+            return  # what another leader has committed doesn't reach there yet
         self._anchor = self._log.anchor_behind(self.position)
         self._connection.post(
             m.Delivery(self.request, self.position, records, self._log.highwater, self._anchor)

@@ -135,7 +135,7 @@ class ReplicaDriver:
 
             self._tracer = ReplicaTracer(trace, partition, self.machine)
         for log in logs.values():
-            log.flush_listener = self
+            log.replica = self
 
     # --- events ----------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class ReplicaDriver:
         """Add a log that was made on this broker."""
         self.logs[log.topic_id] = log
         log.epoch = self._served_epoch
-        log.flush_listener = self
+        log.replica = self
         self.submit(lambda: self.machine.add_log(log.topic_id, log.state))
 
     def remove_log(self, topic_id: TopicId) -> None:

@@ -14,7 +14,7 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
-from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
+from octopi.identifiers import BrokerId, Incarnation, PartitionId
 from octopi.limits import (
     DELETION_RETRY_S,
     NOTES_SYNC_S,
@@ -22,7 +22,6 @@ from octopi.limits import (
     RETIRED_KEEP_S,
 )
 from octopi.logger import get_logger
-from octopi.position import checked_anchor
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
@@ -31,7 +30,6 @@ from octopi.roles.broker.controller_link import ControllerLink, Decisions
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.hand_over_preparation import HandOverPreparation
 from octopi.roles.broker.installing import TopicInstallation
-from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.order_parts import at_once
 from octopi.roles.broker.replica_driver import ReplicaDriver
@@ -225,12 +223,6 @@ class ReplicaManager(Decisions):
     def replica(self, partition_id: PartitionId) -> ReplicaDriver | None:
         """This broker's replica of a partition, if it has one."""
         return self._replicas.get(partition_id)
-
-    def check_anchor(self, log: LocalLog, offset: Offset, anchor: str) -> None:
-        """See `octopi.roles.broker.readable_log.ReadableLog.check_anchor`; *log* is served."""
-        replica = self._replicas.get(log.partition)
-        leads = replica is not None and replica.leads
-        log.check_anchor(offset, checked_anchor(anchor), is_leader=leads)
 
     def replica_reports(self) -> list[m.ReplicaReport]:
         """The state of each of this broker's replicas."""

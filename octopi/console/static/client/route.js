@@ -10,6 +10,9 @@ import { leaderAddress, placeOf } from "./placement.js";
 
 const REDIRECTS_IN_A_ROW_MAX = 2;
 
+// `no_quorum`: a relay that hears no majority names another one.
+const REDIRECTS = new Set(["not_leader", "no_quorum"]);
+
 export class Route {
   #cluster;
   #info = null; // what the register said last
@@ -32,7 +35,7 @@ export class Route {
   redirected(error) {
     this.#told = "";
     this.#leads = false;
-    if (error.code !== "not_leader" || !error.address) return false;
+    if (!REDIRECTS.has(error.code) || !error.address) return false;
     const epoch = error.epoch ?? this.#epoch;
     if (epoch < this.#epoch) return false;
     this.#note(epoch);

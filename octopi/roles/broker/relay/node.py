@@ -8,6 +8,7 @@ storing of the generation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 import trio
@@ -15,28 +16,26 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import InvalidOptionError, OctopiError, StorageError
 from octopi.identifiers import BrokerId, Incarnation, PartitionId
-from octopi.limits import RELAY_TICK_S
+from octopi.limits import RELAY_CHANGE_S, RELAY_TICK_S
 from octopi.logger import get_logger
 from octopi.relay.incarnations import RelayLife
 from octopi.relay.message_ids import MessageIds, node_name
 from octopi.relay.messages import RelayMessage
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.readers import Readers
-from octopi.roles.broker.relay.describe_service import RelayDescribeService
+from octopi.roles.broker.relay.context import RelayClientSession, RelayContext, RelayServing
 from octopi.roles.broker.relay.links import OwnGreeting, PartitionLinks, RelayLinks
 from octopi.roles.broker.relay.mesh import RelayMesh
 from octopi.roles.broker.relay.options import RelayOptions
 from octopi.roles.broker.relay.partition import RelayPartition
-from octopi.roles.broker.relay.read_services import RelayReadService, RelaySubscribeService
-from octopi.roles.broker.relay.services import (
-    RelayClientSession,
-    RelayContext,
-    RelayProduceService,
-    RelayServing,
-    RelayTopicsService,
-)
+from octopi.roles.broker.relay.services import RelayProduceService, RelayTopicsService
 from octopi.roles.broker.relay.session import RelaySession
 from octopi.roles.broker.relay.store import RelayStore
+from octopi.roles.broker.relay.view_service import RelayViewService
+from octopi.roles.broker.services.describe import DescribeService
+from octopi.roles.broker.services.node import NodeService
+from octopi.roles.broker.services.read import ReadService
+from octopi.roles.broker.services.subscribe import SubscribeService
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.connection import Connection
 from octopi.transport.memory_budget import MemoryBudget
@@ -45,14 +44,6 @@ from octopi.transport.server_statistics import ServerStatistics
 from octopi.wire.endpoints import CLIENT, RELAY
 
 _log = get_logger(__name__)
-
-_CLIENT_SERVICES = (
-    RelayTopicsService,
-    RelayProduceService,
-    RelayReadService,
-    RelaySubscribeService,
-    RelayDescribeService,
-)
 
 
 @attrs.define(eq=False)
@@ -134,10 +125,13 @@ async def _serve(
     environment, options, mesh = node.environment, node.options, node.mesh
     serving = _begin(node, store, nursery)
     closing, served = trio.Event(), trio.Event()
+    own_node = partial(NodeService, options.agent, environment.clock.now())
+    own = (RelayTopicsService, RelayProduceService, RelayViewService)
+    reading = (ReadService, SubscribeService, DescribeService)
 
     def client(connection: Connection, tasks: trio.Nursery) -> RelayClientSession:
         context = RelayContext(serving, connection, tasks)
-        return RelayClientSession("relay", [make(context) for make in _CLIENT_SERVICES])
+        return RelayClientSession(context, [*own, *reading, own_node])
 
     async def serve_all(*, task_status: trio.TaskStatus[str]) -> None:
         try:
@@ -171,6 +165,8 @@ async def _serve(
     async with trio.open_nursery() as waiting:
         waiting.start_soon(_first_of, stop, waiting.cancel_scope)
         waiting.start_soon(_first_of, node.failed, waiting.cancel_scope)
+    if not node.failed.is_set():
+        await _hand_over(node)
     closing.set()
     await served.wait()
 
@@ -227,8 +223,6 @@ def _begin(node: RelayBroker, store: RelayStore, nursery: trio.Nursery) -> Relay
         node.partitions,
         links,
         Readers(environment.clock),
-        options.agent,
-        environment.clock.now(),
     )
 
 
@@ -262,6 +256,17 @@ async def _keep_time(node: RelayBroker, ready: Callable[[], None]) -> None:
             is_ready = True
             ready()
         await clock.sleep_until(clock.now() + RELAY_TICK_S)
+
+
+async def _hand_over(node: RelayBroker) -> None:
+    """Have others be the sequencers, before clients and relays lose their connections; at most
+    for the time after which they would do so by themselves."""
+    clock = node.environment.clock
+    for one in node.partitions:
+        one.hand_over()
+    with clock.timeout(RELAY_CHANGE_S):
+        while not all(one.is_handed_over for one in node.partitions):
+            await clock.sleep_until(clock.now() + RELAY_TICK_S)
 
 
 async def _first_of(event: trio.Event, scope: trio.CancelScope) -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+import attrs
 import trio
 
 from octopi.environment import Environment
@@ -69,6 +70,30 @@ def client_epoch(epoch: RelayEpoch) -> Epoch:
     return Epoch((epoch.timeline.generation << 32) + epoch.number)
 
 
+@attrs.define
+class RelayCounts:
+    """What happened in one relay partition at this broker since it was started."""
+
+    timelines: int = 0
+    """How often it became part of another timeline."""
+    gaps: int = 0
+    """How often readers missed something here."""
+    conflicts: int = 0
+    """How often no digest had a quorum."""
+    _fenced_s: float = 0.0
+    _fenced_since: float | None = None
+
+    def entered(self, status: RelayStatus, now: float) -> None:
+        """It has that status from *now* on."""
+        self._fenced_s = self.fenced_s(now)
+        self._fenced_since = now if status is RelayStatus.FENCED else None
+
+    def fenced_s(self, now: float) -> float:
+        """How long it was fenced, up to *now*."""
+        since = self._fenced_since
+        return self._fenced_s + (0.0 if since is None else now - since)
+
+
 class RelayPartition:
     """One relay partition, as this broker takes part in it."""
 
@@ -90,6 +115,7 @@ class RelayPartition:
         self.relay_set = relay_set
         self.logs: dict[TopicId, StreamLog] = {}
         """Streams that clients have named, as readers see them."""
+        self.counts = RelayCounts()
         self.member: RelayMember | None = None
         """None: this broker only receives for this partition."""
         self._clock = clock
@@ -116,6 +142,11 @@ class RelayPartition:
     def is_serving(self) -> bool:
         """Whether readers are served here."""
         return self._epoch != NO_EPOCH
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether this broker is a member that hears no quorum."""
+        return self.member is not None and self.member.status is RelayStatus.FENCED
 
     @property
     def sequencer(self) -> BrokerId | None:
@@ -149,16 +180,17 @@ class RelayPartition:
         """The stream of *topic* as readers see it."""
         log = self.logs.get(topic_id)
         if log is None:
-            log = StreamLog(topic, topic_id, self.relay_set.partition, self._stream)
+            log = StreamLog(topic, topic_id, self.relay_set.partition, self.stream)
             self.logs[topic_id] = log
             self._tell(log)
         return log
 
     def has(self, topic_id: TopicId) -> bool:
         """Whether this broker holds something of that stream."""
-        return self._stream(topic_id) is not None
+        return self.stream(topic_id) is not None
 
-    def _stream(self, topic_id: TopicId) -> RelayStream | None:
+    def stream(self, topic_id: TopicId) -> RelayStream | None:
+        """What this broker holds of a stream; None: nothing."""
         return None if self.member is None else self.member.streams.by_topic.get(topic_id)
 
     def produce(
@@ -193,6 +225,19 @@ class RelayPartition:
             self._perform(self.member.receive(sender, life, message, now))
         if isinstance(message, RelayWritten | RelaySubmitted | RelayRefused):
             self._perform(self._receiver.receive(sender, message, now))
+
+    def hand_over(self) -> None:
+        """This broker is about to stop: another one is to be the sequencer."""
+        if self.member is not None:
+            self._perform(self.member.hand_over(self._clock.now()))
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether this broker is part of an epoch of which another one is the sequencer, or of
+        none."""
+        return self.member is None or not (
+            self.member.is_sequencer or self.member.status is RelayStatus.CHANGING
+        )
 
     # --- effects -------------------------------------------------------------------------
 
@@ -230,6 +275,7 @@ class RelayPartition:
             case TellTimeline(epoch):
                 self._begin_timeline(epoch)
             case TellConflict(topic_id):
+                self.counts.conflicts += 1
                 _log.error(
                     "no digest has a quorum", partition=self.relay_set.partition, topic_id=topic_id
                 )
@@ -264,6 +310,7 @@ class RelayPartition:
             generation=entered.epoch.timeline.generation,
         )
         now = self._clock.now()
+        self.counts.entered(status, now)
         if status is RelayStatus.NORMAL:
             self._epoch = client_epoch(entered.epoch)
             sequencer = self.relay_set.sequencer(entered.epoch)
@@ -279,6 +326,7 @@ class RelayPartition:
     def _begin_timeline(self, epoch: RelayEpoch) -> None:
         """All streams belong to another timeline.  Readers are told where it differs from what they
         have read; here it is only worth a warning if this process was part of another one."""
+        self.counts.timelines += 1
         partition, generation = self.relay_set.partition, epoch.timeline.generation
         if self._was_in_timeline:
             _log.warning(
@@ -297,8 +345,9 @@ class RelayPartition:
         log.knows_all = leads
 
     def _gap(self, topic_id: TopicId, start: Offset) -> None:
+        self.counts.gaps += 1
         log = self.logs.get(topic_id)
-        name = topic_id if log is None else log.topic
+        name = topic_id if log is None else log.name
         partition = self.relay_set.partition
         _log.warning("readers miss records", topic=name, partition=partition, start=start)
         if log is not None:

@@ -1,6 +1,7 @@
 """What a relay offers to clients about topics and cluster, and to producers.
 
-The messages are those of log topics.  Reading is in `octopi.roles.broker.relay.read_services`.
+The messages are those of log topics.  Reading and describing are those of log topics altogether
+(`octopi.roles.broker.services`).
 """
 
 from __future__ import annotations
@@ -8,13 +9,8 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-import attrs
-import trio
-
-from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
-    InvalidTopicError,
     NotLeaderError,
     NotReadyError,
     RefusedError,
@@ -22,22 +18,17 @@ from octopi.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from octopi.identifiers import BrokerId, Incarnation, TopicName, topic_name
+from octopi.identifiers import Incarnation, TopicName
 from octopi.model import TopicOptions
 from octopi.relay.messages import RelayStatus, SubmitRefusal
 from octopi.relay.receiver import NotKnown, NotStored, ProduceOutcome, RelayReceipt
-from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.received_records import scan_produced
-from octopi.roles.broker.relay.links import RelayLinks
-from octopi.roles.broker.relay.mesh import RelayMesh
-from octopi.roles.broker.relay.partition import RelayPartition, client_epoch
-from octopi.roles.broker.relay.stream_log import StreamLog
-from octopi.roles.broker.waiting_tasks import WaitingTasks
+from octopi.roles.broker.relay.context import RelayContext
+from octopi.roles.broker.relay.partition import client_epoch
 from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
-from octopi.transport.connection import Connection
 from octopi.transport.failures import failure
-from octopi.transport.services import Service, ServiceSession
+from octopi.transport.services import Service
 from octopi.wire import messages as m
 
 _TOPICS_TOLD_MAX: Final = 1_000
@@ -46,140 +37,13 @@ _REFUSED: Final = {
     SubmitRefusal.NO_QUORUM: (Status.NOT_READY, "the relay hears no quorum"),
     SubmitRefusal.NOT_READY: (Status.NOT_READY, "no epoch has begun"),
     SubmitRefusal.NOT_SEQUENCER: (Status.NOT_READY, "the sequencer changes"),
-    SubmitRefusal.BUFFER_FULL: (Status.NOT_READY, "too much waits for a quorum"),
+    SubmitRefusal.BUFFER_FULL: (Status.BUFFER_FULL, "too much waits for a quorum"),
     SubmitRefusal.TOO_LARGE: (Status.MESSAGE_TOO_LARGE, "it is larger than half of the buffer"),
     SubmitRefusal.TOO_MANY_STREAMS: (
         Status.TOO_MANY,
         "the relay partition of the topic has as many streams as it may",
     ),
 }
-
-
-@attrs.define(eq=False)
-class RelayServing:
-    """What all connections of clients share."""
-
-    environment: Environment
-    mesh: RelayMesh
-    me: BrokerId
-    incarnation: Incarnation
-    partitions: list[RelayPartition]
-    links: RelayLinks
-    readers: Readers
-    agent: str
-    started_at: float
-
-    def checked(self, topic: str, partition: int) -> tuple[TopicName, RelayPartition]:
-        """The topic, and its partition here.
-
-        Raises:
-          RefusedError: if there is no such topic, or it has another partition.
-        """
-        name = self.named(topic)
-        right = self.mesh.partition_of(name)
-        if partition != right:
-            raise RefusedError(
-                f"topic {name} has no partition {partition}; it has {right}",
-                Status.UNKNOWN_PARTITION,
-            )
-        return name, self.partitions[right]
-
-    def named(self, topic: str) -> TopicName:
-        """*topic* as a name.
-
-        Raises:
-          RefusedError: if it is none.
-        """
-        try:
-            return topic_name(topic)
-        except InvalidTopicError as error:
-            raise RefusedError(str(error), Status.INVALID_TOPIC) from error
-
-    def is_known(self, topic: TopicName) -> bool:
-        """Whether *topic* is in use."""
-        if topic in self.links.topics:
-            return True
-        return self.partitions[self.mesh.partition_of(topic)].has(self.mesh.topic_id(topic))
-
-    def log(self, topic: TopicName, partition: RelayPartition) -> StreamLog:
-        """The stream of *topic* for readers."""
-        return partition.log(topic, self.mesh.topic_id(topic))
-
-    def described(self, topic: TopicName) -> m.TopicInfo:
-        """Where *topic* is."""
-        place = self.place(self.partitions[self.mesh.partition_of(topic)])
-        return m.TopicInfo(topic, self.mesh.topic_id(topic), [place], TopicOptions())
-
-    def place(self, partition: RelayPartition) -> m.PartitionInfo:
-        """Where *partition* is, for clients: its sequencer is its leader.
-
-        Raises:
-          NotReadyError: if this relay is a member and part of no epoch.
-        """
-        relays = self.mesh.relays
-        members = list(partition.relay_set.ranked)
-        sequencer = partition.sequencer
-        if partition.member is None:
-            sequencer = partition.receives_for
-        elif sequencer is None:
-            status = partition.member.status.value
-            raise NotReadyError(
-                f"relay {self.me} is {status} in partition {partition.relay_set.partition}: it is "
-                "part of no epoch"
-            )
-        # Of the others, only those that are part of the epoch now: a reader at one that was cut off
-        # learns from the list that it isn't any more.
-        live = partition.live or members
-        readers = [one for one in live if one == self.me] or [sequencer]
-        readers += [one for one in live if one not in readers]
-        return m.PartitionInfo(
-            partition.relay_set.partition,
-            partition.epoch,
-            sequencer,
-            relays[sequencer],
-            members,
-            live,
-            [relays[one] for one in readers],
-        )
-
-    def redirected(self, partition: RelayPartition, error: NotLeaderError) -> NotLeaderError:
-        """*error*, with the address of the sequencer, or of another member if this relay knows of
-        no sequencer."""
-        sequencer = partition.sequencer
-        if sequencer is None:
-            others = [one for one in partition.relay_set.ranked if one != self.me]
-            return NotLeaderError(str(error.args[0]), address=self.mesh.relays[others[0]])
-        if sequencer == self.me:
-            return error
-        address = self.mesh.relays[sequencer]
-        return NotLeaderError(str(error.args[0]), address=address, epoch=partition.epoch)
-
-
-class RelayContext(WaitingTasks):
-    """One connection of a client, as its services see it."""
-
-    def __init__(self, serving: RelayServing, connection: Connection, tasks: trio.Nursery) -> None:
-        """*tasks*: the connection's nursery."""
-        self.serving = serving
-        self.connection = connection
-        self.tasks = tasks
-
-
-class RelayClientSession(ServiceSession):
-    """A connection of a client."""
-
-    def handle(self, message: object) -> None:
-        """Hand *message* to the service that takes it.
-
-        Raises:
-          OctopiError: the answer to the message.
-        """
-        if type(message) not in self._handlers:
-            raise RefusedError(
-                f"{m.TYPE_NAMES[type(message)]} is nothing that relays of a static list answer",
-                Status.INVALID_OPTION,
-            )
-        super().handle(message)
 
 
 class RelayTopicsService(Service):
@@ -192,7 +56,7 @@ class RelayTopicsService(Service):
                 m.CreateTopic: self._create,
                 m.ListTopics: self._list,
                 m.DescribeCluster: self._describe_cluster,
-                m.DescribeNode: self._tell_node,
+                m.DescribeEvents: self._tell_no_events,
             }
         )
         self._serving = context.serving
@@ -263,11 +127,9 @@ class RelayTopicsService(Service):
             )
         )
 
-    def _tell_node(self, message: m.DescribeNode) -> None:
-        uptime_s = self._serving.environment.clock.now() - self._serving.started_at
-        self._connection.post(
-            m.NodeDescription(message.request, self._serving.agent, round(uptime_s * 1000))
-        )
+    def _tell_no_events(self, message: m.DescribeEvents) -> None:
+        """Relays of a static list keep no list of events."""
+        self._connection.post(m.EventList(message.request, "", []))
 
 
 class RelayProduceService(Service):
@@ -290,9 +152,7 @@ class RelayProduceService(Service):
             )
         member = partition.member
         if member is not None and member.status in {RelayStatus.FENCED, RelayStatus.JOINING}:
-            raise serving.redirected(
-                partition, NotLeaderError(f"relay {serving.me} is {member.status.value}")
-            )
+            raise NotLeaderError(f"relay {serving.me} is {member.status.value}")
 
         def answer(outcome: ProduceOutcome) -> None:
             with contextlib.suppress(ConnectionLostError):  # the client asks again elsewhere

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import trio
+
 from octopi.errors import (
     HistoryForkedError,
     InvalidOptionError,
@@ -29,7 +31,7 @@ from octopi.relay.buffer import RelayTransaction
 from octopi.relay.digest import Digest
 from octopi.relay.stream import RelayStream
 from octopi.storage.time_slices import Slices
-from octopi.wire.counts import LogCount
+from octopi.wire.messages import LogCount, LogInfo
 
 _ANCHOR_BYTES: Final = 8
 
@@ -46,7 +48,7 @@ class StreamLog:
         self, topic: TopicName, topic_id: TopicId, partition: PartitionId, find: FindStream
     ) -> None:
         """*find*: the stream as this relay holds it now; None: it is empty."""
-        self.topic, self.topic_id, self.partition = topic, topic_id, partition
+        self.name, self.topic_id, self.partition = topic, topic_id, partition
         self.epoch: Epoch = NO_EPOCH
         """Of which this relay is a part, in the form for clients; 0: it serves no readers."""
         self.knows_all = False
@@ -118,7 +120,7 @@ class StreamLog:
         start, highwater = self.start, self.highwater
         if not start <= offset <= max(highwater, self.end):
             raise OffsetOutOfRangeError(
-                f"{self.topic}/{self.partition}: offset {offset} is not in memory, which has "
+                f"{self.name}/{self.partition}: offset {offset} is not in memory, which has "
                 f"{start} to {highwater}"
             )
         stream = self._find(self.topic_id)
@@ -151,7 +153,7 @@ class StreamLog:
             position = record_end(transaction.records, position)
         if position != skip:
             raise OffsetInsideRecordError(
-                f"{self.topic}/{self.partition}: no record begins at offset {offset}"
+                f"{self.name}/{self.partition}: no record begins at offset {offset}"
             )
         return transaction.records[skip:]
 
@@ -164,6 +166,12 @@ class StreamLog:
         assert transaction is not None
         position = offset - transaction.offset
         return record_end(transaction.records, position) - position
+
+    async def prove(self, offset: Offset) -> None:
+        """Check that a record starts at *offset*, as `read` does: the buffer knows where each
+        transaction begins."""
+        await trio.lowlevel.checkpoint()
+        self.read(offset, 0)
 
     # --- anchors -------------------------------------------------------------------------
 
@@ -183,18 +191,30 @@ class StreamLog:
         covering = stream.buffer.covering(offset)
         return NO_ANCHOR if covering is None else _anchor(covering.end, covering.digest)
 
-    def check_anchor(self, offset: Offset, text: str) -> None:
+    def anchor_opened(self, offset: Offset, given: str) -> Anchor:
+        """See `octopi.roles.broker.local_stream.LocalStream`: *given* may lie behind *offset*, and
+        then proves more."""
+        return Anchor(given) or self.anchor_before(offset)
+
+    def require_reach(self, offset: Offset) -> None:
+        """Check that this relay can say whether *offset* is behind the end.
+
+        Raises:
+          NotLeaderError: if another relay has to say so: this one doesn't hold so much.
+        """
+        if offset > self.end and not self.knows_all:
+            raise NotLeaderError(f"this relay does not hold the stream up to offset {offset} (yet)")
+
+    def check_anchor(self, offset: Offset, anchor: str) -> None:
         """Check that what a reader has read before *offset* is what this relay holds.
 
         Raises:
-          InvalidOptionError: if *text* is no anchor of a stream in memory.
+          InvalidOptionError: if *anchor* is none of a stream in memory.
           HistoryForkedError: if the stream has something else there.
-          NotLeaderError: if another relay has to say so: this one doesn't hold so much.
+          NotLeaderError: as for `require_reach`.
         """
-        anchor = checked_anchor(text)
-        if not anchor:
-            if offset > self.end:
-                self._require_all(offset)
+        if not checked_anchor(anchor):
+            self.require_reach(offset)
             return
         if "-" in anchor:
             raise InvalidOptionError(f"anchor {anchor!r} is one of a log, not of a relay topic")
@@ -202,7 +222,7 @@ class StreamLog:
         end = Offset(int(end_text))
         stream = self._find(self.topic_id)
         if end > self.end or stream is None:
-            self._require_all(end)
+            self.require_reach(end)
             raise self._forked(offset)
         if min(offset, end) < stream.buffer.start.end:
             return  # reading from there fails anyway: it is gone
@@ -210,17 +230,27 @@ class StreamLog:
         if held is None or held[:_ANCHOR_BYTES].hex() != digest:
             raise self._forked(offset)
 
-    def _require_all(self, end: Offset) -> None:
-        if not self.knows_all:
-            raise NotLeaderError(f"this relay does not hold the stream up to offset {end} (yet)")
-
     def _forked(self, offset: Offset) -> HistoryForkedError:
         # A digest does not say from where on histories differ: the reader asks again with the
         # anchors of earlier places, until one is right.
         return HistoryForkedError(
-            f"{self.topic}/{self.partition}: what was read before offset {offset} isn't in the "
+            f"{self.name}/{self.partition}: what was read before offset {offset} isn't in the "
             "stream any more: more relays were lost at once than it can bear",
             offset=max(0, min(self.start, offset - 1)),
+        )
+
+    def describe(self) -> LogInfo:
+        """The state of the stream, for admin pages and metrics."""
+        return LogInfo(
+            topic=self.name,
+            topic_id=self.topic_id,
+            partition=self.partition,
+            epoch=self.epoch,
+            log_start=self.start,
+            highwater=self.highwater,
+            log_end=self.end,
+            size_bytes=self.end - self.start,
+            fault="" if self.epoch else "the relay is part of no epoch",
         )
 
     # --- look-ups ------------------------------------------------------------------------
@@ -257,7 +287,7 @@ class StreamLog:
             if read_bytes >= SLICE_BYTES:
                 read_bytes = 0
                 yield
-        return LogCount(self.topic, self.topic_id, self.partition, start, highwater, count)
+        return LogCount(self.name, self.topic_id, self.partition, start, highwater, count)
 
     def _committed(self) -> list[RelayTransaction]:
         stream = self._find(self.topic_id)

@@ -1,35 +1,95 @@
-"""What the services of one client connection share: its logs, tasks, memory and refusals."""
+"""What the services of one client connection share: streams, tasks, memory and refusals."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 
 import trio
 
 from octopi.environment import Environment
-from octopi.errors import (
-    ConnectionLostError,
-    NotLeaderError,
-    NotReadyError,
-    OctopiError,
-)
-from octopi.identifiers import PartitionId, TopicId
+from octopi.errors import ConnectionLostError, NotLeaderError, OctopiError, RefusedError
+from octopi.identifiers import PartitionId
 from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.local_stream import LocalStream
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.redirects import redirect
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.waiting_tasks import WaitingTasks
+from octopi.storage.time_slices import Slices
 from octopi.transport.connection import Connection
 from octopi.transport.peer_names import connection_name
+from octopi.wire import messages as m
 
 NOT_SERVED = "this broker doesn't serve the partition any more"
 
 
-class ClientContext(WaitingTasks):
-    """One client connection of a broker, as its services see it."""
+class ServiceContext(WaitingTasks, ABC):
+    """One client connection of a broker with logs, or of one with streams in memory."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        readers: Readers,
+        connection: Connection,
+        tasks: trio.Nursery,
+    ) -> None:
+        """*tasks*: the connection's nursery, in which the services start theirs."""
+        self.environment = environment
+        self.readers = readers
+        self.connection = connection
+        self.tasks = tasks
+
+    @abstractmethod
+    def served(self, topic: str, partition: PartitionId) -> LocalStream:
+        """The stream, if this broker may serve it.
+
+        Raises:
+          NotLeaderError: if this broker doesn't serve it.
+          RefusedError: if there is none.
+        """
+
+    @abstractmethod
+    def redirected(self, error: NotLeaderError, partition: PartitionId) -> RefusedError:
+        """*error* with the address of the leader of *partition*, if this broker knows it."""
+
+    @abstractmethod
+    def describe(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[m.LogInfo]]:
+        """Up to *count_max* streams that come after *after* in order: those of *topic*, or, if it
+        is empty, those of all topics for which *covers* is true."""
+
+    @abstractmethod
+    def count(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[m.LogCount]]:
+        """How many messages the streams have that `describe` finds."""
+
+    @contextlib.contextmanager
+    def refusing(self, stream: LocalStream, request: int) -> Iterator[None]:
+        """Answer *request* with the error that occurs within the block; the block may wait."""
+        try:
+            yield
+        except ConnectionLostError:
+            pass
+        except OctopiError as error:
+            self.refuse(stream, request, error)
+
+    def refuse(self, stream: LocalStream, request: int, error: OctopiError) -> None:
+        """Answer *request*, which is about *stream*, with *error*."""
+        if not stream.epoch and not isinstance(error, NotLeaderError):
+            error = NotLeaderError(NOT_SERVED)  # which explains the other one
+        if isinstance(error, NotLeaderError):
+            error = self.redirected(error, stream.partition)
+        refuse(self.connection, request, error)
+
+
+class ClientContext(ServiceContext):
+    """One client connection of a broker with logs."""
 
     def __init__(
         self,
@@ -40,12 +100,9 @@ class ClientContext(WaitingTasks):
         tasks: trio.Nursery,
     ) -> None:
         """*tasks*: the connection's nursery, in which the services start theirs."""
-        self.environment = environment
+        super().__init__(environment, readers, connection, tasks)
         self.manager = manager
         self.logs = manager.store
-        self.readers = readers
-        self.connection = connection
-        self.tasks = tasks
 
     @property
     def subject(self) -> str:
@@ -62,7 +119,7 @@ class ClientContext(WaitingTasks):
         """The log, if this broker may serve it.
 
         Raises:
-          NotLeaderError: if this broker doesn't serve it.
+          NotLeaderError: if this broker doesn't serve it, or has no such log.
         """
         log = self.logs.find(topic, partition)
         if not log.epoch:
@@ -82,32 +139,18 @@ class ClientContext(WaitingTasks):
             raise NotLeaderError("this broker is no replica of the partition: ask the register")
         return replica
 
-    def require_end(self, log: LocalLog, partition: PartitionId) -> None:
-        """Check that *log*'s highwater mark covers all that was ever acknowledged.
+    def redirected(self, error: NotLeaderError, partition: PartitionId) -> NotLeaderError:
+        """See `ServiceContext`."""
+        return redirect(self.manager, str(error.args[0]), partition)
 
-        Raises:
-          NotLeaderError: if this broker doesn't lead the partition.
-          NotReadyError: if this broker doesn't lead the log yet, or has not committed yet what the
-              log held when the leadership began.
-        """
-        leader = self.replica(partition).machine.leader
-        if leader is None:
-            raise NotLeaderError(f"this broker does not lead partition {partition}")
-        led = leader.logs.get(TopicId(log.topic.topic_id))  # None: a new log
-        # The leader's own mark may be ahead: it is published after the effects before it.
-        if led is None or not led.knows_end(log.highwater):
-            raise NotReadyError(
-                f"the new leader of partition {partition} has not yet committed and published what "
-                "it had when it was elected"
-            )
+    def describe(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[m.LogInfo]]:
+        """See `ServiceContext`."""
+        return self.logs.describe(topic, after, count_max, covers)
 
-    @contextlib.contextmanager
-    def refusing(self, log: LocalLog, request: int) -> Iterator[None]:
-        """Answer *request* with the error that occurs within the block; the block may wait."""
-        try:
-            yield
-        except ConnectionLostError:
-            pass
-        except OctopiError as error:
-            gone = redirect(self.manager, NOT_SERVED, log.partition)
-            refuse(self.connection, request, error if log.epoch else gone)
+    def count(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[m.LogCount]]:
+        """See `ServiceContext`."""
+        return self.logs.count(topic, after, count_max, covers)

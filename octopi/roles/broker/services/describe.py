@@ -1,4 +1,4 @@
-"""Describes this broker's logs and readings, and counts messages, in pages."""
+"""Describes this broker's logs or streams, and its readings, and counts messages, in pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 
 from octopi.model import Verb
 from octopi.roles.answers import tell_with_room
-from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.broker.services.context import ServiceContext
 from octopi.storage.time_slices import in_turns
 from octopi.transport.services import Service
 from octopi.transport.turns import another
@@ -23,7 +23,7 @@ _READINGS_TOLD: Final = 2_000
 class DescribeService(Service):
     """Lists logs and readings of the topics that the client may describe."""
 
-    def __init__(self, context: ClientContext) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         super().__init__(
             {
                 m.DescribeLogs: lambda asked: self._tell_list(partial(self._logs_page, asked)),
@@ -35,7 +35,6 @@ class DescribeService(Service):
         )
         self._context = context
         self._connection = context.connection
-        self._logs = context.logs
 
     def _tell_list(self, tell: Callable[[], Awaitable[None]]) -> None:
         self._context.tasks.start_soon(tell_with_room, self._connection, tell)
@@ -43,7 +42,7 @@ class DescribeService(Service):
     async def _logs_page(self, message: m.DescribeLogs) -> None:
         covers = self._connection.grants.covers
         after = (message.after_topic, message.after_partition)
-        work = self._logs.describe(message.topic, after, _LOGS_PER_PAGE + 1, covers)
+        work = self._context.describe(message.topic, after, _LOGS_PER_PAGE + 1, covers)
         described = await in_turns(work, another(self._connection.turn))
         page = [self._shown(one) for one in described[:_LOGS_PER_PAGE]]
         more = len(described) > _LOGS_PER_PAGE
@@ -52,7 +51,7 @@ class DescribeService(Service):
     async def _counts_page(self, message: m.CountMessages) -> None:
         covers = self._connection.grants.covers
         after = (message.after_topic, message.after_partition)
-        work = self._logs.count(message.topic, after, _LOGS_PER_PAGE + 1, covers)
+        work = self._context.count(message.topic, after, _LOGS_PER_PAGE + 1, covers)
         counted = await in_turns(work, another(self._connection.turn))
         more = len(counted) > _LOGS_PER_PAGE
         self._connection.post(m.MessageCounts(message.request, counted[:_LOGS_PER_PAGE], more))

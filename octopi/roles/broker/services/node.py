@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.broker.services.context import ServiceContext
 from octopi.transport.services import Service
 from octopi.wire import messages as m
 
@@ -10,7 +10,7 @@ from octopi.wire import messages as m
 class NodeService(Service):
     """Tells the broker's program, and how long it has served."""
 
-    def __init__(self, agent: str, started_at: float, context: ClientContext) -> None:
+    def __init__(self, agent: str, started_at: float, context: ServiceContext) -> None:
         """*started_at*: when the broker began to serve, by its clock."""
         super().__init__({m.DescribeNode: self._tell})
         self._agent = agent

@@ -12,8 +12,8 @@ import trio
 from octopi.errors import NeedsTimeError, NotLeaderError, RefusedError, Status
 from octopi.identifiers import Offset
 from octopi.limits import BATCH_BYTES_MAX, FETCH_WAIT_S_MAX, WAITING_FETCHES_MAX
-from octopi.roles.broker.local_log import LocalLog
-from octopi.roles.broker.services.context import NOT_SERVED, ClientContext
+from octopi.roles.broker.local_stream import LocalStream
+from octopi.roles.broker.services.context import NOT_SERVED, ServiceContext
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.time_slices import Slices, in_turns
 from octopi.transport.memory_budget import FETCHES
@@ -25,11 +25,10 @@ from octopi.wire import messages as m
 class ReadService(Service):
     """Answers fetches and offset look-ups."""
 
-    def __init__(self, context: ClientContext) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         super().__init__({m.Fetch: self._fetch, m.FindOffset: self._find})
         self._context = context
         self._connection = context.connection
-        self._manager = context.manager
         self._waiting_count = 0
         """The number of fetches that wait for records."""
         self._walking = BriefLock()
@@ -47,18 +46,18 @@ class ReadService(Service):
     def _find(self, message: m.FindOffset) -> None:
         log = self._context.served(message.topic, message.partition)
         if message.at != "earliest":
-            self._context.require_end(log, message.partition)
+            log.require_end()
         found = log.find(message.at, message.value)
         if isinstance(found, int):
             self._post_found(message.request, log, found)
         else:
             self._context.tasks.start_soon(self._find_later, message.request, log, found)
 
-    def _post_found(self, request: int, log: LocalLog, offset: Offset) -> None:
+    def _post_found(self, request: int, log: LocalStream, offset: Offset) -> None:
         anchor = log.anchor_before(offset)
         self._connection.post(m.FoundOffset(request, offset, log.start, log.highwater, anchor))
 
-    async def _find_later(self, request: int, log: LocalLog, work: Slices[Offset]) -> None:
+    async def _find_later(self, request: int, log: LocalStream, work: Slices[Offset]) -> None:
         """Look the offset up when this request has its turn."""
         with self._context.refusing(log, request):
             async with self._context.readers.slow_lookups.turn(self._walking):
@@ -68,8 +67,8 @@ class ReadService(Service):
     def _fetch(self, message: m.Fetch) -> None:
         log = self._context.served(message.topic, message.partition)
         if message.offset > log.highwater:
-            self._manager.check_anchor(log, Offset(message.offset), message.anchor)
-            self._context.require_end(log, message.partition)
+            log.check_anchor(Offset(message.offset), message.anchor)
+            log.require_reach(Offset(message.offset))
         room_bytes = self._connection.outbox.room_now(*_size_of_answer(log, message))
         try:
             if room_bytes and self._answer_fetch(log, message, room_bytes):
@@ -84,7 +83,9 @@ class ReadService(Service):
             self._context.charge_task(FETCHES)
             self._context.tasks.start_soon(self._fetch_in_turn, log, message, False)
 
-    async def _fetch_in_turn(self, log: LocalLog, message: m.Fetch, proves: bool = False) -> None:
+    async def _fetch_in_turn(
+        self, log: LocalStream, message: m.Fetch, proves: bool = False
+    ) -> None:
         """Answer when there is room.  *proves*: check first whether a record starts at the offset,
         which takes long."""
         with self._context.refusing(log, message.request):
@@ -96,7 +97,7 @@ class ReadService(Service):
                 self._wait_for_records(log, message)
 
     async def _answer_with_room(
-        self, log: LocalLog, message: m.Fetch, *, proves: bool = False, last: bool = False
+        self, log: LocalStream, message: m.Fetch, *, proves: bool = False, last: bool = False
     ) -> bool:
         """Call `_answer_fetch` when there is room for the records that it reads."""
         while True:
@@ -114,7 +115,7 @@ class ReadService(Service):
             except NeedsTimeError:
                 proves = True
 
-    def _wait_for_records(self, log: LocalLog, message: m.Fetch) -> None:
+    def _wait_for_records(self, log: LocalStream, message: m.Fetch) -> None:
         """Have *message* answered when there are records.
 
         Raises:
@@ -131,25 +132,23 @@ class ReadService(Service):
         self._context.tasks.start_soon(self._fetch_later, log, message)
 
     def _answer_fetch(
-        self, log: LocalLog, message: m.Fetch, room_bytes: int, *, last: bool = False
+        self, log: LocalStream, message: m.Fetch, room_bytes: int, *, last: bool = False
     ) -> bool:
         """Answer with at most *room_bytes* of records, or with one record.  Returns false if there
         are none yet."""
         offset = Offset(message.offset)
-        self._manager.check_anchor(log, offset, message.anchor)
+        log.check_anchor(offset, message.anchor)
         records = log.read(offset, room_bytes)
         if not (records or last or message.wait_ms == 0):
             return False
         anchor = log.anchor_behind(offset) if records else log.anchor_before(offset)
         self._connection.post(
-            m.Fetched(
-                message.request, log.topic.topic_id, records, log.start, log.highwater, anchor
-            )
+            m.Fetched(message.request, log.topic_id, records, log.start, log.highwater, anchor)
         )
         log.delivered_bytes += len(records)
         return True
 
-    async def _fetch_later(self, log: LocalLog, message: m.Fetch) -> None:
+    async def _fetch_later(self, log: LocalStream, message: m.Fetch) -> None:
         """Answer when there are records, or when the time of the request is over."""
         if not message.anchor:
             # Meanwhile another leader may take over, whose log isn't the one that was asked for.
@@ -162,7 +161,7 @@ class ReadService(Service):
             self._waiting_count -= 1
             self._context.release_task(FETCHES)
 
-    async def _wait_and_answer(self, log: LocalLog, message: m.Fetch) -> None:
+    async def _wait_and_answer(self, log: LocalStream, message: m.Fetch) -> None:
         arrived = trio.Event()
 
         def wake() -> None:
@@ -183,7 +182,7 @@ class ReadService(Service):
         await self._answer_with_room(log, message, last=True)
 
 
-def _size_of_answer(log: LocalLog, message: m.Fetch) -> tuple[int, int]:
+def _size_of_answer(log: LocalStream, message: m.Fetch) -> tuple[int, int]:
     """The most and the least bytes of records that the answer has."""
     offset = Offset(message.offset)
     least_bytes = max(1, log.read_bytes_min(offset))

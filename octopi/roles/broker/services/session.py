@@ -7,22 +7,22 @@ the connection's nursery.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
 from octopi.errors import NotLeaderError
 from octopi.identifiers import PartitionId
-from octopi.roles.broker.redirects import redirect
-from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.broker.services.context import ServiceContext
 from octopi.transport.services import Service, ServiceSession
 
+Context = TypeVar("Context", bound=ServiceContext)
 
-class BrokerSession(ServiceSession):
+
+class BrokerSession(ServiceSession, Generic[Context]):
     """One client connection of a broker."""
 
-    def __init__(
-        self, context: ClientContext, services: Iterable[Callable[[ClientContext], Service]]
-    ) -> None:
+    def __init__(self, context: Context, services: Iterable[Callable[[Context], Service]]) -> None:
         super().__init__("broker", (make(context) for make in services))
-        self._manager = context.manager
+        self._context = context
         self._connection = context.connection
         if (watch := context.environment.watch) is not None:
             watch(self)
@@ -49,4 +49,4 @@ class BrokerSession(ServiceSession):
             super().handle(message)
         except NotLeaderError as error:
             partition = PartitionId(getattr(message, "partition", -1))  # -1: about none
-            raise redirect(self._manager, str(error.args[0]), partition) from error
+            raise self._context.redirected(error, partition) from error

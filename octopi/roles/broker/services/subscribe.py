@@ -5,7 +5,7 @@ from __future__ import annotations
 from octopi.errors import NeedsTimeError, ProtocolError, RefusedError, Status
 from octopi.limits import READINGS_MAX
 from octopi.roles.broker.reading import Reading
-from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.broker.services.context import ServiceContext
 from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
 from octopi.transport.failures import failure
@@ -17,7 +17,7 @@ from octopi.wire import messages as m
 class SubscribeService(Service):
     """The readings of one connection; each has a task in the connection's nursery."""
 
-    def __init__(self, context: ClientContext) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         super().__init__(
             {
                 m.Subscribe: self._subscribe,
@@ -70,9 +70,7 @@ class SubscribeService(Service):
         if len(self._readings) >= READINGS_MAX:
             raise RefusedError(f"a connection has at most {READINGS_MAX} readings", Status.TOO_MANY)
         log = self._context.served(message.topic, message.partition)
-        reading = Reading(
-            self._connection, self._context.manager, self._context.readers, log, message
-        )
+        reading = Reading(self._context, log, message)
         self._context.charge_task(READINGS)
         opens = False
         entry = self._connection.entry

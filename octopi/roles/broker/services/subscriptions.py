@@ -215,7 +215,7 @@ class SubscriptionService(Service):
 
     def _open_marks(self, message: m.OpenMarks) -> None:
         log = self._log(message.topic, message.partition, message.topic_id)
-        self._context.require_end(log, message.partition)
+        log.require_end()
         self._ask(
             message,
             lambda machine, session, now: machine.open_marks(
@@ -233,7 +233,7 @@ class SubscriptionService(Service):
 
     def _attach(self, message: m.Attach) -> None:
         log = self._log(message.topic, message.partition)
-        self._context.require_end(log, message.partition)
+        log.require_end()
         member = MemberId(message.member)
         credit = message.credit_messages, message.credit_bytes
         grants = self._connection.grants
@@ -293,7 +293,7 @@ class SubscriptionService(Service):
 
     def _set_mark(self, message: m.SetMark) -> None:
         log = self._log(message.topic, message.partition)
-        self._context.require_end(log, message.partition)
+        log.require_end()
         offset = Offset(message.offset)
         self._ask_by_id(
             message,
@@ -307,7 +307,7 @@ class SubscriptionService(Service):
 
     def _describe_marks(self, message: m.DescribeMarks) -> None:
         log = self._log(message.topic, message.partition)
-        self._context.require_end(log, message.partition)
+        log.require_end()
         self._ask_by_id(message, lambda one, session, _: one.describe_marks(session, message.sid))
 
     # --- asking --------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from octopi.identifiers import Epoch, Offset, TopicId, TopicName
 from octopi.limits import KIB
 from octopi.record import Message, decode
 from octopi.roles.broker.local_log import LocalLog
-from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.streams import sse
 from octopi.streams.offsets import offset_text, place_of
 from octopi.streams.problems import StreamProblem
@@ -78,7 +77,7 @@ def text(log: LocalLog, offset: Offset) -> str:
     return offset_text(log.topic_id, offset, log.anchor_before(offset))
 
 
-def checked_offset(manager: ReplicaManager, log: LocalLog, given: str) -> Offset:
+def checked_offset(log: LocalLog, given: str) -> Offset:
     """The offset in *log*, which is served, that the text *given* means.
 
     Raises:
@@ -86,7 +85,7 @@ def checked_offset(manager: ReplicaManager, log: LocalLog, given: str) -> Offset
     """
     found, stream = place_of(given), log.topic.stream
     if found.topic_id in {None, log.topic_id}:
-        manager.check_anchor(log, found.place.offset, found.place.anchor)
+        log.check_anchor(found.place.offset, found.place.anchor)
     elif stream is None or not stream.forked_from:
         raise StreamProblem(
             "the offset is one of a stream of that name that was deleted: begin again",

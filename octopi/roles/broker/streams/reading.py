@@ -122,7 +122,7 @@ class StreamReader:
             return log.start
         if given == offsets.NOW:
             return log.highwater
-        offset = checked_offset(self._manager, log, given)
+        offset = checked_offset(log, given)
         if offset < log.start:
             raise gone(log)
         return offset

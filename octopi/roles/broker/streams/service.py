@@ -256,7 +256,7 @@ class BrokerStreams:
         if source.start > 0:
             raise content.gone(source)
         if order.offset not in {"", BEGINNING}:
-            content.checked_offset(self._manager, source, order.offset)
+            content.checked_offset(source, order.offset)
         messages = await content.messages(source, Offset(0), HTTP_FORK_BYTES_MAX)
         if messages and messages[-1].next_offset < source.highwater:
             raise StreamProblem(

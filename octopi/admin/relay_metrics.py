@@ -1,0 +1,64 @@
+"""Metrics of relays: how this one takes part in each relay partition, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from octopi.relay.messages import RelayStatus
+from octopi.roles.broker.relay.node import RelayBroker
+from octopi.roles.broker.relay.view_service import described
+
+_OF_PARTITION: Final = ("partition",)
+
+
+class RelayMetrics(Collector):
+    """The metrics of a relay."""
+
+    def __init__(self, node: RelayBroker) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._node.environment.clock.now()
+        held = [(one, one.member) for one in self._node.partitions if one.member is not None]
+        found = [(one.counts, described(member, now)) for one, member in held]
+        status = GaugeMetricFamily(
+            "octopi_relay_status", "1 for the present one.", labels=("partition", "status")
+        )
+        for _, one in found:
+            for known in RelayStatus:
+                is_present = one.state == known.name.lower()
+                status.add_metric([str(one.partition), known.name.lower()], is_present)
+        yield status
+        me = self._node.options.broker
+        gauges: list[tuple[str, str, Sequence[float]]] = [
+            ("generation", "Of the timeline.", [one.generation for _, one in found]),
+            ("epoch", "Of the timeline.", [one.epoch for _, one in found]),
+            ("sequencer", "1 if it orders here.", [one.sequencer == me for _, one in found]),
+            ("heard", "Members heard, itself included.", [len(one.heard) for _, one in found]),
+            ("streams", "Streams held.", [one.streams for _, one in found]),
+            ("repairing", "Streams under repair.", [one.repairs for _, one in found]),
+            ("buffer_bytes", "Held in memory.", [one.held_bytes for _, one in found]),
+            ("uncommitted_bytes", "Not by a quorum.", [one.uncommitted_bytes for _, one in found]),
+        ]
+        for name, meaning, values in gauges:
+            gauge = GaugeMetricFamily(f"octopi_relay_{name}", meaning, labels=_OF_PARTITION)
+            for (_, one), value in zip(found, values, strict=True):
+                gauge.add_metric([str(one.partition)], value)
+            yield gauge
+        counters: list[tuple[str, str, Sequence[float]]] = [
+            ("timelines", "It became part of so many.", [one.timelines for one, _ in found]),
+            ("emptied", "It gave up what it held.", [one.emptied for _, one in found]),
+            ("overwritten", "Gaps of readers.", [one.gaps for one, _ in found]),
+            ("digest_conflicts", "No digest had a quorum.", [one.conflicts for one, _ in found]),
+            ("fenced_seconds", "Without a quorum.", [one.fenced_s(now) for one, _ in found]),
+        ]
+        for name, meaning, values in counters:
+            counter = CounterMetricFamily(f"octopi_relay_{name}", meaning, labels=_OF_PARTITION)
+            for (_, one), value in zip(found, values, strict=True):
+                counter.add_metric([str(one.partition)], value)
+            yield counter
