@@ -87,6 +87,8 @@ class Seen:
     """The broken rule that the black-box search noticed; None: no rule."""
     place: AtStep | None
     """The step at which the oracle saw a broken rule."""
+    acknowledgements: dict[str, AtStep]
+    """Where followers had last acknowledged something then."""
 
 
 @attrs.frozen
@@ -147,7 +149,13 @@ class _Hunter:
                 white, least=_token_of(least), faults_count=len(least.faults)
             )
         if seen.inside and self._aftermaths_left > 0 and self._wants_black:
-            self._look_behind(plan, seen)
+            if seen.inside.events:
+                self._look_behind(plan, seen)
+            elif not self._wants_white:
+                # A node's own check ended it before clients could notice.  So from now on nodes
+                # don't check, as in production.
+                self._aftermaths_left = 0
+                self._try(plan)
 
     def _look_behind(self, plan: Plan, seen: Seen) -> None:
         """Try *plan* with further faults, which are injected when the oracle has *seen* a broken
@@ -156,7 +164,7 @@ class _Hunter:
 
         self._aftermaths_left -= 1
         assert seen.inside is not None
-        for one in aftermaths(plan, seen.inside, seen.place):
+        for one in aftermaths(plan, seen.inside, seen.place, seen.acknowledgements):
             if not self._wants_black:
                 return
             outside = self._look(one, watches=False).outside
@@ -191,18 +199,21 @@ def look(plan: Plan, *, watch: bool = True) -> Seen:
     from sim.mutants.follow_up import Occurrences
     from sim.run.simulation import ObserverMaker, simulate
 
-    found: list[tuple[Violation, AtStep | None]] = []  # the run goes on, so that clients may notice
+    found: list[Seen] = []  # the run goes on, so that clients may notice
     counts = Occurrences()
 
     def report(violation: Violation) -> None:
-        found.append((violation, counts.place(violation.events[-1])))
+        place = counts.place(violation.events[-1])
+        found.append(Seen(violation, None, place, counts.acknowledgements()))
 
     observers: list[ObserverMaker] = []
     if watch:
         observers = [lambda cluster: counts, lambda cluster: Oracle(cluster, report)]
-    verdict = simulate(plan, observers, events_kept=10, outlives_crashes=True)
-    inside, place = found[0] if found else (verdict.violation, None)
-    return Seen(inside, verdict.outside, place)
+    verdict = simulate(
+        plan, observers, events_kept=10, outlives_crashes=True, checks_invariants=watch
+    )
+    first = found[0] if found else Seen(verdict.violation, None, None, {})
+    return attrs.evolve(first, outside=verdict.outside)
 
 
 def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> Plan:
