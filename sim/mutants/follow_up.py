@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Final
 
 import attrs
 
+from octopi.simulation.disk.faults import Delay, DiskFault
 from octopi.simulation.faults.actions import (
     STEPS,
     AtStep,
     AtTime,
+    BreakDisk,
     Cut,
     InjectedFault,
     Kill,
@@ -38,10 +41,15 @@ _SOON_S: Final = 0.05
 _CUT_S: Final = 6.0
 _GOING_ON_S: Final = 3.0
 """How long the faults last: another replica leads soon, and is written to."""
+_FLUSHED_S: Final = 0.02
+"""How long other brokers take to flush what they got, and some more."""
+_SLOW_S: Final = 2.0
+"""How long the broker that broke the rule takes to flush."""
 _DOWN_S: Final = 1.0
 """How long a register is down: until its brokers have died."""
 _EARLIER: Final = (0.3, 0.8)
 """How long before a broken rule was seen, as shares of the time that a message takes."""
+_DECIDED: Final = "E17b"
 _OF_LEADERS: Final = frozenset({"P5", "P6", "P7", "P9"})
 """Steps at which a leader relies on what others said."""
 
@@ -80,11 +88,12 @@ def aftermaths(
     if not seen.events:
         return
     follow_up = _FollowUp(plan, seen, place, acknowledgements or {})
-    parts = [follow_up.alone, follow_up.behind, follow_up.deaf, follow_up.ended]
+    alone, behind = follow_up.alone(), follow_up.behind()
+    parts = [alone, alone, behind, follow_up.ended(), follow_up.deaf()]
     if place is not None and place.step[:2] in _OF_LEADERS:
-        parts = [follow_up.behind, follow_up.ended, follow_up.alone, follow_up.deaf]
-    for part in parts:
-        yield from part()
+        parts = [behind, behind, follow_up.ended(), alone, follow_up.deaf()]
+    for plans in zip_longest(*parts):
+        yield from (one for one in plans if one is not None)
 
 
 class _FollowUp:
@@ -114,10 +123,14 @@ class _FollowUp:
         if event.host not in self._brokers or place is None:
             return
         others = [one for one in self._brokers if one != event.host]
-        for after_s in (self._told_s, _LATER_S):
+        slow = BreakDisk(DiskFault("sync", Delay(_SLOW_S), ".log", times=9))
+        last = self._acknowledgements.get(event.host)
+        early = [InjectedFault(last, slow, event.host)] if last is not None else []
+        # What it says goes to a leader first, which answers when it has flushed, too.
+        for after_s in (2 * self._message_s + _FLUSHED_S, _LATER_S):
             at = AtTime(event.at + after_s)
             lost = [InjectedFault(at, Wipe(_SOON_S), one) for one in others]
-            yield self._with(*lost, InjectedFault(at, LosePower(_SOON_S), event.host))
+            yield self._with(*early, *lost, InjectedFault(at, LosePower(_SOON_S), event.host))
         after = attrs.evolve(place, step=f"{place.step[:-1]}b")  # the step behind it, if it has two
         for edge in dict.fromkeys((after, place)) if place.step.endswith("a") else (place,):
             for death in (Kill(_SOON_S), LosePower(_SOON_S)):
@@ -127,7 +140,15 @@ class _FollowUp:
 
     def behind(self) -> Iterator[Plan]:
         """A broker is left that gets nothing more from others.  What is about to reach it was sent
-        before."""
+        before.  If its joining was proposed, the others are left when that is decided."""
+        if self._event.get("proposed"):
+            for survivor in self._brokers:
+                for edge in self._edges(survivor) if survivor != self._event.host else ():
+                    lag = InjectedFault(edge, Cut("broker", _CUT_S, "in"), survivor)
+                    dead = [one for one in self._brokers if one != survivor]
+                    first = InjectedFault(AtStep(_DECIDED, behind=True), Kill(None), dead[0])
+                    rest = [InjectedFault(AtTime(0.0, True), Kill(None), one) for one in dead[1:]]
+                    yield self._with(lag, first, *rest)
         for after_s in (self._told_s, _LATER_S):
             for survivor in self._brokers:
                 for edge in self._edges(survivor) if survivor != self._event.host else ():

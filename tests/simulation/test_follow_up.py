@@ -8,6 +8,7 @@ from octopi.simulation.faults.actions import (
     STEPS,
     AtStep,
     AtTime,
+    BreakDisk,
     Cut,
     InjectedFault,
     Kill,
@@ -96,12 +97,14 @@ def test_the_broker_that_the_oracle_names_misses_at_first_what_came_since_it_ack
     assert second == attrs.evolve(first, place=AtStep("P4b", "broker-3", 1))
 
 
-def test_what_a_follower_says_of_its_device_is_tried_without_the_other_disks() -> None:
-    lost, other, dark = aftermath(steps.P4Acknowledging.text)[0].faults[1:]
-    assert {lost.target, other.target} == {"broker-1", "broker-3"}
+def test_what_a_follower_says_of_its_device_is_tried_while_that_is_slow_and_the_only_one() -> None:
+    slow, lost, other, dark = aftermath(steps.P4Acknowledging.text, "broker-3")[0].faults[1:]
+    assert (slow.place, slow.target) == (AtStep("P4b", "broker-3", 2), "broker-3")
+    assert isinstance(slow.action, BreakDisk)
+    assert {lost.target, other.target} == {"broker-1", "broker-2"}
     assert isinstance(lost.action, Wipe)
     assert isinstance(other.action, Wipe)
-    assert (dark.target, dark.action) == ("broker-2", LosePower(0.05))
+    assert (dark.target, dark.action) == ("broker-3", LosePower(0.05))
 
 
 def test_the_register_may_miss_what_was_about_to_be_proposed() -> None:
