@@ -7,7 +7,9 @@ from octopi.identifiers import Offset
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.full_disk import not_synced
 from octopi.storage.log_condition import LogCondition
+from octopi.storage.segment import Segment
 from octopi.storage.segments import Segments
+from octopi.storage.time_slices import Slices, in_turns
 
 
 class LogFlush:
@@ -75,7 +77,7 @@ class LogFlush:
                 self._condition.check_open()  # a closed log must not open its files again
                 if segment.unsynced:  # false if the segment was removed meanwhile
                     self._segments.use(segment)
-                    await segment.sync()
+                    await self._sync(segment)
             if self.names_unsynced and self._segments:
                 self.names_unsynced = False
                 try:
@@ -91,6 +93,27 @@ class LogFlush:
         if truncations == self._truncations:
             self.flushed_end = max(self.flushed_end, end)
         self._segments.close_unused()
+
+    async def _sync(self, segment: Segment) -> None:
+        if not segment.to_be_written_again:
+            try:
+                await segment.sync()
+                return
+            except OSError:
+                if not segment.to_be_written_again:
+                    raise
+        await in_turns(self._write_again(segment))
+        if self._segments.has(segment):
+            await segment.sync()
+
+    def _write_again(self, segment: Segment) -> Slices[None]:
+        if not self._segments.has(segment):
+            return  # it was removed meanwhile
+        for _ in segment.write_again():
+            yield
+            self._condition.check_open()
+            if not self._segments.has(segment):
+                return
 
 
 def _parent(directory: str) -> str:

@@ -35,6 +35,7 @@ from zlib import crc32
 from octopi.environment import Disk, File
 from octopi.limits import INDEX_INTERVAL_BYTES
 from octopi.record import RecordStart
+from octopi.storage.full_disk import NO_DESCRIPTOR
 
 _FIELDS: Final = struct.Struct(">QQQ")
 _CHECKSUM: Final = struct.Struct(">I")
@@ -120,7 +121,7 @@ class DamagedIndexError(Exception):
 class OffsetIndex:
     """The index file of one segment, opened when first needed."""
 
-    __slots__ = ("_count", "_disk", "_file", "_last", "_path", "unsynced")
+    __slots__ = ("_count", "_disk", "_file", "_last", "_path", "_unproven_count", "unsynced")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -130,6 +131,9 @@ class OffsetIndex:
         """How many entries are valid; None until the file was opened.  After a failed write the
         file may have more."""
         self._last = FIRST
+        self._unproven_count: int | None = None
+        """How many entries were there when the file was opened, and have not been dropped since.
+        None: it was synced since then, or is new."""
         self.unsynced = False
         """Whether the file has changed since it was last synced."""
 
@@ -188,6 +192,8 @@ class OffsetIndex:
         self.unsynced = True
         self._count = count
         self._last = last
+        if self._unproven_count is not None:
+            self._unproven_count = min(self._unproven_count, count)
         try:
             self._open(create=True).truncate(count * ENTRY_BYTES)
         except OSError:
@@ -283,7 +289,7 @@ class OffsetIndex:
         if self._count is None:
             count = self._open(create=create).size_bytes // ENTRY_BYTES
             self._last = self._entry(count - 1) if count else FIRST
-            self._count = count
+            self._count = self._unproven_count = count
         return self._count
 
     def _open(self, *, create: bool) -> File:
@@ -300,10 +306,24 @@ class OffsetIndex:
         if self.unsynced and self._file is not None:
             self.unsynced = False
             try:
-                await self._file.sync()
+                await self._sync(self._file)
             except BaseException:
                 self.unsynced = True
                 raise
+
+    async def _sync(self, file: File) -> None:
+        try:
+            await file.sync()
+        except OSError as error:
+            count = self._unproven_count
+            if count is None or error.errno in NO_DESCRIPTOR:
+                raise
+            self._unproven_count = None
+            # An earlier process may have failed to sync it, and the first sync tells that.
+            position = count * ENTRY_BYTES
+            file.rewrite(file.size_bytes - position, position)
+            await file.sync()
+        self._unproven_count = None
 
     def close(self) -> None:
         """Close the file; it is opened again when needed."""

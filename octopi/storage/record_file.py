@@ -176,9 +176,11 @@ class RecordFile:
         Raises:
           OSError: if they can't be written.
         """
-        for start in range(position, self.size_bytes, SLICE_BYTES):
+        start = position
+        while start < self.size_bytes:  # which may become smaller between two slices
             self.unsynced = True
             self._open().rewrite(min(SLICE_BYTES, self.size_bytes - start), start)
+            start += SLICE_BYTES
             yield
 
     async def sync(self) -> None:

@@ -231,6 +231,26 @@ def flush_of_the_only_replica_fails(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), options, {"chores": ()})
 
 
+def first_flush_fails(randomness: Random) -> Scenario:
+    """A broker dies while it flushes.  The first flush of each log after its restart fails, in some
+    runs also the second one.  Then its machine loses its power, or, if it has the only replica, all
+    machines do in the end."""
+    who = randomness.choice(("leader", "follower"))
+    is_alone = randomness.random() < 0.5
+    begins = AtStep("D1a", "leader" if is_alone else who, randomness.choice((2, 3, 5)))
+    faults = [InjectedFault(begins, Kill(randomness.choice((0.1, 0.6))))]
+    syncs = randomness.choice(((0, 2, 4), (0, 2, 4), (0, 2, 4), (0, 1), (2, 3)))
+    for calls_before in syncs:  # a sync that fails is made once more
+        fails = DiskFault("sync", Fail(errno.EIO), ".log", calls_before)
+        faults.append(InjectedFault(AtTime(0.0, behind=True), BreakDisk(fails), "here"))
+    if is_alone:
+        alone = {"replicas": 1, "min_insync": 1, "loses_all": True, "loses_power": True}
+        return Scenario(tuple(faults), {**alone, "flush_before_ack": True}, {"chores": ()})
+    dark = AtTime(some_seconds(randomness, 0.7, 1.5), behind=True)
+    faults.append(InjectedFault(dark, LosePower(0.1), "here"))
+    return Scenario(tuple(faults), {"flush_before_ack": True})
+
+
 def torn_writes(randomness: Random) -> Scenario:
     """A machine loses its power while it writes."""
     operation, edge = randomness.choice(EDGES[:6])

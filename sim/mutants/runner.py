@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _AFTERMATHS_COUNT: Final = 12
 """How many plans in which the oracle saw a broken rule are tried with further faults."""
+_AFTERMATHS_OF_A_PLAN: Final = 20
+"""How many of these faults are tried with one of them, at most: another plan may be better."""
 _OF_SUBSCRIPTIONS: Final = ("octopi.subscriptions.", "broker.subscriptions.", "subscribing.")
 """Parts of the names of modules that only subscriptions use."""
 _OF_GROUPS: Final = (".agreement.journal.", ".register.group.")
@@ -87,6 +89,8 @@ class Seen:
     """The broken rule that the black-box search noticed; None: no rule."""
     place: AtStep | None
     """The step at which the oracle saw a broken rule."""
+    acknowledgements: dict[str, AtStep]
+    """Where followers had last acknowledged something then."""
 
 
 @attrs.frozen
@@ -132,7 +136,10 @@ class _Hunter:
         return self._black is None and self._spent_s < self._budget.black_s
 
     def _try(self, plan: Plan) -> None:
-        seen = self._look(plan, self._wants_white or self._aftermaths_left > 0)
+        # Nodes check themselves as long as that may tell something.  In production they don't, and
+        # a node that ends because of a check does clients no harm that they could notice.
+        checks = self._wants_white
+        seen = self._look(plan, checks or self._aftermaths_left > 0, checks)
         is_news = (seen.inside and self._wants_white) or (seen.outside and self._wants_black)
         if is_news and not self._is_fine(plan):
             return
@@ -147,7 +154,10 @@ class _Hunter:
                 white, least=_token_of(least), faults_count=len(least.faults)
             )
         if seen.inside and self._aftermaths_left > 0 and self._wants_black:
-            self._look_behind(plan, seen)
+            if seen.inside.events:
+                self._look_behind(plan, seen)
+            elif checks and not self._wants_white:
+                self._try(plan)
 
     def _look_behind(self, plan: Plan, seen: Seen) -> None:
         """Try *plan* with further faults, which are injected when the oracle has *seen* a broken
@@ -156,16 +166,17 @@ class _Hunter:
 
         self._aftermaths_left -= 1
         assert seen.inside is not None
-        for one in aftermaths(plan, seen.inside, seen.place):
+        further = aftermaths(plan, seen.inside, seen.place, seen.acknowledgements)
+        for one in itertools.islice(further, _AFTERMATHS_OF_A_PLAN):
             if not self._wants_black:
                 return
-            outside = self._look(one, watches=False).outside
+            outside = self._look(one, watches=False, checks=False).outside
             if outside and self._is_fine(one):
                 self._black = self._kill(one, outside)
 
-    def _look(self, plan: Plan, watches: bool) -> Seen:
+    def _look(self, plan: Plan, watches: bool, checks: bool) -> Seen:
         self._runs += 1
-        return look(plan, watch=watches)
+        return look(plan, watch=watches, checks_invariants=checks)
 
     def _is_fine(self, plan: Plan) -> bool:
         is_fine = self._is_sound(plan)
@@ -185,24 +196,32 @@ def hunt(
     return _Hunter(name, is_sound, budget).hunt(plans)
 
 
-def look(plan: Plan, *, watch: bool = True) -> Seen:
-    """Run *plan* and return what is noticed; *watch*: whether an oracle observes the run."""
+def look(plan: Plan, *, watch: bool = True, checks_invariants: bool = True) -> Seen:
+    """Run *plan* and return what is noticed; *watch*: whether an oracle observes the run.
+    *checks_invariants*: see `sim.run.simulation.simulate`."""
     from octopi.simulation.invariants.oracle import Oracle
     from sim.mutants.follow_up import Occurrences
     from sim.run.simulation import ObserverMaker, simulate
 
-    found: list[tuple[Violation, AtStep | None]] = []  # the run goes on, so that clients may notice
+    found: list[Seen] = []  # the run goes on, so that clients may notice
     counts = Occurrences()
 
     def report(violation: Violation) -> None:
-        found.append((violation, counts.place(violation.events[-1])))
+        place = counts.place(violation.events[-1])
+        found.append(Seen(violation, None, place, counts.acknowledgements()))
 
     observers: list[ObserverMaker] = []
     if watch:
         observers = [lambda cluster: counts, lambda cluster: Oracle(cluster, report)]
-    verdict = simulate(plan, observers, events_kept=10, outlives_crashes=True)
-    inside, place = found[0] if found else (verdict.violation, None)
-    return Seen(inside, verdict.outside, place)
+    verdict = simulate(
+        plan,
+        observers,
+        events_kept=10,
+        outlives_crashes=True,
+        checks_invariants=checks_invariants,
+    )
+    first = found[0] if found else Seen(verdict.violation, None, None, {})
+    return attrs.evolve(first, outside=verdict.outside)
 
 
 def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> Plan:

@@ -18,7 +18,7 @@ MUTANTS: Final = (
         "flush-that-does-not-sync",
         _FLUSH,
         """
--                    await segment.sync()
+-                    await self._sync(segment)
 +                    pass
 """,
         "a flush reports records as durable without an fsync",
@@ -48,6 +48,32 @@ MUTANTS: Final = (
         "a failed fsync counts as done (fsyncgate)",
         "promised-unheld",
         ("flush_fails",),
+    ),
+    Mutant(
+        "first-failed-sync-retried-without-writing",
+        _FLUSH,
+        """
+-        await in_turns(self._write_again(segment))
++        segment.to_be_written_again = False
+         if self._segments.has(segment):
+""",
+        "the first sync of an opened log fails, and the next one counts, although the system takes "
+        "for written what the failed one left out",
+        "promised-unheld",
+        ("first_flush_fails",),
+    ),
+    Mutant(
+        "earlier-failures-stop-a-log-again",
+        _FLUSH,
+        """
+-                if not segment.to_be_written_again:
+-                    raise
++                raise
+""",
+        "a log is read-only because a sync by an earlier process failed, which Linux tells once "
+        "more",
+        LIVENESS,
+        ("flush_fails", "flush_of_the_only_replica_fails"),
     ),
     Mutant(
         "flushed-end-read-after-the-sync",

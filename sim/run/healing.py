@@ -62,29 +62,12 @@ class Healer:
         self._refused_empty: set[int] = set()
         """Partitions for which the check of `_have_empty_refused` was done."""
         self._number = 0
-        self._restarted: set[str] | None = None
-        """The hosts that were restarted because a replica took no records; None: none is to be."""
-        self._cluster.world.observe(self._see_trouble, {steps.J14Troubled.text})
         self._cluster.add_client(_HOST, self._run)
 
     def start(self) -> None:
         """Start the operator: it moves replicas, and sends a message to each log."""
         self._unproven = set(self._client_log.logs)
-        self._restarted = set()
         self._cluster.boot(_HOST)
-
-    def _see_trouble(self, event: Event) -> None:
-        """Restart a broker once whose log is read-only, as its reason asks for: the first flush
-        after a restart may report again that an earlier one failed."""
-        step = event.about
-        assert isinstance(step, steps.J14Troubled)
-        host = self._cluster.host_of(step.broker)
-        if self._restarted is None or host in self._restarted:
-            return
-        if any("read-only" in one.reason for one in step.troubles):
-            self._restarted.add(host)
-            self._cluster.nodes[host].host.kill()
-            self._cluster.boot(host)
 
     # --- what is missing, as text; empty: nothing ------------------------------------------
 
@@ -114,9 +97,8 @@ class Healer:
         self._unproven = set(self._client_log.logs)
 
     def ask_who_serves(self) -> None:
-        """Find out which replicas serve; `unserved` has the result.  From now on, no broker is
-        restarted."""
-        self._unserved, self._restarted = None, None
+        """Find out which replicas serve; `unserved` has the result."""
+        self._unserved = None
 
     def unserved(self) -> str:
         """The partitions whose replicas in sync do not all serve clients."""

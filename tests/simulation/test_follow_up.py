@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import attrs
 
-from octopi.simulation.faults.actions import STEPS, AtStep, AtTime, Cut, InjectedFault, Kill
+from octopi.simulation.faults.actions import (
+    STEPS,
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Wipe,
+)
 from octopi.simulation.kernel.world import Event, Violation
 from octopi.tracing import steps
 from sim.mutants.follow_up import Occurrences, aftermaths
@@ -22,8 +32,11 @@ def aftermath(what: str, host: str = "broker-2") -> list[Plan]:
     counts = Occurrences()
     counts(event(what, host, 3.0))
     counts(event(what, "broker-1", 3.5))
+    counts(event(steps.P4Acknowledged.text, "broker-3", 3.6))
+    counts(event(steps.P4Acknowledged.text, "broker-3", 3.7))
     counts(seen)
-    return list(aftermaths(PLAN, Violation("a rule", "a text", (seen,)), counts.place(seen)))
+    violation = Violation("a rule", "broker-3 has nothing there", (seen,))
+    return list(aftermaths(PLAN, violation, counts.place(seen), counts.acknowledgements()))
 
 
 def test_an_event_is_located_by_step_host_and_occurrence() -> None:
@@ -74,6 +87,24 @@ def test_a_broker_that_is_left_may_miss_what_was_about_to_reach_it() -> None:
     ]
     assert {one.target for one in lags} == {"broker-1", "broker-3"}
     assert all(one.place.seconds < seen_s for one in lags if isinstance(one.place, AtTime))
+
+
+def test_the_broker_that_the_oracle_names_misses_at_first_what_came_since_it_acknowledged() -> None:
+    first, second = (plan.faults[1] for plan in aftermath(steps.P6Committing.text)[:2])
+    assert first == InjectedFault(
+        AtStep("P4b", "broker-3", 2), Cut("broker", 6.0, "in"), "broker-3"
+    )
+    assert second == attrs.evolve(first, place=AtStep("P4b", "broker-3", 1))
+
+
+def test_what_a_follower_says_of_its_device_is_tried_while_that_is_slow_and_the_only_one() -> None:
+    slow, lost, other, dark = aftermath(steps.P4Acknowledging.text, "broker-3")[0].faults[1:]
+    assert (slow.place, slow.target) == (AtStep("P4b", "broker-3", 2), "broker-3")
+    assert isinstance(slow.action, BreakDisk)
+    assert {lost.target, other.target} == {"broker-1", "broker-2"}
+    assert isinstance(lost.action, Wipe)
+    assert isinstance(other.action, Wipe)
+    assert (dark.target, dark.action) == ("broker-3", LosePower(0.05))
 
 
 def test_the_register_may_miss_what_was_about_to_be_proposed() -> None:

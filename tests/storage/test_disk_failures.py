@@ -422,6 +422,135 @@ async def test_a_log_whose_end_cannot_be_written_once_more_is_read_only(disk: Me
         append(log, batch(b"two"))
 
 
+def tell_again(disk: MemoryDisk, path_end: str) -> None:
+    """Have the next sync of these files tell that one of an earlier process failed."""
+    for file, image in disk.simulated.tree.files():
+        if file.endswith(path_end):
+            image.has_error = True
+
+
+@pytest.mark.parametrize("path_end", [".log", ".index"])
+async def test_a_failure_that_an_earlier_process_had_does_not_stop_the_log_again(
+    disk: MemoryDisk, path_end: str
+) -> None:
+    """Linux tells it once more, after a failed sync of the whole file system."""
+    log = open_log(disk)
+    append(log, batch(b"one"))
+    durable_end = await log.flush()
+    second = batch(b"v" * 100_000), batch(b"two")  # so long that it has an entry in the index
+    append(log, *second)
+    disk.fail(errno.EIO, "sync", path_end=path_end)
+    with pytest.raises(LogReadOnlyError):
+        await log.flush()
+    disk.crash(keep_page_cache=True)
+    tell_again(disk, path_end)
+    log = open_log(disk, recovery_point=durable_end)
+    append(log, batch(b"three"))
+    assert await log.flush() == log.end
+    data = read_all(log)
+    disk.crash(keep_page_cache=False)
+    assert read_all(open_log(disk, recovery_point=log.end)) == data
+    assert data == batch(b"one") + b"".join(second) + batch(b"three")
+
+
+@pytest.mark.parametrize("path_end", [".log", ".index"])
+async def test_a_disk_that_fails_again_after_a_restart_stops_the_log(
+    disk: MemoryDisk, path_end: str
+) -> None:
+    log = open_log(disk)
+    append(log, batch(b"one"))
+    disk.crash(keep_page_cache=True)
+    tell_again(disk, path_end)
+    disk.fail(errno.EIO, "sync", path_end=path_end)
+    log = open_log(disk)
+    with pytest.raises(LogReadOnlyError, match="fsync failed"):
+        await log.flush()
+    assert log.flushed_end == 0
+    with pytest.raises(LogReadOnlyError, match="fsync failed"):
+        await log.flush()
+
+
+async def test_what_is_cut_and_appended_behind_an_earlier_failure_is_written_again(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk)
+    append(log, batch(b"one"), batch(b"two"))
+    durable_end = await log.flush()
+    disk.crash(keep_page_cache=True)
+    log = open_log(disk, recovery_point=durable_end)
+    log.truncate(Offset(len(batch(b"one"))))
+    append(log, batch(b"2nd"))
+    disk.fail(errno.EIO, "sync", path_end=".log")  # it takes what it left out for written
+    assert await log.flush() == log.end
+    disk.crash(keep_page_cache=False)
+    assert read_all(open_log(disk)) == batch(b"one") + batch(b"2nd")
+
+
+async def test_a_segment_that_was_synced_once_is_not_synced_again_after_a_failure(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk)
+    append(log, batch(b"one"))
+    disk.crash(keep_page_cache=True)
+    log = open_log(disk)
+    flushed_end = await log.flush()
+    append(log, batch(b"two"))
+    disk.fail(errno.EIO, "sync", path_end=".log")
+    with pytest.raises(LogReadOnlyError):
+        await log.flush()
+    assert log.flushed_end == flushed_end
+
+
+async def test_a_flush_that_ends_while_it_writes_again_leaves_that_to_the_next_one(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk)
+    data = batch(b"v" * 200_000)
+    append(log, data, data, data)
+    disk.crash(keep_page_cache=True)
+    log = open_log(disk)
+    disk.fail(errno.EIO, "sync", path_end=".log")
+    scope = trio.CancelScope()
+    rewritten = disk.calls.count("rewrite")
+
+    async def end_it_soon() -> None:
+        while disk.calls.count("rewrite") == rewritten:
+            await trio.lowlevel.checkpoint()
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end_it_soon)
+        with scope:
+            await log.flush()
+    assert scope.cancelled_caught
+    assert log.flushed_end == 0
+    assert await log.flush() == log.end
+    disk.crash(keep_page_cache=False)
+    assert read_all(open_log(disk)) == 3 * data
+
+
+async def test_a_segment_that_is_removed_while_it_is_written_again_does_not_stop_the_log(
+    disk: MemoryDisk,
+) -> None:
+    options = LogOptions(segment_bytes_max=400_000)
+    log = open_log(disk, options)
+    data = batch(b"v" * 390_000)
+    append(log, data, data)
+    disk.crash(keep_page_cache=True)
+    log = open_log(disk, options)
+    disk.fail(errno.EIO, "sync", path_end=path(len(data)))
+    rewritten = disk.calls.count("rewrite")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.flush)
+        while disk.calls.count("rewrite") == rewritten:
+            await trio.lowlevel.checkpoint()
+        log.truncate(Offset(len(data)))
+    append(log, batch(b"new"))
+    assert await log.flush() == log.end
+    disk.crash(keep_page_cache=False)
+    assert read_all(open_log(disk, options)) == data + batch(b"new")
+
+
 # --- retention ---------------------------------------------------------------------------
 
 

@@ -284,6 +284,23 @@ async def test_a_journal_that_is_opened_after_a_failed_sync_is_on_the_device() -
     assert await reopened(disk) == [FORMED]
 
 
+async def test_a_journal_opens_at_once_after_the_sync_of_a_whole_disk_failed() -> None:
+    """The first sync of each file tells that failure once more."""
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    await journal.flush()
+    journal.append([joined(1)])
+    disk.crash(keep_page_cache=True)
+    for _, image in disk.simulated.tree.files():
+        flush = image.begin_flush()
+        image.forget(flush)
+        image.has_error = True
+    assert await reopened(disk) == [FORMED, joined(1)]
+    disk.crash(keep_page_cache=False, names_kept=True)
+    assert await reopened(disk) == [FORMED, joined(1)]
+
+
 async def test_replacing_the_journal_does_not_delay_tasks_that_wait_for_a_flush() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
