@@ -77,6 +77,7 @@ class Status(IntEnum):
     NOT_READY = 41
     NO_BROKER = 42
     SHUTTING_DOWN = 43
+    NO_QUORUM = 44
     HISTORY_FORKED = 46
     ANSWER_LOST = 49
 
@@ -292,6 +293,15 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         before_append=True,
     ),
     Status.SHUTTING_DOWN: StatusMeaning(True, Blame.NEITHER, 503, _ASK_AGAIN, before_append=True),
+    Status.NO_QUORUM: StatusMeaning(
+        True,
+        Blame.NEITHER,
+        503,
+        "send the request to another broker: this one does not hear enough others to know who "
+        "leads; `octopi-node ring show` tells whom it hears",
+        before_append=True,
+        look_up=True,
+    ),
     Status.HISTORY_FORKED: StatusMeaning(
         False,
         Blame.NEITHER,
@@ -669,6 +679,13 @@ class NotReadyError(RefusedError):
     default_status: ClassVar[Status] = Status.NOT_READY
 
 
+class NoQuorumError(RefusedError):
+    """The broker hears no majority of those that decide about the partition: another one may lead
+    by now.  It goes on by itself when it hears them again."""
+
+    default_status: ClassVar[Status] = Status.NO_QUORUM
+
+
 class SupersededError(RefusedError):
     """The register is older than one that a broker has already followed, or runs beside it."""
 
@@ -811,6 +828,7 @@ _BY_STATUS: Final[dict[Status, type[RefusedError]]] = {
         OffsetInsideRecordError,
         NotLeaderError,
         NotReadyError,
+        NoQuorumError,
         SupersededError,
         HistoryForkedError,
         UnknownSubscriptionError,

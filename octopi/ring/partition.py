@@ -290,17 +290,21 @@ class RingPartition:
 
     def may_act(self, lease: Lease, epoch: Epoch, now: float) -> bool:
         """Whether this broker, which leads in *epoch*, has the right to act as the leader, by what
-        it was granted for that epoch.
+        it was granted for that epoch."""
+        return now < self.acts_until(lease, epoch)
+
+    def acts_until(self, lease: Lease, epoch: Epoch) -> float:
+        """Until when it has that right; -inf: it has none.
 
         What it proposed itself may be chosen without it, so acceptors in that value have to grant
         the right as well.
         """
         if epoch <= self.given_up:
-            return False
+            return -inf
         values = [self.value]
         if self._proposed is not None and self._proposed.change > self.value.change:
             values.append(self._proposed)
-        return all(now < lease.until(one) for one in values)
+        return min(lease.until(one) for one in values)
 
     @property
     def brokers(self) -> frozenset[BrokerId]:

@@ -34,6 +34,7 @@ NUMBERS = {
     "NOT_READY": 41,
     "NO_BROKER": 42,
     "SHUTTING_DOWN": 43,
+    "NO_QUORUM": 44,
     "HISTORY_FORKED": 46,
     "ANSWER_LOST": 49,
     "DISK_FULL": 50,

@@ -18,7 +18,7 @@ from octopi.limits import FETCH_BYTES_DEFAULT, POSITION_REPORT_INTERVAL_S
 from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.readers import Readers
-from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.redirects import not_served
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.tail_broadcast import EncodedDelivery
 from octopi.transport.connection import Connection
@@ -133,7 +133,9 @@ class Reading:
         except OctopiError as error:
             moved = isinstance(error, NotLeaderError)
             told = (
-                redirect(self._manager, str(error.args[0]), self._log.partition) if moved else error
+                not_served(self._manager, str(error.args[0]), self._log.partition)
+                if moved
+                else error
             )
             refuse(self._connection, self.request, told)
         finally:

@@ -23,6 +23,7 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
+from octopi.replication.effects import Refusal
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
@@ -225,6 +226,10 @@ class ReplicaManager(Decisions):
     def replica(self, partition_id: PartitionId) -> ReplicaDriver | None:
         """This broker's replica of a partition, if it has one."""
         return self._replicas.get(partition_id)
+
+    def fence(self, partition_id: PartitionId) -> Refusal | None:
+        """See `octopi.roles.broker.controller_link.ControllerLink.fence`."""
+        return self._streams.fence(partition_id)
 
     def check_anchor(self, log: LocalLog, offset: Offset, anchor: str) -> None:
         """See `octopi.roles.broker.readable_log.ReadableLog.check_anchor`; *log* is served."""

@@ -29,6 +29,7 @@ const STATUSES = new Map([
   [41, ["not_ready", true]],
   [42, ["no_broker", true]],
   [43, ["shutting_down", true]],
+  [44, ["no_quorum", true]],
   [46, ["history_forked", false]],
   [49, ["answer_lost", true]],
   [50, ["disk_full", true]],

@@ -13,12 +13,13 @@ from octopi.errors import (
     NotLeaderError,
     NotReadyError,
     OctopiError,
+    refused,
 )
 from octopi.identifiers import PartitionId, TopicId
 from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.readers import Readers
-from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.redirects import not_served
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.waiting_tasks import WaitingTasks
@@ -63,13 +64,24 @@ class ClientContext(WaitingTasks):
 
         Raises:
           NotLeaderError: if this broker doesn't serve it.
+          RefusedError: see `require_right`.
         """
         log = self.logs.find(topic, partition)
+        self.require_right(partition)
         if not log.epoch:
             raise NotLeaderError(
                 f"this broker was not (yet) appointed for partition {partition}: ask the register"
             )
         return log
+
+    def require_right(self, partition: PartitionId) -> None:
+        """Check that the controller lets this broker serve clients in the partition.
+
+        Raises:
+          RefusedError: if it doesn't, such as `NoQuorumError`.
+        """
+        if (fence := self.manager.fence(partition)) is not None:
+            raise refused(fence.status, fence.reason)
 
     def replica(self, partition: PartitionId) -> ReplicaDriver:
         """This broker's replica of the partition.
@@ -109,5 +121,5 @@ class ClientContext(WaitingTasks):
         except ConnectionLostError:
             pass
         except OctopiError as error:
-            gone = redirect(self.manager, NOT_SERVED, log.partition)
+            gone = not_served(self.manager, NOT_SERVED, log.partition)
             refuse(self.connection, request, error if log.epoch else gone)
