@@ -190,7 +190,7 @@ class _Broker(Collector):
     def __init__(self, view: BrokerNodeView, logs_max: int) -> None:
         self._logs = view.node.replicas.store
         self._manager = view.node.replicas
-        self._readers = view.node.readers
+        self._readers = view.node.parts.readers
         self._streams = view.node.streams.readers
         self._logs_max = logs_max
 

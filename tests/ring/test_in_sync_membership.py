@@ -122,7 +122,7 @@ def a_request_is_made_unheard_and_its_leader_is_replaced() -> None:
     assert world.decided.leader == 2
     assert world.nodes[1].leads
     # Its request is answered before its replica is told who leads.
-    held: list[tuple[Node, PartitionRecord]] = []
+    held: list[tuple[Node, PartitionRecord | None]] = []
     tell = world.tell
     world.tell = lambda node, record=None: held.append((node, record))  # type: ignore[method-assign]
     world.cut = frozenset()

@@ -6,7 +6,7 @@ of the controller, and `octopi.roles.broker.replica_streams` the connections wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -14,7 +14,7 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
-from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
+from octopi.identifiers import INTERNAL_LOGS, BrokerId, Incarnation, Offset, PartitionId
 from octopi.limits import (
     DELETION_RETRY_S,
     NOTES_SYNC_S,
@@ -66,7 +66,9 @@ class ReplicaManager(Decisions):
         lost_power: bool,
         catch_up_slowdown_max: float,
         keep_retired_s: float = RETIRED_KEEP_S,
+        internal_logs: Sequence[str] = INTERNAL_LOGS,
     ) -> None:
+        """*internal_logs*: those that each replica has."""
         self._environment = environment
         self._data_directory = data_directory
         self._tasks = tasks
@@ -78,6 +80,7 @@ class ReplicaManager(Decisions):
             flush_options,
             lost_power=lost_power,
             keep_retired_s=keep_retired_s,
+            internal_logs=internal_logs,
         )
         """The logs of the replicas."""
         self.metadata = ClusterMetadata(environment, f"{data_directory}/partitions")
@@ -417,6 +420,12 @@ class ReplicaManager(Decisions):
         """Ensure that there is a log of each of *topics* in each of its partitions that this broker
         holds, by the topic's options; return the ones that failed, with reasons."""
         return await self._installation.install(topics)
+
+    async def host_topics(
+        self, topics: list[TopicRecord], partition: PartitionId
+    ) -> list[m.Undone]:
+        """Like `install_topics`, in one of their partitions."""
+        return await self._installation.install(topics, partition)
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         """Delete the logs of these topics; return the topics of which files are left, with reasons.

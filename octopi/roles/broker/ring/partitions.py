@@ -19,7 +19,7 @@ from octopi.coordination.acceptance_pages import pages_of
 from octopi.coordination.agreed_partition import RegisteredIncarnation
 from octopi.coordination.election import ElectionGoal
 from octopi.environment import Environment
-from octopi.errors import OctopiError, RefusedError, Status
+from octopi.errors import NotReadyError, OctopiError, RefusedError, Status
 from octopi.identifiers import BrokerId, Epoch, InstanceId, PartitionId, TopicId
 from octopi.limits import (
     ELECTION_TURN_S,
@@ -48,6 +48,7 @@ from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
 from octopi.roles.broker.ring.pulses import RingPulses
 from octopi.roles.broker.ring.routes import RingRoutes
+from octopi.roles.broker.ring.topics.hosted import HostedTopics
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
@@ -64,6 +65,8 @@ class RingSurroundings:
     replicas: ReplicaManager
     acceptor: OwnAcceptor
     routes: RingRoutes
+    nursery: trio.Nursery
+    """The broker's."""
 
 
 class RingPartitions(ControllerLink):
@@ -74,7 +77,6 @@ class RingPartitions(ControllerLink):
         around: RingSurroundings,
         me: RegisteredIncarnation,
         ancestors: list[str],
-        nursery: trio.Nursery,
         failed: Callable[[OctopiError], None],
     ) -> None:
         """*me*: this process, whose id the replicas know.  *ancestors*: the nonces of earlier ones
@@ -90,7 +92,7 @@ class RingPartitions(ControllerLink):
         assert around.acceptor.identity is not None, "a broker with an id has an acceptor"
         self._identity = around.acceptor.identity
         self._ancestors = tuple(ancestors)
-        self._nursery = nursery
+        self._nursery = around.nursery
         self._failed = failed
         self._machines: dict[PartitionId, RingPartition] = {}
         self.pulses = RingPulses(
@@ -102,6 +104,8 @@ class RingPartitions(ControllerLink):
             around.routes,
         )
         """Who is there, and which rights to lead this broker has."""
+        self.hosted = HostedTopics(around.environment, around.replicas, self.require)
+        """The logs of topics that this broker's replicas have."""
         self._accept_to: dict[PartitionId, tuple[Epoch, Answer]] = {}
         """The newest epoch that this broker was told of, and who told it last."""
         self._uninstalled: set[PartitionId] = set()
@@ -133,6 +137,22 @@ class RingPartitions(ControllerLink):
     def partition(self, number: PartitionId) -> RingPartition | None:
         """What is known of a partition; None: there is none."""
         return self._machines.get(number)
+
+    def leader(self, number: PartitionId) -> BrokerId:
+        """Who leads a partition, as far as it is known here.
+
+        Raises:
+          NotReadyError: if nothing is known of it.
+        """
+        if (machine := self._machines.get(number)) is None:
+            raise NotReadyError(f"this broker does not know partition {number} yet")
+        return machine.agreed.record.leader
+
+    def require(self, number: PartitionId, min_insync: int) -> None:
+        """The least number of replicas in sync that a topic asks for in a partition that this
+        broker leads."""
+        machine = self._machines[number]
+        self._do(machine, machine.require(min_insync, self._now))
 
     def move(self, machine: RingPartition, acceptors: tuple[m.AcceptorId, ...]) -> None:
         """Have *acceptors* decide about a partition."""
@@ -273,7 +293,14 @@ class RingPartitions(ControllerLink):
         if machine is None or replica is None:
             return None
         leader = replica.machine.leader
-        return self.pulses.fence(machine, None if leader is None else leader.epoch)
+        fence = self.pulses.fence(machine, None if leader is None else leader.epoch)
+        if fence is None and leader is not None and self.hosted.is_behind(replica):
+            return Refusal(
+                Status.NOT_READY,
+                f"this broker has just begun to lead partition {partition}, and finds out which "
+                "topics it has",
+            )
+        return fence
 
     def propose(self, change: m.AlterInSync) -> None:
         machine = self._machines[change.partition]
@@ -342,6 +369,7 @@ class RingPartitions(ControllerLink):
         """Keep time until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_installing)
+            nursery.start_soon(self.hosted.run)
             nursery.start_soon(self._keep_time)
 
     async def _keep_time(self) -> None:
@@ -412,7 +440,6 @@ class RingPartitions(ControllerLink):
 async def begin_partitions(
     around: RingSurroundings,
     identity: BrokerIdentity,
-    nursery: trio.Nursery,
     failed: Callable[[OctopiError], None],
 ) -> RingPartitions:
     """The partitions on the broker *identity*, whose replicas begin.
@@ -423,6 +450,6 @@ async def begin_partitions(
     assert identity.broker is not None
     await around.replicas.set_identity(identity.broker, identity.incarnation)
     me = RegisteredIncarnation(identity.broker, identity.incarnation, identity.nonce)
-    partitions = RingPartitions(around, me, identity.ancestors, nursery, failed)
+    partitions = RingPartitions(around, me, identity.ancestors, failed)
     around.replicas.reach(partitions)
     return partitions

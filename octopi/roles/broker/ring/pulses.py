@@ -73,6 +73,10 @@ class RingPulses:
             return incarnation < self._me.incarnation
         return self._heard.is_suspected(broker, incarnation, self._clock.now())
 
+    def has_heard(self, broker: BrokerId) -> bool:
+        """Whether a pulse of that broker ever came."""
+        return self._heard.knows(broker)
+
     def seen(self) -> SeenBrokers:
         """What this broker sees of the others now."""
         leaders = Counter(one.agreed.record.leader for one in self._machines.values())
