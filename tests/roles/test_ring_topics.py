@@ -55,7 +55,7 @@ async def test_messages_go_through_a_topic_of_several_partitions(cluster: Cluste
         await one.create_topic("orders", partitions=3)
         async with one.producer() as producer:
             for number in range(30):
-                await producer.send("orders", b"%d" % number, b"%d" % number)
+                await producer.send("orders", b"%d" % number, key=b"%d" % number)
         async with other.consumer("orders", start="earliest", stop_at_end=True) as consumer:
             found = {message.value async for message in consumer}
         assert found == {b"%d" % number for number in range(30)}
@@ -66,7 +66,7 @@ async def test_a_deleted_topic_is_gone_everywhere_and_its_name_is_free(cluster: 
     async with clients(cluster) as (ring, one, other):
         await one.create_topic("orders", partitions=3)
         async with one.producer() as producer:
-            await producer.send("orders", b"old", b"k")
+            await producer.send("orders", b"old", key=b"k")
         await other.delete_topic("orders")
         assert await one.topics() == []
         with pytest.raises(UnknownTopicError):
@@ -74,7 +74,7 @@ async def test_a_deleted_topic_is_gone_everywhere_and_its_name_is_free(cluster: 
         await cluster.eventually(lambda: not holders(ring, "orders"), "nobody has a log")
         again = await one.create_topic("orders", partitions=3)
         async with other.producer() as producer:
-            await producer.send("orders", b"new", b"k")
+            await producer.send("orders", b"new", key=b"k")
         async with one.consumer("orders", start="earliest", stop_at_end=True) as consumer:
             assert [message.value async for message in consumer] == [b"new"]
         await cluster.eventually(
@@ -134,7 +134,7 @@ async def test_topics_are_there_after_all_brokers_lost_their_power(cluster: Clus
     async with clients(cluster) as (ring, one, _):
         await one.create_topic("orders", partitions=3)
         async with one.producer() as producer:
-            await producer.send("orders", b"kept", b"k")
+            await producer.send("orders", b"kept", key=b"k")
         await cluster.sleep(3.0)
         for name in FIVE:
             cluster.lose_power(name, restart_s=1.0)
