@@ -78,8 +78,10 @@ async def test_a_deleted_topic_is_gone_everywhere_and_its_name_is_free(cluster: 
         async with one.consumer("orders", start="earliest", stop_at_end=True) as consumer:
             assert [message.value async for message in consumer] == [b"new"]
         await cluster.eventually(
-            lambda: set(holders(ring, "orders").values()) == {again.topic_id}
-            and len(holders(ring, "orders")) == 9,
+            lambda: (
+                set(holders(ring, "orders").values()) == {again.topic_id}
+                and len(holders(ring, "orders")) == 9
+            ),
             "each replica has a log of the new topic",
         )
 
