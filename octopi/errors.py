@@ -306,7 +306,8 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         True,
         Blame.NEITHER,
         503,
-        "go to the node at the address in the answer: this one hears no majority",
+        "send the request to another node, at the address in the answer if there is one: this one "
+        "does not hear a majority",
         before_append=True,
         look_up=True,
     ),
@@ -689,7 +690,9 @@ class NotLeaderError(RefusedError):
 
 
 class NoQuorumError(RefusedError):
-    """The node hears no majority of those that decide with it; `address` is the url of another."""
+    """The node hears no majority of those that decide with it: another one may lead by now.
+    `address` is the url of another one, if this one knows it.  It goes on by itself when it hears
+    them again."""
 
     default_status: ClassVar[Status] = Status.NO_QUORUM
 

@@ -83,9 +83,16 @@ NO_CLAIM: Final = Claim(0)
 SUBSCRIPTIONS_LOG: Final = "~subscriptions"
 """Name and id of the internal log in which a partition keeps its durable subscriptions."""
 
+TOPICS_LOG: Final = "~topics"
+"""Name and id of the internal log in which a partition of a cluster without a register keeps the
+records of topics, and which topics it has logs of."""
+
 INTERNAL_LOGS: Final = (SUBSCRIPTIONS_LOG,)
 """The internal logs of each partition, which are replicated with the logs of its topics.  A ``~``
 tells their names and ids from those of topics, which never have one."""
+
+RING_LOGS: Final = (SUBSCRIPTIONS_LOG, TOPICS_LOG)
+"""Those of each partition in a cluster without a register."""
 
 EVENTS_TOPIC: Final = TopicName("_octopi.events")
 RATES_TOPIC: Final = TopicName("_octopi.rates")
@@ -182,7 +189,7 @@ def system_name_fault(name: str) -> str:
 
 def is_internal(log: str) -> bool:
     """Whether *log*, a name or an id of a log, belongs to an internal log."""
-    return log in INTERNAL_LOGS
+    return log in RING_LOGS
 
 
 def log_id_fault(text: str) -> str:

@@ -882,6 +882,10 @@ JOIN_MEETINGS: Final = 8
 """Addresses that a broker tries, one after another, before it says that nobody lets it in, and
 begins anew."""
 
+TOPIC_ORDER_S: Final = 5.0
+"""How long the leader of a topic's home waits until all partitions of the topic know what was
+decided; then whoever asked is told that it is not finished, and it goes on."""
+
 HOMES_MAX: Final = 1_024
 """Partitions of a cluster without a register in which records of topics lie: all of them are asked
 when topics are listed."""

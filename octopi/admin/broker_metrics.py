@@ -28,7 +28,7 @@ class BrokerMetrics(Collector):
     def __init__(self, node: BrokerNode, logs_max: int) -> None:
         self._logs = node.replicas.store
         self._manager = node.replicas
-        self._readers = node.readers
+        self._readers = node.parts.readers
         self._streams = node.streams.readers
         self._logs_max = logs_max
 

@@ -21,7 +21,7 @@ class RingBrokerView:
     def __init__(self, node: RingBroker) -> None:
         self.node = node
         self.streams: StreamService = RefusedStreams(
-            "a cluster without a register keeps no topics yet"
+            "a cluster without a register serves no streams over HTTP yet"
         )
 
     @property

@@ -84,7 +84,7 @@ class SubscriptionMetrics(SlowCollector):
 
     def __init__(self, node: BrokerNode, series_max: int = SERIES_COUNT_MAX) -> None:
         """*series_max*: series of each gauge that have labels."""
-        self._subscriptions = node.subscriptions
+        self._subscriptions = node.parts.subscriptions
         self._clock = node.environment.clock
         self._series_max = series_max
         self._times: HighwaterTimes[tuple[TopicId, PartitionId]] = HighwaterTimes()

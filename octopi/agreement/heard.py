@@ -48,6 +48,10 @@ class HeardBrokers:
             return True
         return now - known.at >= SUSPECT_S
 
+    def knows(self, broker: BrokerId) -> bool:
+        """Whether *broker* was ever heard."""
+        return broker in self._heard
+
     def live(self, now: float) -> frozenset[BrokerId]:
         """The brokers that were heard and are not taken for dead, in whatever incarnation."""
         return frozenset(

@@ -129,7 +129,7 @@ class BrokerSettings:
         "",
         "OCTOPI_JOIN",
         "addresses of brokers of a cluster without a register, separated by commas; if its own is "
-        "among them, it forms the cluster with the others (such a cluster keeps no topics yet)",
+        "among them, it forms the cluster with the others",
     )
     relay_peers: str = _setting(
         "",

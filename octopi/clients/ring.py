@@ -1,6 +1,6 @@
 """What the command line asks a broker of a cluster without a register.
 
-It is no part of the clients' public interface, since such a cluster keeps no topics yet.
+It is no part of the clients' public interface: it is for operators.
 """
 
 from __future__ import annotations

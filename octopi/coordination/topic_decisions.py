@@ -23,6 +23,7 @@ from octopi.coordination.journal_entries import (
 )
 from octopi.coordination.placement import place
 from octopi.coordination.rebuild import Rebuild
+from octopi.coordination.topic_rules import check_options, chosen_partitions
 from octopi.coordination.unserved_topics import UnservedTopics
 from octopi.errors import (
     NotReadyError,
@@ -32,7 +33,7 @@ from octopi.errors import (
     UnknownTopicError,
 )
 from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId, topic_name
-from octopi.limits import PARTITIONS_PER_TOPIC_MAX, REPLACED_TOPICS_MAX, TOPIC_COUNT_MAX
+from octopi.limits import REPLACED_TOPICS_MAX, TOPIC_COUNT_MAX
 from octopi.security.quotas import NOBODY, Creator, exceeded
 from octopi.wire.messages import PartitionRecord, StreamDefinition, TopicOptions, TopicRecord
 
@@ -89,9 +90,7 @@ class TopicDecisions:
           RefusedError: INVALID_OPTION, TOO_MANY, QUOTA_EXCEEDED, or (retryable) NO_BROKER.
         """
         checked = topic_name(name)
-        _check_options(options)
-        if stream is not None and (fault := stream.fault()):
-            raise RefusedError(fault, Status.INVALID_OPTION)
+        check_options(options, stream)
         if beside:
             partitions = self._partitions_of(beside, partition_count, partitions)
         if self._state.topic(checked) is not None:
@@ -103,30 +102,9 @@ class TopicDecisions:
         if most_topics is not None and self._state.topic_count_of(creator.subject) >= most_topics:
             raise exceeded("topics that it created", most_topics)
         total = self._state.partition_count
-        chosen: list[PartitionId]
-        if partitions is not None:
-            chosen = partitions
-            if (
-                not chosen
-                or len(set(chosen)) < len(chosen)
-                or not all(0 <= one < total for one in chosen)
-            ):
-                raise RefusedError(
-                    f"partitions are different numbers from 0 to {total - 1}", Status.INVALID_OPTION
-                )
-        else:
-            most = min(total, PARTITIONS_PER_TOPIC_MAX)
-            if not 1 <= partition_count <= most:
-                more = min(partition_count, PARTITIONS_PER_TOPIC_MAX) - total
-                advice = f"; run `octopi-node partitions add {more}` for more" if more > 0 else ""
-                raise RefusedError(
-                    f"the cluster has {total} partitions, so a topic can have 1 to {most} of them, "
-                    f"not {partition_count}{advice}",
-                    Status.INVALID_OPTION,
-                )
-            if self._circle is None or self._circle.partition_count != total:
-                self._circle = HashCircle(total)
-            chosen = list(self._circle.partitions(checked, partition_count))
+        if self._circle is None or self._circle.partition_count != total:
+            self._circle = HashCircle(total)
+        chosen = chosen_partitions(checked, partition_count, partitions, self._circle)
         entries: list[Entry] = [PartitionDecided(record) for record in self._place(chosen)]
         deleted = [one for one, removal in self._state.removals.items() if removal.topic == checked]
         replaced = deleted[-REPLACED_TOPICS_MAX:]
@@ -199,7 +177,7 @@ class TopicDecisions:
         """
         topic = self.require(name)
         altered = attrs.evolve(topic.options, **{one: getattr(options, one) for one in names})
-        _check_options(altered)
+        check_options(altered)
         if altered.min_insync > topic.options.min_insync:
             self._check_min_insync(topic, altered.min_insync)
         if altered == topic.options:
@@ -285,8 +263,3 @@ class TopicDecisions:
                 f"topic {name} may exist: the register's disk was lost, and brokers "
                 f"{away or 'that hold it'} have not told yet what they know"
             )
-
-
-def _check_options(options: TopicOptions) -> None:
-    if fault := options.fault():
-        raise RefusedError(fault, Status.INVALID_OPTION)

@@ -48,6 +48,7 @@ import cbor2
 from octopi.errors import RecordError, StorageError
 from octopi.identifiers import (
     SUBSCRIPTIONS_LOG,
+    TOPICS_LOG,
     Epoch,
     Offset,
     PartitionId,
@@ -70,7 +71,10 @@ from octopi.replication.log_leader import LogLeader
 from octopi.replication.producer_fences import check_fence, fence_id, fence_key, is_fence_key
 from octopi.replication.producer_sequences import producer_of
 
-KINDS: Final[Mapping[str, frozenset[str]]] = {SUBSCRIPTIONS_LOG: frozenset("smak")}
+KINDS: Final[Mapping[str, frozenset[str]]] = {
+    SUBSCRIPTIONS_LOG: frozenset("smak"),
+    TOPICS_LOG: frozenset("the"),
+}
 """The kinds of keys that each internal log has, beside those of snapshots."""
 
 SNAPSHOT_BEGIN: Final = "x/begin"

@@ -23,7 +23,7 @@ from typing import Any, Final
 import attrs
 
 from octopi.errors import Status
-from octopi.identifiers import INTERNAL_LOGS, Offset, ProducerEpoch, ProducerId, Sequence
+from octopi.identifiers import RING_LOGS, Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import PRODUCERS_PER_LOG_MAX, RECENT_BATCHES_COUNT, REQUEST_IDS_PER_LOG_MAX
 from octopi.record import PRODUCER_ID_BYTES, Request, Run, Scan
 
@@ -36,7 +36,7 @@ def producer_of(name: str) -> ProducerId:
     return ProducerId(name.encode().ljust(PRODUCER_ID_BYTES, b"\0"))
 
 
-_NEVER_FORGOTTEN: Final = frozenset(map(producer_of, INTERNAL_LOGS))
+_NEVER_FORGOTTEN: Final = frozenset(map(producer_of, RING_LOGS))
 """Others may crowd these producers' logs with fences, and their own sequences have to go on."""
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from octopi.identifiers import INTERNAL_LOGS, NO_EPOCH, Epoch, TopicId, is_internal
+from octopi.identifiers import NO_EPOCH, RING_LOGS, TOPICS_LOG, Epoch, TopicId, is_internal
 from octopi.replication.log_state import LogState
 from octopi.wire.messages import LogEnd
 
@@ -49,7 +49,8 @@ def last_epoch(logs: Mapping[TopicId, LogState]) -> Epoch:
 
 def follow_topics(logs: Mapping[TopicId, LogState], added: TopicId | None = None) -> list[TopicId]:
     """Set the `LogState.flush_before_ack` of internal logs: true if the log of any topic has it, or
-    if there is no topic, else false.  Return the internal logs for which that has changed.
+    if there is no topic, else false; of `TOPICS_LOG` it is always true, so that no topic is lost
+    by a power cut.  Return the internal logs for which that has changed.
 
     *added*: the only log that is new since the last call.  One of several topics that don't flush
     changes nothing, and then the others, of which there may be thousands, are not looked at.
@@ -60,7 +61,7 @@ def follow_topics(logs: Mapping[TopicId, LogState], added: TopicId | None = None
 
     A replica counts as intact after a power failure if all of its logs are flushed before they are
     acknowledged (`are_intact`): the internal ones are where those of all topics are."""
-    has_others = len(logs) > len(INTERNAL_LOGS) + 1
+    has_others = len(logs) > len(RING_LOGS) + 1
     if (
         added is not None
         and has_others
@@ -70,8 +71,10 @@ def follow_topics(logs: Mapping[TopicId, LogState], added: TopicId | None = None
     topics = [log for name, log in logs.items() if not is_internal(name)]
     flush = not topics or any(log.flush_before_ack for log in topics)
     changed = [
-        name for name, log in logs.items() if is_internal(name) and log.flush_before_ack != flush
+        name
+        for name, log in logs.items()
+        if is_internal(name) and log.flush_before_ack != (flush or name == TOPICS_LOG)
     ]
     for name in changed:
-        logs[name].flush_before_ack = flush
+        logs[name].flush_before_ack = flush or name == TOPICS_LOG
     return changed

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import TypeAlias
 
 import attrs
 
@@ -75,6 +74,15 @@ from octopi.ring.partition_effects import (
     TellValue,
 )
 from octopi.ring.partition_election import OwnElection
+from octopi.ring.partition_requests import (
+    Announcement,
+    AskedChange,
+    CheckIn,
+    ElectionDecision,
+    LeastInSync,
+    OtherAcceptors,
+    ReadValue,
+)
 from octopi.wire.agreement import (
     AcceptorId,
     AcceptValue,
@@ -110,47 +118,6 @@ class OwnReplica:
     """Whether it has all that it ever acknowledged."""
 
 
-@attrs.frozen
-class _CheckIn:
-    """This broker is to be registered."""
-
-
-@attrs.frozen
-class _Announcement:
-    """The epoch of an election is to be spent."""
-
-    election: OwnElection
-
-
-@attrs.frozen
-class _Decision:
-    """An election is to be decided."""
-
-    election: OwnElection
-
-
-@attrs.frozen
-class _OtherAcceptors:
-    """The acceptors are to be others."""
-
-    acceptors: tuple[AcceptorId, ...]
-
-
-@attrs.frozen
-class _LeastInSync:
-    """The least number of in-sync replicas is to be another one."""
-
-
-@attrs.frozen
-class _Read:
-    """Nothing is to be changed."""
-
-
-_Asked: TypeAlias = (
-    AlterInSync | _CheckIn | _Announcement | _Decision | _OtherAcceptors | _LeastInSync | _Read
-)
-
-
 class RingPartition:
     """What one broker knows and proposes about one partition.
 
@@ -183,13 +150,15 @@ class RingPartition:
         self._own = own
         self._draw = draw
         self._proposer = Proposer(instance, me.broker, me.incarnation, known, draw)
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, AskedChange] = {}
         self._numbers = 0
         self._election: OwnElection | None = None
         self._wanted_since: float | None = None
         """Since when an election has been wanted."""
         self._waits_until = -inf
         """Until when this broker holds none."""
+        self._doubts_at = -inf
+        """Not before then is it found out whether there is a newer value."""
         self._is_refused = False
         self.given_up = NO_EPOCH
         """The newest epoch in which this broker led and proposed a value that announces another
@@ -251,19 +220,19 @@ class RingPartition:
     def move(self, acceptors: Collection[AcceptorId], now: float) -> list[DecidedEffect]:
         """Have *acceptors* be those of the partition."""
         group = tuple(sorted(acceptors))
-        if any(isinstance(one, _OtherAcceptors) for one in self._asked.values()):
+        if any(isinstance(one, OtherAcceptors) for one in self._asked.values()):
             return []
-        return self._ask(_OtherAcceptors(group), move_acceptors(group), now)
+        return self._ask(OtherAcceptors(group), move_acceptors(group), now)
 
     def require(self, min_insync: int, now: float) -> list[DecidedEffect]:
         """The least number of in-sync replicas that a topic here asks for."""
-        if self.agreed.min_insync == min_insync or _LeastInSync() in self._asked.values():
+        if self.agreed.min_insync == min_insync or LeastInSync() in self._asked.values():
             return []
-        return self._change(_LeastInSync(), host(min_insync), now)
+        return self._change(LeastInSync(), host(min_insync), now)
 
     def read(self, now: float) -> list[DecidedEffect]:
         """Find out the newest value."""
-        return [] if _Read() in self._asked.values() else self._ask(_Read(), confirm, now)
+        return [] if ReadValue() in self._asked.values() else self._ask(ReadValue(), confirm, now)
 
     def tick(self, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
         """Time has passed, or what is seen of the others has changed."""
@@ -271,7 +240,9 @@ class RingPartition:
         effects += self._keep_registered(now)
         election = self._election
         if election is None:
-            return effects + (self._begin(NO_GOAL, now) if self._is_my_turn(now, seen) else [])
+            if self._is_my_turn(now, seen):
+                return effects + self._begin(NO_GOAL, now)
+            return effects + (self.read(now) if self._is_in_doubt(now, seen) else [])
         effects += self._decide(election, now, seen)
         if election.is_to_be_announced(now):
             effects += self._announcement(election)
@@ -290,17 +261,21 @@ class RingPartition:
 
     def may_act(self, lease: Lease, epoch: Epoch, now: float) -> bool:
         """Whether this broker, which leads in *epoch*, has the right to act as the leader, by what
-        it was granted for that epoch.
+        it was granted for that epoch."""
+        return now < self.acts_until(lease, epoch)
+
+    def acts_until(self, lease: Lease, epoch: Epoch) -> float:
+        """Until when it has that right; -inf: it has none.
 
         What it proposed itself may be chosen without it, so acceptors in that value have to grant
         the right as well.
         """
         if epoch <= self.given_up:
-            return False
+            return -inf
         values = [self.value]
         if self._proposed is not None and self._proposed.change > self.value.change:
             values.append(self._proposed)
-        return all(now < lease.until(one) for one in values)
+        return min(lease.until(one) for one in values)
 
     @property
     def brokers(self) -> frozenset[BrokerId]:
@@ -315,10 +290,12 @@ class RingPartition:
 
     # --- proposing ---------------------------------------------------------------------------
 
-    def _change(self, asked: _Asked, change: PartitionChange, now: float) -> list[DecidedEffect]:
+    def _change(
+        self, asked: AskedChange, change: PartitionChange, now: float
+    ) -> list[DecidedEffect]:
         return self._ask(asked, of_partition(change), now)
 
-    def _ask(self, asked: _Asked, change: Change, now: float) -> list[DecidedEffect]:
+    def _ask(self, asked: AskedChange, change: Change, now: float) -> list[DecidedEffect]:
         self._numbers += 1
         self._asked[self._numbers] = asked
         return self._perform(self._proposer.ask(self._numbers, change, now), now)
@@ -369,7 +346,9 @@ class RingPartition:
             self._election = None
         return effects
 
-    def _concluded(self, asked: _Asked, outcome: ChangeOutcome, now: float) -> list[DecidedEffect]:
+    def _concluded(
+        self, asked: AskedChange, outcome: ChangeOutcome, now: float
+    ) -> list[DecidedEffect]:
         match asked, outcome:
             case AlterInSync(), ChangeMade(value):
                 record = decode_partition(value.content).record
@@ -380,18 +359,18 @@ class RingPartition:
                     # The leader counts both sets, until it steps down because of this record.
                     return [InstallDecision(record)]
                 return [AnswerLeader(InSyncAltered(asked, False, record))]
-            case _CheckIn(), ChangeNotMade(why, value):
+            case CheckIn(), ChangeNotMade(why, value):
                 known = decode_partition(value.content).incarnation(self.me.broker)
                 if known != self.me:
                     self._is_refused = True
                     return [ReplicaRefused(why)]
-            case _Announcement(election), ChangeMade(value) | ChangeNotMade(_, value):
+            case Announcement(election), ChangeMade(value) | ChangeNotMade(_, value):
                 # If it was not made, another broker has announced an epoch, or this one did in an
                 # attempt that it took for failed.  Any broker may hold the election of an epoch: it
                 # is decided once.
                 if election is self._election:
                     return self._announced(election, decode_partition(value.content), now)
-            case ((_Announcement(election) | _Decision(election)), _):
+            case ((Announcement(election) | ElectionDecision(election)), _):
                 if election is self._election and not isinstance(outcome, ChangeMade):
                     self._end_election(now)
             case _, (ChangeMade() | ChangeNotMade() | ChangeInDoubt()):
@@ -401,13 +380,13 @@ class RingPartition:
     def _keep_registered(self, now: float) -> list[DecidedEffect]:
         """Have this broker be registered, if it has a replica, or an earlier incarnation is
         registered: its successors have to follow it, also when it gets a replica again."""
-        if self.is_registered or self._is_refused or _CheckIn() in self._asked.values():
+        if self.is_registered or self._is_refused or CheckIn() in self._asked.values():
             return []
         if self._is_witness and self.agreed.incarnation(self.me.broker) is None:
             return []
         own = self._own
         change = check_in(self.me, own.ancestors, own.promised, intact=own.is_intact)
-        return self._change(_CheckIn(), change, now)
+        return self._change(CheckIn(), change, now)
 
     # --- elections ---------------------------------------------------------------------------
 
@@ -439,10 +418,20 @@ class RingPartition:
             return True  # it was restarted
         return seen.is_suspected(record.leader, record.leader_incarnation)
 
+    def _is_in_doubt(self, now: float, seen: SeenBrokers) -> bool:
+        """Whether to find out if there is a newer value: the leader is taken for dead, and no
+        replica could take over.  A set that it asked for may be in force without having been told
+        of, and one that could may be in it."""
+        record = self.agreed.record
+        if now < self._doubts_at or newest_set(record) & seen.live:
+            return False
+        self._doubts_at = now + ELECTION_WAIT_S * (1 + self._draw())
+        return seen.is_suspected(record.leader, record.leader_incarnation)
+
     def _begin(self, goal: ElectionGoal, now: float) -> list[DecidedEffect]:
         election = self._election = OwnElection(goal)
         change = announce_after(self.agreed.record.epoch, self.agreed.announced)
-        return self._change(_Announcement(election), change, now)
+        return self._change(Announcement(election), change, now)
 
     def _announced(
         self, election: OwnElection, agreed: AgreedPartition, now: float
@@ -466,7 +455,7 @@ class RingPartition:
         if change is None:
             return []
         election.is_deciding = True
-        return self._change(_Decision(election), change, now)
+        return self._change(ElectionDecision(election), change, now)
 
     def _end_election(self, now: float) -> None:
         """It came to nothing: others have a chance to hold one first."""
@@ -479,7 +468,6 @@ class RingPartition:
     def check_invariants(self) -> None:
         """Assert what the class promises."""
         assert self.agreed == decode_partition(self.value.content)
-        assert self.value.change >= 0
         assert self._proposer.known.change == self.value.change
         if self._election is not None:
             assert not self._election.is_over(self.agreed)

@@ -21,6 +21,11 @@ class BriefLock:
     def __init__(self) -> None:
         self._lock: trio.Lock | None = None
 
+    @property
+    def is_free(self) -> bool:
+        """Whether no task holds it, or waits for it."""
+        return self._lock is None
+
     async def __aenter__(self) -> None:
         if self._lock is None:
             self._lock = trio.Lock()

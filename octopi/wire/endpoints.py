@@ -107,7 +107,8 @@ PEER: Final = _endpoint(
     is_for_nodes=True,
 )
 """A broker at its register, to ask what clients of the broker asked it: one connection, which the
-broker opens when it first has something to ask."""
+broker opens when it first has something to ask.  In a cluster without a register: a broker at
+another one, likewise."""
 
 REGISTERS: Final = _endpoint(
     m.Plane.REGISTERS,

@@ -15,13 +15,15 @@ from octopi.limits import (
     ASK_BYTES_MAX,
     AUTHORIZED_VERBS_MAX,
     BATCH_BYTES_MAX,
+    HOMES_MAX,
     PATTERNS_PER_VERB_MAX,
 )
-from octopi.model import Verb
+from octopi.model import PartitionNumber, Verb
 from octopi.wire.common import Text
 from octopi.wire.declarations import (
     DECIDER_TO_PEER,
     PEER_TO_DECIDER,
+    PEER_TO_LEADER,
     answer,
     on_the_cluster,
     request,
@@ -36,7 +38,7 @@ class GrantedPatterns:
     patterns: Annotated[list[Text], AtMost(PATTERNS_PER_VERB_MAX)]
 
 
-@request("ask", PEER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
+@request("ask", PEER_TO_DECIDER, PEER_TO_LEADER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class Ask:
     """Answer a client's request.  The sender has checked that the client's token grants the
@@ -54,6 +56,11 @@ class Ask:
     """What the client's token grants; None: everything, since the node requires no tokens."""
     topics_max: Annotated[int | None, MayBeMissing()] = None
     """The number of topics that the client's token allows its subject; None: any."""
+    homes: Annotated[Annotated[list[PartitionNumber], AtMost(HOMES_MAX)], MayBeMissing()] = (
+        attrs.field(factory=list)
+    )
+    """In a cluster without a register: the partitions that keep the records of the topics that the
+    request is about.  A receiver that doesn't lead them all refuses to look at it."""
 
 
 @answer("answer", DECIDER_TO_PEER)

@@ -30,7 +30,14 @@ from octopi.limits import (
     TOPIC_NAME_BYTES_MAX,
     VALUES_TOLD_MAX,
 )
-from octopi.model import EpochNumber, IncarnationNumber, PartitionNumber, Verb
+from octopi.model import (
+    Counted,
+    EpochNumber,
+    IncarnationNumber,
+    PartitionNumber,
+    TopicRecord,
+    Verb,
+)
 from octopi.printable import controls_fault
 from octopi.wire.agreement import AcceptorId, ValueChosen
 from octopi.wire.common import NodeAddress, Text
@@ -314,6 +321,38 @@ class PulseHeard:
     acceptor: AcceptorId
     incarnation: IncarnationNumber
     granted: Annotated[tuple[PartitionNumber, ...], AtMost(VALUES_TOLD_MAX)]
+
+
+# --- topics --------------------------------------------------------------------------------
+
+
+@request("host_topic", BROKER_TO_BROKER, needs=_OF_NODES, since=2)
+@attrs.frozen
+class HostTopic:
+    """From the leader of a topic's home to the leader of a partition: let the partition have a log
+    of the topic, or go by its new options; or, if it is to go, let it have none any more.
+    Answer: `TopicHosted`, once that is committed and done on the leader.
+
+    What is ordered for one home is numbered, by the epoch of the home's leader and its count.  An
+    order that comes late, from a former leader or twice, is refused.
+    """
+
+    request: int
+    home: PartitionNumber
+    epoch: EpochNumber
+    number: Counted
+    partition: PartitionNumber
+    topic: TopicRecord
+    is_gone: bool
+    """Whether the topic was deleted."""
+
+
+@answer("topic_hosted", BROKER_TO_BROKER_BACK, since=2)
+@attrs.frozen
+class TopicHosted:
+    """Answer to `HostTopic`."""
+
+    request: int
 
 
 RingRequest: TypeAlias = Meet | Stabilise | Probe | FindHolder

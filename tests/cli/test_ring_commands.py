@@ -93,8 +93,31 @@ def test_processes_form_a_ring_that_answers_and_survives_a_kill(
     refused = program("ring", "locate", "1000", "--server", first.url)
     assert refused.exit_code == ExitCode.REFUSED
     assert "there is no partition 1000" in refused.stderr
-    refused = program("topics", "list", "--server", first.url, "--timeout", "2")
-    assert "keeps no topics yet" in refused.stderr
+
+
+def test_topics_are_kept_through_whatever_broker_and_survive_a_kill(
+    nodes: NodeProcesses, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second, third = start_ring(nodes)
+    created = program("topics", "create", "orders", "--partitions", "3", "--server", first.url)
+    assert created.exit_code == 0, created.stderr
+    listed = program("topics", "list", "--server", second.url)
+    assert "orders" in listed.stdout
+    produced = program("produce", "orders", "a", "b", "c", "--server", second.url)
+    assert produced.exit_code == 0, produced.stderr
+    first.kill9()
+    capfd.readouterr()
+    consumed = program("consume", "orders", "-e", "--server", third.url)
+    assert sorted(capfd.readouterr().out.split()) == ["a", "b", "c"], consumed.stderr
+    described = program("topics", "describe", "orders", "--server", third.url)
+    assert described.exit_code == 0, described.stderr
+    deleted = program("topics", "delete", "orders", "--yes", "--server", third.url)
+    assert deleted.exit_code == 0, deleted.stderr
+    listed = program("topics", "list", "--server", second.url)
+    assert "orders" not in listed.stdout
+    status = program("status", "--server", second.url)
+    assert status.exit_code == 0, status.stderr
+    first.start()
 
 
 @pytest.mark.parametrize(

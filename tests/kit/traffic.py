@@ -7,7 +7,7 @@ the order in which it sent them; the files hold exactly that.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
@@ -55,7 +55,7 @@ class Traffic:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         topic: str,
         producers: int,
         consumers: int,
@@ -157,6 +157,7 @@ class Traffic:
 
     async def check_replicas(self, data_dirs: Iterable[DataDirectory], replica_count: int) -> None:
         """Check that the files of all replicas hold those messages."""
+        assert isinstance(self.url, str)
         held = await identical(self.url, self.topic, data_dirs, replica_count)
         self._compare([message for partition in sorted(held) for message in held[partition]])
 
@@ -179,7 +180,7 @@ class Traffic:
 
 @asynccontextmanager
 async def traffic(
-    url: str,
+    url: str | Sequence[str],
     topic: str,
     *,
     producers: int = 1,

@@ -515,24 +515,32 @@ class PartitionWorld(Cluster):
                 if host.partition is not None:
                     self.pulse(host.broker)
             self.flow()
-            for node in self.nodes.values():
-                if node.wants_stream or not self._has_stream(node):
-                    node.wants_stream = False
-                    self.follow(node)
+            self.open_streams()
             self.pass_time(0.05)
+
+    def open_streams(self) -> None:
+        """Followers without a stream open one."""
+        for node in self.nodes.values():
+            if node.wants_stream or not self._has_stream(node):
+                node.wants_stream = False
+                self.follow(node)
 
     def flow(self, *, steps: int = 5000) -> None:
         """Deliver everything in order, and let replicas follow, until nothing is on its way."""
         for _ in range(steps):
             for broker in self.hosts:
                 self.sync(broker)
-            for node in self.nodes.values():
-                self._replicate(node)
+            self.replicate()
             if not self.network:
                 return
             while self.network:
                 self.deliver(0)
         raise AssertionError("messages never end")
+
+    def replicate(self) -> None:
+        """Devices are quick, and leaders send their followers what they lack."""
+        for node in self.nodes.values():
+            self._replicate(node)
 
     def _replicate(self, node: Node) -> None:
         if node.replica is None:

@@ -28,6 +28,7 @@ from octopi.limits import (
     WALKS_PER_NODE_MAX,
 )
 from octopi.operating_system import SystemClock, SystemRandomness
+from octopi.roles import topic_service
 from octopi.roles.answers import answer_with_room, tell_with_room
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.follower_connection import _Followed
@@ -36,7 +37,6 @@ from octopi.roles.broker.services import describe as describe_service
 from octopi.roles.broker.slow_lookups import SlowLookups
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.hand_overs import HandOvers
-from octopi.roles.register.services import topics as topic_service
 from octopi.storage.brief_lock import BriefLock
 from octopi.transport.memory_budget import OUTBOX
 from octopi.transport.memory_pool import MemoryAccount, Pool

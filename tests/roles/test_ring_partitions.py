@@ -65,7 +65,7 @@ async def test_a_broker_that_is_cut_off_has_no_right_to_lead_what_it_leads(
     def fenced(name: str) -> set[bool]:
         partitions = ring.member(name).partitions
         assert partitions is not None
-        return {not may_act for _, may_act in partitions.led()}
+        return {not may_act for _, may_act in partitions.pulses.led()}
 
     assert set.union(*(fenced(name) for name in FIVE)) == {False}
     leading = next(name for name in FIVE if fenced(name))

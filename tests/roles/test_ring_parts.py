@@ -15,8 +15,6 @@ from octopi.errors import (
     ConnectionLostError,
     InvalidOptionError,
     NotReadyError,
-    RefusedError,
-    Status,
     StorageError,
 )
 from octopi.identifiers import BrokerId, ClusterId, DirectoryId, Incarnation, InstanceId, RingPoint
@@ -33,7 +31,6 @@ from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.node import run_ring_broker
 from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.broker.ring.peers import RingPeers
-from octopi.roles.broker.ring.session import RingClientSession
 from octopi.roles.broker.ring.store import RingStore, StoredRing
 from octopi.storage import checkpoint
 from octopi.storage.flush_policy import FlushOptions
@@ -188,13 +185,6 @@ async def test_addresses_to_join_by_that_are_none_are_refused(
     options = RingOptions("a:1", "data", join, SECRETS)
     with pytest.raises(InvalidOptionError, match=why):
         await run_ring_broker(environment(), options, stop=trio.Event())
-
-
-def test_a_client_is_told_that_there_are_no_topics_without_a_register() -> None:
-    session = RingClientSession("broker", [])
-    with pytest.raises(RefusedError, match="keeps no topics yet") as refused:
-        session.handle(m.ListTopics(1, "", 10))
-    assert refused.value.status == Status.INVALID_OPTION
 
 
 async def test_what_another_broker_asks_out_of_place_is_refused() -> None:

@@ -14,6 +14,7 @@ import trio
 
 from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, Incarnation, PartitionId, TopicId
+from octopi.replication.effects import Refusal
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.wire import messages as m
 from octopi.wire.messages import PartitionRecord, TopicRecord
@@ -28,6 +29,10 @@ class ControllerLink(Protocol):
     @property
     def is_joined(self) -> bool:
         """Whether the controller counts this broker as a live member now."""
+
+    def fence(self, partition: PartitionId) -> Refusal | None:
+        """Why this broker may not serve clients in a partition now, although it leads or follows
+        there; None: it may."""
 
     def propose(self, change: m.AlterInSync) -> None:
         """Propose another in-sync set for a partition that this broker leads."""

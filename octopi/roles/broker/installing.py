@@ -36,9 +36,17 @@ class TopicInstallation:
         self._replicas = replicas
         self._status = status
 
-    async def install(self, topics: list[TopicRecord]) -> list[Undone]:
-        """Install *topics*; return the ones that failed, with reasons."""
-        wanted = [(topic, partition) for topic in topics for partition in topic.partitions]
+    async def install(
+        self, topics: list[TopicRecord], only: PartitionId | None = None
+    ) -> list[Undone]:
+        """Install *topics*, in all of their partitions or one *only*; return the ones that failed,
+        with reasons."""
+        wanted = [
+            (topic, partition)
+            for topic in topics
+            for partition in topic.partitions
+            if only in {None, partition}
+        ]
         undone: dict[str, Undone] = {}
         for at in range(0, len(wanted), LOGS_MADE_AT_ONCE_MAX):
             await self._install_logs(wanted[at : at + LOGS_MADE_AT_ONCE_MAX], undone)

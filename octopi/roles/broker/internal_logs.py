@@ -56,7 +56,7 @@ class InternalLogs:
         """*replica_of*: finds this broker's replica of a partition, if it has one."""
         self._environment = environment
         self._replica_of = replica_of
-        self._name = name
+        self.name = name
         self._topic_id = TopicId(name)
         self._due_at: dict[PartitionId, Offset] = {}
         """The log end at which the next snapshot of a partition is due, by the size of the live
@@ -95,7 +95,7 @@ class InternalLogs:
         Raises:
           ValueError: as for `append`.
         """
-        encoded = [encode(self._name, key, value) for key, value in entries]
+        encoded = [encode(self.name, key, value) for key, value in entries]
         self._append(partition, lambda: encoded, done)
 
     def append_fence(
@@ -161,7 +161,7 @@ class InternalLogs:
         replica, log = self._led(partition)
         leader = replica.machine.leader
         while True:
-            fold = Fold(self._name, partition, log.start)
+            fold = Fold(self.name, partition, log.start)
             try:
                 await self._read_on(fold, log)
                 break
@@ -241,7 +241,7 @@ class InternalLogs:
           StorageError: if the log can't be read or appended to.
         """
         _, log = self._led(partition)
-        fold = Fold(self._name, partition, log.start)
+        fold = Fold(self.name, partition, log.start)
         await self._read_on(fold, log)
         self._due_at[partition] = fold.snapshot_due_at
         if log.end < fold.snapshot_due_at:
@@ -254,15 +254,15 @@ class InternalLogs:
             self._catch_up(fold, log)
             begin = log.end
             pieces.extend(fold.pieces(SNAPSHOT_PIECE_BYTES))
-            return [begin_entry(self._name)]
+            return [begin_entry(self.name)]
 
         await self._append_in_turn(partition, first)
         for keys in pieces:
             await self._read_on(fold, log)
             await self._append_in_turn(partition, partial(self._live, fold, log, keys))
-        await self._append_in_turn(partition, lambda: [end_entry(self._name, begin)])
+        await self._append_in_turn(partition, lambda: [end_entry(self.name, begin)])
         self._due_at[partition] = snapshot_due_at(begin, fold.live_bytes)
-        _log.info("snapshot made", log=self._name, partition=partition, begin=begin)
+        _log.info("snapshot made", log=self.name, partition=partition, begin=begin)
 
     def _live(self, fold: Fold, log: LocalLog, keys: list[str]) -> list[EncodedEntry]:
         self._catch_up(fold, log)
@@ -324,7 +324,7 @@ class InternalLogs:
         known, epoch, finder = self._found.get(log.partition, (None, log.epoch, None))
         is_good = known is log and epoch == log.epoch
         if finder is None or not is_good or not log.start <= finder.end <= log.highwater:
-            finder = SnapshotFinder(self._name, log.partition, log.start)
+            finder = SnapshotFinder(self.name, log.partition, log.start)
             self._found[log.partition] = log, log.epoch, finder
         return finder
 

@@ -41,8 +41,10 @@ class LogStore:
         flush_options: FlushOptions,
         *,
         lost_power: bool,
+        internal_logs: Sequence[str] = INTERNAL_LOGS,
         keep_retired_s: float,
     ) -> None:
+        self._internal_logs = internal_logs
         self._environment = environment
         self._data_directory = data_directory
         self.opening = Opening(
@@ -114,7 +116,7 @@ class LogStore:
           StorageError: if the disk fails or is full; the next call uses what was made.
         """
         made = await self.create(
-            [(internal_log(name, partition_id), partition_id) for name in INTERNAL_LOGS]
+            [(internal_log(name, partition_id), partition_id) for name in self._internal_logs]
         )
         for one in made.values():
             if isinstance(one, StorageError):

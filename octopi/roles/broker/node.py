@@ -7,7 +7,6 @@ flusher, retention, the fan-out to subscribers, and the link to the register.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import attrs
 import trio
@@ -17,39 +16,24 @@ from octopi.identifiers import BrokerId, TopicId
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
     MEMORY_BUDGET_BYTES,
-    PREPARE_S,
     RETENTION_CHECK_INTERVAL_S,
     RETIRED_KEEP_S,
 )
 from octopi.logger import get_logger
+from octopi.roles.broker.client_parts import ClientParts, ServiceMaker, begin_client_parts
 from octopi.roles.broker.controller_link import MemberLink
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
-from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.peer_connection import PeerConnection
-from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.roles.broker.register_link import RegisterLink
 from octopi.roles.broker.replica_manager import ReplicaManager
-from octopi.roles.broker.retaining import Retaining
 from octopi.roles.broker.services.context import ClientContext
-from octopi.roles.broker.services.describe import DescribeService
-from octopi.roles.broker.services.forwarding import ForwardingService
 from octopi.roles.broker.services.no_relays import NoRelaysService
 from octopi.roles.broker.services.no_ring import NoRingService
-from octopi.roles.broker.services.node import NodeService
-from octopi.roles.broker.services.produce import ProduceService
-from octopi.roles.broker.services.producers import ProducersService
-from octopi.roles.broker.services.read import ReadService
 from octopi.roles.broker.services.session import BrokerSession
-from octopi.roles.broker.services.subscribe import SubscribeService
-from octopi.roles.broker.services.subscriptions import SubscriptionService
 from octopi.roles.broker.streams.service import BrokerStreams
-from octopi.roles.broker.subscriptions.broker_subscriptions import (
-    BrokerSubscriptions,
-    leaderships,
-)
 from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 from octopi.storage.directories import lock_directory, make_durable_directory
@@ -58,7 +42,7 @@ from octopi.transport.handshake import NodeCredentials, TokenSource
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
 from octopi.transport.server_statistics import ServerStatistics
-from octopi.transport.services import Service, ServiceSession
+from octopi.transport.services import ServiceSession
 from octopi.wire.endpoints import CLIENT, FOLLOW
 
 _log = get_logger(__name__)
@@ -111,10 +95,8 @@ class BrokerNode:
     environment: Environment
     options: BrokerOptions
     replicas: ReplicaManager
-    readers: Readers
+    parts: ClientParts
     traffic: ServerStatistics
-    internal_logs: InternalLogs
-    subscriptions: BrokerSubscriptions
     peer: PeerConnection
     """Asks the register what clients ask this broker."""
     streams: BrokerStreams
@@ -124,16 +106,10 @@ class BrokerNode:
     """The link to the register; None until it exists."""
 
 
-def client_services(node: BrokerNode) -> Sequence[Callable[[ClientContext], Service]]:
-    """The factories of the services of a client connection of *node*; called once per node.
-    Services that need more of the broker than the `ClientContext` has get it here."""
-    subscriptions = partial(SubscriptionService, node.subscriptions)
-    forwarding = partial(ForwardingService, node.peer)
-    producers = partial(ProducersService, node.internal_logs)
-    own_node = partial(NodeService, node.options.agent, node.started_at)
-    own = (ProduceService, ReadService, SubscribeService, DescribeService)
-    refusing = (NoRingService, NoRelaysService)
-    return *own, *refusing, own_node, producers, subscriptions, forwarding
+def client_services(node: BrokerNode) -> Sequence[ServiceMaker]:
+    """The factories of the services of a client connection of *node*; called once per node."""
+    own = node.parts.services(node.options.agent, node.started_at, node.peer)
+    return *own, NoRingService, NoRelaysService
 
 
 async def run_broker(
@@ -178,17 +154,9 @@ async def run_broker(
             nursery.start_soon(replicas.keep_time)
             nursery.start_soon(replicas.keep_deleting)
             nursery.start_soon(replicas.status.disk.run)
-            readers = Readers(environment.clock)
-            nursery.start_soon(readers.tail_broadcast.run)
-            internal_logs = InternalLogs(environment, replicas.replica)
-            nursery.start_soon(internal_logs.run)
-            retaining = Retaining(environment.clock, replicas, internal_logs)
-            nursery.start_soon(retaining.run, options.retention_check_interval_s)
-            subscriptions = BrokerSubscriptions(
-                environment, internal_logs, partial(leaderships, replicas), nursery
+            parts = begin_client_parts(
+                environment, replicas, options.retention_check_interval_s, nursery
             )
-            nursery.start_soon(subscriptions.run)
-            replicas.preparation.parts.append(subscriptions.prepare)
             registers = RegisterAddresses(options.registers)
             peer = PeerConnection(environment, registers, options.agent, options.credentials)
             nursery.start_soon(peer.run)
@@ -204,10 +172,8 @@ async def run_broker(
                 environment,
                 options,
                 replicas,
-                readers,
+                parts,
                 traffic,
-                internal_logs,
-                subscriptions,
                 peer,
                 streams,
                 environment.clock.now(),
@@ -246,7 +212,7 @@ async def _serve(
                 agent=options.agent,
                 sessions={
                     CLIENT: lambda connection, tasks: BrokerSession(
-                        ClientContext(environment, replicas, node.readers, connection, tasks),
+                        ClientContext(environment, replicas, node.parts.readers, connection, tasks),
                         services,
                     ),
                     FOLLOW: lambda connection, tasks: ServiceSession(
@@ -282,8 +248,7 @@ async def _serve(
         # Other brokers lead before the clients of this one are disconnected, and the register
         # removes this broker from its members before the followers lose their streams.
         replicas.stop()
-        with environment.clock.timeout(PREPARE_S):
-            await node.subscriptions.prepare_all()
+        await node.parts.prepare_hand_over()
         await link.hand_over()
         await link.leave()
         closing.set()

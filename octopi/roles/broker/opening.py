@@ -15,8 +15,8 @@ from contextlib import suppress
 from octopi.environment import Environment
 from octopi.errors import AlteredTailError, StorageError
 from octopi.identifiers import (
-    INTERNAL_LOGS,
     NO_EPOCH,
+    RING_LOGS,
     BrokerId,
     Epoch,
     Offset,
@@ -112,7 +112,7 @@ class Opening:
         Raises:
           StorageError: if the disk fails.
         """
-        for name in INTERNAL_LOGS:
+        for name in RING_LOGS:
             if (log := self.logs.get((name, partition_id))) is not None:
                 await log.flush()
 

@@ -56,6 +56,8 @@ class AskingClient:
     """What the client's token proved; None: the node requires no tokens."""
     places: trio.Semaphore
     """Bounds the requests of its connection that are passed on at a time."""
+    connection: Connection | None = None
+    """That of the client; None: nothing is answered over it here."""
 
     def ask(self, request: int, message: object) -> m.Ask:
         """The `Ask` with the client's request *message*."""

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from octopi.errors import NotLeaderError
+from octopi.errors import NotLeaderError, RefusedError, refused
 from octopi.identifiers import PartitionId
 from octopi.roles.broker.replica_manager import ReplicaManager
+
+
+def not_served(manager: ReplicaManager, reason: str, partition: PartitionId) -> RefusedError:
+    """The refusal of a broker that does not serve *partition* any more: that it may not
+    (`ReplicaManager.fence`), or a `redirect` with *reason*."""
+    if (fence := manager.fence(partition)) is not None:
+        return refused(fence.status, fence.reason)
+    return redirect(manager, reason, partition)
 
 
 def redirect(manager: ReplicaManager, reason: str, partition: PartitionId) -> NotLeaderError:

@@ -26,7 +26,7 @@ from octopi.errors import (
     Status,
     UnreachableError,
 )
-from octopi.identifiers import BrokerId, Incarnation, TopicId
+from octopi.identifiers import BrokerId, Incarnation, PartitionId, TopicId
 from octopi.limits import (
     BACKOFF_S_FIRST,
     GATHER_S,
@@ -38,6 +38,7 @@ from octopi.limits import (
     REQUEST_TIMEOUT_S,
 )
 from octopi.logger import get_logger
+from octopi.replication.effects import Refusal
 from octopi.retry import backoff_s
 from octopi.roles.broker.controller_link import Decisions, MemberLink
 from octopi.roles.broker.identity import BrokerIdentity
@@ -124,6 +125,9 @@ class RegisterLink(MemberLink):
     def resign(self, resignation: m.Resign) -> None:
         if (connection := self._open_connection) is not None:
             self._post(connection, resignation, steps.E19Resigning, steps.E19Resigned)
+
+    def fence(self, partition: PartitionId) -> Refusal | None:
+        return None  # acknowledgements rest on the in-sync set alone
 
     def report(self, status: m.BrokerStatus) -> None:
         if (connection := self._open_connection) is not None:

@@ -21,7 +21,6 @@ from octopi.environment import Environment
 from octopi.errors import (
     CorruptLogError,
     DiskFullError,
-    NotLeaderError,
     OctopiError,
     ProtocolError,
     Status,
@@ -29,12 +28,10 @@ from octopi.errors import (
 )
 from octopi.identifiers import NO_EPOCH, BrokerId, Incarnation, Offset, PartitionId, TopicId
 from octopi.logger import get_logger
-from octopi.record import scan
 from octopi.replication.effects import (
     Answer,
     Append,
     AppendReplicated,
-    CommitReceipt,
     Effect,
     FindDuplicate,
     FlushLog,
@@ -60,6 +57,7 @@ from octopi.replication.partition_replica import PartitionReplica, Role
 from octopi.roles.broker.duplicate_lookup import answer_repetition
 from octopi.roles.broker.effect_retries import EffectRetries
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.log_requests import LogRequests
 from octopi.roles.broker.received_records import scan_produced, scan_replicated
 from octopi.roles.broker.refusals import refusal_of
 from octopi.roles.broker.replica_ports import ReplicaPorts
@@ -119,7 +117,10 @@ class ReplicaDriver:
         self._idle = trio.Event()
         self._role = Role.IDLE
         self._retries = EffectRetries()
-        self._served_epoch = NO_EPOCH
+        self._served_epoch = self._able_epoch = NO_EPOCH
+        self.is_fenced = False
+        """Whether the controller did not let it serve clients when that was looked at last."""
+        self._looks_at_fence = False
         self.machine = PartitionReplica(
             partition,
             broker,
@@ -134,6 +135,7 @@ class ReplicaDriver:
             from octopi.roles.broker.replica_tracer import ReplicaTracer
 
             self._tracer = ReplicaTracer(trace, partition, self.machine)
+        self._requests = LogRequests(self.machine, peers, self._tracer)
         for log in logs.values():
             log.replica = self
 
@@ -152,22 +154,7 @@ class ReplicaDriver:
           RefusedError: if the records are not valid.
         """
         found = scan_produced(records)
-        tracer = self._tracer
-        if tracer is not None:
-            answer = tracer.observed(log, found, answer)
-
-        def receive() -> list[PartitionEffect]:
-            if tracer is not None:
-                tracer.received(log, found)
-            try:
-                leader = self.machine.log_leader(log.topic_id)
-            except NotLeaderError as error:
-                status, reason = Status.NOT_LEADER, str(error.args[0])
-                return [OnLog(log.topic_id, Reply(answer, Refusal(status, reason)))]
-            effects = leader.receive(records, found, answer)
-            return [OnLog(log.topic_id, effect) for effect in effects]
-
-        self.submit(receive)
+        self.submit(self._requests.produced(log, records, found, answer))
 
     def append_made(
         self, log: LocalLog, make: Callable[[LogLeader], bytes | Offset], answer: Answer
@@ -178,27 +165,7 @@ class ReplicaDriver:
         If *make* returns an offset, the answer comes when the batch there is committed; if it
         returns no records, at once, with the log's end.  An `OctopiError` of it is a refusal.
         """
-
-        def receive() -> list[PartitionEffect]:
-            try:
-                leader = self.machine.log_leader(log.topic_id)
-                records = make(leader)
-            except OctopiError as error:
-                return [OnLog(log.topic_id, Reply(answer, refusal_of(error)))]
-            if isinstance(records, int):
-                again = leader.found_duplicate(records, answer)
-                return [OnLog(log.topic_id, effect) for effect in again]
-            if not records:
-                receipt = CommitReceipt(log.end, leader.epoch, False)
-                return [OnLog(log.topic_id, Reply(answer, receipt))]
-            found, observed = scan(records), answer
-            if self._tracer is not None:
-                observed = self._tracer.observed(log, found, answer)
-                self._tracer.received(log, found)
-            effects = leader.receive(records, found, observed)
-            return [OnLog(log.topic_id, effect) for effect in effects]
-
-        self.submit(receive)
+        self.submit(self._requests.made(log, make, answer))
 
     def replicate(self, message: Replicate) -> None:
         """Handle records of the leader.
@@ -230,6 +197,16 @@ class ReplicaDriver:
         once, as the last connection may have lost it."""
         self.submit(self.machine.joined)
         self._resignation.repeat()
+
+    def look_at_fence(self) -> None:
+        """Serve clients, or don't, as the controller says now (`ControllerLink.fence`).  Producers
+        that wait when this broker loses its right to serve are told that nothing is committed."""
+        self.submit(self._fenced)
+
+    def _fenced(self) -> list[PartitionEffect]:
+        self._looks_at_fence = True
+        fence = self._peers.fence(self.partition)
+        return [] if fence is None else self._stop_waiting(fence.reason)
 
     def flushed(self, topic_id: TopicId, durable_end: Callable[[], Offset]) -> None:
         """See `FlushListener`."""
@@ -462,7 +439,11 @@ class ReplicaDriver:
             tracer.decided()
         agrees = machine.follower is not None and machine.follower.agrees
         serves = machine.role == Role.LEADER or (machine.role == Role.FOLLOWER and agrees)
-        epoch = machine.state.promised if serves else NO_EPOCH
+        able_epoch = machine.state.promised if serves else NO_EPOCH
+        if able_epoch != self._able_epoch or self._looks_at_fence:
+            self._able_epoch, self._looks_at_fence = able_epoch, False
+            self.is_fenced = self._peers.fence(self.partition) is not None
+        epoch = NO_EPOCH if self.is_fenced else able_epoch
         if epoch != self._served_epoch:
             self._served_epoch = epoch
             for log in self.logs.values():
@@ -491,8 +472,14 @@ class ReplicaDriver:
         if self.machine.leader is None:
             return []
         self._resignation.resign(error)
+        return self._stop_waiting(str(error))
+
+    def _stop_waiting(self, reason: str) -> list[PartitionEffect]:
+        """Refuse all requests that wait for a commit because of *reason*."""
+        if self.machine.leader is None:
+            return []
         return [
             OnLog(topic_id, effect)
             for topic_id, leader in self.machine.leader.logs.items()
-            for effect in leader.stop(str(error))
+            for effect in leader.stop(reason)
         ]

@@ -6,7 +6,7 @@ of the controller, and `octopi.roles.broker.replica_streams` the connections wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -14,7 +14,7 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
-from octopi.identifiers import BrokerId, Incarnation, PartitionId
+from octopi.identifiers import INTERNAL_LOGS, BrokerId, Incarnation, PartitionId
 from octopi.limits import (
     DELETION_RETRY_S,
     NOTES_SYNC_S,
@@ -22,6 +22,7 @@ from octopi.limits import (
     RETIRED_KEEP_S,
 )
 from octopi.logger import get_logger
+from octopi.replication.effects import Refusal
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
@@ -63,7 +64,9 @@ class ReplicaManager(Decisions):
         lost_power: bool,
         catch_up_slowdown_max: float,
         keep_retired_s: float = RETIRED_KEEP_S,
+        internal_logs: Sequence[str] = INTERNAL_LOGS,
     ) -> None:
+        """*internal_logs*: those that each replica has."""
         self._environment = environment
         self._data_directory = data_directory
         self._tasks = tasks
@@ -75,6 +78,7 @@ class ReplicaManager(Decisions):
             flush_options,
             lost_power=lost_power,
             keep_retired_s=keep_retired_s,
+            internal_logs=internal_logs,
         )
         """The logs of the replicas."""
         self.metadata = ClusterMetadata(environment, f"{data_directory}/partitions")
@@ -223,6 +227,10 @@ class ReplicaManager(Decisions):
     def replica(self, partition_id: PartitionId) -> ReplicaDriver | None:
         """This broker's replica of a partition, if it has one."""
         return self._replicas.get(partition_id)
+
+    def fence(self, partition_id: PartitionId) -> Refusal | None:
+        """See `octopi.roles.broker.controller_link.ControllerLink.fence`."""
+        return self._streams.fence(partition_id)
 
     def replica_reports(self) -> list[m.ReplicaReport]:
         """The state of each of this broker's replicas."""
@@ -404,6 +412,12 @@ class ReplicaManager(Decisions):
         """Ensure that there is a log of each of *topics* in each of its partitions that this broker
         holds, by the topic's options; return the ones that failed, with reasons."""
         return await self._installation.install(topics)
+
+    async def host_topics(
+        self, topics: list[TopicRecord], partition: PartitionId
+    ) -> list[m.Undone]:
+        """Like `install_topics`, in one of their partitions."""
+        return await self._installation.install(topics, partition)
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         """Delete the logs of these topics; return the topics of which files are left, with reasons.

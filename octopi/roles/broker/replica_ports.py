@@ -6,6 +6,7 @@ from typing import Protocol
 
 from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, PartitionId
+from octopi.replication.effects import Refusal
 from octopi.wire.messages import (
     AcceptEpoch,
     Acknowledge,
@@ -19,6 +20,9 @@ from octopi.wire.messages import (
 
 class ReplicaPorts(Protocol):
     """What a replica needs of the broker around it; see `octopi.roles.broker.replica_streams`."""
+
+    def fence(self, partition: PartitionId) -> Refusal | None:
+        """See `octopi.roles.broker.controller_link.ControllerLink.fence`."""
 
     def to_register(self, message: AlterInSync | AcceptEpoch | Resign) -> None:
         """Send *message* to the controller, if it is there; otherwise the replica sends it again

@@ -14,6 +14,7 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.identifiers import BrokerId, PartitionId
+from octopi.replication.effects import Refusal
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
@@ -76,6 +77,9 @@ class ReplicaStreams(ReplicaPorts):
 
     def disk_refused(self, error: StorageError) -> None:
         self._status.refused(error)
+
+    def fence(self, partition: PartitionId) -> Refusal | None:
+        return None if self.controller is None else self.controller.fence(partition)
 
     def to_register(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign) -> None:
         controller = self.controller

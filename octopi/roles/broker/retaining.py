@@ -24,11 +24,13 @@ class Retaining:
     Task: `run`.
     """
 
-    def __init__(self, clock: Clock, replicas: ReplicaManager, internal_logs: InternalLogs) -> None:
+    def __init__(
+        self, clock: Clock, replicas: ReplicaManager, *internal_logs: InternalLogs
+    ) -> None:
         self._clock = clock
         self._store = replicas.store
         self._disk = replicas.status.disk
-        self._internal_logs = internal_logs
+        self._internal_logs = {one.name: one for one in internal_logs}
         self._marks = ReplicaMarks(clock, replicas.replica)
 
     async def run(self, interval_s: float) -> None:
@@ -42,7 +44,7 @@ class Retaining:
 
     async def _apply(self, log: LocalLog) -> None:
         if is_internal(log.topic_id):
-            await self._internal_logs.apply_retention(log)
+            await self._internal_logs[log.topic_id].apply_retention(log)
         elif not log.topic.options.holds or self._disk.trouble:
             # While the disk takes nothing, messages that come count for more than old ones.
             await log.apply_retention()

@@ -23,13 +23,20 @@ from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.gathering import Gathering
 from octopi.roles.register.members import Members
 from octopi.roles.register.register_tracer import RegisterTracer
+from octopi.roles.topic_service import KeptTopics
 from octopi.security.quotas import NOBODY, Creator
-from octopi.wire.messages import RemovedTopic, StreamDefinition, TopicOptions, TopicRecord
+from octopi.wire.messages import (
+    RemovedTopic,
+    StreamDefinition,
+    TopicInfo,
+    TopicOptions,
+    TopicRecord,
+)
 
 _log = get_logger(__name__)
 
 
-class Topics:
+class Topics(KeptTopics):
     """The topics of one register, from an order to the brokers that carried it out."""
 
     def __init__(
@@ -205,6 +212,14 @@ class Topics:
         if record is None or record.topic_id in self._installing or not self._decisions.is_durable:
             return None
         return record
+
+    def newest(self, name: str) -> TopicRecord | None:
+        """The topic as it is decided now; None: there is none."""
+        return self._controller.state.topic(name)
+
+    def info(self, record: TopicRecord) -> TopicInfo:
+        """Where *record*'s partitions are now."""
+        return self._controller.view.topic(record)
 
     def page(self, after: str, count_max: int) -> list[TopicRecord]:
         """Topics behind *after*, in order."""

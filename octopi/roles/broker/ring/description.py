@@ -37,7 +37,7 @@ class DescribedMember(Protocol):
 def described(request: int, member: DescribedMember, keeper: ClusterKeeper) -> m.RingDescription:
     """The answer to a question about *member* and the cluster."""
     chord, chosen, record = member.chord, keeper.chosen, keeper.record
-    led = [] if member.partitions is None else member.partitions.led()
+    led = [] if member.partitions is None else member.partitions.pulses.led()
     acceptors: tuple[BrokerId, ...] = ()
     if chosen is not None:
         acceptors = tuple(one.broker for one in chosen.value.acceptors)[:FOUNDERS_MAX]

@@ -56,7 +56,7 @@ class GroupFollowing:
             (chord.me, *_there(entries, now - REPLACE_ACCEPTOR_S)),
             (chord.me, *_there(entries, now - REPLACE_REPLICA_S)),
         )
-        live = self._partitions.live
+        live = self._partitions.pulses.live
         moving = 0
         for machine in self._partitions:
             if not machine.leads or moving == MOVES_AT_ONCE_MAX:

@@ -26,7 +26,7 @@ async def hand_over_all(clock: Clock, partitions: RingPartitions) -> None:
 
 def _led_with_others(partitions: RingPartitions) -> Iterator[RingPartition]:
     """The partitions that this broker leads, and that another live replica could lead."""
-    others = partitions.live - {partitions.me.broker}
+    others = partitions.pulses.live - {partitions.me.broker}
     for machine in partitions:
         if machine.leads and others.intersection(machine.agreed.record.in_sync):
             yield machine

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from octopi.agreement.lease import Lease
 from octopi.identifiers import Epoch, PartitionId
 from octopi.ring.partition import RingPartition
@@ -23,8 +25,12 @@ class HeldLeases:
 
     def may_act(self, machine: RingPartition, epoch: Epoch, now: float) -> bool:
         """Whether this broker, which leads in *epoch*, has the right to act as the leader."""
+        return now < self.acts_until(machine, epoch)
+
+    def acts_until(self, machine: RingPartition, epoch: Epoch) -> float:
+        """Until when it has that right; -inf: it has none."""
         known, lease = self._leases.get(machine.partition, (None, Lease()))
-        return known == epoch and machine.may_act(lease, epoch, now)
+        return machine.acts_until(lease, epoch) if known == epoch else -inf
 
     def _of(self, led: LedEpoch) -> Lease:
         known = self._leases.get(led.partition)

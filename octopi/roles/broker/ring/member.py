@@ -99,7 +99,7 @@ class RingMember:
             environment, nursery, options.agent, options.credentials, self._said
         )
         self.keeper = ClusterKeeper(environment, self._send, self._tell, self._wake)
-        self._routes = RingRoutes(self._peers, self)
+        self.routes = RingRoutes(self._peers, self)
         self._replicas = replicas
         self.partitions: RingPartitions | None = None
         """None: the broker has no place on the ring yet."""
@@ -270,9 +270,10 @@ class RingMember:
         Raises:
           StorageError: if a replica can't begin.
         """
-        environment, nursery = self._environment, self._nursery
-        around = RingSurroundings(environment, self._replicas, self._acceptor, self._routes)
-        self.partitions = await begin_partitions(around, self.identity, nursery, self.fail)
+        around = RingSurroundings(
+            self._environment, self._replicas, self._acceptor, self.routes, self._nursery
+        )
+        self.partitions = await begin_partitions(around, self.identity, self.fail)
         assert self.keeper.record is not None
         self.partitions.begin(self.keeper.record)
         return self.partitions
@@ -372,7 +373,7 @@ class RingMember:
                 self._acceptor.accept, message, partial(self._said, self.address)
             )
         else:
-            self._routes.send(acceptor, message)
+            self.routes.send(acceptor, message)
 
     def _send_founder(self, address: str, message: m.PrepareBallot | m.AcceptValue) -> None:
         if address in self._forming.others:
@@ -394,7 +395,7 @@ class RingMember:
         """Tell all that are known."""
         self._is_known.set()
         self._nursery.start_soon(self._acceptor.accept, message, lambda answer: None)
-        self._routes.tell((), message)
+        self.routes.tell((), message)
 
     # --- the ring ----------------------------------------------------------------------------
 

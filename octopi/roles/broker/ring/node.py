@@ -1,34 +1,46 @@
-"""A broker of a cluster without a register: data directory, replicas, server, ring.
-
-It has replicas of partitions, and no topics in them yet.
-"""
+"""A broker of a cluster without a register: data directory, replicas, server, ring."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.errors import InvalidOptionError, OctopiError
-from octopi.identifiers import address_fault
-from octopi.limits import ADDRESS_BYTES_MAX, CATCH_UP_SLOWDOWN_MAX, FOUNDERS_MAX
+from octopi.errors import InvalidOptionError, NotReadyError, OctopiError
+from octopi.identifiers import RING_LOGS, TOPICS_LOG, address_fault
+from octopi.limits import (
+    ADDRESS_BYTES_MAX,
+    CATCH_UP_SLOWDOWN_MAX,
+    FOUNDERS_MAX,
+    RETENTION_CHECK_INTERVAL_S,
+)
 from octopi.ring.founders import founder_list
+from octopi.roles.broker.asks import DeciderAsks
+from octopi.roles.broker.client_parts import ClientParts, ServiceMaker, begin_client_parts
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
+from octopi.roles.broker.internal_logs import InternalLogs
+from octopi.roles.broker.peer_connection import AskingClient
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.handing_over import hand_over_all
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.options import RingOptions
-from octopi.roles.broker.ring.session import RingClientSession, RingService, RingSession
+from octopi.roles.broker.ring.peers import RingPeers
+from octopi.roles.broker.ring.session import RingAskSession, RingService, RingSession
+from octopi.roles.broker.ring.topics.asking import RingDecider, begin_deciding
+from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.broker.services.session import BrokerSession
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.memory_budget import MemoryBudget
+from octopi.transport.pending_requests import Numbered
 from octopi.transport.server import serve
 from octopi.transport.server_statistics import ServerStatistics
 from octopi.transport.services import ServiceSession
-from octopi.wire.endpoints import CLIENT, FOLLOW, RING
+from octopi.wire.endpoints import CLIENT, FOLLOW, PEER, RING
 
 
 @attrs.define
@@ -39,8 +51,11 @@ class RingBroker:
     options: RingOptions
     traffic: ServerStatistics
     replicas: ReplicaManager
+    parts: ClientParts
     member: RingMember | None = None
     """None until it listens."""
+    decider: RingDecider | None = None
+    """None until it is in the ring."""
 
 
 async def run_ring_broker(
@@ -79,16 +94,20 @@ async def run_ring_broker(
                 credentials=options.credentials,
                 lost_power=identity.page_cache != disk.page_cache_id(),
                 catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
+                internal_logs=RING_LOGS,
             )
             await replicas.open_all(identity.broker)
             nursery.start_soon(flusher.run)
             nursery.start_soon(replicas.keep_time)
             nursery.start_soon(replicas.keep_deleting)
             nursery.start_soon(replicas.status.disk.run)
+            topic_logs = InternalLogs(environment, replicas.replica, TOPICS_LOG)
+            interval_s = RETENTION_CHECK_INTERVAL_S
+            parts = begin_client_parts(environment, replicas, interval_s, nursery, topic_logs)
             traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
-            node = RingBroker(environment, options, traffic, replicas)
+            node = RingBroker(environment, options, traffic, replicas, parts)
             show(node)
-            await _serve(node, identity, nursery, stop, task_status, problems)
+            await _serve(node, identity, topic_logs, nursery, stop, task_status, problems)
             await replicas.close()
             nursery.cancel_scope.cancel()
     finally:
@@ -100,12 +119,14 @@ async def run_ring_broker(
 async def _serve(
     node: RingBroker,
     identity: BrokerIdentity,
+    topic_logs: InternalLogs,
     nursery: trio.Nursery,
     stop: trio.Event,
     task_status: trio.TaskStatus[str],
     problems: list[OctopiError],
 ) -> None:
     environment, options = node.environment, node.options
+    replicas, readers = node.replicas, node.parts.readers
     started_at = environment.clock.now()
     closing, served = trio.Event(), trio.Event()
 
@@ -115,9 +136,19 @@ async def _serve(
     def member() -> RingMember:
         if node.member is None:
             node.member = RingMember(
-                environment, options, address, identity, remember, nursery, node.replicas
+                environment, options, address, identity, remember, nursery, replicas
             )
         return node.member
+
+    def decider() -> RingDecider:
+        if node.decider is None:
+            raise NotReadyError(member().waits_for or "this broker has just joined the ring")
+        return node.decider
+
+    services: list[ServiceMaker] = [
+        *node.parts.services(options.agent, started_at, _LaterDecider(decider)),
+        partial(RingService, member),
+    ]
 
     async def serve_all(*, task_status: trio.TaskStatus[str]) -> None:
         try:
@@ -127,14 +158,19 @@ async def _serve(
                 role="broker",
                 agent=options.agent,
                 sessions={
-                    CLIENT: lambda connection, tasks: RingClientSession(
-                        "broker",
-                        [RingService(member(), options.agent, started_at, connection, tasks)],
+                    CLIENT: lambda connection, tasks: BrokerSession(
+                        ClientContext(environment, replicas, readers, connection, tasks),
+                        services,
                     ),
-                    RING: lambda connection, tasks: RingSession(member(), connection, tasks),
+                    PEER: lambda connection, tasks: RingAskSession(
+                        environment, decider, connection, tasks
+                    ),
+                    RING: lambda connection, tasks: RingSession(
+                        member(), decider, connection, tasks
+                    ),
                     FOLLOW: lambda connection, tasks: ServiceSession(
                         "leader",
-                        [FollowerConnection(environment, node.replicas, connection, tasks)],
+                        [FollowerConnection(environment, replicas, connection, tasks)],
                     ),
                 },
                 stop=closing,
@@ -156,6 +192,10 @@ async def _serve(
 
     async def live() -> None:
         await nursery.start(member().run)
+        asks = RingPeers(
+            environment, nursery, options.agent, options.credentials, lambda *said: None, PEER
+        )
+        node.decider = begin_deciding(environment, replicas, member(), topic_logs, asks, nursery)
         task_status.started(address)
 
     nursery.start_soon(live)
@@ -165,10 +205,21 @@ async def _serve(
     if (failure := member().failure) is not None:
         problems.append(failure)
     elif (partitions := member().partitions) is not None:
-        node.replicas.stop()
+        replicas.stop()
+        await node.parts.prepare_hand_over()
         await hand_over_all(environment.clock, partitions)
     closing.set()
     await served.wait()
+
+
+class _LaterDecider(DeciderAsks):
+    """That of this broker, as soon as it is in the ring."""
+
+    def __init__(self, decider: Callable[[], RingDecider]) -> None:
+        self._decider = decider
+
+    async def ask(self, message: Numbered, client: AskingClient) -> bytes:
+        return await self._decider().ask(message, client)
 
 
 async def _first_of(event: trio.Event, scope: trio.CancelScope) -> None:

@@ -7,7 +7,6 @@ the connections and the replicas around all of them.  To the replicas it is thei
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
@@ -15,14 +14,13 @@ from math import inf
 import attrs
 import trio
 
-from octopi.agreement.heard import HeardBrokers
 from octopi.agreement.proposer import SendToAcceptor
 from octopi.coordination.acceptance_pages import pages_of
 from octopi.coordination.agreed_partition import RegisteredIncarnation
 from octopi.coordination.election import ElectionGoal
 from octopi.environment import Environment
-from octopi.errors import ConnectionLostError, OctopiError, RefusedError, Status
-from octopi.identifiers import BrokerId, Epoch, Incarnation, InstanceId, PartitionId, TopicId
+from octopi.errors import NotReadyError, OctopiError, RefusedError, Status
+from octopi.identifiers import BrokerId, Epoch, InstanceId, PartitionId, TopicId
 from octopi.limits import (
     ELECTION_TURN_S,
     ORDER_RETRY_S,
@@ -30,10 +28,11 @@ from octopi.limits import (
     VALUES_TOLD_MAX,
 )
 from octopi.logger import get_logger
+from octopi.replication.effects import Refusal
 from octopi.ring.cluster_record import ClusterRecord, PartitionKind
 from octopi.ring.first_partition import first_partition_value, instance_of, partition_of
-from octopi.ring.lease_grants import LeaseHolder, granted, may_accept
-from octopi.ring.partition import OwnReplica, RingPartition, SeenBrokers
+from octopi.ring.lease_grants import may_accept
+from octopi.ring.partition import OwnReplica, RingPartition
 from octopi.ring.partition_effects import (
     AnnounceTo,
     AnswerLeader,
@@ -46,9 +45,10 @@ from octopi.ring.partition_effects import (
 from octopi.roles.broker.controller_link import ControllerLink
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.replica_manager import ReplicaManager
-from octopi.roles.broker.ring.held_leases import HeldLeases
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
+from octopi.roles.broker.ring.pulses import RingPulses
 from octopi.roles.broker.ring.routes import RingRoutes
+from octopi.roles.broker.ring.topics.hosted import HostedTopics
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
@@ -65,6 +65,8 @@ class RingSurroundings:
     replicas: ReplicaManager
     acceptor: OwnAcceptor
     routes: RingRoutes
+    nursery: trio.Nursery
+    """The broker's."""
 
 
 class RingPartitions(ControllerLink):
@@ -75,7 +77,6 @@ class RingPartitions(ControllerLink):
         around: RingSurroundings,
         me: RegisteredIncarnation,
         ancestors: list[str],
-        nursery: trio.Nursery,
         failed: Callable[[OctopiError], None],
     ) -> None:
         """*me*: this process, whose id the replicas know.  *ancestors*: the nonces of earlier ones
@@ -91,13 +92,20 @@ class RingPartitions(ControllerLink):
         assert around.acceptor.identity is not None, "a broker with an id has an acceptor"
         self._identity = around.acceptor.identity
         self._ancestors = tuple(ancestors)
-        self._nursery = nursery
+        self._nursery = around.nursery
         self._failed = failed
         self._machines: dict[PartitionId, RingPartition] = {}
-        self._heard = HeardBrokers(around.environment.clock.now())
-        self._leases = HeldLeases()
-        self._lost: Counter[BrokerId] = Counter()
-        """How many pulses in a row found no process."""
+        self.pulses = RingPulses(
+            around.environment.clock,
+            me,
+            self._machines,
+            around.replicas,
+            around.acceptor,
+            around.routes,
+        )
+        """Who is there, and which rights to lead this broker has."""
+        self.hosted = HostedTopics(around.environment, around.replicas, self.require)
+        """The logs of topics that this broker's replicas have."""
         self._accept_to: dict[PartitionId, tuple[Epoch, Answer]] = {}
         """The newest epoch that this broker was told of, and who told it last."""
         self._uninstalled: set[PartitionId] = set()
@@ -130,10 +138,21 @@ class RingPartitions(ControllerLink):
         """What is known of a partition; None: there is none."""
         return self._machines.get(number)
 
-    @property
-    def live(self) -> frozenset[BrokerId]:
-        """The brokers that are there, this one among them."""
-        return self._heard.live(self._now) | {self.me.broker}
+    def leader(self, number: PartitionId) -> BrokerId:
+        """Who leads a partition, as far as it is known here.
+
+        Raises:
+          NotReadyError: if nothing is known of it.
+        """
+        if (machine := self._machines.get(number)) is None:
+            raise NotReadyError(f"this broker does not know partition {number} yet")
+        return machine.agreed.record.leader
+
+    def require(self, number: PartitionId, min_insync: int) -> None:
+        """The least number of replicas in sync that a topic asks for in a partition that this
+        broker leads."""
+        machine = self._machines[number]
+        self._do(machine, machine.require(min_insync, self._now))
 
     def move(self, machine: RingPartition, acceptors: tuple[m.AcceptorId, ...]) -> None:
         """Have *acceptors* decide about a partition."""
@@ -170,7 +189,7 @@ class RingPartitions(ControllerLink):
             return True
         accepted = self._acceptor.accepted(message.instance)
         try:
-            may = may_accept(message, accepted, machine.value, self._is_suspected)
+            may = may_accept(message, accepted, machine.value, self.pulses.is_suspected)
         except ValueError as error:
             self._unreadable(message.instance, error)
             return False
@@ -182,7 +201,7 @@ class RingPartitions(ControllerLink):
     def heard(self, message: m.AnnounceEpoch | m.Pulse, answer: Answer) -> None:
         """Another broker holds an election, or is there."""
         if isinstance(message, m.Pulse):
-            answer(self._pulsed(message))
+            answer(self.pulses.heard(message))
         else:
             self._announced(message, answer)
 
@@ -249,7 +268,7 @@ class RingPartitions(ControllerLink):
         """A replica has accepted an epoch that this broker announced."""
         machine = self._machines.get(message.partition)
         if machine is not None:
-            self._do(machine, machine.accepted(message, self._now, self._seen()))
+            self._do(machine, machine.accepted(message, self._now, self.pulses.seen()))
 
     def _machine(self, instance: InstanceId) -> RingPartition | None:
         """None: this broker knows no such partition, or not yet."""
@@ -262,88 +281,26 @@ class RingPartitions(ControllerLink):
             "what is said about a partition can't be read", value=instance, why=str(error)
         )
 
-    # --- who is there ------------------------------------------------------------------------
-
-    def _pulsed(self, message: m.Pulse) -> m.PulseHeard:
-        """Another broker is there, and leads some partitions; return the answer."""
-        self._heard.hear(message.broker, message.incarnation, self._now)
-        grants = []
-        for one in message.leads:
-            machine = self._machines.get(one.partition)
-            leads = LeaseHolder(message.broker, message.incarnation, one.epoch)
-            if machine is not None and self._grants(machine) == leads:
-                grants.append(one.partition)
-        return m.PulseHeard(message.request, self._identity, self.me.incarnation, tuple(grants))
-
-    def _grants(self, machine: RingPartition) -> LeaseHolder | None:
-        instance = instance_of(machine.partition)
-        try:
-            return granted(self._acceptor.accepted(instance), machine.value)
-        except ValueError as error:
-            self._unreadable(instance, error)
-            return None
-
-    def _pulse(self) -> None:
-        """Tell all brokers with which this one decides about something that it is there."""
-        peers: set[BrokerId] = set()
-        for machine in self._machines.values():
-            if self._has_part(machine):
-                peers |= machine.brokers
-        led = [(machine, m.LedEpoch(machine.partition, epoch)) for machine, epoch in self._led()]
-        for broker in sorted(peers | {self.me.broker}):
-            leads = [
-                one
-                for machine, one in led
-                if any(member.broker == broker for member in machine.value.members)
-            ]
-            pulse = m.Pulse(1, self.me.broker, self.me.incarnation, tuple(leads[:VALUES_TOLD_MAX]))
-            if broker == self.me.broker:
-                self._leases.granted(pulse, self._pulsed(pulse), self._now)
-            else:
-                take = partial(self._pulse_answered, broker, pulse, self._now)
-                self._routes.ask(broker, pulse, take)
-
-    def _pulse_answered(
-        self, broker: BrokerId, pulse: m.Pulse, sent_at: float, answer: object
-    ) -> None:
-        match answer:
-            case m.PulseHeard():
-                self._lost[broker] = 0
-                self._heard.hear(answer.acceptor.broker, answer.incarnation, self._now)
-                self._leases.granted(pulse, answer, sent_at)
-            case ConnectionLostError():
-                self._lost[broker] += 1
-                if self._lost[broker] > 1:
-                    # The connection broke, and a new one was refused.
-                    self._heard.hear_end(broker)
-
-    def _led(self) -> Iterator[tuple[RingPartition, Epoch]]:
-        """The partitions that this broker's replicas lead, and in which epoch."""
-        for machine in self._machines.values():
-            replica = self._replicas.replica(machine.partition)
-            if replica is not None and replica.machine.leader is not None:
-                yield machine, replica.machine.leader.epoch
-
-    def led(self) -> list[tuple[PartitionId, bool]]:
-        """The partitions that this broker leads, and whether it has the right to lead each now."""
-        now, may_act = self._now, self._leases.may_act
-        return [(one.partition, may_act(one, epoch, now)) for one, epoch in self._led()]
-
-    def _is_suspected(self, broker: BrokerId, incarnation: Incarnation) -> bool:
-        if broker == self.me.broker:
-            return incarnation < self.me.incarnation
-        return self._heard.is_suspected(broker, incarnation, self._now)
-
-    def _seen(self) -> SeenBrokers:
-        leaders = Counter(one.agreed.record.leader for one in self._machines.values())
-        return SeenBrokers(self.live, self._is_suspected, leaders)
-
     # --- what this broker's replicas ask for -------------------------------------------------
 
     @property
     def is_joined(self) -> bool:
         """Whether this process is registered for all partitions that know its broker."""
         return self.admitted.is_set()
+
+    def fence(self, partition: PartitionId) -> Refusal | None:
+        machine, replica = self._machines.get(partition), self._replicas.replica(partition)
+        if machine is None or replica is None:
+            return None
+        leader = replica.machine.leader
+        fence = self.pulses.fence(machine, None if leader is None else leader.epoch)
+        if fence is None and leader is not None and self.hosted.is_behind(replica):
+            return Refusal(
+                Status.NOT_READY,
+                f"this broker has just begun to lead partition {partition}, and finds out which "
+                "topics it has",
+            )
+        return fence
 
     def propose(self, change: m.AlterInSync) -> None:
         machine = self._machines[change.partition]
@@ -412,6 +369,7 @@ class RingPartitions(ControllerLink):
         """Keep time until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_installing)
+            nursery.start_soon(self.hosted.run)
             nursery.start_soon(self._keep_time)
 
     async def _keep_time(self) -> None:
@@ -420,18 +378,26 @@ class RingPartitions(ControllerLink):
             now = clock.now()
             if now >= self._pulse_at:
                 self._pulse_at = now + PULSE_S
-                self._pulse()
+                self.pulses.send()
             self._note_live()
-            seen = self._seen()
+            self._note_fences()
+            seen = self.pulses.seen()
             for machine in list(self._machines.values()):
                 if self._has_part(machine):
                     self._do(machine, machine.tick(now, seen))
             self._note_admitted()
-            await clock.sleep_until(min(self._pulse_at, now + ELECTION_TURN_S))
+            wakes_at = min(self._pulse_at, now + ELECTION_TURN_S, self.pulses.next_end())
+            await clock.sleep_until(wakes_at)
+
+    def _note_fences(self) -> None:
+        """Have replicas begin to serve clients, or stop, if they may not do what they did."""
+        for replica in self._replicas.replicas:
+            if (self.fence(replica.partition) is not None) != replica.is_fenced:
+                replica.look_at_fence()
 
     def _note_live(self) -> None:
         """Tell the replicas who is there, if that has changed."""
-        live = self._heard.live(self._now)
+        live = self.pulses.others
         if live != self._known_live:
             self._known_live = live
             self._has_news.set()
@@ -474,7 +440,6 @@ class RingPartitions(ControllerLink):
 async def begin_partitions(
     around: RingSurroundings,
     identity: BrokerIdentity,
-    nursery: trio.Nursery,
     failed: Callable[[OctopiError], None],
 ) -> RingPartitions:
     """The partitions on the broker *identity*, whose replicas begin.
@@ -485,6 +450,6 @@ async def begin_partitions(
     assert identity.broker is not None
     await around.replicas.set_identity(identity.broker, identity.incarnation)
     me = RegisteredIncarnation(identity.broker, identity.incarnation, identity.nonce)
-    partitions = RingPartitions(around, me, identity.ancestors, nursery, failed)
+    partitions = RingPartitions(around, me, identity.ancestors, failed)
     around.replicas.reach(partitions)
     return partitions

@@ -21,7 +21,7 @@ from octopi.logger import get_logger
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials, open_node_connection
 from octopi.transport.pending_requests import Numbered
-from octopi.wire.endpoints import RING
+from octopi.wire.endpoints import RING, Endpoint
 
 _log = get_logger(__name__)
 
@@ -39,13 +39,16 @@ class RingPeers:
         agent: str,
         credentials: NodeCredentials,
         take: Take,
+        endpoint: Endpoint = RING,
     ) -> None:
-        """*take* gets what comes without being the answer to a request."""
+        """*take* gets what comes without being the answer to a request.  *endpoint*: to which the
+        connections are made."""
         self._environment = environment
         self._nursery = nursery
         self._agent = agent
         self._credentials = credentials
         self._take = take
+        self._endpoint = endpoint
         self._peers: dict[str, _RingPeer] = {}
 
     def ask(self, address: str, message: Numbered, on_answer: Callable[[object], None]) -> None:
@@ -66,7 +69,7 @@ class RingPeers:
 
     async def _run(self, address: str, peer: _RingPeer) -> None:
         try:
-            await peer.run(self._agent, self._credentials)
+            await peer.run(self._agent, self._credentials, self._endpoint)
         finally:
             if self._peers.get(address) is peer:
                 del self._peers[address]
@@ -141,13 +144,13 @@ class _RingPeer:
 
         connection.ask(attrs.evolve(message, request=number), take)
 
-    async def run(self, agent: str, credentials: NodeCredentials) -> None:
+    async def run(self, agent: str, credentials: NodeCredentials, endpoint: Endpoint) -> None:
         """Connect, and stay connected while there is something to say."""
         clock = self._environment.clock
         why = ConnectionLostError("the broker ends")
         try:
             connection = await open_node_connection(
-                self._environment, self._address, RING, agent, credentials
+                self._environment, self._address, endpoint, agent, credentials
             )
             self._connection = connection
             while self._waiting:

@@ -75,6 +75,15 @@ class RingRoutes:
                 broker, node.address, node.incarnation, broker in live, 0, host=node.host
             )
 
+    def addresses(self) -> dict[BrokerId, str]:
+        """Where each broker is reached that is known."""
+        return {one.broker: one.address for one in self.brokers(())}
+
+    def is_silent(self, broker: BrokerId) -> bool:
+        """Whether a broker of the address book did not answer lately."""
+        entry = None if self._known.chord is None else self._known.chord.book.entry(broker)
+        return entry is not None and entry.is_silent
+
     def _node(self, broker: BrokerId) -> m.RingNode | None:
         entry = None if self._known.chord is None else self._known.chord.book.entry(broker)
         if entry is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import trio
 
 from octopi.coordination.consistent_hash import HashCircle
+from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
     InvalidTopicError,
@@ -19,9 +21,14 @@ from octopi.identifiers import PartitionId, topic_name
 from octopi.ring.cluster_record import PartitionKind
 from octopi.ring.points import partition_key
 from octopi.roles.answers import refuse
+from octopi.roles.asked import AskService
 from octopi.roles.broker.ring.admission import give_id
 from octopi.roles.broker.ring.description import described
 from octopi.roles.broker.ring.member import RingMember
+from octopi.roles.broker.ring.topics.asking import RingDecider
+from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.decider_context import DeciderClient
+from octopi.security.quotas import Creator
 from octopi.transport.connection import Connection
 from octopi.transport.services import Service, ServiceSession
 from octopi.wire import messages as m
@@ -30,9 +37,17 @@ from octopi.wire import messages as m
 class RingSession:
     """A connection of another broker."""
 
-    def __init__(self, member: RingMember, connection: Connection, tasks: trio.Nursery) -> None:
-        """*tasks*: the connection's nursery."""
+    def __init__(
+        self,
+        member: RingMember,
+        decider: Callable[[], RingDecider],
+        connection: Connection,
+        tasks: trio.Nursery,
+    ) -> None:
+        """*decider*: raises NotReadyError until the broker is a member of the ring.  *tasks*: the
+        connection's nursery."""
         self._member = member
+        self._decider = decider
         self._connection = connection
         self._tasks = tasks
 
@@ -44,6 +59,8 @@ class RingSession:
         """
         if isinstance(message, m.Admit):
             self._tasks.start_soon(self._admit, message)
+        elif isinstance(message, m.HostTopic):
+            self._tasks.start_soon(self._host, message)
         else:
             self._member.receive(message, self._answer, self._tasks)
 
@@ -57,6 +74,13 @@ class RingSession:
         except OctopiError as error:
             refuse(self._connection, message.request, error)
 
+    async def _host(self, message: m.HostTopic) -> None:
+        try:
+            await self._decider().topics.receive(message)
+            self._answer(m.TopicHosted(message.request))
+        except OctopiError as error:
+            refuse(self._connection, message.request, error)
+
     def token_refreshed(self) -> None:
         """Does nothing: the endpoint takes no fresh tokens."""
 
@@ -64,38 +88,46 @@ class RingSession:
         """The connection has ended."""
 
 
+class RingAskSession(ServiceSession):
+    """A connection over which another broker asks what its clients asked it."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        decider: Callable[[], RingDecider],
+        connection: Connection,
+        tasks: trio.Nursery,
+    ) -> None:
+        """*decider*: raises NotReadyError until the broker is a member of the ring."""
+
+        def services(
+            ask: m.Ask, client: DeciderClient, tasks: trio.Nursery, creator: Creator
+        ) -> ServiceSession:
+            return decider().services(ask, client, tasks, creator)
+
+        super().__init__("broker", [AskService(environment, connection, tasks, services)])
+
+
 class RingService(Service):
     """Answers what people ask about the ring."""
 
     def __init__(
         self,
-        member: RingMember,
-        agent: str,
-        started_at: float,
-        connection: Connection,
-        tasks: trio.Nursery,
+        member: Callable[[], RingMember],
+        context: ClientContext,
     ) -> None:
-        """*started_at*: when the broker began to serve, by its clock."""
+        connection, tasks = context.connection, context.tasks
         super().__init__(
             {
                 m.DescribeRing: self._describe,
                 m.Locate: lambda message: tasks.start_soon(self._locate, message),
-                m.DescribeNode: self._tell,
             }
         )
-        self._member = member
-        self._agent = agent
-        self._started_at = started_at
+        self._member = member()
         self._connection = connection
 
     def _describe(self, message: m.DescribeRing) -> None:
         self._connection.post(described(message.request, self._member, self._member.keeper))
-
-    def _tell(self, message: m.DescribeNode) -> None:
-        uptime_s = self._member.now() - self._started_at
-        self._connection.post(
-            m.NodeDescription(message.request, self._agent, round(uptime_s * 1000))
-        )
 
     async def _locate(self, message: m.Locate) -> None:
         try:
@@ -133,21 +165,3 @@ class RingService(Service):
                 Status.UNKNOWN_PARTITION,
             )
         return message.partition
-
-
-class RingClientSession(ServiceSession):
-    """A connection of a client."""
-
-    def handle(self, message: object) -> None:
-        """Hand *message* to the service that takes it.
-
-        Raises:
-          OctopiError: the answer to the message.
-        """
-        if type(message) not in self._handlers:
-            raise RefusedError(
-                "a cluster without a register keeps no topics yet: its brokers find each other, "
-                "and no more",
-                Status.INVALID_OPTION,
-            )
-        super().handle(message)

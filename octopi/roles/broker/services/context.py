@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 import trio
 
 from octopi.environment import Environment
-from octopi.errors import ConnectionLostError, NotLeaderError, OctopiError, RefusedError
+from octopi.errors import ConnectionLostError, NotLeaderError, OctopiError, RefusedError, refused
 from octopi.identifiers import PartitionId
 from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.local_stream import LocalStream
 from octopi.roles.broker.readers import Readers
-from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.redirects import not_served
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.waiting_tasks import WaitingTasks
@@ -120,13 +120,24 @@ class ClientContext(ServiceContext):
 
         Raises:
           NotLeaderError: if this broker doesn't serve it, or has no such log.
+          RefusedError: see `require_right`.
         """
         log = self.logs.find(topic, partition)
+        self.require_right(partition)
         if not log.epoch:
             raise NotLeaderError(
                 f"this broker was not (yet) appointed for partition {partition}: ask the register"
             )
         return log
+
+    def require_right(self, partition: PartitionId) -> None:
+        """Check that the controller lets this broker serve clients in the partition.
+
+        Raises:
+          RefusedError: if it doesn't, such as `NoQuorumError`.
+        """
+        if (fence := self.manager.fence(partition)) is not None:
+            raise refused(fence.status, fence.reason)
 
     def replica(self, partition: PartitionId) -> ReplicaDriver:
         """This broker's replica of the partition.
@@ -139,9 +150,9 @@ class ClientContext(ServiceContext):
             raise NotLeaderError("this broker is no replica of the partition: ask the register")
         return replica
 
-    def redirected(self, error: NotLeaderError, partition: PartitionId) -> NotLeaderError:
+    def redirected(self, error: NotLeaderError, partition: PartitionId) -> RefusedError:
         """See `ServiceContext`."""
-        return redirect(self.manager, str(error.args[0]), partition)
+        return not_served(self.manager, str(error.args[0]), partition)
 
     def describe(
         self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]

@@ -1,4 +1,4 @@
-"""Passes on what only the register answers, so that clients may connect to any broker.
+"""Passes on what only whoever decides answers, so that clients may connect to any broker.
 
 Which messages these are, is declared with them (`octopi.wire.endpoints.PASSED_ON`).  The connection
 has checked that the client's token grants the message.  The broker answers none of them from what
@@ -15,7 +15,8 @@ import trio
 from octopi.errors import ConnectionLostError, OctopiError
 from octopi.limits import ASKS_PER_CLIENT_MAX, LIST_MEMORY_BYTES
 from octopi.roles.answers import refuse
-from octopi.roles.broker.peer_connection import AskingClient, PeerConnection
+from octopi.roles.broker.asks import DeciderAsks
+from octopi.roles.broker.peer_connection import AskingClient
 from octopi.roles.broker.services.context import ClientContext
 from octopi.storage.brief_lock import BriefLock
 from octopi.transport.memory_budget import ASKS
@@ -33,7 +34,7 @@ client has taken what it was sent before."""
 class ForwardingService(Service):
     """Passes on the requests of one connection; each has a task in the connection's nursery."""
 
-    def __init__(self, peer: PeerConnection, context: ClientContext) -> None:
+    def __init__(self, peer: DeciderAsks, context: ClientContext) -> None:
         super().__init__(dict.fromkeys(PASSED_ON, self._pass_on))
         self._peer = peer
         self._context = context
@@ -44,7 +45,7 @@ class ForwardingService(Service):
         """Held while a list is asked for."""
 
     def _pass_on(self, message: Numbered) -> None:
-        """Have *message* answered by the register.
+        """Have *message* answered by whoever decides.
 
         Raises:
           RefusedError: with TOO_MANY.
@@ -72,6 +73,6 @@ class ForwardingService(Service):
     async def _answer(self, message: Numbered) -> None:
         if self._places is None:
             self._places = trio.Semaphore(ASKS_PER_CLIENT_MAX)
-        client = AskingClient(self._connection.entry, self._places)
+        client = AskingClient(self._connection.entry, self._places, self._connection)
         answer = await self._peer.ask(message, client)
         self._connection.post(EncodedAnswer(message.request, answer))

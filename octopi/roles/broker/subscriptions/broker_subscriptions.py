@@ -37,8 +37,9 @@ class ReplicaLeadership:
 
     @property
     def is_over(self) -> bool:
-        """Whether this broker leads no more, or leads anew."""
-        return not self._replica.leads or self._replica.machine.leader is not self._leader
+        """Whether this broker leads no more, or leads anew, or may not serve clients now."""
+        is_led = self._replica.leads and self._replica.machine.leader is self._leader
+        return not is_led or self._manager.fence(self.partition) is not None
 
     def log(self, topic_id: TopicId) -> LocalLog | None:
         """The partition's log of a topic."""
@@ -72,7 +73,10 @@ def leaderships(
     return {
         replica.partition: ReplicaLeadership(manager, replica, replica.machine.leader)
         for replica in manager.replicas
-        if replica.partition not in known and replica.leads and replica.machine.leader is not None
+        if replica.partition not in known
+        and replica.leads
+        and replica.machine.leader is not None
+        and manager.fence(replica.partition) is None
     }
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from octopi.errors import RefusedError, Status, UnknownTopicError
+from octopi.identifiers import PartitionId
 from octopi.limits import LIST_MEMORY_BYTES
-from octopi.roles.register.services.context import RegisterContext
+from octopi.roles.decider_context import DeciderContext
 from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
+from octopi.security.quotas import NOBODY, Creator
 from octopi.storage.time_slices import Slices, in_groups, in_turns
 from octopi.transport.services import Service
 from octopi.transport.turns import another
@@ -20,10 +23,77 @@ _TOPICS_PER_PAGE: Final = 500
 _PARTITIONS_PER_PAGE: Final = 1_000
 
 
+class KeptTopics(Protocol):
+    """The topics that a node decides about."""
+
+    def ready(self, name: str) -> m.TopicRecord | None:
+        """The topic, if it can be described without waiting."""
+
+    def newest(self, name: str) -> m.TopicRecord | None:
+        """The topic as it is decided now; None: there is none."""
+
+    def info(self, record: m.TopicRecord) -> m.TopicInfo:
+        """Where *record*'s partitions are now."""
+
+    async def find(self, name: str, *, creator: Creator | None) -> m.TopicRecord:
+        """The topic of that name, once it can be used.  If it is missing, *creator* creates it.
+
+        Raises:
+          OctopiError: UnknownTopicError, or why that can't be told or done.
+        """
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partition_count: int = 1,
+        partitions: list[PartitionId] | None = None,
+        beside: str = "",
+        options: m.TopicOptions | None = None,
+        creator: Creator = NOBODY,
+        stream: m.StreamDefinition | None = None,
+    ) -> m.TopicRecord:
+        """Create a topic, and wait until it can be used.
+
+        Raises:
+          OctopiError: why it can't be created, or not now.
+        """
+
+    async def alter(
+        self, name: str, options: m.TopicOptions, names: Collection[str]
+    ) -> m.TopicRecord:
+        """Give the options *names* of a topic the values that they have in *options*.
+
+        Raises:
+          OctopiError: why that can't be done, or not now.
+        """
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic.
+
+        Raises:
+          OctopiError: why that can't be done, or not now.
+        """
+
+    async def delete_by_id(self, topic_id: str) -> None:
+        """Delete the topic with that id, whatever its name is.
+
+        Raises:
+          OctopiError: why that can't be done, or not now.
+        """
+
+    def page(self, after: str, count_max: int) -> list[m.TopicRecord]:
+        """Topics behind *after*, in order.
+
+        Raises:
+          NotReadyError: if not all are known now.
+        """
+
+
 class TopicService(Service):
     """Answers what clients ask about topics, and carries out what they order."""
 
-    def __init__(self, context: RegisterContext) -> None:
+    def __init__(self, topics: KeptTopics, context: DeciderContext) -> None:
         start = context.start
         super().__init__(
             {
@@ -38,8 +108,7 @@ class TopicService(Service):
             }
         )
         self._context = context
-        self._node = context.node
-        self._topics = context.node.topics
+        self._topics = topics
         self._connection = context.connection
 
     def _look_up(self, message: m.DescribeTopic) -> None:
@@ -99,7 +168,7 @@ class TopicService(Service):
             self._connection.post(m.TopicList(message.request, topics, more))
 
     def _page_of_topics(self, after: str, wanted: int) -> Slices[tuple[list[m.TopicInfo], bool]]:
-        state, grants = self._node.controller.state, self._connection.grants
+        grants = self._connection.grants
         page, more = list[m.TopicRecord](), True
         while more and len(page) <= wanted:
             found = self._topics.page(after, _RECORDS_PER_PAGE)
@@ -107,7 +176,7 @@ class TopicService(Service):
             after, more = found[-1].topic if found else after, len(found) == _RECORDS_PER_PAGE
             yield
         # What was deleted while others were asked for is no topic any more.
-        newest = [state.topic(one.topic) for one in page[: wanted + 1]]
+        newest = [self._topics.newest(one.topic) for one in page[: wanted + 1]]
         page = [one for one in newest if one is not None]
         topics, partition_count = list[m.TopicInfo](), 0
         for some in in_groups(page[:wanted]):
@@ -115,10 +184,10 @@ class TopicService(Service):
                 if topics and partition_count + len(record.partitions) > _PARTITIONS_PER_PAGE:
                     return topics, True
                 partition_count += len(record.partitions)
-                topics.append(self._node.controller.view.topic(record))
+                topics.append(self._topics.info(record))
             yield
         return topics, len(page) > wanted
 
     def _tell_topic(self, request: int, record: m.TopicRecord) -> None:
-        info = self._node.controller.view.topic(record)
+        info = self._topics.info(record)
         self._connection.post(m.TopicDescription(request, info))

@@ -1,23 +1,23 @@
-"""Answers what clients of brokers ask, which the brokers pass on.
+"""Answers what clients of brokers ask, which the brokers pass on to the node that decides.
 
-The services are the same that answer a client of the register.  The broker has checked that the
+The services are the same that answer a client of that node.  The broker has checked that the
 client's token grants the request; its grants come along, because an answer leaves out what the
 client may not know of, and its subject, because the register notes who created a topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import trio
 
+from octopi.environment import Environment
 from octopi.errors import OctopiError, ProtocolError, RefusedError, Status
 from octopi.identifiers import topic_name_fault
 from octopi.limits import ASK_TIMEOUT_S, ASKED_ORDERS_MAX
 from octopi.logger import get_logger
-from octopi.roles.register.node import RegisterNode
-from octopi.roles.register.services.context import RegisterContext
+from octopi.roles.decider_context import DeciderClient
 from octopi.security.grants import EVERYTHING, Grants, grants
 from octopi.security.quotas import Creator
 from octopi.transport.connection import Connection
@@ -34,7 +34,8 @@ _log = get_logger(__name__)
 _LOOKUPS: Final = frozenset({m.DescribeTopic, m.ListTopics, m.DescribeCluster, m.DescribeEvents})
 """Requests that change nothing, but for a topic that is made when it is first used."""
 
-ServiceMakers = Sequence[Callable[[RegisterContext], Service]]
+SessionOfAsk = Callable[[m.Ask, DeciderClient, trio.Nursery, Creator], ServiceSession]
+"""Makes the services for one request that was passed on; its OctopiError refuses to look at it."""
 
 
 class AskService(Service):
@@ -42,20 +43,19 @@ class AskService(Service):
 
     def __init__(
         self,
-        node: RegisterNode,
+        environment: Environment,
         connection: Connection,
         tasks: trio.Nursery,
-        services: ServiceMakers,
+        session_of: SessionOfAsk,
     ) -> None:
-        """*services*: make the services of a client of the register."""
+        """*session_of*: makes the services that a client of this node has."""
         super().__init__({m.Ask: self._answer})
-        self._node = node
         self._connection = connection
         self._tasks = tasks
-        self._services: Final = services
+        self._session_of: Final = session_of
         self._order_count = 0
-        if node.environment.watch is not None:
-            node.environment.watch(self)
+        if environment.watch is not None:
+            environment.watch(self)
 
     def sizes(self) -> dict[str, int]:
         """See `octopi.environment.Sized`."""
@@ -65,7 +65,7 @@ class AskService(Service):
         """Answer at once, or start a task that does.
 
         Raises:
-          RefusedError: if the register doesn't look at the request.
+          RefusedError: if this node doesn't look at the request.
         """
         try:
             message = decode(ask.message, PASSED_ON)
@@ -79,6 +79,8 @@ class AskService(Service):
                 Status.TOO_MANY,
             )
         client = AskedClient(self._connection, ask, granted, self._done if lasts else lambda: None)
+        creator = Creator(ask.subject, ask.topics_max)
+        session = self._session_of(ask, client, self._tasks, creator)
         self._order_count += lasts
         if lasts:
             self._connection.set_aside(ask.request)
@@ -89,9 +91,6 @@ class AskService(Service):
                 topic=_topic_of(message),
                 by=ask.subject or None,
             )
-        creator = Creator(ask.subject, ask.topics_max)
-        context = RegisterContext(self._node, client, self._tasks, lambda: creator)
-        session = ServiceSession("register", [make(context) for make in self._services])
         try:
             session.handle(message)
         except OctopiError as error:
@@ -101,9 +100,8 @@ class AskService(Service):
         self._order_count -= 1
 
 
-class AskedClient:
-    """A client of a broker, for one request: see
-    `octopi.roles.register.services.context.RegisterClient`."""
+class AskedClient(DeciderClient):
+    """A client of a broker, for one request."""
 
     def __init__(
         self, connection: Connection, ask: m.Ask, granted: Grants, on_answered: Callable[[], None]

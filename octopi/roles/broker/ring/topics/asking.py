@@ -1,0 +1,252 @@
+"""Answers what clients of this broker ask about topics and the cluster: from what it knows itself,
+or by asking, once, the broker that leads the topic's home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.environment import Clock, Environment
+from octopi.errors import (
+    ConnectionLostError,
+    NotReadyError,
+    OctopiError,
+    RefusedError,
+    Status,
+)
+from octopi.identifiers import PartitionId
+from octopi.ring.homes import merged_page
+from octopi.roles.broker.asks import DeciderAsks
+from octopi.roles.broker.internal_logs import InternalLogs
+from octopi.roles.broker.peer_connection import AskingClient
+from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.member import RingMember
+from octopi.roles.broker.ring.peers import RingPeers
+from octopi.roles.broker.ring.topics.keeper import HomesTopics, RingTopics
+from octopi.roles.decider_context import DeciderClient, DeciderContext
+from octopi.roles.topic_service import TopicService
+from octopi.security.grants import EVERYTHING, Grants
+from octopi.security.quotas import Creator
+from octopi.transport.failures import failure_of, refusal
+from octopi.transport.outbox import Outbox
+from octopi.transport.pending_requests import Numbered
+from octopi.transport.services import ServiceSession
+from octopi.transport.turns import ConnectionTurn
+from octopi.wire import messages as m
+from octopi.wire.codec import decode, encode
+
+_ONE_TOPIC: Final = m.DescribeTopic | m.CreateTopic | m.AlterTopic | m.DeleteTopic
+_LOOKUPS: Final = frozenset({m.DescribeTopic, m.ListTopics, m.DescribeCluster})
+"""Requests that change nothing, but for a topic that is made when it is first used."""
+_PAGE: Final = frozenset({m.TopicList, m.Failure})
+
+
+@attrs.define(eq=False)
+class _OwnAnswer(DeciderClient):
+    """Takes the one answer of this broker's own services to a client's request."""
+
+    client: AskingClient
+    grants: Grants
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    answer: object = None
+
+    @property
+    def outbox(self) -> Outbox:
+        """That of the client's connection."""
+        assert self.client.connection is not None
+        return self.client.connection.outbox
+
+    @property
+    def turn(self) -> ConnectionTurn | None:
+        """That of the client's connection."""
+        return None if self.client.connection is None else self.client.connection.turn
+
+    def post(self, message: object) -> None:
+        """Take the answer."""
+        self.answer = message
+        self.answered.set()
+
+
+class RingDecider(DeciderAsks):
+    """Has requests of clients answered, whichever broker they are connected to."""
+
+    def __init__(self, clock: Clock, topics: RingTopics, cluster: str, peers: RingPeers) -> None:
+        """*cluster*: its id.  *peers*: connections for nothing else than this, so that no client
+        delays what the brokers say to each other."""
+        self._clock = clock
+        self.topics = topics
+        self._cluster = cluster
+        self._peers = peers
+
+    async def ask(self, message: Numbered, client: AskingClient) -> bytes:
+        match message:
+            case m.DescribeTopic() | m.CreateTopic() | m.AlterTopic() | m.DeleteTopic():
+                home = self.topics.home_of(message.topic)
+                return await self._ask_homes([home], message, client)
+            case m.ListTopics():
+                return await self._list(message, client)
+            case m.DescribeCluster():
+                return encode(await self._described(message, client))
+            case m.DescribeEvents():
+                return encode(m.EventList(message.request, "", []))
+        raise RefusedError(
+            f"a cluster without a register does not carry out {m.TYPE_NAMES[type(message)]} yet",
+            Status.INVALID_OPTION,
+        )
+
+    def services(
+        self, ask: m.Ask, client: DeciderClient, tasks: trio.Nursery, creator: Creator
+    ) -> ServiceSession:
+        """The services for a request about homes that this broker leads.
+
+        Raises:
+          NotLeaderError, NotReadyError: if it doesn't lead them all, or not yet.
+        """
+        topics = HomesTopics(self.topics, ask.homes)
+        context = DeciderContext(client, tasks, lambda: creator)
+        return ServiceSession("broker", [TopicService(topics, context)])
+
+    async def _ask_homes(
+        self, homes: Sequence[PartitionId], message: Numbered, client: AskingClient
+    ) -> bytes:
+        """Have *message* answered by the broker that leads *homes*."""
+        asked_s = m.DECLARATIONS[type(message)].asked_s
+        assert asked_s is not None
+        ask = attrs.evolve(client.ask(1, message), homes=list(homes))
+        leader = self.topics.leader(homes[0])
+        with self._clock.timeout(asked_s):
+            if leader.is_me:
+                return await self._answer(ask, message, client)
+            return await self._pass_on(leader.address, ask, message)
+        if type(message) in _LOOKUPS:
+            raise NotReadyError("the broker that keeps the topic's record gives no answer")
+        raise RefusedError(f"no answer within {asked_s:g} s", Status.ANSWER_LOST)
+
+    async def _answer(self, ask: m.Ask, message: Numbered, client: AskingClient) -> bytes:
+        granted = EVERYTHING if client.entry is None else client.entry.identity.grants
+        own = _OwnAnswer(client, granted)
+        creator = Creator(ask.subject, ask.topics_max)
+        async with trio.open_nursery() as nursery:
+            try:
+                self.services(ask, own, nursery, creator).handle(message)
+            except OctopiError as error:
+                own.post(failure_of(message.request, error))
+            await own.answered.wait()
+        if own.answer is None or (
+            isinstance(own.answer, m.Failure) and own.answer.status == Status.NOT_LEADER
+        ):
+            raise NotReadyError("this broker does not lead the topic's home any more")
+        return encode(own.answer)
+
+    async def _pass_on(self, address: str, ask: m.Ask, message: Numbered) -> bytes:
+        if not address:
+            raise NotReadyError("this broker does not know where the topic's home is led")
+        answered = trio.Event()
+        answers: list[object] = []
+
+        def take(answer: object) -> None:
+            answers.append(answer)
+            answered.set()
+
+        self._peers.ask(address, ask, take)
+        await answered.wait()
+        match answers[0]:
+            case m.Answer(message=data):
+                return data
+            case m.Failure() as failed:
+                error = refusal(failed)
+                if error.status is Status.NOT_LEADER:
+                    raise NotReadyError(str(error.args[0])) from error
+                raise error
+            case _ if type(message) in _LOOKUPS:
+                raise NotReadyError(f"{address} does not answer: {answers[0]}")
+        raise RefusedError(
+            f"{address}, which keeps the topic's record, gave no answer: {answers[0]}",
+            Status.ANSWER_LOST,
+        )
+
+    # --- all topics ----------------------------------------------------------------------------
+
+    async def _list(self, message: m.ListTopics, client: AskingClient) -> bytes:
+        """A page of the topics of all homes, in the order of their names."""
+        pages = await self._pages(message, client)
+        found = [(one.topics, one.more) for one in pages]
+        topics, more = merged_page(found, max(1, message.count_max))
+        return encode(m.TopicList(message.request, topics, more))
+
+    async def _pages(self, message: m.ListTopics, client: AskingClient) -> list[m.TopicList]:
+        """A page of each broker that leads homes.
+
+        Raises:
+          NotReadyError: if one of them can't answer now.
+        """
+        pages: list[m.TopicList] = []
+        failures: list[OctopiError] = []
+
+        async def one(homes: list[PartitionId]) -> None:
+            try:
+                answer = decode(await self._ask_homes(homes, message, client), _PAGE)
+                if isinstance(answer, m.TopicList):
+                    pages.append(answer)
+                elif isinstance(answer, m.Failure):
+                    failures.append(refusal(answer))
+            except OctopiError as error:
+                failures.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for homes in self.topics.homes_by_leader().values():
+                nursery.start_soon(one, homes)
+        if failures:
+            if isinstance(failures[0], ConnectionLostError):
+                raise NotReadyError(str(failures[0]))
+            raise failures[0]
+        return pages
+
+    async def _described(
+        self, message: m.DescribeCluster, client: AskingClient
+    ) -> m.ClusterDescription:
+        view = self.topics.view
+        return m.ClusterDescription(
+            message.request,
+            self._cluster,
+            await self._topic_count(client),
+            self.topics.partition_count,
+            view.brokers(),
+            view.partitions(),
+        )
+
+    async def _topic_count(self, client: AskingClient) -> int:
+        """The number of topics that the client may know of; of homes that don't answer, none."""
+        count, after = 0, ""
+        try:
+            while True:
+                pages = await self._pages(m.ListTopics(1, after, 500), client)
+                topics, more = merged_page([(one.topics, one.more) for one in pages], 500)
+                count += len(topics)
+                if not more or not topics:
+                    return count
+                after = topics[-1].topic
+        except OctopiError:
+            return count
+
+
+def begin_deciding(
+    environment: Environment,
+    replicas: ReplicaManager,
+    member: RingMember,
+    logs: InternalLogs,
+    peers: RingPeers,
+    nursery: trio.Nursery,
+) -> RingDecider:
+    """What answers the requests of clients of the broker *member*, which is in the ring.  *logs*:
+    those named ``~topics``.  *peers*: see `RingDecider`.  *nursery*: the broker's."""
+    assert member.partitions is not None, "it has a place on the ring"
+    topics = RingTopics(
+        environment, replicas, member.partitions, member.routes, member, logs, nursery
+    )
+    nursery.start_soon(topics.run)
+    return RingDecider(environment.clock, topics, member.cluster, peers)

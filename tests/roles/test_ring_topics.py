@@ -1,0 +1,145 @@
+"""Topics without a register: any broker creates, describes, lists, alters and deletes them, and
+clients produce and consume as in any other cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from octopi.clients.client import Client
+from octopi.errors import RefusedError, Status, TopicExistsError, UnknownTopicError
+from octopi.testing import Cluster, simulated
+from tests.kit.ring import RingOfHosts
+from tests.kit.ring_clients import client_of
+from tests.roles.test_ring_partitions import FIVE, all_led, founded
+
+
+@asynccontextmanager
+async def clients(cluster: Cluster) -> AsyncIterator[tuple[RingOfHosts, Client, Client]]:
+    """A ring of five, a client of one broker and a client of another."""
+    ring = founded(cluster)
+    await all_led(ring, in_sync=3)
+    async with client_of(ring, ["a"], "one") as one, client_of(ring, ["d"], "other") as other:
+        yield ring, one, other
+
+
+def holders(ring: RingOfHosts, topic: str) -> dict[tuple[int, int], str]:
+    """(broker, partition) -> the id of the topic of which the broker has a log."""
+    return {
+        (member.identity.broker or 0, log.partition): log.topic_id
+        for name, member in ring.members().items()
+        for log in ring.nodes[name].replicas.store
+        if log.topic.topic == topic
+    }
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_topic_is_created_by_one_broker_and_found_by_another(cluster: Cluster) -> None:
+    async with clients(cluster) as (ring, one, other):
+        await one.create_topic("orders")
+        with pytest.raises(TopicExistsError):
+            await other.create_topic("orders")
+        [described] = await other.topics()
+        assert (described.topic, len(described.partitions)) == ("orders", 1)
+        assert described == await one.describe_topic("orders") or described.topic_id
+        await cluster.eventually(lambda: len(holders(ring, "orders")) == 3, "three have logs")
+        with pytest.raises(UnknownTopicError):
+            await other.describe_topic("invoices")
+
+
+@simulated(brokers=1, oracle=False)
+async def test_messages_go_through_a_topic_of_several_partitions(cluster: Cluster) -> None:
+    async with clients(cluster) as (_, one, other):
+        await one.create_topic("orders", partitions=3)
+        async with one.producer() as producer:
+            for number in range(30):
+                await producer.send("orders", b"%d" % number, key=b"%d" % number)
+        async with other.consumer("orders", start="earliest", stop_at_end=True) as consumer:
+            found = {message.value async for message in consumer}
+        assert found == {b"%d" % number for number in range(30)}
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_deleted_topic_is_gone_everywhere_and_its_name_is_free(cluster: Cluster) -> None:
+    async with clients(cluster) as (ring, one, other):
+        await one.create_topic("orders", partitions=3)
+        async with one.producer() as producer:
+            await producer.send("orders", b"old", key=b"k")
+        await other.delete_topic("orders")
+        assert await one.topics() == []
+        with pytest.raises(UnknownTopicError):
+            await one.describe_topic("orders")
+        await cluster.eventually(lambda: not holders(ring, "orders"), "nobody has a log")
+        again = await one.create_topic("orders", partitions=3)
+        async with other.producer() as producer:
+            await producer.send("orders", b"new", key=b"k")
+        async with one.consumer("orders", start="earliest", stop_at_end=True) as consumer:
+            assert [message.value async for message in consumer] == [b"new"]
+        await cluster.eventually(
+            lambda: (
+                set(holders(ring, "orders").values()) == {again.topic_id}
+                and len(holders(ring, "orders")) == 9
+            ),
+            "each replica has a log of the new topic",
+        )
+
+
+@simulated(brokers=1, oracle=False)
+async def test_topics_of_all_homes_are_listed_in_the_order_of_their_names(
+    cluster: Cluster,
+) -> None:
+    async with clients(cluster) as (_, one, other):
+        names = [f"topic-{number:02}" for number in range(20)]
+        for name in reversed(names):
+            await one.create_topic(name)
+        assert [topic.topic for topic in await other.topics()] == names
+        described = await other.admin.describe_cluster()
+        assert described.topic_count == 20
+        assert {one.broker for one in described.brokers if one.live} == {1, 2, 3, 4, 5}
+        assert all(one.leader is not None for one in described.partitions)
+
+
+@simulated(brokers=1, oracle=False)
+async def test_options_of_a_topic_are_altered_on_all_replicas(cluster: Cluster) -> None:
+    async with clients(cluster) as (ring, one, other):
+        await one.create_topic("orders", partitions=2)
+        await other.alter_topic("orders", min_insync=2, retention_bytes=50_000)
+        described = await one.describe_topic("orders")
+        assert described.options.min_insync == 2
+        with pytest.raises(RefusedError, match="3 replicas"):
+            await one.alter_topic("orders", min_insync=4)
+
+        def altered() -> bool:
+            logs = [
+                log
+                for name in FIVE
+                for log in ring.nodes[name].replicas.store
+                if log.topic.topic == "orders"
+            ]
+            return len(logs) == 6 and {one.topic.options.min_insync for one in logs} == {2}
+
+        await cluster.eventually(altered, "all replicas go by the new options")
+
+
+@simulated(brokers=1, oracle=False)
+async def test_what_a_ring_does_not_do_yet_is_refused_in_words(cluster: Cluster) -> None:
+    async with clients(cluster) as (_, one, _other):
+        with pytest.raises(RefusedError, match="does not carry out drain_broker") as refused:
+            await one.admin.drain_broker(1)
+        assert refused.value.status is Status.INVALID_OPTION
+
+
+@simulated(brokers=1, oracle=False)
+async def test_topics_are_there_after_all_brokers_lost_their_power(cluster: Cluster) -> None:
+    async with clients(cluster) as (ring, one, _):
+        await one.create_topic("orders", partitions=3)
+        async with one.producer() as producer:
+            await producer.send("orders", b"kept", key=b"k")
+        await cluster.sleep(3.0)
+        for name in FIVE:
+            cluster.lose_power(name, restart_s=1.0)
+        await cluster.sleep(1.0)
+        await all_led(ring, in_sync=3, within_s=60.0)
+        assert [topic.topic for topic in await one.topics()] == ["orders"]
