@@ -66,13 +66,25 @@ class ServiceSession:
         Raises:
           OctopiError: the answer to this message; ProtocolError, if no service handles its type.
         """
-        if self._to_make is not None:
-            services, self._to_make = self._to_make, None
-            self._begin(services)
+        self._make()
         handler = self._handlers.get(type(message))
         if handler is None:
             raise ProtocolError(f"{type(message).__name__} is no request for a {self._role}")
         handler(message)
+
+    def takes(self, kind: type) -> bool:
+        """Whether there is a service for messages of type *kind*.
+
+        Raises:
+          ValueError: as `handle`.
+        """
+        self._make()
+        return kind in self._handlers
+
+    def _make(self) -> None:
+        if self._to_make is not None:
+            services, self._to_make = self._to_make, None
+            self._begin(services)
 
     def _begin(self, services: Iterable[Service]) -> None:
         self.services = tuple(services)

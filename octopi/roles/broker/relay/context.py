@@ -235,7 +235,7 @@ class RelayClientSession(BrokerSession[RelayContext]):
         Raises:
           OctopiError: the answer to the message.
         """
-        if type(message) not in self._handlers:
+        if not self.takes(type(message)):
             raise RefusedError(
                 f"topics in memory know no {m.TYPE_NAMES[type(message)]}", Status.WRONG_KIND
             )
