@@ -413,7 +413,7 @@ MUTANTS: Final = (
 """,
         "two logs are taken to diverge where the shorter one ends",
         "committed-differs",
-        ("leaders_die", "cut_and_leads_again"),
+        ("cut_in_the_dark", "cut_and_leads_again"),
     ),
     Mutant(
         "only-the-last-batch-remembered",
