@@ -61,7 +61,6 @@ from sim.generate.scenarios_of_leaders import (
     ghost,
     gone_for_good,
     joiner_dies,
-    joins_while_more_comes,
     last_one,
     leaders_die,
     left_alone,
@@ -78,7 +77,7 @@ from sim.generate.scenarios_of_leaders import (
     too_few,
     unsteady,
 )
-from sim.generate.scenarios_of_loss import LOSS_SCENARIOS
+from sim.generate.scenarios_of_loss import LOSS_SCENARIOS, joins_while_more_comes
 from sim.generate.scenarios_of_queues import QUEUE_SCENARIOS
 from sim.generate.scenarios_of_registers import (
     altered,

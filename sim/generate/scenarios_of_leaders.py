@@ -204,22 +204,6 @@ def candidates_die(randomness: Random) -> Scenario:
     )
 
 
-def joins_while_more_comes(randomness: Random) -> Scenario:
-    """The register hears late that a follower may join the in-sync set.  Meanwhile the follower
-    gets nothing more, and producers send.  When it is in the set, the leader dies."""
-    slow = Slow("register", 2.0, latency_s=some_seconds(randomness, 0.2, 0.4))
-    away = some_seconds(randomness, 0.1, 0.4)
-    faults = (
-        InjectedFault(when_producing(randomness), Kill(away), "follower/0"),
-        InjectedFault(AtStep("J9b", behind=True), slow, "leader/0"),
-        InjectedFault(AtStep("J11", behind=True), Cut("broker", 3.0, "in"), "follower/0"),
-        InjectedFault(AtStep("E17b", behind=True), Kill(3.0), "leader/0"),
-    )
-    options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": False}
-    load = {"pause_s": 0.02, "records": 60, "topic_partitions": 1}
-    return Scenario(faults, {**options, "flush_interval_s": 1.0, **QUICK}, load)
-
-
 def joiner_dies(randomness: Random) -> Scenario:
     """A follower dies while it joins the in-sync set again.  The register may be slow."""
     steps = ("J11", "J11", "J11", "E16b", "E17a", "E17b", "J12")
