@@ -2,6 +2,11 @@
 
 A position in the file is an offset minus that of the first record.  This module knows records, but
 no index: a walk begins where the caller says that a record starts.
+
+**The first sync** of a file that an earlier process wrote may tell that a sync of that process
+failed; Linux reports such an error to whoever opens the file next.  That doesn't say that the disk
+fails now.  So what is not known to be durable is written once more (`RecordFile.write_again`), and
+synced again.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from octopi.errors import (
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, MIB, SLICE_BYTES
 from octopi.storage.file_names import segment_path
+from octopi.storage.full_disk import NO_DESCRIPTOR
 from octopi.storage.time_slices import Slices, at_once
 
 SCAN_BYTES: Final = 4 * MIB
@@ -86,7 +92,12 @@ def whole_records(data: bytes, until: Offset) -> bytes:
 class RecordFile:
     """One file, opened when first needed."""
 
-    __slots__ = ("_disk", "_file", "base", "path", "size_bytes", "unsynced")
+    # fmt: off
+    __slots__ = (
+        "_disk", "_file", "_unproven_from", "base", "path", "size_bytes", "to_be_written_again",
+        "unsynced",
+    )
+    # fmt: on
 
     def __init__(self, disk: Disk, directory: str, base: Offset) -> None:
         self._disk = disk
@@ -98,6 +109,12 @@ class RecordFile:
         """The size of the records; a failed write may have left more in the file."""
         self.unsynced = False
         """Whether the file has changed since it was last synced."""
+        self._unproven_from: int | None = None
+        """Bytes before it are on the device, as the last process noted.  None: this process has
+        synced the file, or made it."""
+        self.to_be_written_again = False
+        """Whether the first sync has failed, perhaps because of an earlier process: the next one
+        counts only after `write_again`."""
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base: Offset) -> Self:
@@ -130,7 +147,7 @@ class RecordFile:
         """
         found = cls(disk, directory, base)
         file = disk.open(found.path)
-        found.size_bytes = file.size_bytes
+        found.size_bytes = found._unproven_from = file.size_bytes
         file.close()
         return found
 
@@ -167,6 +184,8 @@ class RecordFile:
         """
         self.size_bytes = position
         self.unsynced = True
+        if self._unproven_from is not None:
+            self._unproven_from = min(self._unproven_from, position)
         self.undo()
 
     def rewrite(self, position: int) -> Slices[None]:
@@ -176,6 +195,8 @@ class RecordFile:
         Raises:
           OSError: if they can't be written.
         """
+        if self._unproven_from is not None:
+            self._unproven_from = min(self._unproven_from, position)
         start = position
         while start < self.size_bytes:  # which may become smaller between two slices
             self.unsynced = True
@@ -183,18 +204,34 @@ class RecordFile:
             start += SLICE_BYTES
             yield
 
+    def write_again(self) -> Slices[None]:
+        """Have the next sync bring everything to the device of which it isn't known that it is
+        there.  If that one fails, too, the disk does.
+
+        Raises:
+          OSError: if it can't be written.
+        """
+        assert self._unproven_from is not None
+        yield from self.rewrite(self._unproven_from)
+        self._unproven_from, self.to_be_written_again = None, False
+
     async def sync(self) -> None:
         """Wait until all changes are on the device.
 
         Raises:
-          OSError: if that failed.
+          OSError: if that failed.  If `to_be_written_again` is true then, it may do so only because
+            a sync by an earlier process failed: call `write_again`, then this once more.
         """
+        assert not self.to_be_written_again
         self.unsynced = False
         try:
             await self._open().sync()
-        except BaseException:
+        except BaseException as error:
             self.unsynced = True
+            if isinstance(error, OSError) and error.errno not in NO_DESCRIPTOR:
+                self.to_be_written_again = self._unproven_from is not None
             raise
+        self._unproven_from = None
 
     def close(self) -> None:
         """Close the file; it is opened again when needed."""

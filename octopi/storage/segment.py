@@ -10,11 +10,6 @@ those from ``_sound_from`` on were appended or scanned at opening.
 **The index** is a hint.  Its entries are compared with the records.  If they disagree, the index is
 rebuilt, once in each process: a fault after that is damage of the records.
 
-**The first sync** of a file that an earlier process wrote may tell that a sync of that process
-failed; Linux reports such an error to whoever opens the file next.  That doesn't say that the disk
-fails now.  So what is not known to be durable is written once more (`Segment.write_again`), and
-synced again.
-
 **Slices.**  Methods that may walk further than from one entry of the index to the next work in
 slices (`octopi.storage.time_slices`).  Records may be appended and cut between two slices.
 """
@@ -30,7 +25,6 @@ from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, S
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, RECORD_BYTES_MAX, SLICE_BYTES
 from octopi.storage.file_names import index_path
-from octopi.storage.full_disk import NO_DESCRIPTOR
 from octopi.storage.index_rebuild import rebuilt
 from octopi.storage.offset_index import (
     FIRST,
@@ -59,8 +53,7 @@ class Segment(RecordFile):
     # fmt: off
     __slots__ = (
         "_count", "_cuts", "_index", "_index_rebuilt", "_sound_end", "_sound_from",
-        "_timestamp_max_ms", "_unproven_from", "first_append_ms", "last_append_ms",
-        "to_be_written_again",
+        "_timestamp_max_ms", "first_append_ms", "last_append_ms",
     )
     # fmt: on
 
@@ -76,12 +69,6 @@ class Segment(RecordFile):
         """How many records there are; None: not known."""
         self._cuts = 0
         """How often records were cut off."""
-        self._unproven_from: int | None = None
-        """Bytes before it are on the device, as the last process noted.  None: this process has
-        synced the file, or made it."""
-        self.to_be_written_again = False
-        """Whether the first sync has failed, perhaps because of an earlier process: the next one
-        counts only after `write_again`."""
         self.first_append_ms: int | None = None
         """When the first record was appended (wall clock); None if not known."""
         self.last_append_ms: int | None = None
@@ -106,7 +93,7 @@ class Segment(RecordFile):
           OSError: if its file can't be opened.
         """
         segment = super().existing(disk, directory, base)
-        segment._sound_from = segment._unproven_from = segment.size_bytes
+        segment._sound_from = segment.size_bytes
         segment._timestamp_max_ms = segment._count = None
         return segment
 
@@ -136,8 +123,6 @@ class Segment(RecordFile):
         self._cuts += 1
         self._sound_end = min(self._sound_end, position)
         self._sound_from = min(self._sound_from, position)
-        if self._unproven_from is not None:
-            self._unproven_from = min(self._unproven_from, position)
         if not position:
             self.first_append_ms = None
         self._index.keep_below(position)
@@ -147,38 +132,14 @@ class Segment(RecordFile):
         """Wait until records and index are on the device.
 
         Raises:
-          OSError: if that failed.  If `to_be_written_again` is true then, it may do so only because
-            a sync by an earlier process failed: call `write_again`, then this once more.
+          OSError: see `RecordFile.sync`.
         """
-        assert not self.to_be_written_again
-        try:
-            await super().sync()
-        except OSError as error:
-            is_first = self._unproven_from is not None
-            self.to_be_written_again = is_first and error.errno not in NO_DESCRIPTOR
-            raise
-        self._unproven_from = None
+        await super().sync()
         try:
             await self._index.sync()
         except BaseException:
             self.unsynced = True
             raise
-
-    def rewrite(self, position: int) -> Slices[None]:
-        if self._unproven_from is not None:
-            self._unproven_from = min(self._unproven_from, position)
-        return super().rewrite(position)
-
-    def write_again(self) -> Slices[None]:
-        """Have the next sync bring everything to the device of which it isn't known that it is
-        there.  If that one fails, too, the disk does.
-
-        Raises:
-          OSError: if it can't be written.
-        """
-        assert self._unproven_from is not None
-        yield from self.rewrite(self._unproven_from)
-        self._unproven_from, self.to_be_written_again = None, False
 
     def close(self) -> None:
         """Close the files; they are opened again when needed."""

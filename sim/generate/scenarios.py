@@ -77,7 +77,7 @@ from sim.generate.scenarios_of_leaders import (
     too_few,
     unsteady,
 )
-from sim.generate.scenarios_of_loss import LOSS_SCENARIOS
+from sim.generate.scenarios_of_loss import LOSS_SCENARIOS, joins_while_more_comes
 from sim.generate.scenarios_of_queues import QUEUE_SCENARIOS
 from sim.generate.scenarios_of_registers import (
     altered,
@@ -138,6 +138,7 @@ _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     candidates_die,
     candidates_die,
     joiner_dies,
+    joins_while_more_comes,
     sleeper,
     power_fails,
     one_replica,

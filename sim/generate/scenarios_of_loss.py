@@ -27,7 +27,7 @@ from octopi.simulation.faults.actions import (
 )
 from octopi.simulation.faults.damage import Damage, Harm, Part
 from sim.generate.fault_kinds import DAMAGE, JOURNAL, POWER
-from sim.generate.fault_patterns import BROKERS, some_seconds
+from sim.generate.fault_patterns import BROKERS, QUICK, some_seconds, when_producing
 from sim.generate.scenario import PIPELINED, Scenario
 
 _NO_LOAD: Final[Mapping[str, Any]] = {}
@@ -93,6 +93,22 @@ def _says_so_twice(randomness: Random) -> Scenario:
     faults.append(InjectedFault(AtTime(0.0, behind=True), dead, others[1]))
     options = {"min_insync": 1, "flush_interval_s": 30.0, "faults_s": 14.0}
     return _told(faults, options, healed_s=13.5)
+
+
+def joins_while_more_comes(randomness: Random) -> Scenario:
+    """The register hears late that a follower may join the in-sync set.  Meanwhile the follower
+    gets nothing more, and producers send.  When it is in the set, the leader dies."""
+    slow = Slow("register", 2.0, latency_s=some_seconds(randomness, 0.2, 0.4))
+    away = some_seconds(randomness, 0.1, 0.4)
+    faults = (
+        InjectedFault(when_producing(randomness), Kill(away), "follower/0"),
+        InjectedFault(AtStep("J9b", behind=True), slow, "leader/0"),
+        InjectedFault(AtStep("J11", behind=True), Cut("broker", 3.0, "in"), "follower/0"),
+        InjectedFault(AtStep("E17b", behind=True), Kill(3.0), "leader/0"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": False}
+    load = {"pause_s": 0.02, "records": 60, "topic_partitions": 1}
+    return Scenario(faults, {**options, "flush_interval_s": 1.0, **QUICK}, load)
 
 
 def _joins_with_less(randomness: Random) -> Scenario:

@@ -66,7 +66,7 @@ MUTANTS: Final = (
 """,
         "a leader that was asked to stop sends a proposal that had been waiting for its device",
         "stopping-proposes",
-        ("stops_while_it_decides",),
+        ("stops_in_the_end", "stops_while_it_decides"),
     ),
     Mutant(
         "refusing-leaders-propose",

@@ -158,8 +158,10 @@ class _FollowUp:
     def _edges(self, survivor: str) -> Iterator[AtStep | AtTime]:
         """When *survivor* may cease to get anything."""
         last = self._acknowledgements.get(survivor)
-        for count in range(last.occurrence, 0, -1)[:2] if last is not None else ():
-            yield attrs.evolve(last, occurrence=count)
+        if last is not None:
+            yield last
+            if last.occurrence > 1:
+                yield attrs.evolve(last, occurrence=last.occurrence - 1)
         if self._place is not None:
             yield self._place
         for share in _EARLIER:

@@ -154,7 +154,7 @@ MUTANTS: Final = (
         "a proposed member of the in-sync set is not waited for until the leader knows that it "
         "has joined (KIP-497)",
         "acknowledged-unheld",
-        ("joiner_dies",),
+        ("joins_while_more_comes", "joiner_dies"),
     ),
     Mutant(
         "leaving-members-do-not-count",
@@ -204,12 +204,12 @@ MUTANTS: Final = (
         "any-follower-may-join",
         _PARTITION_LEADER,
         """
--            if self.may_join(broker) and not self._lags(broker, now):
-+            if broker in self.sessions and broker not in self.in_sync:
+-        return session.open and all(end is not None and end >= need for end, need in ends)
++        return session.open
 """,
         "a follower joins the in-sync set before it has caught up",
         "incomplete-leader",
-        ("joiner_dies",),
+        ("joins_with_less", "joiner_dies"),
     ),
     Mutant(
         "laggards-stay",
@@ -413,7 +413,7 @@ MUTANTS: Final = (
 """,
         "two logs are taken to diverge where the shorter one ends",
         "committed-differs",
-        ("leaders_die", "cut_and_leads_again"),
+        ("cut_in_the_dark", "cut_and_leads_again"),
     ),
     Mutant(
         "only-the-last-batch-remembered",

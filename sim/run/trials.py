@@ -9,6 +9,7 @@ from typing import Final
 
 from octopi.limits import REPLICA_LAG_S_MAX
 from octopi.simulation.cluster import Node
+from octopi.simulation.disk.faults import Delay, DiskFault
 from octopi.simulation.faults.injector import Injector
 from octopi.simulation.kernel.host import ProcessLife
 from sim.run.client_log import ClientLog
@@ -29,8 +30,12 @@ _PROCESSED_S: Final = 0.5
 """How long members may take for a message until then."""
 _DECIDING_S: Final = 0.7
 """How long the register hangs when a broker stops: not so long that brokers give it up."""
+_DEVICE_S: Final = 0.15
+"""How long the device of a broker takes that stops: its proposal waits for that."""
+_DELAYS_COUNT: Final = 20
 _HEARD_S: Final = 0.05
-"""How long after that another broker dies: the one that stops has heard that it shall."""
+"""How long after that another broker dies: the one that stops has heard that it shall; or how long
+before."""
 
 
 class Trials:
@@ -89,7 +94,9 @@ class Trials:
 
     async def _stop_each(self) -> None:
         """Ask one broker after the other to stop; while the register hangs, another one dies.  That
-        one comes back, and the cluster has to go on without the one that stopped.
+        one comes back, and the cluster has to go on without the one that stopped.  In half of the
+        cases the other one dies first: a leader has decided to go on without it when it is asked to
+        stop, and its device delays the proposal.
 
         Raises:
           Violation: "liveness", if it doesn't.
@@ -101,11 +108,18 @@ class Trials:
             if not (others and healer.survivors(name)):
                 continue  # without it, a partition would have too few replicas in sync
             self._hang([one for one in cluster.registers if one.host.is_up], _DECIDING_S)
-            cluster.stop(name)
-            await self._world.sleep(_HEARD_S)
             dead = self._world.random("dies", name).choice(others)
-            dead.host.kill()
+            if self._world.random("dies first", name).random() < 0.5:
+                node.host.disk.inject(DiskFault("sync", Delay(_DEVICE_S), times=_DELAYS_COUNT))
+                dead.host.kill()
+                await self._world.sleep(_HEARD_S)
+                cluster.stop(name)
+            else:
+                cluster.stop(name)
+                await self._world.sleep(_HEARD_S)
+                dead.host.kill()
             await self._world.sleep(_DECIDING_S)
+            node.host.disk.heal()
             cluster.boot(dead.name)
             healer.prove_again()
             await self._until(f"{name} doesn't stop", partial(_running, node))

@@ -429,3 +429,15 @@ def test_options_that_are_not_those_confirmed_last_are_a_complaint(
     outside = simulate(Plan(2, replicas=2, workload=load)).outside
     assert outside is not None
     assert "topic-1 has min_insync 1, but 7 was confirmed" in str(outside)
+
+
+def test_a_broker_is_asked_to_stop_when_it_has_decided_to_go_on_without_another_one() -> None:
+    verdict = simulate(draw_scenario("stops_in_the_end", 1), events_kept=None)
+    assert verdict.violation is None, verdict.details
+    healed = next(one.at for one in verdict.events if one.what == "healed")
+    after = [one for one in verdict.events if one.at > healed]
+    stored = [one for one in after if one.what == steps.D2Promising.text]
+    asked = {one.host: one.at for one in after if one.what == "stop"}
+    assert any(
+        asked[one.host] - 0.05 < one.at < asked[one.host] for one in stored if one.host in asked
+    )
