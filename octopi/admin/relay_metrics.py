@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from octopi.admin.relay_view import RelayBrokerView
 from octopi.relay.messages import RelayStatus
+from octopi.roles.broker.relay.node import RelayBroker
 from octopi.roles.broker.relay.view_service import described
 
 _OF_PARTITION: Final = ("partition",)
@@ -19,8 +19,8 @@ _OF_PARTITION: Final = ("partition",)
 class RelayMetrics(Collector):
     """The metrics of a relay."""
 
-    def __init__(self, view: RelayBrokerView) -> None:
-        self._node = view.node
+    def __init__(self, node: RelayBroker) -> None:
+        self._node = node
 
     def collect(self) -> Iterator[Metric]:
         now = self._node.environment.clock.now()

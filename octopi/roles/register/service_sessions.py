@@ -29,7 +29,7 @@ def _client_session(
     node: RegisterNode, connection: Connection, tasks: trio.Nursery
 ) -> ServiceSession:
     context = RegisterContext(node, connection, tasks, lambda: creator_of(connection.entry))
-    return ServiceSession("register", [make(context) for make in CLIENT_SERVICES])
+    return ServiceSession("register", (make(context) for make in CLIENT_SERVICES))
 
 
 def _peer_session(
