@@ -10,9 +10,7 @@ import attrs
 from octopi.cli.config import RegisterSettings, join_secret_in
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.free_ports import free_ports
-from octopi.cli.secret_files import add_secret
-from octopi.limits import JOIN_SECRET_BYTES
-from octopi.operating_system import SystemRandomness
+from octopi.cli.secret_files import shared_secret
 from octopi.transport.addresses import host_and_port, listen_address
 
 _ONLY: Final = "register"
@@ -71,7 +69,7 @@ def dev_registers(
             )
             for number, (place, address) in enumerate(zip(places, addresses, strict=True), 1)
         ),
-        _shared_secret(directory),
+        shared_secret(directory),
     )
 
 
@@ -85,12 +83,3 @@ def _refuse_other_number(directory: Path, count: int) -> None:
             "another --data-dir",
             ExitCode.USAGE,
         )
-
-
-def _shared_secret(directory: Path) -> str:
-    """The file with a join secret in *directory*, made if it is missing."""
-    file = join_secret_in(str(directory))
-    if not Path(file).exists():
-        directory.mkdir(0o700, parents=True, exist_ok=True)
-        add_secret(Path(file), SystemRandomness().token_bytes(JOIN_SECRET_BYTES))
-    return file

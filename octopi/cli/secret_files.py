@@ -10,8 +10,8 @@ from typing import Final
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.errors import InvalidOptionError
-from octopi.limits import JOIN_SECRETS_MAX
-from octopi.operating_system import SystemClock
+from octopi.limits import JOIN_SECRET_BYTES, JOIN_SECRETS_MAX
+from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.security.join_secret import SECRET_FILE, JoinSecrets, SecretSource, secret_text
 from octopi.security.secret_file import SecretFile
 
@@ -121,3 +121,17 @@ def _read(path: str) -> bytes:
     refuse_open_file(path)
     with open(path, "rb") as file:
         return file.read(_READ_BYTES_MAX)
+
+
+def shared_secret(directory: Path) -> str:
+    """The file with a join secret in *directory*, made if it is missing, for nodes that one command
+    runs.
+
+    Raises:
+      OSError: if it can't be written.
+    """
+    file = directory / SECRET_FILE
+    if not file.exists():
+        directory.mkdir(0o700, parents=True, exist_ok=True)
+        add_secret(file, SystemRandomness().token_bytes(JOIN_SECRET_BYTES))
+    return str(file)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from octopi.errors import ProtocolError
+from octopi.errors import OctopiError, ProtocolError
 
 Handler = Callable[[Any], None]
 """Handles one message: it answers at once, or starts a task that does.  An OctopiError that it
@@ -66,25 +66,17 @@ class ServiceSession:
         Raises:
           OctopiError: the answer to this message; ProtocolError, if no service handles its type.
         """
-        self._make()
-        handler = self._handlers.get(type(message))
-        if handler is None:
-            raise ProtocolError(f"{type(message).__name__} is no request for a {self._role}")
-        handler(message)
-
-    def takes(self, kind: type) -> bool:
-        """Whether there is a service for messages of type *kind*.
-
-        Raises:
-          ValueError: as `handle`.
-        """
-        self._make()
-        return kind in self._handlers
-
-    def _make(self) -> None:
         if self._to_make is not None:
             services, self._to_make = self._to_make, None
             self._begin(services)
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise self._unknown(message)
+        handler(message)
+
+    def _unknown(self, message: object) -> OctopiError:
+        """The error to refuse *message* with, which no service handles."""
+        return ProtocolError(f"{type(message).__name__} is no request for a {self._role}")
 
     def _begin(self, services: Iterable[Service]) -> None:
         self.services = tuple(services)

@@ -19,6 +19,7 @@ from octopi.cli.config import (
     RegisterSettings,
     help_text,
 )
+from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import (
     Invocation,
     allow_origin_option,
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--brokers", type=click.IntRange(1, 100), default=1, show_default=True)
 @registers_option
+@click.option(
+    "--relays",
+    type=click.IntRange(3, 9),
+    help="Run so many relays, which keep topics in memory, and neither a register nor brokers with "
+    "logs.",
+)
 @click.option("--replicas", type=int, help=help_text(RegisterSettings, "replicas"))
 @click.option(
     "--listen",
@@ -70,6 +77,7 @@ def dev(
     /,
     brokers: int,
     registers: int,
+    relays: int | None,
     replicas: int | None,
     listen: str | None,
     data_dir: str | None,
@@ -77,7 +85,7 @@ def dev(
     tls: bool,
     allow_origin: str | None,
 ) -> None:
-    """Run a register and brokers in one process, until Ctrl-C.
+    """Run a register and brokers, or relays, in one process, until Ctrl-C.
 
     \b
     In one terminal:
@@ -91,6 +99,8 @@ def dev(
       octopi-node dev --tls --auth
     As on several machines, with three registers that keep one journal:
       octopi-node dev --registers 3 --brokers 3
+    With topics in memory:
+      octopi-node dev --relays 3
 
     Broker 1 has its data in the directory broker-1, and that name in the log.
 
@@ -98,6 +108,10 @@ def dev(
     standard output, and what to try on standard error.  Pages from http://localhost and
     http://127.0.0.1, of any port, may connect.
     """
+    if relays and (brokers, registers) != (1, 1):
+        raise CommandError(
+            "--relays runs relays only: leave --brokers and --registers out", ExitCode.USAGE
+        )
     configuration = invocation.configuration()
     register = configuration.section(RegisterSettings, listen=listen, replicas=replicas)
     broker = attrs.evolve(configuration.section(BrokerSettings), listen="127.0.0.1:0", advertise="")
@@ -123,17 +137,28 @@ def dev(
         if not path.exists() or not any(path.iterdir()):
             # A new cluster has no brokers that could report older decisions: don't wait for them.
             register = attrs.evolve(register, gather_s=0.0)
-        several = dev_registers(
-            register, path, registers, has_tls=tls, is_kept=data_dir is not None
-        )
         security = DevSecurity(path / "security", has_tls=tls, has_tokens=auth)
         if tls or auth:
             security.make()
         common = security.settings(common)
 
         def ready(url: str) -> None:
-            announce("register", url)
+            announce("broker" if relays else "register", url)
             greet(url, shown, security, for_people=is_for_people(log))
+
+        if relays:
+            from octopi.cli.dev_relays import dev_relays, run_dev_relays
+
+            peers = dev_relays(register.listen, relays, has_tls=tls)
+
+            async def in_memory(stop: trio.Event) -> None:
+                await run_dev_relays(path, peers, register.replicas, broker, common, stop, ready)
+
+            run_node(in_memory)
+            return
+        several = dev_registers(
+            register, path, registers, has_tls=tls, is_kept=data_dir is not None
+        )
 
         async def cluster(stop: trio.Event) -> None:
             await _run_cluster(path, several, broker, common, brokers, stop, ready)

@@ -135,6 +135,10 @@ export interface Receipt {
   offset: number;
   /** Whether it had been stored by an earlier attempt. */
   duplicate: boolean;
+  /** Of a topic in memory: 16 bytes that sort by time. */
+  id?: Uint8Array;
+  /** Of a topic in memory: SHA-256 of all that lies before the end of what was sent together. */
+  digest?: Uint8Array;
 }
 
 export interface Gap {

@@ -26,6 +26,15 @@ const BEFORE_APPEND = new Set([
 const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]);
 const START_OVER = new Set(["sequence_gap", "unknown_producer"]);
 
+// The id of the record *number* of a transaction in memory, whose first one has *id*: the last two of
+// its 16 bytes are a sequence.
+function idBehind(id, number) {
+  const behind = new Uint8Array(id);
+  const view = new DataView(behind.buffer);
+  view.setUint16(14, view.getUint16(14) + number);
+  return behind;
+}
+
 export class LogPublisher {
   #cluster;
   #queue = [];
@@ -82,13 +91,15 @@ export class LogPublisher {
     while (this.#queue.length) {
       const batch = this.#nextBatch();
       try {
-        const { offset, duplicate } = await this.#deliver(batch);
+        const { offset, duplicate, id, digest } = await this.#deliver(batch);
         this.#sequence += batch.length;
         let at = offset;
-        for (const { record, resolve } of batch) {
-          resolve({ partition: this.partition, offset: at, duplicate });
+        batch.forEach(({ record, resolve }, number) => {
+          const receipt = { partition: this.partition, offset: at, duplicate };
+          if (id?.length) Object.assign(receipt, { id: idBehind(id, number), digest });
+          resolve(receipt);
           at += record.size;
-        }
+        });
       } catch (error) {
         this.#startOver();
         if (error.code === "unknown_partition") this.onGone();

@@ -229,14 +229,8 @@ class RelayContext(ServiceContext):
 class RelayClientSession(BrokerSession[RelayContext]):
     """A connection of a client."""
 
-    def handle(self, message: object) -> None:
-        """Hand *message* to the service that takes it.
-
-        Raises:
-          OctopiError: the answer to the message.
-        """
-        if not self.takes(type(message)):
-            raise RefusedError(
-                f"topics in memory know no {m.TYPE_NAMES[type(message)]}", Status.WRONG_KIND
-            )
-        super().handle(message)
+    def _unknown(self, message: object) -> RefusedError:
+        """See `ServiceSession`."""
+        return RefusedError(
+            f"topics in memory know no {m.TYPE_NAMES[type(message)]}", Status.WRONG_KIND
+        )

@@ -130,6 +130,9 @@ class RelayPartition:
         self._is_storing = False
         self._epoch = NO_EPOCH
         self._was_in_timeline = False
+        self._told: RelayStatus | None = None
+        """The last status that was logged; while the sequencer changes, several epochs may be
+        tried."""
         if me in relay_set:
             random = environment.randomness.random
             self.member = RelayMember(
@@ -302,13 +305,15 @@ class RelayPartition:
         member = self.member
         assert member is not None
         status = entered.status
-        _log.info(
-            "relay status",
-            partition=self.relay_set.partition,
-            status=status.value,
-            epoch=entered.epoch.number,
-            generation=entered.epoch.timeline.generation,
-        )
+        if status is not self._told or status is RelayStatus.NORMAL:
+            self._told = status
+            _log.info(
+                "relay status",
+                partition=self.relay_set.partition,
+                status=status.value,
+                epoch=entered.epoch.number,
+                generation=entered.epoch.timeline.generation,
+            )
         now = self._clock.now()
         self.counts.entered(status, now)
         if status is RelayStatus.NORMAL:
