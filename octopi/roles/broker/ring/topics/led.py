@@ -8,7 +8,7 @@ known to be committed, this object ends, and another one begins with what is in 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 import attrs
@@ -18,6 +18,7 @@ from octopi.coordination.consistent_hash import HashCircle
 from octopi.coordination.topic_rules import check_options, chosen_partitions
 from octopi.errors import (
     InvalidTopicError,
+    NotLeaderError,
     NotReadyError,
     OctopiError,
     RefusedError,
@@ -87,10 +88,13 @@ class LedTopics:
                 loaded = await self._logs.load(self.partition)
                 self._content = topics_of(loaded.values)
                 break
+            except NotLeaderError:
+                self.has_ended = True
             except (OctopiError, ValueError) as error:
                 _log.sparing(clock).error("no topics", partition=self.partition, why=str(error))
                 await clock.sleep_until(clock.now() + ORDER_RETRY_S)
-        for topic in list(self.topics.values()):
+        topics = [] if self._content is None else list(self._content.topics.values())
+        for topic in topics:
             if topic.state is not TopicState.READY:
                 self._tasks.start_soon(self._go_on, topic.topic.topic)
 
@@ -268,14 +272,13 @@ class LedTopics:
     async def _go_on(self, name: str) -> None:
         """Finish what was begun, however long that takes."""
         clock = self._cluster.clock
-        while not self.is_over and name in self.topics:
+        while not self.is_over:
             try:
                 await self._finish(topic_name(name))
+                break
             except OctopiError as error:
                 _log.sparing(clock).info("topic not finished", topic=name, why=str(error))
-                await clock.sleep_until(clock.now() + ORDER_RETRY_S)
-            else:
-                break
+            await clock.sleep_until(clock.now() + ORDER_RETRY_S)
 
     async def _finish(self, name: TopicName) -> None:
         async with self._lock(name):
@@ -315,10 +318,11 @@ class LedTopics:
         """Have the leader of *partition* know *topic*; the caller limits the time."""
         clock = self._cluster.clock
         if partition == self.partition:
-            await self._hosted.carried_out(partition)
+            with suppress(StorageError):  # it has no replica any more, so it leads no more
+                await self._hosted.carried_out(partition)
             return
         async with self._orders.setdefault(partition, BriefLock()):
-            while True:
+            while not self.is_over:
                 order = m.HostTopic(
                     1,
                     self.partition,
