@@ -10,7 +10,7 @@ import pytest
 
 from octopi.errors import ProtocolError
 from octopi.identifiers import PartitionId
-from octopi.roles.broker.client_parts import ClientParts
+from octopi.roles.broker.client_parts import ClientParts, ServiceMaker
 from octopi.roles.broker.node import BrokerNode, client_services
 from octopi.roles.broker.ring.session import RingService
 from octopi.roles.register.service_sessions import CLIENT_SERVICES as REGISTER_SERVICES
@@ -85,6 +85,9 @@ def test_the_services_of_a_role_take_all_that_its_clients_may_send() -> None:
     parts = ClientParts(around, around, around, around, around)
     node = BrokerNode(around, around, around, parts, around, around, around, 0.0)
     assert _taken_by(client_services(node)) == CLIENT.to_leader - ours
-    of_ring = [*parts.services("test", 0.0, around), partial(RingService, lambda: around)]
+    of_ring: list[ServiceMaker] = [
+        *parts.services("test", 0.0, around),
+        partial(RingService, lambda: around),
+    ]
     assert _taken_by(of_ring) == CLIENT.to_leader - ours
     assert _taken_by(REGISTER_SERVICES) == CLIENT.to_decider - ours
