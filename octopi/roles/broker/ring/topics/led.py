@@ -7,9 +7,8 @@ known to be committed, this object ends, and another one begins with what is in 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
 
 import attrs
 import trio
@@ -31,7 +30,6 @@ from octopi.identifiers import PartitionId, TopicName, system_name_fault, topic_
 from octopi.limits import ORDER_RETRY_S, TOPIC_COUNT_MAX, TOPIC_ORDER_S
 from octopi.logger import get_logger
 from octopi.model import StreamDefinition, TopicOptions, TopicRecord
-from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.ring.homes import (
     Entry,
     HomeTopic,
@@ -40,6 +38,7 @@ from octopi.ring.homes import (
     TopicState,
     topics_of,
 )
+from octopi.roles.broker.ring.topics.carrying_out import appended, carried_out
 from octopi.roles.broker.ring.topics.hosted import HostedTopics
 from octopi.roles.broker.ring.topics.ports import TopicCluster, TopicLogs
 from octopi.roles.broker.subscriptions.ports import Leadership
@@ -48,7 +47,6 @@ from octopi.storage.brief_lock import BriefLock
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
-_T = TypeVar("_T")
 
 _NOT_YET = "this broker has just begun to lead the partition that keeps the topic's record"
 
@@ -142,7 +140,7 @@ class LedTopics:
         """
         topic = self.topics.get(name)
         if topic is not None and topic.state is TopicState.CREATING:
-            await self._carried_out(lambda: self._finish(name))
+            await carried_out(self._tasks, lambda: self._finish(name))
         return self.known(name)
 
     async def create(
@@ -179,7 +177,7 @@ class LedTopics:
                 _log.info("topic created", topic=name, partitions=chosen)
                 return record
 
-        return await self._carried_out(work)
+        return await carried_out(self._tasks, work)
 
     def _require_room(self, name: TopicName, creator: Creator) -> None:
         """Check that a topic of that name can be created.
@@ -224,7 +222,7 @@ class LedTopics:
                 await self._finish_locked(name)
                 return record
 
-        return await self._carried_out(work)
+        return await carried_out(self._tasks, work)
 
     def _check_min_insync(self, record: TopicRecord, count: int) -> None:
         for partition in record.partitions:
@@ -254,7 +252,7 @@ class LedTopics:
                 except NotReadyError:
                     self._tasks.start_soon(self._go_on, name)
 
-        await self._carried_out(work)
+        await carried_out(self._tasks, work)
 
     def _require(self, name: TopicName) -> HomeTopic:
         """The topic of that name.
@@ -366,19 +364,11 @@ class LedTopics:
         """
         if self.is_over:
             raise NotReadyError("this broker does not lead the partition any more")
-        answered = trio.Event()
-        answers: list[CommitReceipt | Refusal] = []
-
-        def take(answer: CommitReceipt | Refusal) -> None:
-            answers.append(answer)
-            answered.set()
-
-        self._logs.append_all(self.partition, entries, take)
-        await answered.wait()
-        if isinstance(answer := answers[0], Refusal):
+        refusal = await appended(self._logs, self.partition, entries)
+        if refusal is not None:
             # Perhaps they will be committed: begin anew with what the log says then.
             self.has_ended = True
-            raise NotReadyError(f"not stored: {answer.reason}")
+            raise NotReadyError(f"not stored: {refusal.reason}")
 
     @asynccontextmanager
     async def _lock(self, name: TopicName) -> AsyncIterator[None]:
@@ -390,29 +380,3 @@ class LedTopics:
         finally:
             if lock.is_free:
                 self._locks.pop(name, None)
-
-    async def _carried_out(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """What *work* returns; it goes on even if this is cancelled.
-
-        Raises:
-          OctopiError: that of *work*.
-        """
-        done = trio.Event()
-        outcomes: list[_T | OctopiError] = []
-
-        async def run() -> None:
-            try:
-                outcomes.append(await work())
-            except StorageError as error:
-                outcomes.append(NotReadyError(str(error.args[0])))
-            except OctopiError as error:
-                outcomes.append(error)
-            finally:
-                done.set()
-
-        self._tasks.start_soon(run)
-        await done.wait()
-        outcome = outcomes[0]
-        if isinstance(outcome, OctopiError):
-            raise outcome
-        return outcome
