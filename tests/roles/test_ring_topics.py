@@ -148,7 +148,7 @@ async def test_topics_are_there_after_all_brokers_lost_their_power(cluster: Clus
         assert [topic.topic for topic in await one.topics()] == ["orders"]
 
 
-@simulated(seeds=3, brokers=1, oracle=False)
+@simulated(seeds=2, brokers=1, oracle=False)
 async def test_topics_are_created_and_deleted_while_brokers_die_and_all_agree_in_the_end(
     cluster: Cluster,
 ) -> None:
@@ -163,7 +163,7 @@ async def test_topics_are_created_and_deleted_while_brokers_die_and_all_agree_in
 
         nursery.start_soon(keep_killing)
         there: set[str] = set()
-        for number in range(30):
+        for number in range(20):
             name = f"topic-{number % 6}"
             if name in there:
                 with suppress(UnknownTopicError):  # an attempt without an answer deleted it
