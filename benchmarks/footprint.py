@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -157,6 +158,8 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--log-gb", type=float, default=10.0)
     arguments = parser.parse_args()
+    # Else each start compiles all modules again, as no installation does.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with (
         tempfile.TemporaryDirectory(prefix="octopi-bench-") as folder,
         node_processes(Path(folder)) as nodes,

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from harness.fork_server import ForkedProcess, ForkServer, fork_server
 from harness.machines import Machine
 from octopi.cli.free_ports import free_port
 from octopi.cli.node_processes import node_command, node_environment, ready_url
@@ -27,6 +28,19 @@ from octopi.limits import JOIN_SECRET_BYTES
 
 READY_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 20.0
+
+_forks: list[ForkServer] = []
+"""What forks nodes instead of executing the program; empty: nothing does."""
+
+
+@contextmanager
+def forked_nodes() -> Iterator[None]:
+    """In this block, nodes start by a fork of a process that has imported the program, where their
+    options allow it (`harness.fork_server`)."""
+    with fork_server() as server:
+        _forks.append(server)
+        yield
+        _forks.remove(server)
 
 
 def join_secret(directory: Path) -> Path:
@@ -70,7 +84,7 @@ class NodeProcess:
         if "--join-secret" not in options:
             self._options += ["--join-secret", str(join_secret(directory))]
         self._listen = f"127.0.0.1:{free_port()}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     def launch(self) -> None:
         """Start the process, and return without waiting until it serves."""
@@ -78,29 +92,33 @@ class NodeProcess:
             assert self._process.poll() is not None, f"{self.name} is already running"
             self._gone(self._process)
         listen = [] if "--listen" in self._options else ["--listen", self._listen]
-        limited = []
-        if self.files_max is not None:
-            limited = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(self.files_max)]
+        arguments = ["--role", self.role, "--data-dir", str(self.data_dir), "--stop-at-eof"]
+        arguments += [*listen, *self._options]
+        # Most tests count topics and messages: those about the history turn it on.
+        environment = {**node_environment(), "OCTOPI_HISTORY": "false"}
+        directory = self.log_file.parent
         with self.log_file.open("ab") as log:
+            if _forks and self._may_fork and _forks[-1].suits(environment):
+                self._process = _forks[-1].start(
+                    arguments, stderr=log.fileno(), cwd=directory, environment=environment
+                )
+                return
+            limited = []
+            if self.files_max is not None:
+                limited = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(self.files_max)]
             self._process = subprocess.Popen(
-                limited
-                + self.command(
-                    "--role",
-                    self.role,
-                    "--data-dir",
-                    str(self.data_dir),
-                    "--stop-at-eof",
-                    *listen,
-                    *self._options,
-                ),
+                limited + self.command(*arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                cwd=self.log_file.parent,
-                # Most tests count topics and messages: those about the history turn it on.
-                env={**node_environment(), "OCTOPI_HISTORY": "false"},
+                cwd=directory,
+                env=environment,
                 start_new_session=True,
             )
+
+    @property
+    def _may_fork(self) -> bool:
+        return self.command is node_command and self.files_max is None
 
     def start(self) -> NodeProcess:
         """Start the process and wait until it serves."""
@@ -192,13 +210,13 @@ class NodeProcess:
         """Wait for the end of the process, and return its exit code."""
         process = self._running()
         try:
-            process.wait(timeout_s)
+            status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(
                 f"{self.name} did not end within {timeout_s:g} s:\n{self.log()}"
             ) from None
         self._gone(process)
-        return process.returncode
+        return status
 
     def close(self) -> None:
         """Kill the process if it is running."""
@@ -218,11 +236,11 @@ class NodeProcess:
     ) -> None:
         self.close()
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes] | ForkedProcess:
         assert self._process is not None, f"{self.name} was not started"
         return self._process
 
-    def _gone(self, process: subprocess.Popen[bytes]) -> None:
+    def _gone(self, process: subprocess.Popen[bytes] | ForkedProcess) -> None:
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from octopi.admin.node_views import NodeFacts
 from octopi.admin.refused_streams import RefusedStreams
 from octopi.roles.broker.relay.node import RelayBroker
 from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 
 class RelayBrokerView:
@@ -34,3 +38,6 @@ class RelayBrokerView:
 
     def members(self) -> Iterable[str]:
         return self.node.mesh.relays.values()
+
+    def collectors(self, logs_max: int) -> Sequence[Collector]:
+        return []

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from octopi.admin.node_views import NodeFacts
 from octopi.admin.refused_streams import RefusedStreams
 from octopi.roles.broker.ring.node import RingBroker
 from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 
 class RingBrokerView:
@@ -40,3 +44,6 @@ class RingBrokerView:
         if member is None or member.chord is None:
             return []
         return [entry.node.address for entry in member.chord.book]
+
+    def collectors(self, logs_max: int) -> Sequence[Collector]:
+        return []

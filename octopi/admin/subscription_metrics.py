@@ -14,8 +14,8 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
+from octopi.admin.collectors import SlowCollector
 from octopi.admin.page_writer import InSlices
 from octopi.errors import RefusedError
 from octopi.identifiers import PartitionId, TopicId
@@ -79,7 +79,7 @@ class _Look:
         """Those with marks."""
 
 
-class SubscriptionMetrics(Collector):
+class SubscriptionMetrics(SlowCollector):
     """Those of one broker.  `look` comes before `collect`, which is quick."""
 
     def __init__(self, node: BrokerNode, series_max: int = SERIES_COUNT_MAX) -> None:

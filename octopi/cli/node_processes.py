@@ -28,6 +28,8 @@ machines."""
 STOP_TIMEOUT_S: Final = 15.0
 """From SIGTERM until the process has ended; after this time it is killed."""
 
+_CHOICES: Final = frozenset(["OCTOPI_KERNELS", "OCTOPI_PLAIN_WEBSOCKET"])
+
 
 def node_command(*arguments: str) -> list[str]:
     """The command line that runs this program, as this process was started."""
@@ -37,12 +39,16 @@ def node_command(*arguments: str) -> list[str]:
 
 
 def node_environment() -> dict[str, str]:
-    """The environment of a node process: that of this process, without settings for this
-    process."""
+    """The environment of a node process: that of this process, without settings for this process,
+    but with the choice between two ways of doing the same."""
     # Beside these, an executable that is one file has set variables of its own for this process, by
     # which the node runs from the files that are unpacked already, as one process.  Otherwise it
     # would be two, and the death of the first would leave the node.
-    return {name: value for name, value in os.environ.items() if not name.startswith("OCTOPI_")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("OCTOPI_") or name in _CHOICES
+    }
 
 
 def ready_url(line: str) -> str | None:

@@ -6,21 +6,19 @@ Nothing that goes wrong here ends the node: it is logged sparingly, and tried ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 import attrs
-import trio
 
 from octopi.clients.client import connect
 from octopi.clients.credentials import Token
 from octopi.clients.producing.producer import Producer
 from octopi.environment import Clock, Environment
 from octopi.errors import OctopiError
-from octopi.history.event_messages import EventMessages, HistoryMessage
-from octopi.history.rate_messages import LogCounters, LogName, RateMessages
-from octopi.identifiers import EVENTS_TOPIC, RATES_TOPIC, TopicName, is_internal, is_system_topic
+from octopi.history.event_messages import HistoryMessage
+from octopi.identifiers import TopicName
 from octopi.limits import (
     HISTORY_INTERVAL_S,
     HISTORY_LOOK_S,
@@ -30,9 +28,6 @@ from octopi.limits import (
     HISTORY_SEGMENT_BYTES,
 )
 from octopi.logger import get_logger
-from octopi.replication.partition_replica import Role
-from octopi.roles.broker.node import BrokerNode
-from octopi.roles.register.node import RegisterNode
 from octopi.security.join_secret import SecretSource
 
 _log = get_logger(__name__)
@@ -43,7 +38,7 @@ _NAME: Final = "octopi-history"
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _Messages(Protocol):
+class PendingMessages(Protocol):
     """What is to be written to one topic."""
 
     dropped_count: int
@@ -69,59 +64,7 @@ class HistoryAccess:
     look_s: float = HISTORY_LOOK_S
 
 
-async def write_events(node: RegisterNode, access: HistoryAccess) -> None:
-    """Write the events of a register to `EVENTS_TOPIC`, until cancelled."""
-    state = node.controller.state
-    messages = EventMessages(node.events.after, lambda: state.life.nonce if state.cluster else "")
-    await _write(messages, EVENTS_TOPIC, access)
-
-
-async def write_rates(node: BrokerNode, access: HistoryAccess) -> None:
-    """Write the rates of a broker to `RATES_TOPIC`, until cancelled."""
-    messages = RateMessages()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_note_rates, node, messages, access)
-        await _write(messages, RATES_TOPIC, access)
-
-
-async def _note_rates(node: BrokerNode, messages: RateMessages, access: HistoryAccess) -> None:
-    clock = access.environment.clock
-    due_at = clock.now()
-    while True:
-        if node.link is not None and (broker := node.link.identity.broker) is not None:
-            messages.note(
-                broker,
-                node.link.identity.incarnation,
-                clock.wall_ms(),
-                clock.now(),
-                counters_of(node),
-            )
-        due_at = max(due_at + access.interval_s, clock.now())
-        await clock.sleep_until(due_at)
-
-
-def counters_of(node: BrokerNode) -> Mapping[LogName, LogCounters]:
-    """The counters of the logs of a broker, but for those of system topics: else the history would
-    tell of itself."""
-    led = {
-        replica.partition
-        for replica in node.replicas.replicas
-        if replica.machine.role == Role.LEADER
-    }
-    return {
-        (log.topic.topic_id, log.partition): LogCounters(
-            log.topic.topic,
-            log.partition in led,
-            log.appended_count,
-            log.appended_bytes,
-            log.delivered_bytes,
-        )
-        for log in node.replicas.store
-        if not is_internal(log.topic.topic) and not is_system_topic(log.topic.topic)
-    }
-
-
-async def _write(messages: _Messages, topic: TopicName, access: HistoryAccess) -> None:
+async def write(messages: PendingMessages, topic: TopicName, access: HistoryAccess) -> None:
     """Write *messages* until cancelled; after an error, try again, later and later.
 
     It begins one interval after the node: the brokers of a cluster that starts have joined by then,
@@ -159,13 +102,13 @@ async def _write(messages: _Messages, topic: TopicName, access: HistoryAccess) -
         wait_s = min(HISTORY_RETRY_S_MAX, 2 * wait_s)
 
 
-async def _until_pending(messages: _Messages, clock: Clock, look_s: float) -> None:
+async def _until_pending(messages: PendingMessages, clock: Clock, look_s: float) -> None:
     while not messages.pending():
         await clock.sleep_until(clock.now() + look_s)
 
 
 async def _write_pending(
-    producer: Producer, messages: _Messages, topic: TopicName, clock: Clock
+    producer: Producer, messages: PendingMessages, topic: TopicName, clock: Clock
 ) -> None:
     """Write what is pending, at most one batch of it.  A message whose outcome is unknown is
     written again later, so it may be there twice."""

@@ -12,6 +12,7 @@ operator proves to be one, and gets a connection slot when none is left for clie
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Final
 
 import attrs
@@ -81,6 +82,12 @@ _ANY_TIME: Final = frozenset({Heartbeat, Failure})
 
 HEARTBEAT_MS_MIN: Final = 10
 """The shortest interval of heartbeats that a welcome may ask for; a shorter one is refused."""
+
+
+@cache
+def _received(endpoint: Endpoint, role: str) -> frozenset[type]:
+    """What a node in *role* receives at *endpoint*: one set for all connections."""
+    return endpoint.accepted_by(role) | _ANY_TIME
 
 
 async def open_connection(
@@ -279,7 +286,7 @@ async def accept_connection(
         link,
         environment.clock,
         attrs.evolve(hello, token=None, nonce=b""),  # they are not needed after the handshake
-        receives=endpoint.accepted_by(role) | _ANY_TIME,
+        receives=_received(endpoint, role),
         heartbeat_interval_s=endpoint.heartbeat_interval_s,
         heartbeat_timeout_s=endpoint.heartbeat_timeout_s,
         latencies=latencies,

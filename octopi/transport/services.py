@@ -6,7 +6,7 @@ list; no other shared code has to know it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from octopi.errors import ProtocolError
@@ -42,20 +42,23 @@ class Service:
 class ServiceSession:
     """Hands each message of one connection to the service that handles its type."""
 
-    def __init__(self, role: str, services: Iterable[Service]) -> None:
-        """*role*: the node's role, for the texts of errors.
+    def __init__(self, role: str, services: Sequence[Service] | Iterator[Service]) -> None:
+        """*role*: the node's role, for the texts of errors.  An iterator makes the *services* when
+        the first message comes, because many connections never send one.
 
         Raises:
-          ValueError: if two services handle the same type of messages.
+          ValueError: if two services handle the same type of messages; with an iterator, the first
+              message raises it.
         """
         self._role = role
-        self._services = tuple(services)
+        self._to_make: Iterator[Service] | None = None
+        self.services: tuple[Service, ...] = ()
+        """The services, as far as they are made."""
         self._handlers: dict[type, Handler] = {}
-        for service in self._services:
-            if twice := self._handlers.keys() & service.handlers.keys():
-                names = ", ".join(sorted(one.__name__ for one in twice))
-                raise ValueError(f"two services take {names}")
-            self._handlers.update(service.handlers)
+        if isinstance(services, Iterator):
+            self._to_make = services
+        else:
+            self._begin(services)
 
     def handle(self, message: object) -> None:
         """Hand *message* to its service.
@@ -63,17 +66,28 @@ class ServiceSession:
         Raises:
           OctopiError: the answer to this message; ProtocolError, if no service handles its type.
         """
+        if self._to_make is not None:
+            services, self._to_make = self._to_make, None
+            self._begin(services)
         handler = self._handlers.get(type(message))
         if handler is None:
             raise ProtocolError(f"{type(message).__name__} is no request for a {self._role}")
         handler(message)
 
+    def _begin(self, services: Iterable[Service]) -> None:
+        self.services = tuple(services)
+        for service in self.services:
+            if twice := self._handlers.keys() & service.handlers.keys():
+                names = ", ".join(sorted(one.__name__ for one in twice))
+                raise ValueError(f"two services take {names}")
+            self._handlers.update(service.handlers)
+
     def token_refreshed(self) -> None:
         """The peer has sent a fresh token; all services are told."""
-        for service in self._services:
+        for service in self.services:
             service.token_refreshed()
 
     def closed(self) -> None:
         """The connection has ended; all services are told."""
-        for service in self._services:
+        for service in self.services:
             service.closed()

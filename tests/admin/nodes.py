@@ -15,8 +15,9 @@ import attrs
 import h11
 import trio
 
+from octopi.cli.broker_nodes import run_broker_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
-from octopi.cli.nodes import run_broker_node, run_register_node
+from octopi.cli.register_nodes import run_register_node
 
 
 @attrs.frozen

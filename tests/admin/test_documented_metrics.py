@@ -12,8 +12,8 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 import octopi
+from octopi.admin.broker_view import BrokerNodeView
 from octopi.admin.metrics import Metrics
-from octopi.admin.node_views import BrokerNodeView
 from octopi.cli.config import NodeSettings
 from octopi.errors import RefusedError
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker

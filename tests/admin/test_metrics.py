@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from octopi.admin.metrics import Metrics
 from octopi.admin.node_views import NodeFacts
@@ -29,6 +30,9 @@ class _Node:
         return ""
 
     def members(self) -> list[str]:
+        return []
+
+    def collectors(self, logs_max: int) -> list[Collector]:
         return []
 
 

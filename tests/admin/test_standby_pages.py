@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from octopi.admin.http_access import HttpAccessPolicy
-from octopi.admin.node_views import StandbyNodeView
+from octopi.admin.register_view import StandbyNodeView
 from octopi.admin.site import Site
 from octopi.operating_system import SystemClock
 from octopi.roles.register.group.standby import StandbyRegister

@@ -17,7 +17,7 @@ import attrs
 import pytest
 import trio
 
-from octopi.cli import nodes
+from octopi.cli import broker_nodes, register_nodes
 from octopi.cli.config import BrokerSettings
 from octopi.cli.free_ports import free_ports_in_a_row
 from octopi.cli.node_processes import node_environment
@@ -173,8 +173,8 @@ def test_ids_directories_and_log_lines_of_dev_agree(
             signal.raise_signal(signal.SIGINT)
         await stop.wait()
 
-    monkeypatch.setattr(nodes, "run_register_node", register)
-    monkeypatch.setattr(nodes, "run_broker_node", broker)
+    monkeypatch.setattr(register_nodes, "run_register_node", register)
+    monkeypatch.setattr(broker_nodes, "run_broker_node", broker)
     done = program("dev", "--brokers", "3", "--data-dir", "here")
     assert done.exit_code == 0, done.stderr
     assert sorted(seen) == [(1, "broker-1"), (2, "broker-2"), (3, "broker-3")]

@@ -15,8 +15,8 @@ import pytest
 import trio
 
 import octopi
+from octopi.admin.broker_view import BrokerNodeView
 from octopi.admin.metrics import Metrics
-from octopi.admin.node_views import BrokerNodeView
 from octopi.cli.node_processes import node_environment
 from octopi.limits import DISK_ROOM_BYTES_MIN
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker

@@ -193,10 +193,12 @@ def test_a_short_command_collects_no_garbage_and_frees_no_module_at_its_end() ->
     assert done.stdout.splitlines()[-1] == "0 True"
 
 
-def test_a_node_imports_nothing_that_only_others_need() -> None:
+@pytest.mark.parametrize(("role", "other"), [("broker", "register"), ("register", "broker")])
+def test_a_node_imports_nothing_that_only_others_need(role: str, other: str) -> None:
     dear = ["asyncio", "rich", "pygments", "jwt", "cryptography", "numpy", "octopi.testing"]
+    dear += ["prometheus_client", f"octopi.roles.{other}"]
     code = (
-        "import sys, octopi.cli.node_log, octopi.cli.nodes\n"
+        f"import sys, octopi.cli.node_log, octopi.cli.{role}_nodes\n"
         f"print([name for name in {dear} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

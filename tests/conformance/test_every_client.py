@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import pytest
 
-from octopi.cli import nodes
+from octopi.cli import broker_nodes
 from octopi.cli.config import NodeSettings
 from octopi.roles.broker.node import BrokerOptions
 from tests.admin.nodes import serving_nodes
@@ -57,7 +57,7 @@ async def _running(directory: Path) -> AsyncIterator[str]:
     """The url of a cluster that asks for tokens, and removes at once what retention lets go."""
     common = with_tokens(directory, NodeSettings())
     options = partial(BrokerOptions, retention_check_interval_s=0.05)
-    with patch.object(nodes, "BrokerOptions", options):
+    with patch.object(broker_nodes, "BrokerOptions", options):
         async with serving_nodes(directory, common=common) as serving:
             yield serving.register
 

@@ -15,7 +15,9 @@ import trio
 import octopi
 from octopi.cli.topic_list import listed
 from octopi.errors import NotDeliveredError, RefusedError, Status
-from octopi.history.writer import HistoryAccess, write_events, write_rates
+from octopi.history.broker_rates import write_rates
+from octopi.history.register_events import write_events
+from octopi.history.writer import HistoryAccess
 from octopi.identifiers import EVENTS_TOPIC, RATES_TOPIC
 from octopi.roles.broker.node import BrokerNode
 from tests.kit.cluster import Cluster, Node, running_cluster

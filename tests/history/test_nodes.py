@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from octopi.cli import nodes
+from octopi.cli import broker_nodes, register_nodes
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
 from octopi.history.writer import HistoryAccess
 
@@ -26,8 +26,8 @@ async def test_a_node_writes_its_history_unless_that_is_turned_off(
     async def rates(node: object, access: HistoryAccess) -> None:
         begun.append(("rates", list(access.servers)))
 
-    monkeypatch.setattr(nodes, "write_events", events)
-    monkeypatch.setattr(nodes, "write_rates", rates)
+    monkeypatch.setattr(register_nodes, "write_events", events)
+    monkeypatch.setattr(broker_nodes, "write_rates", rates)
     register = RegisterSettings(
         listen="127.0.0.1:0", data_dir=str(tmp_path / "register"), gather_s=0.0
     )
@@ -37,10 +37,10 @@ async def test_a_node_writes_its_history_unless_that_is_turned_off(
         stop = trio.Event()
 
         async def run_register(task_status: trio.TaskStatus[str]) -> None:
-            await nodes.run_register_node(register, common, stop, task_status.started)
+            await register_nodes.run_register_node(register, common, stop, task_status.started)
 
         async def run_broker(task_status: trio.TaskStatus[str]) -> None:
-            await nodes.run_broker_node(
+            await broker_nodes.run_broker_node(
                 BrokerSettings(data_dir=str(tmp_path / "broker"), register=url),
                 attrs.evolve(common, join_secret=join_secret_in(register.data_dir)),
                 stop,

@@ -24,6 +24,9 @@ PROGRESS_S = 30.0
 _BURST = 8
 """Messages that a producer has on their way at a time."""
 
+_REST_S = 0.02
+"""Between two of them: producers that never rest take the processors from what a test waits for."""
+
 
 class Producing:
     """One producer: messages named after it, numbered, to the partition that its name picks."""
@@ -115,6 +118,7 @@ class Traffic:
             while not self._is_stopping:
                 await one.burst(producer, self.topic)
                 self._wake()
+                await trio.sleep(_REST_S)
 
     async def consume(self, seen: list[Message]) -> None:
         """Read until cancelled."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,24 @@ def test_two_services_can_not_take_the_same_type_of_messages() -> None:
     services = [_Noting(m.DeleteTopic, m.FindOffset), _Noting(m.FindOffset)]
     with pytest.raises(ValueError, match="two services take FindOffset"):
         ServiceSession("broker", services)
+
+
+def test_services_that_an_iterator_makes_begin_with_the_first_message() -> None:
+    made: list[_Noting] = []
+
+    def make() -> Iterator[Service]:
+        made.append(_Noting(m.DeleteTopic))
+        yield made[0]
+
+    session = ServiceSession("broker", make())
+    session.token_refreshed()
+    session.closed()
+    assert made == []
+    for topic in ("orders", "users"):
+        session.handle(m.DeleteTopic(1, topic))
+    session.token_refreshed()
+    assert made[0].taken == [m.DeleteTopic(1, "orders"), m.DeleteTopic(1, "users")]
+    assert (len(made), made[0].regranted_count) == (1, 1)
 
 
 def test_all_services_hear_of_a_fresh_token() -> None:

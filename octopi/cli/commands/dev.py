@@ -154,7 +154,8 @@ async def _run_cluster(
     brokers end before the registers, so that none loses them."""
     import trio
 
-    from octopi.cli.nodes import run_broker_node, run_register_node
+    from octopi.cli.broker_nodes import run_broker_node
+    from octopi.cli.register_nodes import run_register_node
     from octopi.logger import bind
 
     brokers_ended = trio.Event()

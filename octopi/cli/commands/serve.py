@@ -176,7 +176,7 @@ def _register(
     settings = configuration.section(RegisterSettings, **own)
 
     async def node(stop: trio.Event) -> None:
-        from octopi.cli.nodes import run_register_node
+        from octopi.cli.register_nodes import run_register_node
 
         await _managed("register", partial(run_register_node, settings, common, stop), stop)
 
@@ -198,7 +198,7 @@ def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str,
         common = attrs.evolve(common, join_secret=join_secret_in(register.data_dir))
 
     async def node(stop: trio.Event) -> None:
-        from octopi.cli.nodes import run_broker_node
+        from octopi.cli.broker_nodes import run_broker_node
 
         await _managed("broker", partial(run_broker_node, settings, common, stop), stop)
 

@@ -35,7 +35,7 @@ CLIENT_SERVICES: Final = (_topics, OperatingService, ClusterService)
 
 def _services(context: RegisterContext) -> ServiceSession:
     """The services of a client of a register."""
-    return ServiceSession("register", [make(context) for make in CLIENT_SERVICES])
+    return ServiceSession("register", (make(context) for make in CLIENT_SERVICES))
 
 
 def _client_session(

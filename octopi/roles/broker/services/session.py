@@ -21,7 +21,7 @@ class BrokerSession(ServiceSession):
     def __init__(
         self, context: ClientContext, services: Iterable[Callable[[ClientContext], Service]]
     ) -> None:
-        super().__init__("broker", [make(context) for make in services])
+        super().__init__("broker", (make(context) for make in services))
         self._manager = context.manager
         self._connection = context.connection
         if (watch := context.environment.watch) is not None:
@@ -31,9 +31,9 @@ class BrokerSession(ServiceSession):
         """See `octopi.environment.Sized`."""
         now = self._connection.statistics()
         sizes: dict[str, int] = {}
-        for service in self._services:
+        for service in self.services:
             sizes |= service.sizes()
-        waiting_count = sum(service.waiting_count for service in self._services)
+        waiting_count = sum(service.waiting_count for service in self.services)
         return sizes | {
             "requests": now.unanswered_count - waiting_count,
             "outbox bytes": now.outbox_bytes,
