@@ -22,15 +22,27 @@ class Lease:
     def __init__(self) -> None:
         self._sent_at: dict[AcceptorId, float] = {}
         """When the newest pulse was sent that an acceptor has answered."""
+        self._known: list[tuple[AgreedValue, float]] = []
+        """What `until` has found since; it is asked for each request of a client."""
 
     def granted(self, acceptor: AcceptorId, sent_at: float) -> None:
         """*acceptor* has answered the pulse that was sent at *sent_at*, and grants the right."""
         self._sent_at[acceptor] = max(self._sent_at.get(acceptor, -inf), sent_at)
+        self._known.clear()
 
     def until(self, value: AgreedValue) -> float:
         """Until when the leader has the right, if the acceptors are those of *value*; -inf: it
         never had it."""
-        for least in sorted(set(self._sent_at.values()), reverse=True):
-            if value.is_quorum([one for one, at in self._sent_at.items() if at >= least]):
-                return least + FENCE_S
+        for known, until in self._known:
+            if known is value:
+                return until
+        until = self._find(value)
+        self._known.append((value, until))
+        return until
+
+    def _find(self, value: AgreedValue) -> float:
+        newest_first = sorted(self._sent_at, key=self._sent_at.__getitem__, reverse=True)
+        for count in range(len(value.acceptors) // 2 + 1, len(newest_first) + 1):
+            if value.is_quorum(newest_first[:count]):
+                return self._sent_at[newest_first[count - 1]] + FENCE_S
         return -inf

@@ -425,8 +425,10 @@ class RingPartition:
         record = self.agreed.record
         if now < self._doubts_at or newest_set(record) & seen.live:
             return False
-        self._doubts_at = now + ELECTION_WAIT_S * (1 + self._draw())
-        return seen.is_suspected(record.leader, record.leader_incarnation)
+        if not seen.is_suspected(record.leader, record.leader_incarnation):
+            return False
+        self._doubts_at = now + ELECTION_WAIT_S
+        return True
 
     def _begin(self, goal: ElectionGoal, now: float) -> list[DecidedEffect]:
         election = self._election = OwnElection(goal)

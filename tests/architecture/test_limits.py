@@ -108,6 +108,7 @@ BOUNDS_NOBODY_ELSE = {
         "REPLACE_ACCEPTOR_S",
         "REPLACE_REPLICA_S",
         "SETTLE_S",
+        "TOPIC_ORDER_S",
         "SUSPECT_S",
     },
     "defaults of options, and how a node or client does its own work": {

@@ -15,6 +15,7 @@ RECIPIENTS = {
     m.FOLLOWER_TO_LEADER: "leader",
     m.LEADER_TO_FOLLOWER: "follower",
     m.PEER_TO_DECIDER: "register",
+    m.PEER_TO_LEADER: "broker",
     m.DECIDER_TO_PEER: "broker",
     m.REGISTER_TO_REGISTER: "register",
     m.BROKER_TO_BROKER: "broker",

@@ -4,15 +4,18 @@ clients produce and consume as in any other cluster."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
+import trio
 
 from octopi.clients.client import Client
 from octopi.errors import RefusedError, Status, TopicExistsError, UnknownTopicError
+from octopi.identifiers import is_internal
 from octopi.testing import Cluster, simulated
 from tests.kit.ring import RingOfHosts
 from tests.kit.ring_clients import client_of
+from tests.roles.test_ring_fail_over import stored
 from tests.roles.test_ring_partitions import FIVE, all_led, founded
 
 
@@ -143,3 +146,53 @@ async def test_topics_are_there_after_all_brokers_lost_their_power(cluster: Clus
         await cluster.sleep(1.0)
         await all_led(ring, in_sync=3, within_s=60.0)
         assert [topic.topic for topic in await one.topics()] == ["orders"]
+
+
+@simulated(seeds=2, brokers=1, oracle=False)
+async def test_topics_are_created_and_deleted_while_brokers_die_and_all_agree_in_the_end(
+    cluster: Cluster,
+) -> None:
+    ring = founded(cluster)
+    await all_led(ring, in_sync=3)
+    async with client_of(ring, FIVE) as client, trio.open_nursery() as nursery:
+
+        async def keep_killing() -> None:
+            while True:
+                await cluster.sleep(0.2 + 0.6 * cluster.random.random())
+                cluster.kill(cluster.random.choice(FIVE), restart_s=0.4)
+
+        nursery.start_soon(keep_killing)
+        there: set[str] = set()
+        for number in range(20):
+            name = f"topic-{number % 6}"
+            if name in there:
+                with suppress(UnknownTopicError):  # an attempt without an answer deleted it
+                    await client.delete_topic(name)
+                there.discard(name)
+            else:
+                await client.create_topic(name, partitions=1 + number % 4, exist_ok=True)
+                there.add(name)
+                async with client.producer() as producer:
+                    await producer.send(name, b"%d" % number)
+                assert await stored(client, name) == [b"%d" % number]
+        nursery.cancel_scope.cancel()
+    await all_led(ring, in_sync=3, within_s=60.0)
+    async with client_of(ring, FIVE, "later") as client:
+        topics = {one.topic: one for one in await client.topics()}
+        assert set(topics) == there
+
+        def agreed() -> bool:
+            wanted = {
+                (one.topic, place.partition, one.topic_id)
+                for one in topics.values()
+                for place in one.partitions
+            }
+            found = [
+                (log.topic.topic, log.partition, log.topic_id)
+                for name in FIVE
+                for log in ring.nodes[name].replicas.store
+                if not is_internal(log.topic_id)
+            ]
+            return set(found) == wanted and len(found) == 3 * len(wanted)
+
+        await cluster.eventually(agreed, "each replica has the logs of its topics", within_s=60.0)

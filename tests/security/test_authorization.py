@@ -69,6 +69,7 @@ NEEDED: dict[type, Verb | None] = {
     m.AcceptValue: Verb.REPLICATE,
     m.Admit: Verb.REPLICATE,
     m.FindHolder: Verb.REPLICATE,
+    m.HostTopic: Verb.REPLICATE,
     m.Introduce: Verb.REPLICATE,
     m.KnownValues: Verb.REPLICATE,
     m.Leave: Verb.REPLICATE,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import pytest
 
 from octopi.errors import ProtocolError
 from octopi.identifiers import PartitionId
+from octopi.roles.broker.client_parts import ClientParts, ServiceMaker
 from octopi.roles.broker.node import BrokerNode, client_services
+from octopi.roles.broker.ring.session import RingService
 from octopi.roles.register.service_sessions import CLIENT_SERVICES as REGISTER_SERVICES
 from octopi.transport.services import Service, ServiceSession
 from octopi.wire import messages as m
@@ -96,6 +99,13 @@ def _taken_by(services: Iterable[Callable[[Any], Service]]) -> set[type]:
 
 def test_the_services_of_a_role_take_all_that_its_clients_may_send() -> None:
     ours = {m.Authenticate}  # taken before a session sees it
-    broker_services = client_services(cast(BrokerNode, _Surroundings()))
-    assert _taken_by(broker_services) == CLIENT.to_leader - ours
+    around: Any = _Surroundings()
+    parts = ClientParts(around, around, around, around, around)
+    node = BrokerNode(around, around, around, parts, around, around, around, 0.0)
+    assert _taken_by(client_services(node)) == CLIENT.to_leader - ours
+    of_ring: list[ServiceMaker] = [
+        *parts.services("test", 0.0, around),
+        partial(RingService, lambda: around),
+    ]
+    assert _taken_by(of_ring) == CLIENT.to_leader - ours
     assert _taken_by(REGISTER_SERVICES) == CLIENT.to_decider - ours

@@ -7,9 +7,8 @@ known to be committed, this object ends, and another one begins with what is in 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
 
 import attrs
 import trio
@@ -18,6 +17,7 @@ from octopi.coordination.consistent_hash import HashCircle
 from octopi.coordination.topic_rules import check_options, chosen_partitions
 from octopi.errors import (
     InvalidTopicError,
+    NotLeaderError,
     NotReadyError,
     OctopiError,
     RefusedError,
@@ -30,7 +30,6 @@ from octopi.identifiers import PartitionId, TopicName, system_name_fault, topic_
 from octopi.limits import ORDER_RETRY_S, TOPIC_COUNT_MAX, TOPIC_ORDER_S
 from octopi.logger import get_logger
 from octopi.model import StreamDefinition, TopicOptions, TopicRecord
-from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.ring.homes import (
     Entry,
     HomeTopic,
@@ -39,6 +38,7 @@ from octopi.ring.homes import (
     TopicState,
     topics_of,
 )
+from octopi.roles.broker.ring.topics.carrying_out import appended, carried_out
 from octopi.roles.broker.ring.topics.hosted import HostedTopics
 from octopi.roles.broker.ring.topics.ports import TopicCluster, TopicLogs
 from octopi.roles.broker.subscriptions.ports import Leadership
@@ -47,7 +47,6 @@ from octopi.storage.brief_lock import BriefLock
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
-_T = TypeVar("_T")
 
 _NOT_YET = "this broker has just begun to lead the partition that keeps the topic's record"
 
@@ -87,10 +86,13 @@ class LedTopics:
                 loaded = await self._logs.load(self.partition)
                 self._content = topics_of(loaded.values)
                 break
+            except NotLeaderError:
+                self.has_ended = True
             except (OctopiError, ValueError) as error:
                 _log.sparing(clock).error("no topics", partition=self.partition, why=str(error))
                 await clock.sleep_until(clock.now() + ORDER_RETRY_S)
-        for topic in list(self.topics.values()):
+        topics = [] if self._content is None else list(self._content.topics.values())
+        for topic in topics:
             if topic.state is not TopicState.READY:
                 self._tasks.start_soon(self._go_on, topic.topic.topic)
 
@@ -138,7 +140,7 @@ class LedTopics:
         """
         topic = self.topics.get(name)
         if topic is not None and topic.state is TopicState.CREATING:
-            await self._carried_out(lambda: self._finish(name))
+            await carried_out(self._tasks, lambda: self._finish(name))
         return self.known(name)
 
     async def create(
@@ -175,7 +177,7 @@ class LedTopics:
                 _log.info("topic created", topic=name, partitions=chosen)
                 return record
 
-        return await self._carried_out(work)
+        return await carried_out(self._tasks, work)
 
     def _require_room(self, name: TopicName, creator: Creator) -> None:
         """Check that a topic of that name can be created.
@@ -220,7 +222,7 @@ class LedTopics:
                 await self._finish_locked(name)
                 return record
 
-        return await self._carried_out(work)
+        return await carried_out(self._tasks, work)
 
     def _check_min_insync(self, record: TopicRecord, count: int) -> None:
         for partition in record.partitions:
@@ -250,7 +252,7 @@ class LedTopics:
                 except NotReadyError:
                     self._tasks.start_soon(self._go_on, name)
 
-        await self._carried_out(work)
+        await carried_out(self._tasks, work)
 
     def _require(self, name: TopicName) -> HomeTopic:
         """The topic of that name.
@@ -268,14 +270,13 @@ class LedTopics:
     async def _go_on(self, name: str) -> None:
         """Finish what was begun, however long that takes."""
         clock = self._cluster.clock
-        while not self.is_over and name in self.topics:
+        while not self.is_over:
             try:
                 await self._finish(topic_name(name))
+                break
             except OctopiError as error:
                 _log.sparing(clock).info("topic not finished", topic=name, why=str(error))
-                await clock.sleep_until(clock.now() + ORDER_RETRY_S)
-            else:
-                break
+            await clock.sleep_until(clock.now() + ORDER_RETRY_S)
 
     async def _finish(self, name: TopicName) -> None:
         async with self._lock(name):
@@ -315,10 +316,11 @@ class LedTopics:
         """Have the leader of *partition* know *topic*; the caller limits the time."""
         clock = self._cluster.clock
         if partition == self.partition:
-            await self._hosted.carried_out(partition)
+            with suppress(StorageError):  # it has no replica any more, so it leads no more
+                await self._hosted.carried_out(partition)
             return
         async with self._orders.setdefault(partition, BriefLock()):
-            while True:
+            while not self.is_over:
                 order = m.HostTopic(
                     1,
                     self.partition,
@@ -362,19 +364,11 @@ class LedTopics:
         """
         if self.is_over:
             raise NotReadyError("this broker does not lead the partition any more")
-        answered = trio.Event()
-        answers: list[CommitReceipt | Refusal] = []
-
-        def take(answer: CommitReceipt | Refusal) -> None:
-            answers.append(answer)
-            answered.set()
-
-        self._logs.append_all(self.partition, entries, take)
-        await answered.wait()
-        if isinstance(answer := answers[0], Refusal):
+        refusal = await appended(self._logs, self.partition, entries)
+        if refusal is not None:
             # Perhaps they will be committed: begin anew with what the log says then.
             self.has_ended = True
-            raise NotReadyError(f"not stored: {answer.reason}")
+            raise NotReadyError(f"not stored: {refusal.reason}")
 
     @asynccontextmanager
     async def _lock(self, name: TopicName) -> AsyncIterator[None]:
@@ -386,29 +380,3 @@ class LedTopics:
         finally:
             if lock.is_free:
                 self._locks.pop(name, None)
-
-    async def _carried_out(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """What *work* returns; it goes on even if this is cancelled.
-
-        Raises:
-          OctopiError: that of *work*.
-        """
-        done = trio.Event()
-        outcomes: list[_T | OctopiError] = []
-
-        async def run() -> None:
-            try:
-                outcomes.append(await work())
-            except StorageError as error:
-                outcomes.append(NotReadyError(str(error.args[0])))
-            except OctopiError as error:
-                outcomes.append(error)
-            finally:
-                done.set()
-
-        self._tasks.start_soon(run)
-        await done.wait()
-        outcome = outcomes[0]
-        if isinstance(outcome, OctopiError):
-            raise outcome
-        return outcome
