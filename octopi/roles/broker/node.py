@@ -30,7 +30,6 @@ from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.roles.broker.register_link import RegisterLink
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.services.context import ClientContext
-from octopi.roles.broker.services.no_relays import NoRelaysService
 from octopi.roles.broker.services.no_ring import NoRingService
 from octopi.roles.broker.services.session import BrokerSession
 from octopi.roles.broker.streams.service import BrokerStreams
@@ -109,7 +108,7 @@ class BrokerNode:
 def client_services(node: BrokerNode) -> Sequence[ServiceMaker]:
     """The factories of the services of a client connection of *node*; called once per node."""
     own = node.parts.services(node.options.agent, node.started_at, node.peer)
-    return *own, NoRingService, NoRelaysService
+    return *own, NoRingService
 
 
 async def run_broker(
