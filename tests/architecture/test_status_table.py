@@ -185,3 +185,15 @@ def test_a_status_without_a_class_of_its_own_is_a_plain_refusal() -> None:
 def test_a_refusal_without_a_status_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="a refusal needs a status"):
         RefusedError("because")
+
+
+def test_pages_and_programs_know_the_same_refusals_of_what_was_not_appended() -> None:
+    file = Path(__file__).parents[2] / "octopi/console/static/client/publisher.js"
+    listed = re.search(r"const BEFORE_APPEND = new Set\((.*?)\)", file.read_text(), re.DOTALL)
+    assert listed is not None
+    in_pages = set(re.findall(r'"(\w+)"', listed[1]))
+    of_pages_alone = {"not_a_member", "unreachable", "page_refused", "token"}
+    before_append = {
+        one.name.lower() for one, is_so in STATUS_MEANINGS.items() if is_so.before_append
+    }
+    assert in_pages - of_pages_alone == before_append
