@@ -55,6 +55,8 @@ async def test_a_task_that_fails_releases_its_lock() -> None:
 
 async def test_a_lock_that_is_not_held_keeps_no_trio_lock() -> None:
     lock = BriefLock()
+    assert lock.is_free
     async with lock:
+        assert not lock.is_free
         assert any(isinstance(one, trio.Lock) for one in gc.get_referents(lock))
     assert not any(isinstance(one, trio.Lock) for one in gc.get_referents(lock))

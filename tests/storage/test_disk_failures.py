@@ -13,6 +13,7 @@ from octopi.limits import MIB
 from octopi.record import scan
 from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES
+from octopi.storage.segment import Segment
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import at_once
 from tests.kit.disk import MemoryDisk
@@ -529,8 +530,9 @@ async def test_a_flush_that_ends_while_it_writes_again_leaves_that_to_the_next_o
     assert read_all(open_log(disk)) == 3 * data
 
 
-async def test_a_segment_that_is_removed_while_it_is_written_again_does_not_stop_the_log(
-    disk: MemoryDisk,
+@pytest.mark.parametrize("is_removed", [False, True])
+async def test_a_segment_that_is_cut_or_removed_while_it_is_written_again_does_not_stop_the_log(
+    disk: MemoryDisk, is_removed: bool
 ) -> None:
     options = LogOptions(segment_bytes_max=400_000)
     log = open_log(disk, options)
@@ -540,15 +542,60 @@ async def test_a_segment_that_is_removed_while_it_is_written_again_does_not_stop
     log = open_log(disk, options)
     disk.fail(errno.EIO, "sync", path_end=path(len(data)))
     rewritten = disk.calls.count("rewrite")
+    kept = b"" if is_removed else data
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.flush)
         while disk.calls.count("rewrite") == rewritten:
             await trio.lowlevel.checkpoint()
-        log.truncate(Offset(len(data)))
+        log.truncate(Offset(len(kept)))
     append(log, batch(b"new"))
     assert await log.flush() == log.end
     disk.crash(keep_page_cache=False)
-    assert read_all(open_log(disk, options)) == data + batch(b"new")
+    assert read_all(open_log(disk, options)) == kept + batch(b"new")
+
+
+async def test_a_segment_that_is_removed_while_its_sync_fails_is_not_written_again(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(disk, SMALL)
+    data = batch(b"v" * 900)
+    append(log, data)
+    durable_end = await log.flush()
+    append(log, data)
+    disk.crash(keep_page_cache=True)
+    log = open_log(disk, SMALL, recovery_point=durable_end)
+    tell_again(disk, path(len(data)))
+    rewritten = disk.calls.count("rewrite")
+    sync = Segment.sync
+
+    async def sync_slowly(segment: Segment) -> None:
+        try:
+            await sync(segment)
+        except OSError:
+            log.truncate(Offset(0))
+            raise
+
+    monkeypatch.setattr(Segment, "sync", sync_slowly)
+    await log.flush()
+    assert disk.calls.count("rewrite") == rewritten
+    append(log, batch(b"new"))
+    assert await log.flush() == log.end
+    disk.crash(keep_page_cache=False)
+    assert read_all(open_log(disk)) == batch(b"new")
+
+
+async def test_what_was_synced_may_be_written_once_more(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, batch(b"one"))
+    await log.flush()
+    log.close()
+    segment = Segment.existing(disk, DIRECTORY, Offset(0))
+    segment.unsynced = True
+    await segment.sync()
+    list(segment.rewrite(0))
+    assert segment.unsynced
+    await segment.sync()
+    assert disk.content(path(0)) == batch(b"one")
 
 
 # --- retention ---------------------------------------------------------------------------
