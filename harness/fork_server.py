@@ -12,6 +12,7 @@ of one that has ended (which a pidfd tells), and only then is the process id fre
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -175,6 +176,7 @@ def serve(requests: socket.socket) -> None:
     """Fork a node for each request until the other side has closed the socket."""
     for name in _IMPORTED:
         import_module(name)
+    gc.freeze()  # else each node collects what is imported, and has a copy of its pages
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, _REQUEST_BYTES_MAX, 3)
         if not message:

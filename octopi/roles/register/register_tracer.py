@@ -7,7 +7,7 @@ confirmed it.  A decision or an order that fails has no second step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -101,54 +101,54 @@ class RegisterTracer:
 
     def gathered(self, cluster: str) -> None:
         """The register has listened to brokers for long enough."""
-        self._tell(steps.R5Gathered(cluster))
+        self._tell(lambda: steps.R5Gathered(cluster))
 
     def lost(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """That incarnation of a broker is no longer a member."""
-        self._tell(steps.R6Lost(broker, incarnation))
+        self._tell(lambda: steps.R6Lost(broker, incarnation))
 
     def broken(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """The connection with that incarnation of a broker broke."""
-        self._tell(steps.R7Broken(broker, incarnation))
+        self._tell(lambda: steps.R7Broken(broker, incarnation))
 
     def serving(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """Clients are sent to that incarnation of a broker from now on."""
-        self._tell(steps.J6Serving(broker, incarnation))
+        self._tell(lambda: steps.J6Serving(broker, incarnation))
 
     def troubled(self, broker: BrokerId, status: BrokerStatus) -> None:
         """A broker reported which of its replicas take no records."""
-        self._tell(steps.J14Troubled(broker, status.disk_trouble, status.replicas))
+        self._tell(lambda: steps.J14Troubled(broker, status.disk_trouble, status.replicas))
 
     def emptying(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """That incarnation of a broker is about to stop; its leaderships are handed over next."""
-        self._tell(steps.E22Emptying(broker, incarnation))
+        self._tell(lambda: steps.E22Emptying(broker, incarnation))
 
     def emptied(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """All leaderships that could be handed over were."""
-        self._tell(steps.E22Emptied(broker, incarnation))
+        self._tell(lambda: steps.E22Emptied(broker, incarnation))
 
     def wanted(self, record: PartitionRecord, goal: ElectionGoal | None) -> None:
         """The partition of *record* should have another leader, or reach *goal*."""
-        if self._trace is not None:
+        if (trace := self._trace) is not None:
             told = attrs.asdict(record, filter=lambda one, _: one.name != "seal")
-            self._tell(steps.E1Wanted(**told, goal=goal))
+            trace(steps.E1Wanted(**told, goal=goal))
 
     def counted(self, accepted: AcceptEpoch) -> None:
         """A replica's acceptance counts."""
-        if self._trace is not None:
-            self._tell(steps.E7Counted(**attrs.asdict(accepted)))
+        self._tell(lambda: steps.E7Counted(**attrs.asdict(accepted)))
 
     def given_up(self, partition: PartitionId, goal: ElectionGoal) -> None:
         """*goal* was not reached in time."""
-        self._tell(steps.E20GivenUp(partition, goal))
+        self._tell(lambda: steps.E20GivenUp(partition, goal))
 
     def installed(self, topic: TopicRecord) -> None:
         """All live brokers that hold *topic* know it."""
-        self._tell(steps.T4Installed(*_placed(topic)))
+        self._tell(lambda: steps.T4Installed(*_placed(topic)))
 
-    def _tell(self, step: Step) -> None:
+    def _tell(self, make: Callable[[], Step]) -> None:
+        """Trace a step, whose class is loaded only if it is traced (`octopi.tracing`)."""
         if self._trace is not None:
-            self._trace(step)
+            self._trace(make())
 
 
 def edges_of_decision(decision: Decision) -> Edges:
