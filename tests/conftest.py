@@ -1,5 +1,6 @@
 """For all tests: how Hypothesis looks for examples, and how node processes start."""
 
+import logging
 import os
 from collections.abc import Iterator
 
@@ -19,3 +20,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 def _nodes_are_forked() -> Iterator[None]:
     with forked_nodes():
         yield
+
+
+def pytest_runtest_teardown() -> None:
+    """A command that a test runs in this process may have set up the log."""
+    logging.getLogger("octopi").setLevel(logging.NOTSET)

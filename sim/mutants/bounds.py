@@ -137,8 +137,8 @@ MUTANTS: Final = (
         "credit-ignored-at-the-tail",
         _READING,
         """
--        if self._log.epoch != self._epoch or delivery.end > self._credit:
-+        if self._log.epoch != self._epoch:
+-        if self._log.epoch != self._epoch or not self.position < delivery.end <= self._credit:
++        if self._log.epoch != self._epoch or not self.position < delivery.end:
 """,
         "a consumer at the end of its log is sent new records even without credit",
         _CREDIT,

@@ -51,7 +51,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "failures-get-another-status",
-        "octopi.roles.register.services.asked",
+        "octopi.roles.asked",
         """
          self._on_answered()
 +        if isinstance(message, m.Failure):

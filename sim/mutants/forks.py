@@ -11,7 +11,7 @@ MUTANTS: Final = (
         "anchors-not-looked-at",
         "octopi.roles.broker.readable_log",
         """
-         read = epochs_of(anchor)
+         read = epochs_of(checked_anchor(anchor))
 -        if not read:
 +        if offset >= 0:
              return

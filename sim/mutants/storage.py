@@ -307,8 +307,8 @@ MUTANTS: Final = (
         "flushes-count-behind-cuts",
         _BROKER_LOG,
         """
--            self.flush_listener.flushed(self.topic_id, lambda: self._files.flushed_end)
-+            self.flush_listener.flushed(self.topic_id, lambda: end)
+-            self.replica.flushed(self.topic_id, lambda: self._files.flushed_end)
++            self.replica.flushed(self.topic_id, lambda: end)
 """,
         "a flush that ended before its log was cut counts for records that were appended since",
         "promised-unheld",

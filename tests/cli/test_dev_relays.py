@@ -13,6 +13,7 @@ from tests.cli.test_dev import dev
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.usefixtures("logging_as_it_was")
 def test_relays_of_dev_stand_alone(program: Program) -> None:
     refused = program("dev", "--relays", "3", "--brokers", "2")
     assert refused.exit_code == ExitCode.USAGE

@@ -156,6 +156,7 @@ def test_a_verb_granted_on_other_topics_does_not_count(cls: type) -> None:
     topics = ["other", "orders.*", "**"[:1] + "x"]
     elsewhere = grants({verb: pairs(verb, topics) for verb in Verb})
     has_topic = "topic" in {field.name for field in attrs.fields(cls)}
+    has_topic = has_topic and cls is not m.HostTopic  # which brokers send, with a whole record
     free = NEEDED[cls] is None and cls is not m.DescribeTopic
     assert (denied(elsewhere, example(cls)) is None) == free
     here = grants({verb: pairs(verb, ["ord*"]) for verb in Verb})

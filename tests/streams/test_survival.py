@@ -31,9 +31,10 @@ async def leader_when_all_are_in_sync(url: str, brokers: list[NodeProcess]) -> N
             while True:
                 (place,) = (await client.describe_topic("orders")).partitions
                 partitions = (await client.admin.describe_cluster()).partitions
-                if all(len(one.in_sync) == len(brokers) for one in partitions):
-                    (leader,) = [one for one in brokers if one.url == place.leader_address]
-                    return leader
+                # The topic was described before, and may have had no leader then.
+                leading = [one for one in brokers if one.url == place.leader_address]
+                if leading and all(len(one.in_sync) == len(brokers) for one in partitions):
+                    return leading[0]
                 await trio.sleep(0.05)  # nothing announces it to clients
 
 
