@@ -55,7 +55,7 @@ async def subscription(url: str, topic: str, name: str) -> SubscriptionStatus:
 def carry_out(page: Page) -> None:
     """Confirm what the dialog asks, and wait until it is done."""
     page.click("dialog form button:not([type=button])")
-    page.wait_for_selector("dialog [role=status].good")
+    page.wait_for_selector("dialog [role=status].good", timeout=60_000)  # a busy machine
     page.click("dialog button:text-is('Close')")
     page.wait_for_selector("dialog", state="detached")
 
