@@ -39,8 +39,10 @@ def forked_nodes() -> Iterator[None]:
     options allow it (`harness.fork_server`)."""
     with fork_server() as server:
         _forks.append(server)
-        yield
-        _forks.remove(server)
+        try:
+            yield
+        finally:
+            _forks.remove(server)
 
 
 def join_secret(directory: Path) -> Path:

@@ -11,25 +11,10 @@ import pytest
 
 from harness.processes import NodeProcess, NodeProcesses
 from octopi.cli.failures import ExitCode
-from octopi.cli.free_ports import free_port
 from tests.cli.conftest import Program
+from tests.kit.ring_processes import start_ring
 
 FOUNDERS = 3
-
-
-def start_ring(nodes: NodeProcesses) -> list[NodeProcess]:
-    """Founders, which are ready when all of them are there."""
-    listens = [f"127.0.0.1:{free_port()}" for _ in range(FOUNDERS)]
-    joined = ",".join(f"ws://{one}" for one in listens)
-    founders = [
-        nodes.node(f"ring-{number}", "broker", "--listen", listen, "--join", joined)
-        for number, listen in enumerate(listens, 1)
-    ]
-    for one in founders:
-        one.launch()
-    for one in founders:
-        one.wait_ready()
-    return founders
 
 
 def shown(program: Program, node: NodeProcess) -> dict[str, str]:
@@ -71,7 +56,7 @@ def everywhere(program: Program, founders: list[NodeProcess]) -> list[dict[str, 
 def test_processes_form_a_ring_that_answers_and_survives_a_kill(
     nodes: NodeProcesses, program: Program
 ) -> None:
-    founders = start_ring(nodes)
+    founders = start_ring(nodes, FOUNDERS)
     first, second, third = founders
     assert known_at_last(program, first, founders) == {one.url for one in founders}
     located = everywhere(program, founders)
@@ -98,7 +83,7 @@ def test_processes_form_a_ring_that_answers_and_survives_a_kill(
 def test_topics_are_kept_through_whatever_broker_and_survive_a_kill(
     nodes: NodeProcesses, program: Program, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first, second, third = start_ring(nodes)
+    first, second, third = start_ring(nodes, FOUNDERS)
     created = program("topics", "create", "orders", "--partitions", "3", "--server", first.url)
     assert created.exit_code == 0, created.stderr
     listed = program("topics", "list", "--server", second.url)

@@ -8,28 +8,13 @@ import pytest
 import trio
 
 import octopi
-from harness.processes import NodeProcess, NodeProcesses, node_processes
-from octopi.cli.free_ports import free_port
+from harness.processes import NodeProcess, node_processes
+from tests.kit.ring_processes import start_ring
 from tests.kit.traffic import traffic
 
 pytestmark = pytest.mark.process
 
 BROKERS = 5
-
-
-def launched(nodes: NodeProcesses) -> list[NodeProcess]:
-    """Founders of one cluster."""
-    listens = [f"127.0.0.1:{free_port()}" for _ in range(BROKERS)]
-    joined = ",".join(f"ws://{one}" for one in listens)
-    ring = [
-        nodes.node(f"ring-{number}", "broker", "--listen", listen, "--join", joined)
-        for number, listen in enumerate(listens, 1)
-    ]
-    for one in ring:
-        one.launch()
-    for one in ring:
-        one.wait_ready()
-    return ring
 
 
 async def leader(ring: list[NodeProcess], client: octopi.Client, topic: str) -> NodeProcess:
@@ -46,7 +31,7 @@ async def test_leaders_are_killed_under_load_and_nothing_is_lost_or_doubled(
     tmp_path: Path,
 ) -> None:
     with node_processes(tmp_path) as nodes:
-        ring = await trio.to_thread.run_sync(launched, nodes)
+        ring = await trio.to_thread.run_sync(start_ring, nodes, BROKERS)
         urls = [one.url for one in ring]
         async with (
             octopi.connect(urls) as client,
