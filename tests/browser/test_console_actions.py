@@ -55,7 +55,9 @@ async def subscription(url: str, topic: str, name: str) -> SubscriptionStatus:
 def carry_out(page: Page) -> None:
     """Confirm what the dialog asks, and wait until it is done."""
     page.click("dialog form button:not([type=button])")
-    page.wait_for_selector("dialog [role=status].good", timeout=60_000)  # a busy machine
+    told = page.wait_for_selector("dialog .good, dialog .problem", timeout=60_000)  # a busy machine
+    assert told is not None
+    assert "good" in (told.get_attribute("class") or ""), told.text_content()
     page.click("dialog button:text-is('Close')")
     page.wait_for_selector("dialog", state="detached")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 
+import attrs
 import pytest
 import trio
 
 from octopi.identifiers import PartitionId, is_internal
+from octopi.replication.effects import SyncLogs
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.storage import checkpoint
@@ -81,6 +83,25 @@ async def test_a_deleted_topic_that_could_not_be_read_at_the_start_is_gone() -> 
         assert of_topic(disk)
         disk.heal()
         assert not await logs.remove_topics([REMOVED])
+        assert not of_topic(disk)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_topic_that_two_orders_delete_at_a_time_is_deleted_once() -> None:
+    """Without a register, each partition of a topic reads by itself that the topic is gone."""
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await started_on(disk, tasks)
+        places = [attrs.evolve(PLACED, partition=number) for number in (0, 1)]
+        await logs.install_partitions(places, [])
+        await logs.install_topics([attrs.evolve(TOPIC, partitions=[0, 1])])
+        assert topic_ids(logs) == [TOPIC.topic_id] * 2
+        async with trio.open_nursery() as nursery:
+            for one in logs.replicas:
+                one.submit(lambda: [SyncLogs()])  # which it waits for when the orders come
+            for _ in range(3):
+                nursery.start_soon(logs.remove_topics, [REMOVED])
+        assert not topic_ids(logs)
         assert not of_topic(disk)
         tasks.cancel_scope.cancel()
 

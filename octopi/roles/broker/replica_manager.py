@@ -90,6 +90,7 @@ class ReplicaManager(Decisions):
         self._lacking: set[PartitionId] = set()
         """Partitions that lack an internal log, because it could not be made or opened yet."""
         self._retirement = BriefLock()
+        self._removal = BriefLock()
         self._noted_at = 0.0
         """When the ends of logs were noted last (monotonic, s)."""
         self._away: frozenset[BrokerId] = frozenset()
@@ -425,6 +426,10 @@ class ReplicaManager(Decisions):
         The logs are removed from their replicas at once, even if deleting their files fails, so a
         replica gets in sync without them.
         """
+        async with self._removal:  # each partition of a topic may order it by itself
+            return await self._remove_topics(topics)
+
+    async def _remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
         removed = {one.topic_id for one in topics}
         self.status.removed(removed)
         for log in self.store.doom(removed):
