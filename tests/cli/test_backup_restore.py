@@ -31,7 +31,7 @@ def log_start(program: Program, topic: str) -> int:
     """Where the log of *topic*'s only partition starts."""
     told = json.loads(program("topics", "describe", topic, "--json").stdout)
     [log] = told["logs"]
-    return int(log["log_start"])
+    return int(log["log"]["log_start"])
 
 
 def stored(server: str, topic: str) -> dict[int, bytes]:
