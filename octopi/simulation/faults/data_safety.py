@@ -15,6 +15,7 @@ import attrs
 
 from octopi.coordination.cluster_state import Removal
 from octopi.identifiers import BrokerId, PartitionId
+from octopi.model import TopicRecord
 from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
 from octopi.simulation.disk.group_bytes import GroupJournalBytes
 from octopi.simulation.faults.actions import Destroying, LosePower, Wipe, goes_unnoticed
@@ -204,6 +205,8 @@ class LastCopyGuard:
                 view = self._cluster.decided.state
                 if not all(self._is_replaced(*one) for one in view.removals.items()):
                     return "brokers have yet to remove a topic, and nobody else knows"
+                if not all(map(self._is_made, view.topics_on({*view.partitions}))):
+                    return "no broker has a log of a topic yet, and nobody else knows"
                 gone = {one for record in view.partitions.values() for one in record.replicas}
                 gone -= {self._cluster.broker_of(node.name) for node in self._cluster.brokers}
                 if gone:
@@ -231,6 +234,15 @@ class LastCopyGuard:
                 for partition in topic.partitions
                 for broker in view.partitions[partition].in_sync
             )
+        )
+
+    def _is_made(self, topic: TopicRecord) -> bool:
+        """Whether some in-sync replica has a log of *topic*, so that its broker can tell of it."""
+        partitions = self._cluster.decided.state.partitions
+        return any(
+            (self._cluster.host_of(broker), number, topic.topic_id) in self._made
+            for number in topic.partitions
+            for broker in partitions[PartitionId(number)].in_sync
         )
 
     def _is_durable(self, host: str, record: PartitionRecord, action: Destroying) -> bool:
