@@ -43,8 +43,10 @@ def threads() -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left_behind() -> Iterator[None]:
-    """Check that a test has closed what it opened."""
+def nothing_is_left_behind(url: str) -> Iterator[None]:
+    """Check that a test has closed what it opened.  The cluster is there before, and with it what
+    starts the processes of this and other clusters."""
+    del url
     before = threads(), sockets()
     yield
     assert (threads(), sockets()) == before
