@@ -90,6 +90,7 @@ from sim.generate.scenarios_of_registers import (
     made_again_too_soon,
     made_again_unheard,
     memory_is_lost,
+    moved_there_and_back,
     register_fails,
     slow_to_remember,
     spent_epoch,
@@ -175,6 +176,7 @@ _ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     *ALWAYS_SERVING,
     many_fetches,
     slow_to_acknowledge,
+    moved_there_and_back,
     *SUBSCRIPTION_SCENARIOS,
     *QUEUE_SCENARIOS,
 )

@@ -221,6 +221,22 @@ def deleted_while_it_is_sent(randomness: Random) -> Scenario:
     return Scenario(faults, {**options, "faults_s": 8.0}, load)
 
 
+def moved_there_and_back(randomness: Random) -> Scenario:
+    """Replicas are moved to another broker and back at once, and a node dies meanwhile."""
+    gone = randomness.choice((Kill, Stop))(some_seconds(randomness, 0.3, 2.0))
+    faults = (
+        InjectedFault(
+            AtStep("J13a", occurrence=randomness.choice((1, 2))),
+            gone,
+            randomness.choice(("register", "leader", "here")),
+        ),
+        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # healing can't begin before this
+    )
+    options = {"replicas": randomness.choice((1, 2)), "min_insync": 1, "partitions": 2, **QUICK}
+    load = {"chores": ("move",) * 4, "topic_partitions": 2}
+    return Scenario(faults, {**options, "brokers": 4, "faults_s": 8.0}, load)
+
+
 def made_again_and_forgotten(randomness: Random) -> Scenario:
     """Like `made_again`, and the register loses its disk before that broker is back."""
     away = randomness.choice(BROKERS)

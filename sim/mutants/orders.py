@@ -169,4 +169,18 @@ MUTANTS: Final = (
         "The follower opens another stream, as after any broken connection; what is left is an "
         "error in the leader's log.",
     ),
+    Mutant(
+        "topics-sent-while-a-replica-is-put-away",
+        "octopi.roles.register.member",
+        """
+-            if self.broker not in record.replicas:
+-                # It may be a replica again before it has confirmed that it is none, and then it
+-                # needs the topics again.
+-                self._hosts.discard(record.partition)
+""",
+        "a replica that is moved away and back at once is sent its topics while the broker still "
+        "puts the former one away, which has no use for them, and never again",
+        "liveness",
+        ("moved_there_and_back",),
+    ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -191,12 +192,13 @@ class Operator:
         partition = randomness.choice(info.partitions)
         others = [one.broker for one in info.brokers if one.broker not in partition.replicas]
         if others:
-            await client.admin.move_replica(
-                partition.partition,
-                randomness.choice(partition.replicas),
-                randomness.choice(others),
-                timeout_s=_CHORE_TIMEOUT_S,
+            leaving, joining = randomness.choice(partition.replicas), randomness.choice(others)
+            move = partial(
+                client.admin.move_replica, partition.partition, timeout_s=_CHORE_TIMEOUT_S
             )
+            await move(leaving, joining)
+            if partition.partition % 2:
+                await move(joining, leaving)  # which may still put its former replica away
 
     async def _alter(self, client: Client, randomness: Random) -> None:
         """Alter a topic, and some time later have it require as many replicas in sync as before: a

@@ -7,7 +7,8 @@ import trio
 
 from octopi.clients.client import Client
 from octopi.environment import Environment
-from octopi.simulation.cluster import REGISTER, SimulatedCluster
+from octopi.identifiers import BrokerId
+from octopi.simulation.cluster import REGISTER, ClusterOptions, SimulatedCluster
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
 from tests.simulation.clusters import ask, play, until
@@ -108,6 +109,28 @@ def test_a_broker_that_was_away_hears_of_more_topics_than_a_message_holds() -> N
         await until(lambda: all(held(topic=name) is not None for name in names[::99]))
 
     play(scenario)
+
+
+def test_replicas_that_move_away_and_back_at_once_have_their_topics_each_time() -> None:
+    """A broker is given the partition again while it still puts its former replica away."""
+    moves: list[int] = []
+
+    async def move(client: Client) -> None:
+        await client.create_topic("orders")
+        [place] = (await client.describe_topic("orders")).partitions
+        [leaving] = place.replicas
+        joining = BrokerId(3 - leaving)
+        for _ in range(6):
+            await client.admin.move_replica(place.partition, leaving, joining, timeout_s=20)
+            moves.append(joining)
+            leaving, joining = joining, leaving
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, move)
+
+    for seed in (1, 2, 3):
+        play(scenario, seed=seed, options=ClusterOptions(brokers=2, replicas=1))
+    assert len(moves) == 18
 
 
 def test_only_what_the_register_has_on_its_device_counts_as_decided() -> None:

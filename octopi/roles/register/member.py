@@ -83,7 +83,10 @@ class Member:
         self._topics_lock = trio.Lock()
         """Held while an order about topics is under way."""
         self._hosts: set[PartitionId] = set()
-        """Partitions that the broker confirmed to be a replica of, on this connection."""
+        """Partitions that the broker confirmed to be a replica of, on this connection, and was not
+        told since that it is none."""
+        self._newest_told: dict[PartitionId, m.PartitionRecord] = {}
+        """The newest decision about each partition that was sent on this connection."""
         self._undone_partitions: set[PartitionId] = set()
         self._undone_topics: set[str] = set()
         self._are_removals_undone = False
@@ -148,14 +151,21 @@ class Member:
                 for one in brokers
             ],
         )
+        for record in records:
+            self._newest_told[record.partition] = record
+            if self.broker not in record.replicas:
+                # It may be a replica again before it has confirmed that it is none, and then it
+                # needs the topics again.
+                self._hosts.discard(record.partition)
         undone = await self._tell(message)
         if undone is None:
             return False
         failed = {one.partition for one in undone}
         done = [one for one in records if one.partition not in failed]
         for record in done:
-            known = self._hosts.add if self.broker in record.replicas else self._hosts.discard
-            known(record.partition)
+            is_newest = self._newest_told[record.partition] is record
+            if is_newest and self.broker in record.replicas:
+                self._hosts.add(record.partition)
             self._undone_partitions.discard(record.partition)
         self._undone_partitions.update(one.partition for one in records if one not in done)
         self._note_failures(bool(undone))
