@@ -695,6 +695,9 @@ RELAY_STREAMS_MAX: Final = 12_500
 RELAY_STREAMS_TOLD_MAX: Final = 2_000
 """Streams of one message of a vote, of a start, or of an answer to a joining relay."""
 
+RELAY_REMOVED_MAX: Final = 1_000
+"""Of how many removed streams a relay remembers that they are removed."""
+
 RELAY_NAMES_TOLD_MAX: Final = 1_000
 """Names of topics that one message between relays has."""
 

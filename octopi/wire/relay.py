@@ -29,6 +29,7 @@ from octopi.limits import (
     RELAY_PART_TRANSACTIONS,
     RELAY_PARTITIONS_MAX,
     RELAY_POINTS_MAX,
+    RELAY_REMOVED_MAX,
     RELAY_STREAMS_TOLD_MAX,
     RELAYS_MAX,
     TEXT_BYTES_MAX,
@@ -47,6 +48,7 @@ from octopi.wire.declarations import (
 from octopi.wire.replication import KnownProducer
 
 _OF_NODES: Final = on_the_cluster(Verb.REPLICATE)
+_TOPIC_ID_BYTES: Final = ID_CHARACTERS // 2
 _POINT: Final = Struct(">Q32s")
 _STREAM: Final = Struct(">8sQ32s")
 _STREAM_END: Final = Struct(">8sQ32sQ")
@@ -98,6 +100,17 @@ def ends_of(data: bytes) -> list[tuple[TopicId, Offset, bytes, Offset]]:
         (TopicId(one.hex()), Offset(end), digest, Offset(highwater))
         for one, end, digest, highwater in _STREAM_END.iter_unpack(data)
     ]
+
+
+def packed_ids(ids: Iterable[TopicId]) -> bytes:
+    """The bytes of topic ids."""
+    return b"".join(map(bytes.fromhex, ids))
+
+
+def ids_of(data: bytes) -> list[TopicId]:
+    """The inverse of `packed_ids`."""
+    begins = range(0, len(data), _TOPIC_ID_BYTES)
+    return [TopicId(data[begin : begin + _TOPIC_ID_BYTES].hex()) for begin in begins]
 
 
 def _rows_fault(field: str, data: bytes, rows: Struct) -> str:
@@ -156,7 +169,25 @@ class KnownLife:
     """How often it gave up what it held in that incarnation."""
 
 
-Lives: TypeAlias = Annotated[tuple[KnownLife, ...], AtMost(RELAYS_MAX)]
+@judged
+@attrs.frozen
+class ToldSet:
+    """The members of a relay partition."""
+
+    version: Annotated[int, Within(0, COUNTED_MAX)]
+    """A greater one is newer; 0: that of a static list."""
+    members: Annotated[tuple[BrokerNumber, ...], AtMost(RELAYS_MAX)]
+
+    def fault(self) -> str:
+        """Why this is no set; empty: it is one."""
+        is_set = self.members and len(set(self.members)) == len(self.members)
+        return "" if is_set else f"its members are none, or not all different: {self.members}"
+
+
+_KNOWN_MAX: Final = 2 * RELAYS_MAX
+"""A relay knows the members of two sets while its set changes."""
+
+Lives: TypeAlias = Annotated[tuple[KnownLife, ...], AtMost(_KNOWN_MAX)]
 
 
 # --- the connection ------------------------------------------------------------------------
@@ -229,9 +260,13 @@ class BeatTold(OfPartition):
     """The greatest one that it promised."""
     held: EpochBytes
     """The last one of which it was a part."""
-    hears: Annotated[tuple[BrokerId, ...], AtMost(RELAYS_MAX)]
+    hears: Annotated[tuple[BrokerId, ...], AtMost(_KNOWN_MAX)]
     generation: Annotated[int, Within(0, 2**24 - 1)]
     """The greatest one that it ever voted for, or joined."""
+    relay_set: ToldSet
+    """The members in the epoch `held`."""
+    known_set: ToldSet
+    """The newest relay set of which the sender has heard; it may not be in force yet."""
     starts: Annotated[bool, MayBeMissing()] = False
     """It is the sequencer of the epoch, and fetches what it lacks."""
 
@@ -265,6 +300,8 @@ class PlacedTold(OfPartition):
     is_duplicate: bool
     committed: Place
     """The sequencer's highwater mark."""
+    quorum: Annotated[int, Within(1, RELAYS_MAX)]
+    """How many members have to write it, in this epoch."""
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
@@ -394,6 +431,8 @@ class VoteTold(OfPartition):
     epoch: EpochBytes
     held: EpochBytes
     """The last one of which it was a part."""
+    relay_set: ToldSet
+    """Its members; of one that holds nothing, the newest set of which it has heard."""
     lives: Lives
     streams: _StreamEnds
     """See `packed_ends`."""
@@ -412,14 +451,20 @@ class StartTold(OfPartition):
     """From a member that is part of `epoch`: it has begun, and so far its streams go."""
 
     epoch: EpochBytes
+    relay_set: ToldSet
+    """The members in that epoch."""
     lives: Lives
     streams: _Streams
     """See `packed_streams`."""
+    removed: Annotated[bytes, AtMost(RELAY_REMOVED_MAX * _TOPIC_ID_BYTES)] = b""
+    """Ids, one behind the other, of streams that are not there because they were removed."""
     more: Annotated[bool, MayBeMissing()] = False
     """See `VoteTold`."""
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
+        if len(self.removed) % _TOPIC_ID_BYTES:
+            return f"removed has {len(self.removed)} bytes, and an id has {_TOPIC_ID_BYTES}"
         return _rows_fault("streams", self.streams, _STREAM)
 
 
@@ -439,6 +484,8 @@ class AnswerTold(OfPartition):
     """Answer to `AskTold` of one that knows nothing, from a member that is part of `epoch`."""
 
     epoch: EpochBytes
+    relay_set: ToldSet
+    """The members in that epoch."""
     lives: Lives
     streams: _Streams | None
     """None: the sender is not the sequencer."""
