@@ -24,7 +24,8 @@ class RelayMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         now = self._node.environment.clock.now()
-        held = [(one, one.member) for one in self._node.partitions if one.member is not None]
+        partitions = self._node.partitions.values()
+        held = [(one, one.member) for one in partitions if one.member is not None]
         found = [(one.counts, described(member, now)) for one, member in held]
         status = GaugeMetricFamily(
             "octopi_relay_status", "1 for the present one.", labels=("partition", "status")

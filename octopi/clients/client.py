@@ -53,7 +53,7 @@ from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
 from octopi.version import __version__
-from octopi.wire.messages import DeleteTopic, FoundOffset, TopicInfo, TopicOptions
+from octopi.wire.messages import DeleteTopic, FoundOffset, TopicInfo, TopicKind, TopicOptions
 
 if TYPE_CHECKING:
     from octopi.clients.producing.producer import Producer
@@ -114,6 +114,10 @@ class Client(ConsumerMaker):
         min_insync: int = 1,
         hold: timedelta | None = None,
         hold_bytes: int | None = None,
+        kind: str = TopicKind.LOG,
+        buffer_bytes: int | None = None,
+        buffer_count: int | None = None,
+        buffer_age: timedelta | None = None,
         exist_ok: bool = False,
     ) -> TopicInfo:
         """Create a topic on *partitions* partitions that consistent hashing chooses, or on the
@@ -128,6 +132,10 @@ class Client(ConsumerMaker):
         to process them: not until they are older than *retention* and *hold* together, and not
         while fewer than *hold_bytes* (per partition) are kept for that.  If both are given, the
         bound that is reached first counts.
+
+        A topic of the *kind* ``"relay"`` is in the memory of three brokers or more, and has one
+        partition.  It keeps the newest *buffer_bytes*, *buffer_count* transactions, and nothing
+        that is older than *buffer_age*; the bound that is reached first counts.
 
         Raises:
           InvalidTopicError: if *name* is no legal name.
@@ -145,13 +153,18 @@ class Client(ConsumerMaker):
             min_insync=min_insync,
             hold_ms=milliseconds(hold),
             hold_bytes=hold_bytes,
+            buffer_bytes=buffer_bytes,
+            buffer_count=buffer_count,
+            buffer_age_ms=milliseconds(buffer_age),
         )
         wanted = None if partition_ids is None else [PartitionId(one) for one in partition_ids]
         count = partitions if wanted is None else len(wanted)
         not_negative(
             partitions=count, partition_ids=min(wanted or [PartitionId(0)]), **attrs.asdict(options)
         )
-        info = await create_topic(self._router, topic, count, wanted, options, exist_ok=exist_ok)
+        info = await create_topic(
+            self._router, topic, count, wanted, options, exist_ok=exist_ok, kind=kind
+        )
         self._cluster.lookup.remember(info)
         return info
 

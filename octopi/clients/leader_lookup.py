@@ -50,8 +50,9 @@ class LeaderLookup:
         self._clock = clock
         self._describe = describe
         self._topics: dict[str, _Known] = {}
-        self._places: dict[int, tuple[float, PartitionInfo]] = {}
-        """The answers that `place` got about partitions, each with the time at which it asked."""
+        self._places: dict[tuple[str, int], tuple[float, PartitionInfo]] = {}
+        """The answers that `place` got about partitions, by their kinds and numbers, each with the
+        time at which it asked."""
         self._asking_place = trio.Lock()
         self._failed_at = -math.inf
         """When `place` last failed to reach the register."""
@@ -99,7 +100,9 @@ class LeaderLookup:
         """
         old_at = self._clock.now() - QUESTION_INTERVAL_S / 2
         async with self._asking_place:
-            asked_at, place = self._places.get(partition, (-math.inf, None))
+            known = self._topics.get(topic)
+            kind = known.info.kind if known is not None and known.info is not None else ""
+            asked_at, place = self._places.get((kind, partition), (-math.inf, None))
             if place is None or asked_at < old_at:
                 if self._failed_at >= old_at:
                     raise ConnectionLostError("the register didn't answer a moment ago")
@@ -109,7 +112,9 @@ class LeaderLookup:
                 except (ConnectionLostError, UnreachableError, NotReadyError):
                     self._failed_at = self._clock.now()
                     raise
-                self._places.update((one.partition, (asked_at, one)) for one in info.partitions)
+                self._places.update(
+                    ((info.kind, one.partition), (asked_at, one)) for one in info.partitions
+                )
                 place = partition_of(info, partition)
         return place
 

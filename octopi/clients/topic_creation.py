@@ -17,7 +17,14 @@ from octopi.errors import (
     UnknownTopicError,
 )
 from octopi.identifiers import PartitionId, TopicName
-from octopi.wire.messages import AlterTopic, CreateTopic, TopicDescription, TopicInfo, TopicOptions
+from octopi.wire.messages import (
+    AlterTopic,
+    CreateTopic,
+    TopicDescription,
+    TopicInfo,
+    TopicKind,
+    TopicOptions,
+)
 
 
 async def create_topic(
@@ -29,6 +36,7 @@ async def create_topic(
     *,
     exist_ok: bool,
     beside: str = "",
+    kind: str = TopicKind.LOG,
 ) -> TopicInfo:
     """Create *topic* on *count* partitions, on these *partitions*, or on those of the topic
     *beside*.
@@ -45,7 +53,9 @@ async def create_topic(
         nonlocal is_lost
         try:
             answer = await router.ask_register_once(
-                lambda request: CreateTopic(request, topic, count, partitions, options, beside),
+                lambda request: CreateTopic(
+                    request, topic, count, partitions, options, beside, kind=kind
+                ),
                 TopicDescription,
             )
         except ConnectionLostError:
@@ -61,6 +71,7 @@ async def create_topic(
                 raise NotReadyError(f"topic {topic} existed, and was deleted meanwhile") from None
             # An attempt whose answer was lost may have created it.
             is_ours = info.options == options and (bool(beside) or len(info.partitions) == count)
+            is_ours = is_ours and info.kind == kind
             if exist_ok or (is_lost and is_ours):
                 return info
             raise

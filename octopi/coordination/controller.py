@@ -30,6 +30,7 @@ from octopi.coordination.journal_entries import (
     TopicRemoved,
 )
 from octopi.coordination.rebuild import Rebuild
+from octopi.coordination.relay_sequencers import RelaySequencers
 from octopi.coordination.rival_registers import RivalRegisters
 from octopi.coordination.seals import Seals
 from octopi.coordination.topic_decisions import TopicDecisions
@@ -93,7 +94,11 @@ class Controller:
             draining=self.draining,
             stopping=self.stopping,
         )
-        self.view = ClusterView(self.state, self._live, self.elections, self.health)
+        self.relay_sequencers = RelaySequencers(self._live)
+        """Who puts messages in order in which relay partition."""
+        self.view = ClusterView(
+            self.state, self._live, self.elections, self.health, self.relay_sequencers
+        )
 
     def _is_doubted(self, partition: PartitionId) -> bool:
         """Whether a broker reported a newer record of *partition* than the register knows, and not
@@ -307,6 +312,7 @@ class Controller:
             raise RefusedError(
                 f"broker {broker} runs, at {state.brokers[broker].address}", Status.BROKER_IN_USE
             )
+        # A relay set needs no order: it replaces a member that was removed.
         held = [one.partition for one in state.partitions.values() if broker in one.replicas]
         if held:
             some = " ".join(str(partition) for partition in sorted(held)[:10])

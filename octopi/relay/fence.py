@@ -95,7 +95,7 @@ class Hearing:
     def holders(self, mine: RelayBeat, now: float) -> Counter[Timeline]:
         """How many hold each timeline: they were part of it last, and have promised no other one.
         *mine*: what this relay says of itself."""
-        said = [*self._counted(now), mine]
+        said = self._counted(now) + ([mine] if self._me in self.relay_set else [])
         return Counter(
             beat.held.timeline
             for beat in said

@@ -26,6 +26,7 @@ from octopi.model import (
     PartitionRecord,
     Place,
     RegisterGeneration,
+    RelaySetRecord,
     ReplicaReport,
     Seal,
     TopicRecord,
@@ -270,6 +271,35 @@ class PrepareHandOver:
 
     request: int
     partition: PartitionNumber
+
+
+@request("install_relay_sets", DECIDER_TO_MEMBER, since=2)
+@attrs.frozen
+class InstallRelaySets:
+    """Register to broker: these relay partitions have these members, and these topics.  A broker
+    that is a member holds the partition in memory; one that is none once the set is in force gives
+    it up.
+
+    Answer: `OrderCarriedOut`."""
+
+    request: int
+    sets: Annotated[list[RelaySetRecord], AtMost(1_000)]
+    topics: Annotated[list[TopicRecord], AtMost(1_000)]
+    brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
+    """The members, with their addresses."""
+
+
+@notice("relay_report", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE), since=2)
+@attrs.frozen
+class RelayReport:
+    """Sequencer of a relay partition to register: an epoch has begun, with that set.  Repeated when
+    the broker joins.  No answer."""
+
+    partition: PartitionNumber
+    version: Counted
+    """Of the set that is in force."""
+    epoch: Place
+    """As clients know it."""
 
 
 @notice("goodbye", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))

@@ -194,6 +194,14 @@ Lives: TypeAlias = Annotated[tuple[KnownLife, ...], AtMost(_KNOWN_MAX)]
 
 
 @attrs.frozen
+class EmptiedPartition:
+    """How often a relay gave up what it held of a partition in its incarnation."""
+
+    partition: PartitionNumber
+    emptied: _Emptied
+
+
+@attrs.frozen
 class _Greeting:
     request: int
     broker: BrokerNumber
@@ -202,9 +210,10 @@ class _Greeting:
     nonce: Annotated[str, AtMost(NONCE_BYTES_MAX)]
     """Of this incarnation: two copies of a data directory count to the same number."""
     mesh: DigestBytes
-    """The digest of the static list of relays, which has to be the same on all of them."""
-    emptied: Annotated[tuple[_Emptied, ...], AtMost(RELAY_PARTITIONS_MAX)]
-    """For each partition: how often the sender gave up what it held in this incarnation."""
+    """The digest of the static list of relays, or of the cluster's id: it has to be the same on all
+    of them."""
+    emptied: Annotated[tuple[EmptiedPartition, ...], AtMost(RELAY_PARTITIONS_MAX)]
+    """How often the sender gave up what it held, where it did."""
     known: Annotated[Incarnation, Within(0, COUNTED_MAX)]
     """The newest incarnation of the other one that the sender knows; 0: none."""
     known_nonce: Annotated[str, AtMost(NONCE_BYTES_MAX)]
