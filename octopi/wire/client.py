@@ -72,6 +72,8 @@ class LogInfo:
     held_for: Annotated[Text, MayBeMissing()] = ""
     """The slowest subscription that it waits for.  Empty: it waits for none, or this broker doesn't
     know the marks, or the client may not know of that subscription."""
+    kind: KindText = TopicKind.LOG
+    """That of its topic.  A stream in memory has no files; `size_bytes` is what it holds."""
 
 
 @attrs.frozen
