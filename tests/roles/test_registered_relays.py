@@ -88,7 +88,7 @@ async def test_a_relay_topic_can_not_be_what_a_log_topic_is(cluster: Cluster) ->
             await client.alter_topic(TOPIC, retention_bytes=10)
         assert altered.value.status == Status.WRONG_KIND
         with pytest.raises(RefusedError) as subscribed:
-            async with client.subscription(TOPIC, "billing", create="earliest") as messages:
+            async with client.subscription(TOPIC, "billing", create="create") as messages:
                 await messages.__anext__()
         assert subscribed.value.status == Status.WRONG_KIND
 

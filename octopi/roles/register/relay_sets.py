@@ -107,7 +107,9 @@ class RelaySets:
             self._changed.set()
             self._changed = trio.Event()
         topics = state.relay_topics_on(record.partition)
-        await self._tell({*before.members, *record.members}, [record], topics)
+        # Once it is in force, whoever was a member before has to leave.
+        told = [*self._members] if record.in_force else {*before.members, *record.members}
+        await self._tell(told, [record], topics)
 
     # --- what members say ----------------------------------------------------------------
 
