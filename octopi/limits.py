@@ -628,6 +628,10 @@ broker would not."""
 RELAY_AWAY_S: Final = 300.0
 """A member of a relay set that was away for so long is replaced, if there is another broker."""
 
+RELAY_FORM_S: Final = 5.0
+"""How long the creation of a topic in memory waits for a new relay set, which needs a second or two
+to begin."""
+
 RELAY_SETS_LOOK_S: Final = 1.0
 """The interval at which a register sees whether relay sets have to change."""
 

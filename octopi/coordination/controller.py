@@ -30,6 +30,7 @@ from octopi.coordination.journal_entries import (
     TopicRemoved,
 )
 from octopi.coordination.rebuild import Rebuild
+from octopi.coordination.relay_reports import split_reports
 from octopi.coordination.relay_sequencers import RelaySequencers
 from octopi.coordination.rival_registers import RivalRegisters
 from octopi.coordination.seals import Seals
@@ -213,6 +214,7 @@ class Controller:
                 f"broker {broker} reports what no register ever decided: {fault}",
                 Status.MALFORMED_MESSAGE,
             )
+        inventory, relayed = split_reports(state, inventory)
         entries: list[Entry] = []
         registration = BrokerRegistered(
             broker,
@@ -263,7 +265,7 @@ class Controller:
         return Admission(
             broker,
             join.incarnation,
-            entries,
+            entries + relayed,
             conflicts,
             rebuild,
             learned,

@@ -59,6 +59,10 @@ class Inventory:
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
     standings: Annotated[list[ReplicaReport], AtMost(1_000)] = attrs.field(factory=list)
     """Reports on the broker's replicas."""
+    relay_sets: Annotated[list[RelaySetRecord], AtMost(1_000), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """The relay sets of which the broker is a member."""
 
 
 @request("join", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))

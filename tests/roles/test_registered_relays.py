@@ -8,6 +8,7 @@ import trio
 from octopi import Client, ClusterInfo, connect
 from octopi.clients.relays import describe_relays, verify_relays
 from octopi.errors import RefusedError, Status, TopicExistsError, UnknownTopicError
+from octopi.limits import RELAY_AWAY_S
 from octopi.testing import Cluster, simulated
 
 TOPIC = "prices"
@@ -252,3 +253,37 @@ async def test_all_relays_restart_and_the_topic_is_there_and_empty(cluster: Clus
         await has_members(cluster, client, [1, 2, 3])
         await produce(client, values(3, 50))
         assert await read(client, 3) == values(3, 50)
+
+
+@simulated(brokers=3, oracle=False)
+async def test_a_register_that_lost_its_disk_learns_of_topics_in_memory(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        made = await client.create_topic(TOPIC, kind="relay", buffer_count=50)
+        await produce(client, values(5))
+        cluster.kill(cluster.register)
+        cluster.wipe(cluster.register)
+        cluster.restart(cluster.register)
+        await cluster.sleep(10)
+        found = await client.describe_topic(TOPIC)
+        assert (found.topic_id, found.kind) == (made.topic_id, "relay")
+        assert found.options.buffer_count == 50
+        assert await read(client, 5) == values(5)
+        await has_members(cluster, client, [1, 2, 3])
+
+
+@simulated(brokers=4, oracle=False, timeout_s=1200)
+async def test_a_member_that_stays_away_is_replaced(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        await client.create_topic(TOPIC, kind="relay")
+        await produce(client, values(10))
+        before = members(await client.admin.describe_cluster())
+        gone, [joining] = before[1], {1, 2, 3, 4} - set(before)
+        cluster.kill(f"broker-{gone}")
+        await cluster.sleep(RELAY_AWAY_S - 30)
+        assert members(await client.admin.describe_cluster()) == before
+        await cluster.sleep(60)
+        await has_members(cluster, client, sorted({*before, joining} - {gone}))
+        cluster.restart(f"broker-{gone}")
+        await cluster.sleep(10)
+        await produce(client, values(5, 10))
+        assert await read(client, 15) == values(15)

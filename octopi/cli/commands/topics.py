@@ -121,13 +121,13 @@ def _row(one: ListedTopic, rates: bool) -> list[object]:
 )
 @click.option(
     "--kind",
-    type=click.Choice([*TopicKind]),
+    type=click.Choice([one.value for one in TopicKind]),
     default="log",
     show_default=True,
     help="Where the messages are: in logs on disks, or in the memory of brokers.",
 )
 @click.option(
-    "--buffer-size",
+    "--buffer-bytes",
     "buffer_bytes",
     type=ByteSize(1, RELAY_BUFFER_BYTES_MAX),
     metavar="SIZE",
@@ -170,7 +170,7 @@ def create(
       octopi-node topics create orders --partitions 4 --retention 1d
       octopi-node topics create payments refunds --min-insync 2
       octopi-node topics create clicks --retention-size 1GB --hold-size 5GB
-      octopi-node topics create prices --kind relay --buffer-size 4MiB --buffer-age 1m
+      octopi-node topics create prices --kind relay --buffer-bytes 4MiB --buffer-age 1m
 
     Several topics are created at the same time, which takes much less time than one after the
     other.

@@ -79,6 +79,9 @@ class MemberLink(ControllerLink, Protocol):
 class RelayOrders(Protocol):
     """What a register orders about topics in memory."""
 
+    def reported(self) -> tuple[Sequence[RelaySetRecord], Sequence[TopicRecord]]:
+        """The relay sets of which this broker is a member, and their topics, for joining."""
+
     def joined(self) -> None:
         """The register has let this broker in."""
 

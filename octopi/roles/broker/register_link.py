@@ -392,13 +392,16 @@ class _Session:
         trace = self._environment.trace
         if identity.broker is not None:
             await self._decisions.set_identity(identity.broker, identity.incarnation)
+        sets, relayed = self._relays.reported()
         topics, reports = self._decisions.topics(), self._decisions.replica_reports()
+        topics = [*topics, *relayed]
         partitions = self._decisions.decisions()
-        for at in range(0, max(len(topics), len(partitions), len(reports)), _PAGE):
+        for at in range(0, max(len(topics), len(partitions), len(reports), len(sets)), _PAGE):
             page = slice(at, at + _PAGE)
-            inventory = m.Inventory(partitions[page], topics[page], reports[page])
+            inventory = m.Inventory(partitions[page], topics[page], reports[page], list(sets[page]))
             if trace is not None:
-                trace(steps.J3Reporting(**attrs.asdict(inventory, recurse=False)))
+                logs = [one for one in inventory.topics if not one.is_relay]
+                trace(steps.J3Reporting(inventory.partitions, logs, inventory.standings))
             await self._connection.send(inventory)
         if trace is not None:
             trace(steps.J4Joining(*identity.facts))

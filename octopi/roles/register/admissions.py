@@ -121,6 +121,8 @@ class Admissions:
             self._election_driver.wait_for_brokers()
         entries = admission.entries
         learned = [one.record for one in entries if isinstance(one, TopicCreated | TopicAltered)]
+        learned = [one for one in learned if not one.is_relay]
+        self._relay_sets.start()
         if learned:
             # Not a task of the session: else the others would not be told if this broker is lost.
             self._tasks.start_soon(self._members.tell_learned, learned, member)

@@ -18,7 +18,13 @@ from octopi.coordination.relay_sets import next_set, step_towards
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.identifiers import BrokerId, Epoch, PartitionId
-from octopi.limits import MOVE_TIMEOUT_S, RELAY_SETS_LOOK_S, RELAYS_MAX, RELAYS_MIN
+from octopi.limits import (
+    MOVE_TIMEOUT_S,
+    RELAY_FORM_S,
+    RELAY_SETS_LOOK_S,
+    RELAYS_MAX,
+    RELAYS_MIN,
+)
 from octopi.logger import get_logger
 from octopi.model import RelaySetRecord, TopicRecord
 from octopi.roles.register.decision_log import DecisionLog
@@ -62,10 +68,15 @@ class RelaySets:
     # --- telling brokers -----------------------------------------------------------------
 
     async def install(self, topic: TopicRecord) -> None:
-        """Have the members of its set hold a new topic."""
+        """Have the members of its set hold a new topic, and wait for a while until a new set has
+        come into force, so that the topic can be used at once."""
         self.start()
-        record = self._controller.state.relay_sets[topic.partitions[0]]
+        partition = topic.partitions[0]
+        record = self._controller.state.relay_sets[partition]
         await self._tell(record.members, [record], [topic])
+        if record.version == 1:
+            with self._clock.timeout(RELAY_FORM_S):
+                await self._until_in_force(partition)
 
     async def sync(self, member: Member) -> None:
         """Tell a broker that has just joined of all sets, since it may have left some, and of the

@@ -156,6 +156,10 @@ class BrokerRelays(MemoryTopics):
             self._act()
         return []
 
+    def reported(self) -> tuple[Sequence[RelaySetRecord], Sequence[TopicRecord]]:
+        """See `RelayOrders`."""
+        return self._known.sets, self._known.topics
+
     def joined(self) -> None:
         """The register has let this broker in: say which sets are in force."""
         for partition in self.partitions.values():
