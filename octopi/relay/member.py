@@ -280,7 +280,7 @@ class RelayMember(RelayParticipation):
     def _heard_start(self, sender: BrokerId, start: RelayStart, now: float) -> None:
         if not self._is_of_timeline(start.epoch) or start.epoch <= self.held:
             return
-        if self.me not in start.relay_set:
+        if self.me not in start.relay_set and self.me not in self.known_set:
             return  # it is no member any more, and fences itself when the others are silent
         if start.epoch > self.epoch:
             self._promise(start.epoch, now)

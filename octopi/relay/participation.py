@@ -194,12 +194,15 @@ class RelayParticipation:
     def _look_at_set(self, now: float) -> None:
         """If this is the sequencer, bring the newest set into force, by an epoch of its own.  A
         quorum of the present members has to be part of the present epoch, so that whoever begins a
-        later one hears of its set; and a quorum of the new ones has to hold what it holds."""
+        later one hears of its set; and a quorum of the new ones, among them the one that is new,
+        which has joined already, and does not count yet."""
         wanted = self.known_set
         if not self.is_sequencer or not wanted.follows(self.held_set):
             return
         there = [*self.hearing.normal_in(self.epoch, now), self.me]
         if any(sum(one in of for one in there) < of.quorum for of in (self.held_set, wanted)):
+            return
+        if any(one not in there for one in wanted.ranked if one not in self.held_set):
             return
         if self.me not in wanted:
             self._vote_next(now)  # the next one does it

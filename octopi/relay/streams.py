@@ -149,7 +149,10 @@ class RelayStreams:
                 repair.queue_incoming(message)
 
     def write(self, stream: RelayStream, now: float, *, asks: bool = False) -> None:
-        """Tell that this relay holds all of *stream*, up to its end."""
+        """Tell that this relay holds all of *stream*, up to its end.  One that is to be a member,
+        and is none yet, does not count."""
+        if self._me not in self._set:
+            return
         point = stream.buffer.end
         stream.marks.hear(self._me, point, stream.buffer)
         written = RelayWritten(self.epoch, stream.topic_id, point, asks)
@@ -181,7 +184,7 @@ class RelayStreams:
         self._advance(stream, now)
         if stream.marks.is_level(sender, stream.buffer):
             self._lagging.get(sender, {}).pop(stream.topic_id, None)
-        if message.asks:
+        if message.asks and self._me in self._set:
             self._send(sender, RelayWritten(self.epoch, stream.topic_id, stream.buffer.end))
             is_behind = message.point.end > stream.buffer.end.end
             if is_behind and sources and sender == sources[0]:
@@ -189,7 +192,7 @@ class RelayStreams:
 
     def repeat(self, member: BrokerId) -> None:
         """Tell *member*, which is there, of streams in which it seems to be behind, and ask."""
-        lagging = self._lagging.get(member, {})
+        lagging = self._lagging.get(member, {}) if self._me in self._set else {}
         for topic_id in list(lagging)[:RELAY_REPEATS_MAX]:
             stream = self.by_topic.get(topic_id)
             if stream is None or stream.marks.is_level(member, stream.buffer):

@@ -84,6 +84,17 @@ def test_a_receipt_needs_the_same_end_and_digest_of_a_quorum() -> None:
     assert not len(one)
 
 
+def test_the_sequencer_says_how_many_members_have_to_write() -> None:
+    """The set may have become larger."""
+    one = receiver()
+    submit = produce(one)
+    for member in (FIRST, SECOND):
+        assert not receipts(one.receive(member, written(), 0.0))
+    larger = attrs.evolve(placed(submit), quorum=3)
+    assert not receipts(one.receive(FIRST, larger, 0.0))
+    assert receipts(one.receive(BrokerId(4), written(), 0.0))
+
+
 def test_what_is_written_may_be_heard_before_its_place_is() -> None:
     one = receiver()
     submit = produce(one)

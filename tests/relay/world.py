@@ -368,6 +368,8 @@ class RelayWorld:
         if isinstance(message, RelayWritten):
             wrote = self._wrote.setdefault((message.epoch, message.topic_id), {})
             wrote[sender.number] = max(message.point.end, wrote.get(sender.number, Offset(0)))
+            if sender.member is None or sender.number not in sender.member.held_set:
+                raise BrokenRule(f"{sender.number} writes, and is no member")
             if sender.status is not RelayStatus.NORMAL:
                 raise BrokenRule(f"{sender.number} writes, and is {sender.status}")
         target = self.brokers[to]

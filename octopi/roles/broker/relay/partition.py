@@ -355,7 +355,9 @@ class RelayPartition:
             )
         now = self._clock.now()
         self.counts.entered(status, now)
-        if status is RelayStatus.NORMAL:
+        if status is RelayStatus.NORMAL and self._me not in self.relay_set:
+            self._epoch = NO_EPOCH  # it is to be a member, and does not count yet
+        elif status is RelayStatus.NORMAL:
             self._epoch = client_epoch(entered.epoch)
             sequencer = self.relay_set.sequencer(entered.epoch)
             self._receiver.use(self.relay_set)
