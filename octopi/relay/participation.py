@@ -191,6 +191,16 @@ class RelayParticipation:
         newest = max([*said, (held, mine)], key=lambda one: one[0])
         self.hearing.relay_set = self.known_set if newest[0] == NEVER else newest[1]
 
+    def _normal_now(self, now: float) -> list[BrokerId]:
+        """Who is part of the epoch of this relay."""
+        return [*self.hearing.normal_in(self.epoch, now), self.me]
+
+    def is_agreed(self, now: float) -> bool:
+        """Whether this is the sequencer, and a quorum of the set is part of the epoch: then the set
+        is in force for good, since whoever begins a later epoch hears of it."""
+        there = self._normal_now(now) if self.is_sequencer else []
+        return sum(one in self.held_set for one in there) >= self.held_set.quorum
+
     def _look_at_set(self, now: float) -> None:
         """If this is the sequencer, bring the newest set into force, by an epoch of its own.  A
         quorum of the present members has to be part of the present epoch, so that whoever begins a
@@ -199,8 +209,8 @@ class RelayParticipation:
         wanted = self.known_set
         if not self.is_sequencer or not wanted.follows(self.held_set):
             return
-        there = [*self.hearing.normal_in(self.epoch, now), self.me]
-        if any(sum(one in of for one in there) < of.quorum for of in (self.held_set, wanted)):
+        there = self._normal_now(now)
+        if not self.is_agreed(now) or sum(one in wanted for one in there) < wanted.quorum:
             return
         if any(one not in there for one in wanted.ranked if one not in self.held_set):
             return

@@ -296,8 +296,8 @@ class InstallRelaySets:
 @notice("relay_report", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE), since=2)
 @attrs.frozen
 class RelayReport:
-    """Sequencer of a relay partition to register: an epoch has begun, with that set.  Repeated when
-    the broker joins.  No answer."""
+    """Sequencer of a relay partition to register: an epoch has begun, and a majority of that set is
+    part of it.  Repeated when the broker joins.  No answer."""
 
     partition: PartitionNumber
     version: Counted

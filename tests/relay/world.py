@@ -86,7 +86,7 @@ class RelayWorld:
         self.relay_set = RelaySet(PARTITION, [BrokerId(one + 1) for one in range(members)])
         """The newest set that was ordered."""
         self.in_force = self.relay_set
-        """The newest set in which an epoch has begun."""
+        """The newest set in which a quorum was part of an epoch."""
         self.topics = TOPICS[:topics]
         self.loss = self.doubling = 0.0
         self.delay_s = (0.0005, 0.004)
@@ -185,6 +185,8 @@ class RelayWorld:
         if broker.alive and broker.paused_until <= self.now:
             if broker.member is not None:
                 self._perform(broker, broker.member.tick(self.now))
+                if broker.member.is_agreed(self.now):
+                    self._has_begun(broker.member.held_set)
             self._perform(broker, broker.receiver.tick(self.now))
 
     # --- what may happen -----------------------------------------------------------------
@@ -257,7 +259,7 @@ class RelayWorld:
         self.lost.discard(broker.number)
 
     def _has_begun(self, relay_set: RelaySet) -> None:
-        """An epoch has begun with these members."""
+        """An epoch has begun with these members, and a quorum is part of it."""
         if relay_set.version > self.in_force.version:
             assert relay_set == self.relay_set
             self.in_force = relay_set
@@ -452,8 +454,6 @@ class RelayWorld:
     def _settled(self, broker: RelayBroker, adoption: EpochAdoption) -> None:
         plan, timeline = adoption.plan, adoption.plan.epoch.timeline
         self.stats[f"{adoption.kind.name.lower()}s"] += 1
-        if adoption.kind is AdoptionKind.START:
-            self._has_begun(plan.relay_set)
         if adoption.kind is not AdoptionKind.START or not plan.founds:
             return
         self.stats["founded"] += 1

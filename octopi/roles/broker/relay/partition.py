@@ -120,7 +120,10 @@ class RelayPartition:
         self.member: RelayMember | None = None
         """None: this broker only receives for this partition."""
         self.begun: Callable[[RelayPartition], None] = lambda partition: None
-        """Called when an epoch has begun of which this broker is the sequencer."""
+        """Called when an epoch has begun of which this broker is the sequencer, and a quorum is
+        part of it."""
+        self._agreed: RelayEpoch | None = None
+        """The epoch about which that was called last."""
         self._set = relay_set
         self._clock = clock
         self._me = me
@@ -255,8 +258,12 @@ class RelayPartition:
     def tick(self) -> None:
         """Time has passed."""
         now = self._clock.now()
-        if self.member is not None:
-            self._perform(self.member.tick(now))
+        member = self.member
+        if member is not None:
+            self._perform(member.tick(now))
+            if member.is_sequencer and self._agreed != member.epoch and member.is_agreed(now):
+                self._agreed = member.epoch
+                self.begun(self)
         self._perform(self._receiver.tick(now))
 
     def receive(self, sender: BrokerId, life: RelayLife, message: RelayMessage) -> None:
@@ -271,6 +278,12 @@ class RelayPartition:
         """This broker is about to stop: another one is to be the sequencer."""
         if self.member is not None:
             self._perform(self.member.hand_over(self._clock.now()))
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether this broker is the sequencer, and a quorum is part of its epoch."""
+        member = self.member
+        return member is not None and member.is_sequencer and self._agreed == member.epoch
 
     @property
     def is_handed_over(self) -> bool:
@@ -369,8 +382,6 @@ class RelayPartition:
         for log in self.logs.values():
             self._tell(log)
             log.wake()
-        if member.is_sequencer:
-            self.begun(self)
 
     def _begin_timeline(self, epoch: RelayEpoch) -> None:
         """All streams belong to another timeline.  Readers are told where it differs from what they

@@ -163,7 +163,7 @@ class BrokerRelays(MemoryTopics):
     def joined(self) -> None:
         """The register has let this broker in: say which sets are in force."""
         for partition in self.partitions.values():
-            if partition.member is not None and partition.member.is_sequencer:
+            if partition.is_agreed:
                 self._tell(partition)
 
     def _tell(self, partition: RelayPartition) -> None:
