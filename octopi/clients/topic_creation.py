@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,6 +25,27 @@ from octopi.wire.messages import (
     TopicKind,
     TopicOptions,
 )
+
+
+async def create_checked(
+    router: RequestRouter,
+    topic: TopicName,
+    partitions: int,
+    partition_ids: Sequence[int] | None,
+    options: TopicOptions,
+    *,
+    exist_ok: bool,
+    kind: str,
+) -> TopicInfo:
+    """See `octopi.clients.client.Client.create_topic`."""
+    wanted = None if partition_ids is None else [PartitionId(one) for one in partition_ids]
+    count = partitions if wanted is None else len(wanted)
+    not_negative(
+        partitions=count, partition_ids=min(wanted or [PartitionId(0)]), **attrs.asdict(options)
+    )
+    info = await create_topic(router, topic, count, wanted, options, exist_ok=exist_ok, kind=kind)
+    router.lookup.remember(info)
+    return info
 
 
 async def create_topic(

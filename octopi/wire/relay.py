@@ -9,21 +9,18 @@ one size, one behind the other.  What does not fit into one message is sent in s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum, unique
-from struct import Struct
 from typing import Annotated, Final, TypeAlias
 
 import attrs
 
 from octopi.field_bounds import AtMost, Exactly, Grammar, MayBeMissing, Within, judged
-from octopi.identifiers import BrokerId, Incarnation, Offset, TopicId, id_fault, topic_name_fault
+from octopi.identifiers import BrokerId, Incarnation, TopicId, id_fault, topic_name_fault
 from octopi.limits import (
     BROKER_ID_MAX,
     COUNTED_MAX,
     ID_CHARACTERS,
     NONCE_BYTES_MAX,
-    OFFSET_MAX,
     PRODUCERS_PER_LOG_MAX,
     RELAY_NAMES_TOLD_MAX,
     RELAY_PART_TRANSACTIONS,
@@ -45,13 +42,16 @@ from octopi.wire.declarations import (
     on_the_cluster,
     request,
 )
+from octopi.wire.relay_rows import (
+    POINT_ROW,
+    STREAM_END_ROW,
+    STREAM_ROW,
+    TOPIC_ID_BYTES,
+    rows_fault,
+)
 from octopi.wire.replication import KnownProducer
 
 _OF_NODES: Final = on_the_cluster(Verb.REPLICATE)
-_TOPIC_ID_BYTES: Final = ID_CHARACTERS // 2
-_POINT: Final = Struct(">Q32s")
-_STREAM: Final = Struct(">8sQ32s")
-_STREAM_END: Final = Struct(">8sQ32sQ")
 
 EpochBytes: TypeAlias = Annotated[bytes, Exactly(16)]
 """Generation of the timeline (3), its name (5), number of the epoch (8)."""
@@ -59,68 +59,9 @@ IdBytes: TypeAlias = Annotated[bytes, Exactly(16)]
 DigestBytes: TypeAlias = Annotated[bytes, Exactly(32)]
 RelayTopicId: TypeAlias = Annotated[TopicId, AtMost(ID_CHARACTERS), Grammar(id_fault)]
 _Emptied: TypeAlias = Annotated[int, Within(0, 2**32 - 1)]
-_Points: TypeAlias = Annotated[bytes, AtMost(RELAY_POINTS_MAX * _POINT.size)]
-_Streams: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * _STREAM.size)]
-_StreamEnds: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * _STREAM_END.size)]
-
-
-# --- rows ----------------------------------------------------------------------------------
-
-
-def packed_points(points: Iterable[tuple[Offset, bytes]]) -> bytes:
-    """The bytes of places in a stream, each with the digest there."""
-    return b"".join(_POINT.pack(end, digest) for end, digest in points)
-
-
-def points_of(data: bytes) -> list[tuple[Offset, bytes]]:
-    """The inverse of `packed_points`."""
-    return [(Offset(end), digest) for end, digest in _POINT.iter_unpack(data)]
-
-
-def packed_streams(streams: Iterable[tuple[TopicId, Offset, bytes]]) -> bytes:
-    """The bytes of streams: topic id, end, and the digest there."""
-    return b"".join(_STREAM.pack(bytes.fromhex(one), *point) for one, *point in streams)
-
-
-def streams_of(data: bytes) -> list[tuple[TopicId, Offset, bytes]]:
-    """The inverse of `packed_streams`."""
-    return [
-        (TopicId(one.hex()), Offset(end), digest) for one, end, digest in _STREAM.iter_unpack(data)
-    ]
-
-
-def packed_ends(streams: Iterable[tuple[TopicId, Offset, bytes, Offset]]) -> bytes:
-    """The bytes of streams: topic id, end, the digest there, and highwater mark."""
-    return b"".join(_STREAM_END.pack(bytes.fromhex(one), *end) for one, *end in streams)
-
-
-def ends_of(data: bytes) -> list[tuple[TopicId, Offset, bytes, Offset]]:
-    """The inverse of `packed_ends`."""
-    return [
-        (TopicId(one.hex()), Offset(end), digest, Offset(highwater))
-        for one, end, digest, highwater in _STREAM_END.iter_unpack(data)
-    ]
-
-
-def packed_ids(ids: Iterable[TopicId]) -> bytes:
-    """The bytes of topic ids."""
-    return b"".join(map(bytes.fromhex, ids))
-
-
-def ids_of(data: bytes) -> list[TopicId]:
-    """The inverse of `packed_ids`."""
-    begins = range(0, len(data), _TOPIC_ID_BYTES)
-    return [TopicId(data[begin : begin + _TOPIC_ID_BYTES].hex()) for begin in begins]
-
-
-def _rows_fault(field: str, data: bytes, rows: Struct) -> str:
-    """Why *data* holds no such rows; empty: it does."""
-    if len(data) % rows.size:
-        return f"{field} has {len(data)} bytes, and a row has {rows.size}"
-    for row in rows.iter_unpack(data):
-        if any(isinstance(one, int) and one > OFFSET_MAX for one in row):
-            return f"{field} has an offset above {OFFSET_MAX}"
-    return ""
+_Points: TypeAlias = Annotated[bytes, AtMost(RELAY_POINTS_MAX * POINT_ROW.size)]
+_Streams: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * STREAM_ROW.size)]
+_StreamEnds: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * STREAM_END_ROW.size)]
 
 
 # --- words ---------------------------------------------------------------------------------
@@ -304,7 +245,7 @@ class PlacedTold(OfPartition):
     id: IdBytes | None
     """The id in the stream, which is another one for a repetition; None: it is forgotten."""
     offset: Place
-    point: Annotated[bytes, AtMost(_POINT.size)]
+    point: Annotated[bytes, AtMost(POINT_ROW.size)]
     """Its end, and the digest there; empty: it is no more in memory."""
     is_duplicate: bool
     committed: Place
@@ -314,7 +255,7 @@ class PlacedTold(OfPartition):
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        return _rows_fault("point", self.point, _POINT)
+        return rows_fault("point", self.point, POINT_ROW)
 
 
 @notice("relay_refused", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
@@ -373,7 +314,7 @@ class CompareTold(OfPartition):
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        return _rows_fault("points", self.points, _POINT)
+        return rows_fault("points", self.points, POINT_ROW)
 
 
 @judged
@@ -384,15 +325,15 @@ class ComparedTold(OfPartition):
 
     epoch: EpochBytes
     topic_id: RelayTopicId
-    points: Annotated[bytes, AtMost(3 * _POINT.size)]
+    points: Annotated[bytes, AtMost(3 * POINT_ROW.size)]
     """Three places: the last shared one, and where the stream starts and ends in the memory of the
     sender.  Two: they share none of them."""
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        if len(self.points) < 2 * _POINT.size:
+        if len(self.points) < 2 * POINT_ROW.size:
             return "points has to have two places at least"
-        return _rows_fault("points", self.points, _POINT)
+        return rows_fault("points", self.points, POINT_ROW)
 
 
 @notice("relay_fetch", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
@@ -450,7 +391,7 @@ class VoteTold(OfPartition):
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        return _rows_fault("streams", self.streams, _STREAM_END)
+        return rows_fault("streams", self.streams, STREAM_END_ROW)
 
 
 @judged
@@ -465,16 +406,16 @@ class StartTold(OfPartition):
     lives: Lives
     streams: _Streams
     """See `packed_streams`."""
-    removed: Annotated[bytes, AtMost(RELAY_REMOVED_MAX * _TOPIC_ID_BYTES)] = b""
+    removed: Annotated[bytes, AtMost(RELAY_REMOVED_MAX * TOPIC_ID_BYTES)] = b""
     """Ids, one behind the other, of streams that are not there because they were removed."""
     more: Annotated[bool, MayBeMissing()] = False
     """See `VoteTold`."""
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        if len(self.removed) % _TOPIC_ID_BYTES:
-            return f"removed has {len(self.removed)} bytes, and an id has {_TOPIC_ID_BYTES}"
-        return _rows_fault("streams", self.streams, _STREAM)
+        if len(self.removed) % TOPIC_ID_BYTES:
+            return f"removed has {len(self.removed)} bytes, and an id has {TOPIC_ID_BYTES}"
+        return rows_fault("streams", self.streams, STREAM_ROW)
 
 
 @notice("relay_ask", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
@@ -503,4 +444,4 @@ class AnswerTold(OfPartition):
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        return _rows_fault("streams", self.streams or b"", _STREAM)
+        return rows_fault("streams", self.streams or b"", STREAM_ROW)

@@ -9,7 +9,8 @@ from octopi.coordination.machines import Machines
 from octopi.coordination.relay_sets import RelayBrokers, new_set, next_set, step_towards
 from octopi.errors import RefusedError, Status
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.model import RelaySetRecord
+from octopi.limits import RELAY_BUFFER_BYTES_MAX, RELAY_BUFFER_BYTES_MIN
+from octopi.model import RelaySetRecord, TopicOptions
 
 P = PartitionId(0)
 
@@ -91,3 +92,12 @@ def test_an_order_adds_and_removes_one_member_after_the_other() -> None:
         found.append(step.members)
         record = step
     assert found == [ids(1, 2, 3, 4), ids(1, 2, 3, 4, 5), ids(2, 3, 4, 5), ids(3, 4, 5)]
+
+
+def test_the_buffer_of_a_topic_in_memory_has_bounds() -> None:
+    for size in (RELAY_BUFFER_BYTES_MIN, RELAY_BUFFER_BYTES_MAX):
+        assert not TopicOptions(buffer_bytes=size).fault_as("relay")
+    for size in (RELAY_BUFFER_BYTES_MIN - 1, RELAY_BUFFER_BYTES_MAX + 1):
+        assert "buffer_bytes must be at" in TopicOptions(buffer_bytes=size).fault_as("relay")
+    assert "option of relay topics" in TopicOptions(buffer_count=3).fault_as("log")
+    assert "option of log topics" in TopicOptions(min_insync=2).fault_as("relay")

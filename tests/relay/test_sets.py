@@ -7,13 +7,15 @@ from random import Random
 import attrs
 import pytest
 
-from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
+from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId, TopicId
+from octopi.limits import RELAY_REMOVED_MAX
 from octopi.relay.buffer import BufferBounds, StreamPoint
 from octopi.relay.digest import Digest
 from octopi.relay.epoch import JoinAnswers, Votes
 from octopi.relay.incarnations import RelayLife
 from octopi.relay.messages import RelayAnswer, RelayStart, RelayVote
 from octopi.relay.relay_set import RelaySet
+from octopi.relay.stream_rules import StreamRules
 from octopi.relay.timelines import NEVER, RelayEpoch, Timeline
 from tests.relay.scenarios import settle
 from tests.relay.world import RelayWorld
@@ -279,3 +281,12 @@ def test_what_is_said_about_a_removed_stream_is_dropped() -> None:
     world.run(1)
     assert gone not in first.streams.by_topic
     assert StreamPoint(Offset(0), Digest(bytes(32))) not in dict(first.streams.points).values()
+
+
+def test_a_relay_remembers_a_bounded_number_of_removed_streams() -> None:
+    rules = StreamRules()
+    ids = [TopicId(f"{number:016x}") for number in range(RELAY_REMOVED_MAX + 5)]
+    rules.bounds[ids[0]] = BufferBounds(count=1)
+    rules.remove(ids)
+    assert list(rules.removed) == ids[5:]
+    assert not rules.bounds

@@ -25,6 +25,8 @@ from octopi.wire.relay import (
     ToldSet,
     VoteTold,
     WrittenTold,
+)
+from octopi.wire.relay_rows import (
     ends_of,
     ids_of,
     packed_ends,

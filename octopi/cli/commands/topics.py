@@ -361,6 +361,7 @@ def describe(
     from octopi.admin.cluster_snapshot import look, replicas
     from octopi.admin.message_counts import count_messages
     from octopi.cli.client_request import ask
+    from octopi.cli.relayed_topics import print_relayed
 
     async def question(client: Client) -> tuple[TopicInfo, ClusterSnapshot, list[BrokerCount]]:
         info, seen = await client.describe_topic(topic), await look(client, topic)
@@ -378,33 +379,9 @@ def describe(
             }
         )
     elif info.is_relay:
-        _print_relayed(info, seen, counts)
+        print_relayed(info, _special_options(info), seen, counts)
     else:
         _print(info, seen, found, counts)
-
-
-def _print_relayed(info: TopicInfo, seen: ClusterSnapshot, counts: list[BrokerCount]) -> None:
-    from octopi.admin.cluster_snapshot import RELAY_HEADINGS, relay_rows
-
-    count_of = {one.broker: one.log.count for one in counts}
-    options = _special_options(info)
-    what = f"{info.topic} (id {info.topic_id}), in memory{': ' if options else ''}"
-    say(what + ", ".join(options))
-    say()
-    print_table(RELAY_HEADINGS, relay_rows(info.partitions))
-    say()
-    rows: list[list[object]] = [
-        [
-            one.broker,
-            count_of.get(one.broker),
-            one.log.log_start,
-            one.log.log_end,
-            one.log.highwater,
-            size(one.log.size_bytes),
-        ]
-        for one in seen.logs
-    ]
-    print_table(["BROKER", "MESSAGES", "START", "END", "HIGHWATER", "HELD"], rows)
 
 
 def _print(

@@ -27,7 +27,7 @@ class KnownSets:
 
 
 @attrs.frozen
-class _Stored:
+class _StoredSets:
     sets: list[Any]
     topics: list[Any]
     addresses: dict[BrokerId, str]
@@ -49,7 +49,7 @@ class RelaySetsFile:
         content = checkpoint.load(self._disk, self._path)
         if content is None:
             return KnownSets()
-        stored = checkpoint.structured(self._path, content, _Stored)
+        stored = checkpoint.structured(self._path, content, _StoredSets)
         try:
             sets = tuple(RelaySetRecord(**one) for one in stored.sets)
             topics = tuple(
