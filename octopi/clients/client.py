@@ -127,9 +127,8 @@ class Client(ConsumerMaker):
         means that the message is on the broker's device, not only in its page cache.
         Nothing is acknowledged while fewer than *min_insync* replicas are in sync.
 
-        With *hold* or *hold_bytes* messages stay while a durable subscription has yet to process
-        them, until they are older than *retention* and *hold* together, or *hold_bytes* (per
-        partition) are kept for that.
+        With *hold* or *hold_bytes* messages stay for durable subscriptions that have yet to process
+        them, until they are older than *retention* and *hold*, or beyond *hold_bytes* (per log).
         A topic of the *kind* ``"relay"`` is in the memory of several brokers.  It keeps the newest
         *buffer_bytes*, *buffer_count* transactions, and nothing older than *buffer_age*.
 
