@@ -11,7 +11,9 @@ import pytest
 from octopi.errors import ProtocolError
 from octopi.identifiers import BrokerId, Offset, PartitionId, TopicId
 from octopi.limits import OFFSET_MAX, RELAY_STREAMS_TOLD_MAX
+from octopi.model import TopicOptions, TopicRecord
 from octopi.wire.codec import decode, encode
+from octopi.wire.common import TopicInfo
 from octopi.wire.declarations import TYPE_NAMES
 from octopi.wire.relay import (
     AnswerTold,
@@ -59,6 +61,14 @@ def test_rows_are_read_as_they_were_written() -> None:
     assert streams_of(packed_streams([(TOPIC, *POINT)])) == [(TOPIC, *POINT)]
     assert ends_of(packed_ends([(TOPIC, *POINT, Offset(5))])) == [(TOPIC, *POINT, Offset(5))]
     assert points_of(b"") == []
+
+
+def test_a_topic_says_whether_it_is_in_memory() -> None:
+    record = TopicRecord("prices", "1" * 16, [PartitionId(0)], TopicOptions(), kind="relay")
+    info = TopicInfo("prices", "1" * 16, [], TopicOptions())
+    assert record.is_relay
+    assert not info.is_relay
+    assert attrs.evolve(info, kind="relay").is_relay
 
 
 def test_ids_are_read_as_they_were_written() -> None:
