@@ -29,6 +29,8 @@ class RelayMetrics(Collector):
         now = self._clock.now()
         partitions = self._partitions.values()
         held = [(one, one.member) for one in partitions if one.member is not None]
+        if not held:
+            return  # a broker with logs alone has none of these metrics
         found = [(one.counts, described(member, now)) for one, member in held]
         status = GaugeMetricFamily(
             "octopi_relay_status", "1 for the present one.", labels=("partition", "status")

@@ -53,6 +53,9 @@ def status(
     if as_json:
         print_json([attrs.asdict(one) for one in found])
         return
+    if not any(one.relays or one.fault for one in found):
+        say("no topic is in memory; `octopi-node topics create NAME --kind relay` makes one")
+        return
     header = ["PARTITION", "RELAY", "STATE", "SEQUENCER", "EPOCH", "STREAMS", "REPAIRS"]
     print_table([*header, "HELD", "WAITING", "HEARS"], _rows(found))
 
