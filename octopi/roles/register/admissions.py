@@ -179,10 +179,10 @@ class Admissions:
         self._hand_overs.tell_stopping_to(member)
         # First what is deleted: a topic of the same name may have been made since.
         await self._members.have_removed(member, controller.view.removals_of(broker))
+        await self._relay_sets.sync(member)
         table, topics = list(state.partitions.values()), controller.view.topics_of(broker)
         await member.install_partitions(table, controller.view.brokers())
         await member.install_topics(topics)
-        await self._relay_sets.sync(member)
         if not (member.is_closed or member.is_silent):
             self._tracer.serving(broker, member.incarnation)
             controller.serves(broker, member.incarnation)

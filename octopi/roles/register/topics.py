@@ -144,12 +144,12 @@ class Topics(KeptTopics):
             await self._decisions.durable(creation)
             if older_is_removed is not None:
                 await older_is_removed.wait()
+            if placed := creation.placed:
+                await self._members.tell_placed([one.partition for one in placed])
             if topic.is_relay:
                 await self._relay_sets.install(topic)
                 _log.info("topic created", topic=topic.topic, relay_partition=topic.partitions[0])
                 return
-            if placed := creation.placed:
-                await self._members.tell_placed([one.partition for one in placed])
             records = [self._controller.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
             followers = {one for record in records for one in record.replicas} - leaders
