@@ -621,7 +621,25 @@ JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
 RELAYS_MAX: Final = 9
 """Members of one relay set.  Each message is sent to all of them; five survive two failures."""
 
+RELAYS_MIN: Final = 3
+"""The members of a new relay set at least: fewer can't lose one, and promise nothing that one
+broker would not."""
+
+RELAY_AWAY_S: Final = 300.0
+"""A member of a relay set that was away for so long is replaced, if there is another broker."""
+
+RELAY_FORM_S: Final = 5.0
+"""How long the creation of a topic in memory waits for a new relay set, which needs a second or two
+to begin."""
+
+RELAY_SETS_LOOK_S: Final = 1.0
+"""The interval at which a register sees whether relay sets have to change."""
+
 RELAY_BUFFER_BYTES: Final = 16 * MIB
+RELAY_BUFFER_BYTES_MIN: Final = 64 * KIB
+RELAY_BUFFER_BYTES_MAX: Final = 1024 * MIB
+"""The bounds of what a topic may ask for."""
+
 RELAY_BUFFER_TRANSACTIONS: Final = 100_000
 RELAY_BUFFER_AGE_S: Final = 600.0
 """What a relay keeps of one stream: the newest records within all three bounds."""
@@ -695,6 +713,9 @@ RELAY_STREAMS_MAX: Final = 12_500
 RELAY_STREAMS_TOLD_MAX: Final = 2_000
 """Streams of one message of a vote, of a start, or of an answer to a joining relay."""
 
+RELAY_REMOVED_MAX: Final = 1_000
+"""Of how many removed streams a relay remembers that they are removed."""
+
 RELAY_NAMES_TOLD_MAX: Final = 1_000
 """Names of topics that one message between relays has."""
 
@@ -703,6 +724,9 @@ RELAY_AHEAD_MAX: Final = 1_024
 
 RELAY_REPEATS_MAX: Final = 1_000
 """Streams of which a relay repeats to another one in a beat how far it is."""
+
+RELAY_STORE_RETRY_S: Final = 1.0
+"""How long a relay that could not store a generation waits before it tries again."""
 
 RELAY_PRODUCE_S: Final = 2.0
 """How long a produce waits for a quorum: longer than a change of the sequencer."""

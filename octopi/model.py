@@ -42,6 +42,10 @@ from octopi.limits import (
     OFFSET_MAX,
     PARTITIONS_PER_TOPIC_MAX,
     QUEUE_WINDOW_MAX,
+    RELAY_BUFFER_BYTES_MAX,
+    RELAY_BUFFER_BYTES_MIN,
+    RELAYS_MAX,
+    RELAYS_MIN,
     REPLACED_TOPICS_MAX,
     SEAL_BYTES_MAX,
     SESSION_TIMEOUT_MS_MAX,
@@ -72,6 +76,25 @@ Place = Annotated[int, Within(0, OFFSET_MAX)]
 """An offset in a log."""
 
 
+@unique
+class TopicKind(StrEnum):
+    """Where the messages of a topic are.  The names are stored on disk."""
+
+    LOG = "log"
+    """In logs on the disks of brokers."""
+    RELAY = "relay"
+    """In the memory of the brokers of a relay set (`octopi.relay`)."""
+
+
+def topic_kind_fault(text: str) -> str:
+    """Why *text* is no kind of a topic; empty if it is one."""
+    return "" if text in set(TopicKind) else f"there are {', '.join(TopicKind)}"
+
+
+KindText = Annotated[str, AtMost(16), Grammar(topic_kind_fault), MayBeMissing()]
+"""A `TopicKind`."""
+
+
 @attrs.frozen
 class TopicOptions:
     """The options of a topic.  None: the broker's default."""
@@ -94,6 +117,12 @@ class TopicOptions:
     hold_bytes: Annotated[int | None, MayBeMissing()] = None
     """Retention waits for durable subscriptions while a log has less than this beyond what it keeps
     anyway; None: the size is no bound."""
+    buffer_bytes: Annotated[int | None, MayBeMissing()] = None
+    """Of a topic in memory: how many bytes its stream keeps."""
+    buffer_count: Annotated[int | None, MayBeMissing()] = None
+    """Of a topic in memory: how many transactions its stream keeps."""
+    buffer_age_ms: Annotated[int | None, MayBeMissing()] = None
+    """Of a topic in memory: its stream keeps nothing that is older."""
 
     @property
     def holds(self) -> bool:
@@ -109,12 +138,27 @@ class TopicOptions:
             ("min_insync", self.min_insync, 1),
             ("hold_ms", self.hold_ms, 1),
             ("hold_bytes", self.hold_bytes, 1),
+            ("buffer_bytes", self.buffer_bytes, RELAY_BUFFER_BYTES_MIN),
+            ("buffer_count", self.buffer_count, 1),
+            ("buffer_age_ms", self.buffer_age_ms, 1),
         ):
             if value is not None and value < least:
                 return f"{name} must be at least {least}, not {value}"
         if self.holds and self.retention_ms is None and self.retention_bytes is None:
             return "hold_ms and hold_bytes are for topics with retention_ms or retention_bytes"
+        if self.buffer_bytes is not None and self.buffer_bytes > RELAY_BUFFER_BYTES_MAX:
+            return f"buffer_bytes must be at most {RELAY_BUFFER_BYTES_MAX}, not {self.buffer_bytes}"
         return ""
+
+    def fault_as(self, kind: str) -> str:
+        """Why no topic of that kind can have these options; empty if one can."""
+        usual = TopicOptions()
+        is_relay = kind == TopicKind.RELAY
+        for one in attrs.fields(TopicOptions):
+            is_bound = one.name.startswith("buffer_")
+            if is_bound != is_relay and getattr(self, one.name) != getattr(usual, one.name):
+                return f"{one.name} is an option of {'log' if is_relay else 'relay'} topics"
+        return self.fault()
 
 
 _OPTION_NAMES: Final = tuple(one.name for one in attrs.fields(TopicOptions))
@@ -189,6 +233,14 @@ class TopicRecord:
     """The generation of the register that altered the options last; 0: they were never altered."""
     version: Annotated[CountedOrNone, MayBeMissing()] = 0
     """Counts the alterations of the options."""
+    kind: KindText = TopicKind.LOG
+    """A `TopicKind`.  The partitions of a relay topic are relay partitions, which have numbers of
+    their own."""
+
+    @property
+    def is_relay(self) -> bool:
+        """Whether it is in memory."""
+        return self.kind == TopicKind.RELAY
 
     @property
     def alteration(self) -> tuple[int, int]:
@@ -199,7 +251,35 @@ class TopicRecord:
         """Why no register can decide this; empty if one can."""
         if not self.partitions or len(set(self.partitions)) < len(self.partitions):
             return f"its partitions are none, or not all different: {self.partitions}"
-        return self.options.fault()
+        return self.options.fault_as(self.kind)
+
+
+@judged
+@attrs.frozen
+class RelaySetRecord:
+    """The register's decision about the members of a relay partition; a greater version replaces a
+    smaller one.  The members themselves bring it into force."""
+
+    partition: PartitionNumber
+    version: Counted
+    """Counts the sets of the partition, each of which has one member more or less than the one
+    before."""
+    members: BrokerNumbers
+    in_force: bool = False
+    """Whether an epoch has begun with these members."""
+    size: Annotated[int, Within(0, RELAYS_MAX)] = RELAYS_MIN
+    """How many members the partition should have."""
+
+    @property
+    def number(self) -> tuple[int, bool]:
+        """Of two records of a partition, the one in which this is greater is the newer one."""
+        return self.version, self.in_force
+
+    def fault(self) -> str:
+        """Why no register can decide this; empty if one can."""
+        if not 0 < len(set(self.members)) == len(self.members) <= RELAYS_MAX:
+            return f"its members are none, too many, or not all different: {self.members}"
+        return ""
 
 
 @judged

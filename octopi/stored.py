@@ -13,6 +13,7 @@ from typing import Any
 from octopi.model import (
     PartitionRecord,
     RegisterGeneration,
+    RelaySetRecord,
     StreamDefinition,
     TopicOptions,
     TopicRecord,
@@ -21,7 +22,7 @@ from octopi.model import (
 
 def options_fields(options: TopicOptions) -> dict[str, Any]:
     """The map that is stored for *options*."""
-    return {
+    fields = {
         "retention_ms": options.retention_ms,
         "retention_bytes": options.retention_bytes,
         "segment_bytes": options.segment_bytes,
@@ -30,6 +31,12 @@ def options_fields(options: TopicOptions) -> dict[str, Any]:
         "hold_ms": options.hold_ms,
         "hold_bytes": options.hold_bytes,
     }
+    bounds = {
+        "buffer_bytes": options.buffer_bytes,
+        "buffer_count": options.buffer_count,
+        "buffer_age_ms": options.buffer_age_ms,
+    }
+    return fields | {name: bound for name, bound in bounds.items() if bound is not None}
 
 
 def topic_fields(record: TopicRecord) -> dict[str, Any]:
@@ -46,7 +53,20 @@ def topic_fields(record: TopicRecord) -> dict[str, Any]:
         fields["stream"] = stream_fields(record.stream)
     if record.version:
         fields |= {"generation": record.generation, "version": record.version}
+    if record.is_relay:
+        fields["kind"] = record.kind
     return fields
+
+
+def relay_set_fields(record: RelaySetRecord) -> dict[str, Any]:
+    """What is stored of *record*."""
+    return {
+        "partition": record.partition,
+        "version": record.version,
+        "members": list(record.members),
+        "in_force": record.in_force,
+        "size": record.size,
+    }
 
 
 def stream_fields(stream: StreamDefinition) -> dict[str, Any]:

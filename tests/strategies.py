@@ -23,7 +23,7 @@ from octopi.identifiers import (
     topic_name_fault,
 )
 from octopi.limits import COUNTED_MAX, OFFSET_MAX
-from octopi.model import option_name_fault
+from octopi.model import RelaySetRecord, TopicKind, option_name_fault, topic_kind_fault
 from octopi.printable import controls_fault, has_controls
 from octopi.wire.messages import (
     TYPE_NAMES,
@@ -49,12 +49,14 @@ from octopi.wire.messages import (
     SubscriptionMode,
     SubscriptionStart,
     SubscriptionState,
+    ToldSet,
     TopicOptions,
     TopicRecord,
     VoteTold,
     Within,
     order_refusal_fault,
     packed_ends,
+    packed_ids,
     packed_points,
     packed_streams,
     relay_state_fault,
@@ -78,6 +80,7 @@ _TEXTS: dict[object, st.SearchStrategy[str]] = {
     ring_refusal_fault: st.sampled_from([*map(str, RingRefusal)]),
     relay_state_fault: st.sampled_from([*map(str, RelayState)]),
     order_refusal_fault: st.sampled_from([*map(str, OrderRefusal)]),
+    topic_kind_fault: st.sampled_from([*map(str, TopicKind)]),
 }
 """What a rule for texts allows."""
 _PLACES = st.tuples(st.integers(0, OFFSET_MAX).map(Offset), st.binary(min_size=32, max_size=32))
@@ -89,7 +92,10 @@ _ROWS: dict[type, dict[str, st.SearchStrategy[Any]]] = {
     VoteTold: {
         "streams": _STREAMS.map(lambda some: packed_ends((one, *at, at[0]) for one, at in some))
     },
-    StartTold: {"streams": _STREAMS.map(lambda some: packed_streams((n, *at) for n, at in some))},
+    StartTold: {
+        "streams": _STREAMS.map(lambda some: packed_streams((n, *at) for n, at in some)),
+        "removed": st.lists(_IDS.map(TopicId), max_size=_ENTRIES_MAX).map(packed_ids),
+    },
     AnswerTold: {
         "streams": st.none()
         | _STREAMS.map(lambda some: packed_streams((one, *at) for one, at in some))
@@ -97,6 +103,7 @@ _ROWS: dict[type, dict[str, st.SearchStrategy[Any]]] = {
 }
 """Fields of messages of relays that hold rows."""
 _BULK_BYTES_MAX = 300
+_MEMBERS = st.lists(st.integers(1, 1_000_000), min_size=1, max_size=4, unique=True)
 
 
 def messages() -> st.SearchStrategy[object]:
@@ -118,6 +125,10 @@ def instances(cls: type) -> st.SearchStrategy[object]:
         return _any_instances(
             cls, **{name: st.sampled_from([*map(str, all_of)]) for name, all_of in words.items()}
         )
+    if cls is ToldSet:
+        return _any_instances(cls, members=_MEMBERS.map(tuple))
+    if cls is RelaySetRecord:
+        return _any_instances(cls, members=_MEMBERS)
     if cls is AgreedValue:
         groups = st.lists(_any_instances(AcceptorId), min_size=1, max_size=4).map(_group)
         return _any_instances(cls, acceptors=groups, previous=groups)
@@ -165,9 +176,13 @@ def _topic_records(draw: st.DrawFn) -> TopicRecord:
     at_least = {"retention_ms": 1, "retention_bytes": 1, "segment_bytes": 4096}
     at_least |= {"hold_ms": 1, "hold_bytes": 1}
     numbers = {name: st.none() | st.integers(least, 2**63 - 1) for name, least in at_least.items()}
-    options = _any_instances(TopicOptions, min_insync=st.integers(1, 2**63 - 1), **numbers)
+    none = dict.fromkeys(("buffer_bytes", "buffer_count", "buffer_age_ms"), st.none())
+    options = _any_instances(TopicOptions, min_insync=st.integers(1, 2**63 - 1), **numbers, **none)
     options = options.filter(lambda one: not one.fault())
-    record = draw(_any_instances(TopicRecord, partitions=partitions, options=options))
+    kind = st.just("log")
+    if draw(st.booleans()):
+        options, kind = st.just(TopicOptions(buffer_count=7)), st.just("relay")
+    record = draw(_any_instances(TopicRecord, partitions=partitions, options=options, kind=kind))
     assert isinstance(record, TopicRecord)
     return record
 

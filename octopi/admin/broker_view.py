@@ -48,16 +48,20 @@ class BrokerNodeView:
             return f"{manager.status.disk.trouble}; it leads {_some(led)}"
         troubled = manager.status.troubles(manager.replicas)
         hurt = [one for one in led if one in troubled]
-        return f"it leads {_some(hurt)}: {troubled[hurt[0]]}" if hurt else ""
+        if hurt:
+            return f"it leads {_some(hurt)}: {troubled[hurt[0]]}"
+        return self.node.relays.why_not_ready
 
     def members(self) -> Iterable[str]:
         return [*self.node.options.registers, *self.node.replicas.metadata.addresses.values()]
 
     def collectors(self, logs_max: int) -> Sequence[Collector]:
         from octopi.admin.broker_metrics import BrokerMetrics
+        from octopi.admin.relay_metrics import RelayMetrics
         from octopi.admin.subscription_metrics import SubscriptionMetrics
 
-        return [BrokerMetrics(self.node, logs_max), SubscriptionMetrics(self.node)]
+        relays = RelayMetrics(self.node.environment.clock, self.node.relays.partitions)
+        return [BrokerMetrics(self.node, logs_max), SubscriptionMetrics(self.node), relays]
 
 
 def _some(partitions: list[PartitionId]) -> str:

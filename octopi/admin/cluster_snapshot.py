@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from octopi.errors import ConnectionLostError, NotReadyError, UnreachableError
+from octopi.model import TopicKind
 
 if TYPE_CHECKING:
     from octopi import (
@@ -155,7 +156,10 @@ class Holdings:
         self._held: dict[tuple[int, int], list[LogInfo]] = {}
 
     def add(self, one: BrokerLog) -> None:
-        """Add a log of a broker."""
+        """Add a log of a broker.  Streams in memory are none, and their partitions have numbers of
+        their own."""
+        if one.log.kind != TopicKind.LOG:
+            return
         self._held.setdefault((one.log.partition, one.broker), []).append(one.log)
 
     def replicas_of(self, place: PartitionInfo) -> list[ReplicaStatus]:
@@ -203,6 +207,30 @@ def partition_state(place: PartitionInfo, live: set[int], min_insync: int = 1) -
     return "ok" if count == len(place.replicas) else "under-replicated"
 
 
+def relay_state(place: PartitionInfo) -> str:
+    """The state of a relay partition; ``ok`` if all of its members are there."""
+    if place.leader is None:
+        return "no majority"
+    return "ok" if len(place.in_sync) == len(place.replicas) else "members away"
+
+
+RELAY_HEADINGS: Final = ("RELAY PARTITION", "SEQUENCER", "MEMBERS", "THERE", "STATE")
+
+
+def relay_rows(places: Iterable[PartitionInfo]) -> list[list[object]]:
+    """A row of `RELAY_HEADINGS` for each relay partition of *places*."""
+    return [
+        [
+            one.partition,
+            one.leader,
+            " ".join(map(str, one.replicas)),
+            " ".join(map(str, one.in_sync)),
+            relay_state(one),
+        ]
+        for one in places
+    ]
+
+
 def broker_state(broker: BrokerInfo, partitions: list[PartitionInfo]) -> str:
     """``up``; ``away`` if it is down and has replicas; ``retired`` if it is down and has none."""
     if broker.live:
@@ -214,11 +242,20 @@ def broker_state(broker: BrokerInfo, partitions: list[PartitionInfo]) -> str:
 def problems(seen: ClusterSnapshot) -> list[str]:
     """Problems of the cluster as texts, with the command that helps; empty if it is healthy."""
     cluster = seen.cluster
-    places = cluster.partitions
-    away = [one.broker for one in cluster.brokers if broker_state(one, places) == "away"]
+    places = [*cluster.partitions]
+    away = [
+        one.broker
+        for one in cluster.brokers
+        if broker_state(one, [*places, *cluster.relays]) == "away"
+    ]
     found = [f"broker {one} is away" for one in away]
     found += [f"broker {one} is silent: {why}" for one, why in sorted(seen.silent.items())]
     states = {one.partition: partition_state(one, live_brokers(cluster)) for one in places}
+    found += [
+        f"{state}: relay partition {one.partition}"
+        for one in cluster.relays
+        if (state := relay_state(one)) != "ok"
+    ]
     for what in ("no leader", TAKES_NOTHING, "under-replicated"):
         numbers = [str(partition) for partition, state in states.items() if state == what]
         if numbers:

@@ -185,7 +185,7 @@ class ClusterWatch:
         names: dict[PartitionId, list[str]] = {}
         min_insync: dict[PartitionId, int] = {}
         async for info in InSlices(topics, 10 * PAGE_SLICE_COUNT):
-            for one in info.partitions:
+            for one in () if info.is_relay else info.partitions:
                 names.setdefault(one.partition, []).append(info.topic)
                 needed = max(info.options.min_insync, min_insync.get(one.partition, 1))
                 min_insync[one.partition] = needed

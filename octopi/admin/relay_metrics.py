@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from octopi.environment import Clock
+from octopi.identifiers import PartitionId
 from octopi.relay.messages import RelayStatus
-from octopi.roles.broker.relay.node import RelayBroker
+from octopi.roles.broker.relay.partition import RelayPartition
 from octopi.roles.broker.relay.view_service import described
 
 _OF_PARTITION: Final = ("partition",)
 
 
 class RelayMetrics(Collector):
-    """The metrics of a relay."""
+    """The metrics of a broker's relay partitions."""
 
-    def __init__(self, node: RelayBroker) -> None:
-        self._node = node
+    def __init__(self, clock: Clock, partitions: Mapping[PartitionId, RelayPartition]) -> None:
+        self._clock = clock
+        self._partitions = partitions
 
     def collect(self) -> Iterator[Metric]:
-        now = self._node.environment.clock.now()
-        held = [(one, one.member) for one in self._node.partitions if one.member is not None]
+        now = self._clock.now()
+        partitions = self._partitions.values()
+        held = [(one, one.member) for one in partitions if one.member is not None]
+        if not held:
+            return  # a broker with logs alone has none of these metrics
         found = [(one.counts, described(member, now)) for one, member in held]
         status = GaugeMetricFamily(
             "octopi_relay_status", "1 for the present one.", labels=("partition", "status")
@@ -34,11 +40,10 @@ class RelayMetrics(Collector):
                 is_present = one.state == known.name.lower()
                 status.add_metric([str(one.partition), known.name.lower()], is_present)
         yield status
-        me = self._node.options.broker
         gauges: list[tuple[str, str, Sequence[float]]] = [
             ("generation", "Of the timeline.", [one.generation for _, one in found]),
             ("epoch", "Of the timeline.", [one.epoch for _, one in found]),
-            ("sequencer", "1 if it orders here.", [one.sequencer == me for _, one in found]),
+            ("sequencer", "1 if it orders here.", [member.is_sequencer for _, member in held]),
             ("heard", "Members heard, itself included.", [len(one.heard) for _, one in found]),
             ("streams", "Streams held.", [one.streams for _, one in found]),
             ("repairing", "Streams under repair.", [one.repairs for _, one in found]),

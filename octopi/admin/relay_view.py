@@ -42,4 +42,4 @@ class RelayBrokerView:
     def collectors(self, logs_max: int) -> Sequence[Collector]:
         from octopi.admin.relay_metrics import RelayMetrics
 
-        return [RelayMetrics(self.node)]
+        return [RelayMetrics(self.node.environment.clock, self.node.partitions)]

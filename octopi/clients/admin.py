@@ -6,7 +6,7 @@ carried out twice, the next attempt therefore looks at the cluster first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Literal
 
@@ -44,6 +44,7 @@ from octopi.wire.messages import (
     ReadingList,
     RecoverPartition,
     RemoveBroker,
+    SetRelays,
     TopicInfo,
     TopicList,
 )
@@ -71,6 +72,7 @@ class Admin:
             found.learns,
             found.learns_from,
             found.unserved,
+            found.relays,
         )
 
     async def describe_node(self, address: str | None = None) -> NodeInfo:
@@ -302,6 +304,27 @@ class Admin:
         """
         not_negative(partition=partition, leaving=leaving, joining=joining)
         await move_replica(self._router, partition, leaving, joining, timeout_s)
+
+    async def set_relays(
+        self, partition: int, members: Sequence[int], *, timeout_s: float = MOVE_TIMEOUT_S
+    ) -> None:
+        """Give a relay partition these *members*.  One after the other is added or removed; return
+        when the last of these changes is in force.  After a time-out, call it again.
+
+        Raises:
+          RefusedError: UNKNOWN_PARTITION; INVALID_OPTION, if there is no such broker, two are on
+              one host, or they are too few; NO_BROKER, if a new one doesn't run; NOT_READY, if the
+              members didn't bring a change into force in time.
+        """
+        not_negative(partition=partition)
+        wanted = [BrokerId(one) for one in members]
+        await self._router.retry(
+            f"set the members of relay partition {partition}",
+            lambda: self._router.ask_register_once(
+                lambda request: SetRelays(request, PartitionId(partition), wanted), Done, timeout_s
+            ),
+            timeout_s,
+        )
 
     async def recover_partition(
         self, partition: int, *, accept_loss: bool = False, empty_on: int | None = None

@@ -37,6 +37,9 @@ class ClusterInfo:
     unserved: list[UnservedTopic] = attrs.field(factory=list)
     """Topics whose records brokers hold, but which are not served, because the register knows
     another topic of that name, or none.  At most 1,000."""
+    relays: list[PartitionInfo] = attrs.field(factory=list)
+    """The relay partitions, which have numbers of their own: the leader is the sequencer, and in
+    sync are the members that are there."""
 
 
 @attrs.frozen

@@ -11,7 +11,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
-import attrs
 import trio
 
 from octopi.clients.admin import Admin, delete, list_topics
@@ -23,9 +22,9 @@ from octopi.clients.consuming.consumer_maker import ConsumerMaker
 from octopi.clients.consuming.start_position import OffsetSpec, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
-from octopi.clients.options import UNCHANGED, Unchanged, check_connection_name, not_negative, within
+from octopi.clients.options import UNCHANGED, Unchanged, check_connection_name, within
 from octopi.clients.subscribing.subscription_options import PREFETCH
-from octopi.clients.topic_creation import alter_topic, create_topic, milliseconds
+from octopi.clients.topic_creation import alter_topic, create_checked, milliseconds
 from octopi.environment import Environment
 from octopi.errors import InvalidOptionError
 from octopi.identifiers import Offset, PartitionId, topic_name
@@ -53,7 +52,7 @@ from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
 from octopi.version import __version__
-from octopi.wire.messages import DeleteTopic, FoundOffset, TopicInfo, TopicOptions
+from octopi.wire.messages import DeleteTopic, FoundOffset, TopicInfo, TopicKind, TopicOptions
 
 if TYPE_CHECKING:
     from octopi.clients.producing.producer import Producer
@@ -114,6 +113,10 @@ class Client(ConsumerMaker):
         min_insync: int = 1,
         hold: timedelta | None = None,
         hold_bytes: int | None = None,
+        kind: str = TopicKind.LOG,
+        buffer_bytes: int | None = None,
+        buffer_count: int | None = None,
+        buffer_age: timedelta | None = None,
         exist_ok: bool = False,
     ) -> TopicInfo:
         """Create a topic on *partitions* partitions that consistent hashing chooses, or on the
@@ -124,10 +127,10 @@ class Client(ConsumerMaker):
         means that the message is on the broker's device, not only in its page cache.
         Nothing is acknowledged while fewer than *min_insync* replicas are in sync.
 
-        With *hold* or *hold_bytes* messages are not removed while a durable subscription has yet
-        to process them: not until they are older than *retention* and *hold* together, and not
-        while fewer than *hold_bytes* (per partition) are kept for that.  If both are given, the
-        bound that is reached first counts.
+        With *hold* or *hold_bytes* messages stay for durable subscriptions that have yet to process
+        them, until they are older than *retention* and *hold*, or beyond *hold_bytes* (per log).
+        A topic of the *kind* ``"relay"`` is in the memory of several brokers.  It keeps the newest
+        *buffer_bytes*, *buffer_count* transactions, and nothing older than *buffer_age*.
 
         Raises:
           InvalidTopicError: if *name* is no legal name.
@@ -136,7 +139,6 @@ class Client(ConsumerMaker):
               its options differ.
           RefusedError: INVALID_OPTION or UNKNOWN_PARTITION, if the cluster can't create it so.
         """
-        topic = topic_name(name)
         options = TopicOptions(
             retention_ms=milliseconds(retention),
             retention_bytes=retention_bytes,
@@ -145,15 +147,14 @@ class Client(ConsumerMaker):
             min_insync=min_insync,
             hold_ms=milliseconds(hold),
             hold_bytes=hold_bytes,
+            buffer_bytes=buffer_bytes,
+            buffer_count=buffer_count,
+            buffer_age_ms=milliseconds(buffer_age),
         )
-        wanted = None if partition_ids is None else [PartitionId(one) for one in partition_ids]
-        count = partitions if wanted is None else len(wanted)
-        not_negative(
-            partitions=count, partition_ids=min(wanted or [PartitionId(0)]), **attrs.asdict(options)
+        where = partitions, partition_ids
+        return await create_checked(
+            self._router, topic_name(name), *where, options, exist_ok=exist_ok, kind=kind
         )
-        info = await create_topic(self._router, topic, count, wanted, options, exist_ok=exist_ok)
-        self._cluster.lookup.remember(info)
-        return info
 
     async def alter_topic(
         self,

@@ -21,7 +21,7 @@ from octopi.errors import (
     UnreachableError,
 )
 from octopi.limits import QUESTION_INTERVAL_S
-from octopi.wire.messages import PartitionInfo, TopicInfo
+from octopi.wire.messages import PartitionInfo, TopicInfo, TopicKind
 
 Describe = Callable[[str, bool], Awaitable[TopicInfo]]
 """Asks the register for a topic (its name, and whether to create it if it is missing)."""
@@ -33,11 +33,13 @@ class _Known:
     addresses: dict[int, list[str]] = attrs.field(factory=dict)
     """Partition -> the addresses at which it was served, by the last answer that named any; the
     best first."""
+    kind: str = TopicKind.LOG
+    """That of its last description."""
     asking: trio.Lock = attrs.field(factory=trio.Lock)
 
     def learn(self, info: TopicInfo) -> None:
         """Store an answer of the register."""
-        self.info = info
+        self.info, self.kind = info, info.kind
         for place in info.partitions:
             if found := [one for one in (*place.readers, place.leader_address) if one]:
                 self.addresses[place.partition] = found
@@ -50,8 +52,9 @@ class LeaderLookup:
         self._clock = clock
         self._describe = describe
         self._topics: dict[str, _Known] = {}
-        self._places: dict[int, tuple[float, PartitionInfo]] = {}
-        """The answers that `place` got about partitions, each with the time at which it asked."""
+        self._places: dict[tuple[str, int], tuple[float, PartitionInfo]] = {}
+        """The answers that `place` got about partitions, by their kinds and numbers, each with the
+        time at which it asked."""
         self._asking_place = trio.Lock()
         self._failed_at = -math.inf
         """When `place` last failed to reach the register."""
@@ -99,7 +102,9 @@ class LeaderLookup:
         """
         old_at = self._clock.now() - QUESTION_INTERVAL_S / 2
         async with self._asking_place:
-            asked_at, place = self._places.get(partition, (-math.inf, None))
+            known = self._topics.get(topic)
+            kind = TopicKind.LOG if known is None else known.kind
+            asked_at, place = self._places.get((kind, partition), (-math.inf, None))
             if place is None or asked_at < old_at:
                 if self._failed_at >= old_at:
                     raise ConnectionLostError("the register didn't answer a moment ago")
@@ -109,7 +114,9 @@ class LeaderLookup:
                 except (ConnectionLostError, UnreachableError, NotReadyError):
                     self._failed_at = self._clock.now()
                     raise
-                self._places.update((one.partition, (asked_at, one)) for one in info.partitions)
+                self._places.update(
+                    ((info.kind, one.partition), (asked_at, one)) for one in info.partitions
+                )
                 place = partition_of(info, partition)
         return place
 

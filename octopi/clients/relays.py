@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from octopi.clients.client import Client
+from octopi.errors import RefusedError, Status
 from octopi.identifiers import BrokerId, Offset, TopicName, topic_name
 from octopi.limits import OFFSET_MAX
 from octopi.wire.common import BrokerInfo
@@ -58,7 +59,7 @@ async def describe_relays(client: Client) -> list[RelayView]:
     """What each relay says of itself.
 
     Raises:
-      RefusedError: WRONG_ENDPOINT, if the cluster keeps its topics in logs.
+      RefusedError: WRONG_ENDPOINT, if the cluster has no topics in memory.
     """
     found: list[RelayView] = []
     for broker in (await client.admin.describe_cluster()).brokers:
@@ -77,10 +78,14 @@ async def verify_relays(client: Client, topic: str) -> RelayVerdict:
 
     Raises:
       UnknownTopicError: if nobody uses it.
+      RefusedError: WRONG_KIND, if it is in logs.
       OctopiError: if a relay can't be asked.
     """
     name = topic_name(topic)
-    [place] = (await client.describe_topic(name)).partitions
+    info = await client.describe_topic(name)
+    if not info.is_relay:
+        raise RefusedError(f"topic {name} is in logs, not in memory", Status.WRONG_KIND)
+    [place] = info.partitions
     brokers = {one.broker: one for one in (await client.admin.describe_cluster()).brokers}
     comparison = _Comparison(client, name, [brokers[one] for one in place.in_sync])
     return await comparison.verdict()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,35 @@ from octopi.errors import (
     UnknownTopicError,
 )
 from octopi.identifiers import PartitionId, TopicName
-from octopi.wire.messages import AlterTopic, CreateTopic, TopicDescription, TopicInfo, TopicOptions
+from octopi.wire.messages import (
+    AlterTopic,
+    CreateTopic,
+    TopicDescription,
+    TopicInfo,
+    TopicKind,
+    TopicOptions,
+)
+
+
+async def create_checked(
+    router: RequestRouter,
+    topic: TopicName,
+    partitions: int,
+    partition_ids: Sequence[int] | None,
+    options: TopicOptions,
+    *,
+    exist_ok: bool,
+    kind: str,
+) -> TopicInfo:
+    """See `octopi.clients.client.Client.create_topic`."""
+    wanted = None if partition_ids is None else [PartitionId(one) for one in partition_ids]
+    count = partitions if wanted is None else len(wanted)
+    not_negative(
+        partitions=count, partition_ids=min(wanted or [PartitionId(0)]), **attrs.asdict(options)
+    )
+    info = await create_topic(router, topic, count, wanted, options, exist_ok=exist_ok, kind=kind)
+    router.lookup.remember(info)
+    return info
 
 
 async def create_topic(
@@ -29,6 +57,7 @@ async def create_topic(
     *,
     exist_ok: bool,
     beside: str = "",
+    kind: str = TopicKind.LOG,
 ) -> TopicInfo:
     """Create *topic* on *count* partitions, on these *partitions*, or on those of the topic
     *beside*.
@@ -45,7 +74,9 @@ async def create_topic(
         nonlocal is_lost
         try:
             answer = await router.ask_register_once(
-                lambda request: CreateTopic(request, topic, count, partitions, options, beside),
+                lambda request: CreateTopic(
+                    request, topic, count, partitions, options, beside, kind=kind
+                ),
                 TopicDescription,
             )
         except ConnectionLostError:
@@ -61,6 +92,7 @@ async def create_topic(
                 raise NotReadyError(f"topic {topic} existed, and was deleted meanwhile") from None
             # An attempt whose answer was lost may have created it.
             is_ours = info.options == options and (bool(beside) or len(info.partitions) == count)
+            is_ours = is_ours and info.kind == kind
             if exist_ok or (is_lost and is_ours):
                 return info
             raise

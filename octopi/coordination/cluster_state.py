@@ -19,6 +19,7 @@ from octopi.coordination.journal_entries import (
     OlderTopicFound,
     PartitionDecided,
     RegisterStarted,
+    RelaySetDecided,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
@@ -28,7 +29,13 @@ from octopi.coordination.machines import Machines
 from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, PartitionId, id_fault, topic_name_fault
 from octopi.limits import BROKER_ID_MAX, COUNTED_MAX, LIST_COUNT_MAX
 from octopi.wire.codec import fault_in
-from octopi.wire.messages import PartitionRecord, RegisterGeneration, TopicOptions, TopicRecord
+from octopi.wire.messages import (
+    PartitionRecord,
+    RegisterGeneration,
+    RelaySetRecord,
+    TopicOptions,
+    TopicRecord,
+)
 
 
 @attrs.define
@@ -59,6 +66,8 @@ class ClusterState:
         self.brokers: dict[BrokerId, BrokerRegistered] = {}
         self.removed_brokers: set[BrokerId] = set()
         self.partitions: dict[PartitionId, PartitionRecord] = {}
+        self.relay_sets: dict[PartitionId, RelaySetRecord] = {}
+        """By relay partition, which have numbers of their own."""
         self.removals: dict[str, Removal] = {}
         self.unfit_topics: set[str] = set()
         """Ids of topics that no broker can hold because their names or ids are illegal: an earlier
@@ -95,7 +104,10 @@ class ClusterState:
 
     def min_insync(self, partition: PartitionId) -> int:
         """The smallest `min_insync` of the topics on *partition*, 1 if it has no topic."""
-        options = (one.options for one in self._topics.values() if partition in one.partitions)
+        topics = self._topics.values()
+        options = (
+            one.options for one in topics if partition in one.partitions and not one.is_relay
+        )
         return min((one.min_insync for one in options), default=1)
 
     @property
@@ -135,7 +147,13 @@ class ClusterState:
             self._topics[name]
             for name in self._names
             if not partitions.isdisjoint(self._topics[name].partitions)
+            and not self._topics[name].is_relay
         ]
+
+    def relay_topics_on(self, partition: PartitionId) -> list[TopicRecord]:
+        """The topics in a relay partition, in order of their names."""
+        found = (self._topics[name] for name in self._names)
+        return [one for one in found if one.is_relay and partition in one.partitions]
 
     def apply(self, entry: Entry) -> None:
         """Take note of *entry*."""
@@ -198,6 +216,10 @@ class ClusterState:
                 self.removals.setdefault(entry.topic_id, empty).brokers.add(entry.broker)
             case TopicRemoved():
                 self._removed_topic(entry.topic_id, entry.broker)
+            case RelaySetDecided(relays):
+                before = self.relay_sets.get(relays.partition)
+                assert before is None or before.number < relays.number, "sets only go forward"
+                self.relay_sets[relays.partition] = relays
 
     def _disown(self, topic: str) -> None:
         owner = self._owners.pop(topic, None)
@@ -230,6 +252,7 @@ class ClusterState:
             for partition, epoch in self._announced.items()
             if epoch > self.partitions[partition].epoch
         )
+        entries += (RelaySetDecided(record) for record in self.relay_sets.values())
         entries += self._removal_entries()
         entries += (
             TopicCreated(self._topics[name], self._owners.get(name, "")) for name in self._names
@@ -256,6 +279,9 @@ class ClusterState:
         for partition, epoch in self._announced.items():
             if epoch > COUNTED_MAX:
                 return f"epoch {epoch} of partition {partition}"
+        for relays in self.relay_sets.values():
+            if why := fault_in(relays):
+                return f"relay partition {relays.partition}: {why}"
         for broker in self.brokers:
             if not 1 <= broker <= BROKER_ID_MAX:
                 return f"the id {broker} of a broker"
@@ -273,7 +299,8 @@ class ClusterState:
         assert self._owners.keys() <= self._topics.keys()
         for record in self._topics.values():
             assert record.partitions
-            assert all(partition in self.partitions for partition in record.partitions)
+            known = self.relay_sets if record.is_relay else self.partitions
+            assert all(partition in known for partition in record.partitions)
 
 
 def _ancestors(topic: TopicRecord) -> list[str]:

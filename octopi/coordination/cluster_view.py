@@ -9,11 +9,13 @@ from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.elections import Elections
 from octopi.coordination.health import Health
 from octopi.coordination.journal_entries import BrokerRegistered
+from octopi.coordination.relay_sequencers import RelaySequencers
 from octopi.identifiers import BrokerId, Incarnation, PartitionId, id_fault, topic_name_fault
 from octopi.wire.messages import (
     BrokerInfo,
     PartitionInfo,
     PartitionRecord,
+    RelaySetRecord,
     RemovedTopic,
     TopicInfo,
     TopicRecord,
@@ -29,21 +31,54 @@ class ClusterView:
         live: Mapping[BrokerId, Incarnation],
         elections: Elections,
         health: Health,
+        sequencers: RelaySequencers,
     ) -> None:
         """*live* is the caller's: broker -> incarnation."""
         self._state = state
         self._live = live
         self._elections = elections
         self._health = health
+        self._sequencers = sequencers
         self._turns: Counter[PartitionId] = Counter()
+        self._relay_turns: Counter[PartitionId] = Counter()
 
     def topic(self, record: TopicRecord) -> TopicInfo:
         """Where *record*'s partitions are now."""
         return TopicInfo(
             record.topic,
             record.topic_id,
-            [self.partition(self._state.partitions[one]) for one in record.partitions],
+            [self._place(record, one) for one in record.partitions],
             record.options,
+            record.kind,
+        )
+
+    def _place(self, record: TopicRecord, partition: PartitionId) -> PartitionInfo:
+        if record.is_relay:
+            return self.relays(self._state.relay_sets[partition])
+        return self.partition(self._state.partitions[partition])
+
+    def relays(self, record: RelaySetRecord) -> PartitionInfo:
+        """Where a relay partition is now: its sequencer is its leader.  While nobody has said that
+        it is the sequencer, any member takes what is produced."""
+        partition = record.partition
+        live = [one for one in record.members if one in self._live]
+        epoch, leader = self._sequencers.of(partition)
+        if leader not in live and len(live) > len(record.members) // 2:
+            leader = live[0]
+        has_leader = leader is not None and leader in live
+        readers = [self._state.brokers[one].address for one in live]
+        if readers:
+            self._relay_turns[partition] += 1
+            turn = (partition + self._relay_turns[partition]) % len(readers)
+            readers = readers[turn:] + readers[:turn]
+        return PartitionInfo(
+            partition=partition,
+            epoch=epoch,
+            leader=leader if has_leader else None,
+            leader_address=self._state.brokers[leader].address if leader in live else "",
+            replicas=record.members,
+            in_sync=live,
+            readers=readers,
         )
 
     def partition(self, record: PartitionRecord) -> PartitionInfo:
@@ -110,6 +145,10 @@ class ClusterView:
             if broker in removal.brokers
             and not (id_fault(topic_id) or topic_name_fault(removal.topic))
         ]
+
+    def relay_sets_of(self, broker: BrokerId) -> list[RelaySetRecord]:
+        """The relay sets of which *broker* is a member."""
+        return [one for one in self._state.relay_sets.values() if broker in one.members]
 
     def topics_of(self, broker: BrokerId) -> list[TopicRecord]:
         """The topics that *broker* keeps logs for."""

@@ -30,6 +30,8 @@ from octopi.coordination.journal_entries import (
     TopicRemoved,
 )
 from octopi.coordination.rebuild import Rebuild
+from octopi.coordination.relay_reports import split_reports
+from octopi.coordination.relay_sequencers import RelaySequencers
 from octopi.coordination.rival_registers import RivalRegisters
 from octopi.coordination.seals import Seals
 from octopi.coordination.topic_decisions import TopicDecisions
@@ -93,7 +95,11 @@ class Controller:
             draining=self.draining,
             stopping=self.stopping,
         )
-        self.view = ClusterView(self.state, self._live, self.elections, self.health)
+        self.relay_sequencers = RelaySequencers(self._live)
+        """Who puts messages in order in which relay partition."""
+        self.view = ClusterView(
+            self.state, self._live, self.elections, self.health, self.relay_sequencers
+        )
 
     def _is_doubted(self, partition: PartitionId) -> bool:
         """Whether a broker reported a newer record of *partition* than the register knows, and not
@@ -208,6 +214,7 @@ class Controller:
                 f"broker {broker} reports what no register ever decided: {fault}",
                 Status.MALFORMED_MESSAGE,
             )
+        inventory, relayed = split_reports(state, inventory)
         entries: list[Entry] = []
         registration = BrokerRegistered(
             broker,
@@ -258,7 +265,7 @@ class Controller:
         return Admission(
             broker,
             join.incarnation,
-            entries,
+            entries + relayed,
             conflicts,
             rebuild,
             learned,
@@ -307,6 +314,7 @@ class Controller:
             raise RefusedError(
                 f"broker {broker} runs, at {state.brokers[broker].address}", Status.BROKER_IN_USE
             )
+        # A relay set needs no order: it replaces a member that was removed.
         held = [one.partition for one in state.partitions.values() if broker in one.replicas]
         if held:
             some = " ".join(str(partition) for partition in sorted(held)[:10])

@@ -11,9 +11,14 @@ import attrs
 
 from octopi.coordination.admission import Admission
 from octopi.coordination.election import LogLoss
-from octopi.coordination.journal_entries import Entry, EpochAnnounced, PartitionDecided
+from octopi.coordination.journal_entries import (
+    Entry,
+    EpochAnnounced,
+    PartitionDecided,
+    RelaySetDecided,
+)
 from octopi.identifiers import BrokerId, Epoch, PartitionId
-from octopi.wire.messages import InSyncAltered, PartitionRecord, TopicRecord
+from octopi.wire.messages import InSyncAltered, PartitionRecord, RelaySetRecord, TopicRecord
 
 
 @attrs.frozen
@@ -87,6 +92,11 @@ class TopicCreationDecision:
         """The partitions that no broker held before."""
         return [one.record for one in self.entries if isinstance(one, PartitionDecided)]
 
+    @property
+    def relays(self) -> list[RelaySetRecord]:
+        """The relay sets that were placed for it."""
+        return [one.record for one in self.entries if isinstance(one, RelaySetDecided)]
+
 
 @attrs.frozen
 class TopicAlterationDecision:
@@ -106,6 +116,20 @@ class TopicDeletionDecision:
     entries: list[Entry]
 
 
+@attrs.frozen
+class RelaySetDecision:
+    """A relay partition is to have other members, or they have brought that into force.  The caller
+    tells the members, and those that were some before."""
+
+    before: RelaySetRecord | None
+    record: RelaySetRecord
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What makes it last."""
+        return [RelaySetDecided(self.record)]
+
+
 Decision = (
     Admission
     | ClusterDecision
@@ -115,4 +139,5 @@ Decision = (
     | TopicCreationDecision
     | TopicAlterationDecision
     | TopicDeletionDecision
+    | RelaySetDecision
 )

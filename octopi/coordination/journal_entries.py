@@ -10,7 +10,12 @@ from __future__ import annotations
 import attrs
 
 from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId
-from octopi.wire.messages import PartitionRecord, RegisterGeneration, TopicRecord
+from octopi.wire.messages import (
+    PartitionRecord,
+    RegisterGeneration,
+    RelaySetRecord,
+    TopicRecord,
+)
 
 
 @attrs.frozen
@@ -115,6 +120,13 @@ class TopicRemoved:
     broker: BrokerId
 
 
+@attrs.frozen
+class RelaySetDecided:
+    """The members of a relay partition were decided, or have brought that into force."""
+
+    record: RelaySetRecord
+
+
 Entry = (
     ClusterFormed
     | RegisterStarted
@@ -127,4 +139,5 @@ Entry = (
     | TopicDeleted
     | OlderTopicFound
     | TopicRemoved
+    | RelaySetDecided
 )

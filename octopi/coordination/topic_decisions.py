@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Set
+from typing import Final
 
 import attrs
 
@@ -17,12 +18,14 @@ from octopi.coordination.health import Health
 from octopi.coordination.journal_entries import (
     Entry,
     PartitionDecided,
+    RelaySetDecided,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
 )
 from octopi.coordination.placement import place
 from octopi.coordination.rebuild import Rebuild
+from octopi.coordination.relay_sets import RelayBrokers, new_set
 from octopi.coordination.topic_rules import check_options, chosen_partitions
 from octopi.coordination.unserved_topics import UnservedTopics
 from octopi.errors import (
@@ -32,10 +35,25 @@ from octopi.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId, topic_name
-from octopi.limits import REPLACED_TOPICS_MAX, TOPIC_COUNT_MAX
+from octopi.identifiers import (
+    BrokerId,
+    Epoch,
+    Incarnation,
+    PartitionId,
+    TopicName,
+    topic_name,
+)
+from octopi.limits import (
+    RELAY_AWAY_S,
+    RELAY_PARTITIONS_MAX,
+    REPLACED_TOPICS_MAX,
+    TOPIC_COUNT_MAX,
+)
+from octopi.model import TopicKind
 from octopi.security.quotas import NOBODY, Creator, exceeded
 from octopi.wire.messages import PartitionRecord, StreamDefinition, TopicOptions, TopicRecord
+
+NOBODY_AWAY: Final[Mapping[BrokerId, float]] = {}
 
 
 class TopicDecisions:
@@ -77,10 +95,12 @@ class TopicDecisions:
         options: TopicOptions,
         creator: Creator = NOBODY,
         stream: StreamDefinition | None = None,
+        kind: str = TopicKind.LOG,
     ) -> TopicCreationDecision:
         """Create a topic on partitions whose leaders are live, placing partitions that no broker
         has yet.  *beside*: a topic whose partitions the new one gets, in the same order.
-        *stream*: what it is as a stream over HTTP.
+        *stream*: what it is as a stream over HTTP.  A topic of the *kind* relay has one relay
+        partition.
 
         Raises:
           InvalidTopicError: if *name* is not a legal name.
@@ -90,7 +110,7 @@ class TopicDecisions:
           RefusedError: INVALID_OPTION, TOO_MANY, QUOTA_EXCEEDED, or (retryable) NO_BROKER.
         """
         checked = topic_name(name)
-        check_options(options, stream)
+        check_options(options, stream, kind)
         if beside:
             partitions = self._partitions_of(beside, partition_count, partitions)
         if self._state.topic(checked) is not None:
@@ -101,6 +121,9 @@ class TopicDecisions:
         most_topics = creator.topics_max
         if most_topics is not None and self._state.topic_count_of(creator.subject) >= most_topics:
             raise exceeded("topics that it created", most_topics)
+        if kind == TopicKind.RELAY:
+            is_plain = partitions is None and partition_count == 1 and not beside and stream is None
+            return self._create_relayed(checked, topic_id, options, creator, is_plain=is_plain)
         total = self._state.partition_count
         if self._circle is None or self._circle.partition_count != total:
             self._circle = HashCircle(total)
@@ -112,12 +135,54 @@ class TopicDecisions:
         entries.append(TopicCreated(topic, creator.subject))
         return TopicCreationDecision(topic, entries)
 
+    def _create_relayed(
+        self,
+        name: TopicName,
+        topic_id: str,
+        options: TopicOptions,
+        creator: Creator,
+        *,
+        is_plain: bool,
+    ) -> TopicCreationDecision:
+        """Create a topic in memory."""
+        if not is_plain:
+            raise RefusedError(
+                "a relay topic has one partition, which is chosen by its name, and is no stream "
+                "over HTTP",
+                Status.INVALID_OPTION,
+            )
+        total = min(self._state.partition_count, RELAY_PARTITIONS_MAX)
+        [partition] = HashCircle(total).partitions(name, 1)
+        entries: list[Entry] = []
+        if partition not in self._state.relay_sets:
+            known = self._state.relay_sets
+            relays = new_set(partition, self._replica_count, self.relay_brokers(), known)
+            entries.append(RelaySetDecided(relays))
+        topic = TopicRecord(name, topic_id, [partition], options, kind=TopicKind.RELAY)
+        return TopicCreationDecision(topic, [*entries, TopicCreated(topic, creator.subject)])
+
+    def relay_brokers(self, away_s: Mapping[BrokerId, float] = NOBODY_AWAY) -> RelayBrokers:
+        """The brokers as relay sets see them.  *away_s*: how long those have been away that are
+        (s)."""
+        staying = self._live.keys() - self._stopping - self._draining
+        willing = {one for one in staying if not self._health.is_troubled(one)} or staying
+        long = {one for one, gone_s in away_s.items() if gone_s >= RELAY_AWAY_S}
+        return RelayBrokers(
+            sorted(willing),
+            long | self._state.removed_brokers,
+            self._draining & self._live.keys(),
+            self._state.machines,
+        )
+
     def _partitions_of(
         self, beside: str, count: int, partitions: list[PartitionId] | None
     ) -> list[PartitionId]:
         """The partitions of the topic *beside*, checked against the *count* and *partitions* that
         the request names."""
-        wanted = list(self.require(beside).partitions)
+        other = self.require(beside)
+        if other.is_relay:
+            raise RefusedError(f"topic {beside} is in memory", Status.WRONG_KIND)
+        wanted = list(other.partitions)
         if partitions is not None or count not in (0, len(wanted)):
             raise RefusedError(
                 f"a topic beside {beside} has its {len(wanted)} partitions, no other ones",
@@ -176,6 +241,10 @@ class TopicDecisions:
               replicas of a partition.
         """
         topic = self.require(name)
+        if topic.is_relay:
+            raise RefusedError(
+                f"topic {name} is in memory: its options can't be altered yet", Status.WRONG_KIND
+            )
         altered = attrs.evolve(topic.options, **{one: getattr(options, one) for one in names})
         check_options(altered)
         if altered.min_insync > topic.options.min_insync:
@@ -232,7 +301,11 @@ class TopicDecisions:
         brokers = {
             broker
             for partition in record.partitions
-            for broker in self._state.partitions[partition].replicas
+            for broker in (
+                self._state.relay_sets[partition].members
+                if record.is_relay
+                else self._state.partitions[partition].replicas
+            )
         }
         if record.topic_id in self._state.unfit_topics:
             brokers = set()  # no broker was told of the topic

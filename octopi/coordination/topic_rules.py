@@ -6,16 +6,20 @@ from octopi.coordination.consistent_hash import HashCircle
 from octopi.errors import RefusedError, Status
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import PARTITIONS_PER_TOPIC_MAX
-from octopi.model import StreamDefinition, TopicOptions
+from octopi.model import StreamDefinition, TopicKind, TopicOptions
 
 
-def check_options(options: TopicOptions, stream: StreamDefinition | None = None) -> None:
-    """Check the options of a topic, and what it is as a stream.
+def check_options(
+    options: TopicOptions,
+    stream: StreamDefinition | None = None,
+    kind: str = TopicKind.LOG,
+) -> None:
+    """Check the options of a topic of that *kind*, and what it is as a stream.
 
     Raises:
       RefusedError: INVALID_OPTION.
     """
-    if fault := options.fault():
+    if fault := options.fault_as(kind):
         raise RefusedError(fault, Status.INVALID_OPTION)
     if stream is not None and (fault := stream.fault()):
         raise RefusedError(fault, Status.INVALID_OPTION)

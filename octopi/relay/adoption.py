@@ -7,7 +7,7 @@ and some of another one could not say what its history is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from enum import Enum, unique
 
 from octopi.identifiers import BrokerId, TopicId
@@ -37,12 +37,13 @@ class EpochAdoption:
         kind: AdoptionKind,
         streams: Mapping[TopicId, RelayStream],
         new: Callable[[TopicId], RelayStream],
+        removed: Container[TopicId],
         now: float,
         *,
         keeps_delivered: bool,
     ) -> None:
-        """*streams*: what the relay holds; *new*: makes an empty stream.  *now*: when it was known
-        that the epoch has begun, or may."""
+        """*streams*: what the relay holds; *new*: makes an empty stream.  *removed*: streams that
+        are to be gone.  *now*: when it was known that the epoch has begun, or may."""
         self.plan, self.kind, self.known_at = plan, kind, now
         self.repairs: dict[TopicId, StreamRepair] = {}
         for topic_id, target in plan.targets.items():
@@ -57,7 +58,7 @@ class EpochAdoption:
         lost = [
             one
             for topic_id, one in streams.items()
-            if topic_id not in plan.targets and one.highwater
+            if topic_id not in plan.targets and topic_id not in removed and one.highwater
         ]
         self._contradicts = keeps_delivered and bool(lost)
         self._waiting = deque(self.repairs.values())

@@ -19,7 +19,7 @@ from octopi.relay.incarnations import (
 )
 from octopi.relay.messages import RelayAnswer, RelayVote
 from octopi.relay.relay_set import RelaySet
-from octopi.relay.timelines import RelayEpoch
+from octopi.relay.timelines import NEVER, RelayEpoch
 
 
 @attrs.frozen
@@ -36,9 +36,13 @@ class EpochPlan:
     """How an epoch begins for a relay."""
 
     epoch: RelayEpoch
+    relay_set: RelaySet
+    """Who is a member in it."""
     lives: Lives
     targets: dict[TopicId, StreamTarget]
     """All streams that there are."""
+    held: RelayEpoch = NEVER
+    """The epoch whose history goes on."""
     founds: bool = False
     """Whether a timeline begins with it."""
     voters: frozenset[BrokerId] = frozenset()
@@ -58,8 +62,7 @@ class Votes:
     They count for half a second: each voter repeats its vote while it waits.
     """
 
-    def __init__(self, relay_set: RelaySet) -> None:
-        self._set = relay_set
+    def __init__(self) -> None:
         self._cast: dict[BrokerId, _CastVote] = {}
 
     def clear(self) -> None:
@@ -70,21 +73,29 @@ class Votes:
         """*voter* votes in that *life*."""
         self._cast[voter] = _CastVote(now, life, vote)
 
-    def plan(self, epoch: RelayEpoch, lives: Lives, now: float) -> EpochPlan | None:
-        """How *epoch* begins; None: there are not enough votes.  *lives*: those that are known.
+    def plan(
+        self, epoch: RelayEpoch, lives: Lives, known_set: RelaySet, now: float
+    ) -> EpochPlan | None:
+        """How *epoch* begins; None: there are not enough votes.  *lives*, *known_set*: those that
+        are known.
 
         A quorum of votes counts only if none of the voters knows of a later life of another one.
-        A founding has to have the votes of all that are not gone, too, which is for the caller to
-        check.
+        The quorum is that of the set in which the history was held that goes on.  A founding is
+        made by the newest set; it has to have the votes of all that are not gone, too, which is
+        for the caller to check.
         """
         cast = self._valid(epoch, lives, now)
-        if len(cast) < self._set.quorum:
+        if not cast:
             return None
         held = max(one.vote.held for one in cast.values())
         best = {voter: one.vote for voter, one in cast.items() if one.vote.held == held}
-        known = newest_lives([lives, *(one.vote.lives for one in cast.values())])
         founds = held.timeline != epoch.timeline
-        return EpochPlan(epoch, known, longest_of(best), founds, frozenset(cast))
+        relay_set = known_set if founds else next(iter(best.values())).relay_set
+        if sum(one in relay_set for one in cast) < relay_set.quorum:
+            return None
+        known = newest_lives([lives, *(one.vote.lives for one in cast.values())])
+        voters = frozenset(cast)
+        return EpochPlan(epoch, relay_set, known, longest_of(best), held, founds, voters)
 
     def _valid(self, epoch: RelayEpoch, lives: Lives, now: float) -> dict[BrokerId, _CastVote]:
         cast = {
@@ -132,8 +143,7 @@ class JoinAnswers:
     They count for half a second: it asks again and again.
     """
 
-    def __init__(self, relay_set: RelaySet) -> None:
-        self._set = relay_set
+    def __init__(self) -> None:
         self._answers: dict[BrokerId, _JoinAnswer] = {}
 
     def clear(self) -> None:
@@ -147,9 +157,9 @@ class JoinAnswers:
     def plan(self, lives: Lives, now: float) -> EpochPlan | None:
         """How this relay may join; None: not yet.
 
-        A quorum of others has to be part of the same timeline, and the sequencer of the latest
-        epoch among them has to be one of those who answered.  None of them may know of a later life
-        of another one.
+        A quorum of others, by the set of the latest epoch among them, has to be part of the same
+        timeline, and the sequencer of that epoch has to be one of those who answered.  None of them
+        may know of a later life of another one.
         """
         valid = {
             member: one
@@ -164,17 +174,18 @@ class JoinAnswers:
         testimonies = [
             Testimony(member, one.life, one.answer.lives) for member, one in valid.items()
         ]
-        if len(valid) < self._set.quorum or stale_in(testimonies):
-            return None
         latest = max(one.answer.epoch for one in valid.values())
-        sequencer = self._set.sequencer(latest)
+        told = next(one.answer for one in valid.values() if one.answer.epoch == latest)
+        relay_set, sequencer = told.relay_set, told.relay_set.sequencer(latest)
+        if sum(one in relay_set for one in valid) < relay_set.quorum or stale_in(testimonies):
+            return None
         from_it = valid.get(sequencer)
         if from_it is None or from_it.answer.epoch != latest or from_it.answer.streams is None:
             return None
         known = newest_lives([lives, *_lives_of(testimonies)])
         sources = (sequencer,)
         targets = {topic: StreamTarget(point, sources) for topic, point in from_it.answer.streams}
-        return EpochPlan(latest, known, targets)
+        return EpochPlan(latest, relay_set, known, targets)
 
 
 def _lives_of(testimonies: Iterable[Testimony]) -> list[Lives]:

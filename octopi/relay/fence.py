@@ -26,7 +26,9 @@ class Hearing:
     """What a relay hears of the other members of its set."""
 
     def __init__(self, me: BrokerId, relay_set: RelaySet, now: float) -> None:
-        self._me, self._set = me, relay_set
+        self._me = me
+        self.relay_set = relay_set
+        """The members that count."""
         self._born = now
         self._heard: dict[BrokerId, _Heard] = {}
 
@@ -73,12 +75,16 @@ class Hearing:
         """Whether a quorum, of which this relay is one, does not hear *sequencer*, or hears that it
         has no history any more.  One broken connection to it is no reason for a change."""
         trusted = self.trusted(now, may_lead=True)
-        blind = sum(sequencer not in beat.hears for beat in self.beats(now).values())
-        return blind + (sequencer not in trusted) >= self._set.quorum
+        blind = sum(sequencer not in beat.hears for beat in self._counted(now))
+        return blind + (sequencer not in trusted) >= self.relay_set.quorum
+
+    def _counted(self, now: float) -> list[RelayBeat]:
+        """What the fresh members of the set said last."""
+        return [beat for one, beat in self.beats(now).items() if one in self.relay_set]
 
     def normal_in(self, epoch: RelayEpoch, now: float) -> list[BrokerId]:
         """The fresh members that are part of *epoch*; its sequencer first."""
-        sequencer = self._set.sequencer(epoch)
+        sequencer = self.relay_set.sequencer(epoch)
         found = [
             one
             for one, beat in self.beats(now).items()
@@ -89,7 +95,7 @@ class Hearing:
     def holders(self, mine: RelayBeat, now: float) -> Counter[Timeline]:
         """How many hold each timeline: they were part of it last, and have promised no other one.
         *mine*: what this relay says of itself."""
-        said = [*self.beats(now).values(), mine]
+        said = self._counted(now) + ([mine] if self._me in self.relay_set else [])
         return Counter(
             beat.held.timeline
             for beat in said
@@ -99,11 +105,10 @@ class Hearing:
     def live_timeline(self, now: float) -> Timeline | None:
         """The timeline of which a quorum of the others are a part, if there is one."""
         normal = Counter(
-            beat.epoch.timeline
-            for beat in self.beats(now).values()
-            if beat.status is RelayStatus.NORMAL
+            beat.epoch.timeline for beat in self._counted(now) if beat.status is RelayStatus.NORMAL
         )
-        return next((one for one, count in normal.items() if count >= self._set.quorum), None)
+        quorum = self.relay_set.quorum
+        return next((one for one, count in normal.items() if count >= quorum), None)
 
     def is_gone(self, member: BrokerId, now: float) -> bool:
         """Whether *member* has been silent for so long that it has stopped; it is, sooner, if it
@@ -114,11 +119,15 @@ class Hearing:
         is_empty = beat is not None and beat.status is RelayStatus.JOINING and beat.held == NEVER
         return silence > (2 * RELAY_SILENCE_S if is_empty else RELAY_LOST_S)
 
-    def are_all(self, members: Collection[BrokerId], now: float) -> bool:
-        """Whether *members* are a quorum, and all others are gone."""
-        return len(members) >= self._set.quorum and all(
-            one in members or self.is_gone(one, now) for one in self._set.others(self._me)
+    def are_all(self, members: Collection[BrokerId], relay_set: RelaySet, now: float) -> bool:
+        """Whether *members* are a quorum of *relay_set*, and all its others are gone."""
+        return sum(one in relay_set for one in members) >= relay_set.quorum and all(
+            one in members or self.is_gone(one, now) for one in relay_set.others(self._me)
         )
+
+    def hears_quorum(self, relay_set: RelaySet, now: float) -> bool:
+        """Whether this relay hears a quorum of *relay_set*, itself included."""
+        return sum(one in relay_set for one in self.fresh(now)) >= relay_set.quorum
 
 
 @attrs.define
@@ -129,18 +138,18 @@ class Fence:
     heard_since: float | None = None
     """Since when it hears a quorum again."""
 
-    def closes(self, count: int, quorum: int) -> bool:
-        """Whether a relay that hears *count* members fences itself now."""
-        if self.closed or count >= quorum:
+    def closes(self, *, hears_quorum: bool) -> bool:
+        """Whether a relay fences itself now."""
+        if self.closed or hears_quorum:
             return False
         self.closed, self.heard_since = True, None
         return True
 
-    def opens(self, count: int, quorum: int, now: float) -> bool:
-        """Whether a fenced relay that hears *count* members goes on now."""
+    def opens(self, now: float, *, hears_quorum: bool) -> bool:
+        """Whether a fenced relay goes on now."""
         if not self.closed:
             return False
-        if count < quorum:
+        if not hears_quorum:
             self.heard_since = None
             return False
         if self.heard_since is None:

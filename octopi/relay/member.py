@@ -6,7 +6,9 @@ What it holds is in `octopi.relay.streams`.
 
 from __future__ import annotations
 
-from octopi.identifiers import BrokerId
+from collections.abc import Iterable
+
+from octopi.identifiers import BrokerId, TopicId
 from octopi.limits import (
     RELAY_BEAT_S,
     RELAY_CHANGE_S,
@@ -14,6 +16,7 @@ from octopi.limits import (
     RELAY_STUCK_S,
 )
 from octopi.relay.adoption import AdoptionKind, EpochAdoption
+from octopi.relay.buffer import BufferBounds
 from octopi.relay.effects import (
     EnterStatus,
     RelayEffect,
@@ -40,6 +43,7 @@ from octopi.relay.messages import (
     SubmitRefusal,
 )
 from octopi.relay.participation import RelayParticipation
+from octopi.relay.relay_set import RelaySet
 from octopi.relay.timelines import NAME_BITS, RelayEpoch, Timeline
 from octopi.relay.written import Agreement
 
@@ -59,6 +63,7 @@ class RelayMember(RelayParticipation):
             self._scrubs_at = now + self._scrub_s
             if not self.streams.is_intact():
                 self._empty(keeps=False)
+        self._count_by_newest(now)
         self._look_at_fence(now)
         self._look_for_timelines(now)
         if self.status in {RelayStatus.NORMAL, RelayStatus.CHANGING} and self.hearing.misses(
@@ -66,6 +71,7 @@ class RelayMember(RelayParticipation):
         ):
             self._vote_next(now)
         self._look_at_repairs(now)
+        self._look_at_set(now)
         if self.status is RelayStatus.CHANGING:
             self._look_at_change(now)
         if now >= self._beats_at:
@@ -80,7 +86,7 @@ class RelayMember(RelayParticipation):
         if isinstance(message, RelaySubmit):
             self._submitted(sender, message, now)
             return self._take()
-        if sender not in self.relay_set or sender == self.me:
+        if not self._is_member(sender) or sender == self.me:
             return []
         known = self.lives.get(sender, NO_LIFE)
         if life < known:
@@ -118,6 +124,24 @@ class RelayMember(RelayParticipation):
             self._vote_next(now)
         return self._take()
 
+    def know_set(self, relay_set: RelaySet) -> None:
+        """Whoever decides about sets wants this one: the sequencer brings it into force, once one
+        member after the other is added or removed."""
+        self._know(relay_set)
+
+    def remove(self, topic_ids: Iterable[TopicId]) -> None:
+        """Streams are removed for good.  In the middle of a change they stay until it is over:
+        others may have to fetch them."""
+        self.rules.remove(topic_ids)
+        if self.is_normal:
+            self.streams.drop_removed()
+
+    def bound(self, topic_id: TopicId, bounds: BufferBounds) -> None:
+        """Give a stream bounds of its own."""
+        self.rules.bounds[topic_id] = bounds
+        if (stream := self.streams.by_topic.get(topic_id)) is not None:
+            stream.buffer.bounds = bounds
+
     # --- the streams of an epoch ---------------------------------------------------------
 
     def _submitted(self, receiver: BrokerId, submit: RelaySubmit, now: float) -> None:
@@ -147,8 +171,8 @@ class RelayMember(RelayParticipation):
 
     def _compare_digests(self, message: RelayWritten, now: float) -> None:
         """See whether this relay has the digest of a quorum."""
-        stream = self.streams.by_topic[message.topic_id]
-        if message.topic_id in self.streams.repairs:
+        stream = self.streams.by_topic.get(message.topic_id)
+        if stream is None or message.topic_id in self.streams.repairs:
             return
         agreement, point, members = stream.marks.agreement()
         if agreement is Agreement.OPEN:
@@ -216,6 +240,8 @@ class RelayMember(RelayParticipation):
 
     def _heard_beat(self, sender: BrokerId, beat: RelayBeat, now: float) -> None:
         self.hearing.told(sender, beat)
+        self._know(beat.known_set)
+        self._count_by_newest(now)
         if self.is_normal and beat.status is RelayStatus.NORMAL and beat.epoch == self.epoch:
             self.streams.repeat(sender)
         if self._is_of_timeline(beat.epoch):
@@ -227,7 +253,7 @@ class RelayMember(RelayParticipation):
             elif (
                 beat.status is RelayStatus.CHANGING
                 and beat.epoch > self.epoch
-                and self.relay_set.sequencer(beat.epoch) in self.hearing.fresh(now)
+                and self.sequencer_of(beat.epoch) in self.hearing.fresh(now)
             ):
                 self._vote(beat.epoch, now)
         elif beat.status is RelayStatus.CHANGING:
@@ -240,7 +266,7 @@ class RelayMember(RelayParticipation):
         )
 
     def _heard_vote(self, sender: BrokerId, life: RelayLife, vote: RelayVote, now: float) -> None:
-        if self.relay_set.sequencer(vote.epoch) != self.me:
+        if self.sequencer_of(vote.epoch) != self.me:
             return
         if self._is_of_timeline(vote.epoch):
             if vote.epoch > self.epoch:
@@ -254,23 +280,27 @@ class RelayMember(RelayParticipation):
     def _heard_start(self, sender: BrokerId, start: RelayStart, now: float) -> None:
         if not self._is_of_timeline(start.epoch) or start.epoch <= self.held:
             return
+        if self.me not in start.relay_set and self.me not in self.known_set:
+            return  # it is no member any more, and fences itself when the others are silent
         if start.epoch > self.epoch:
             self._promise(start.epoch, now)
         if start.epoch != self.epoch or self.adoption is not None:
             return
+        self.rules.remove(start.removed)
         targets = {topic: StreamTarget(point, (sender,)) for topic, point in start.streams}
-        plan = EpochPlan(start.epoch, newest_lives([self.lives, start.lives]), targets)
+        lives = newest_lives([self.lives, start.lives])
+        plan = EpochPlan(start.epoch, start.relay_set, lives, targets)
         self._adopt(plan, AdoptionKind.FOLLOW, now)
 
     def _asked(self, sender: BrokerId, ask: RelayAsk) -> None:
         if not self.is_normal or not self.streams.is_whole:
             return
-        lives, points = self.lives.copy(), self.streams.points
         if ask.is_joining:
-            streams = points if self.sequencer == self.me else None
-            self._send(sender, RelayAnswer(self.epoch, lives, streams))
+            lives = self.lives.copy()
+            streams = self.streams.points if self.sequencer == self.me else None
+            self._send(sender, RelayAnswer(self.epoch, self.held_set, lives, streams))
         else:
-            self._send(sender, RelayStart(self.epoch, lives, points))
+            self._send(sender, self._start())
 
     # --- changing, fencing, founding ---------------------------------------------------------
 
@@ -287,14 +317,14 @@ class RelayMember(RelayParticipation):
             self._try_to_start(now)
 
     def _look_at_fence(self, now: float) -> None:
-        count, quorum = len(self.hearing.fresh(now)), self.relay_set.quorum
+        hears = any(self.hearing.hears_quorum(one, now) for one in self._sets)
         if self.status in {RelayStatus.NORMAL, RelayStatus.CHANGING}:
-            if self._fence.closes(count, quorum):
+            if self._fence.closes(hears_quorum=hears):
                 self._was_normal = self.is_normal
                 self.status, self.adoption = RelayStatus.FENCED, None
                 self.streams.abandon_repairs()
                 self._effects.append(EnterStatus(self.status, self.epoch))
-        elif self._fence.opens(count, quorum, now):
+        elif self._fence.opens(now, hears_quorum=hears):
             self._come_back(now)
 
     def _come_back(self, now: float) -> None:
@@ -303,7 +333,7 @@ class RelayMember(RelayParticipation):
         if (
             self._was_normal
             and self.epoch == self.held
-            and holders[self.epoch.timeline] >= self.relay_set.quorum
+            and holders[self.epoch.timeline] >= self.hearing.relay_set.quorum
         ):
             self.status = RelayStatus.NORMAL
             self._effects.append(EnterStatus(self.status, self.epoch))
@@ -321,8 +351,8 @@ class RelayMember(RelayParticipation):
         one."""
         fresh = self.hearing.fresh(now)
         holders = self.hearing.holders(self._beat(now), now)
-        quorum = self.relay_set.quorum
-        if max(holders.values(), default=0) >= quorum or len(fresh) < quorum:
+        is_held = max(holders.values(), default=0) >= self.hearing.relay_set.quorum
+        if is_held or not self.hearing.hears_quorum(self.known_set, now):
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = now
@@ -332,16 +362,17 @@ class RelayMember(RelayParticipation):
             self._empty(keeps=True)
         if (
             self.status is not RelayStatus.FENCED
-            and self.me == min(fresh)
+            and self.me == min(one for one in fresh if one in self.known_set or one == self.me)
+            and self.me in self.known_set
             and now - self._proposed_at > RELAY_FOUND_RETRY_S
             and self._agrees_to_found(now)
-            and self.hearing.are_all(fresh, now)
+            and self.hearing.are_all(fresh, self.known_set, now)
         ):
             self._proposed_at = now
             told = [beat.generation for beat in self.hearing.beats(now).values()]
             name = int(self._random() * (1 << NAME_BITS))
             timeline = Timeline(max([self.generation, *told]) + 1, name)
-            self._vote(RelayEpoch(timeline, self.relay_set.first_number(self.me)), now)
+            self._vote(RelayEpoch(timeline, self.known_set.first_number(self.me)), now)
 
     def _agrees_to_found(self, now: float) -> bool:
         if self._stuck_since is None:
@@ -349,7 +380,8 @@ class RelayMember(RelayParticipation):
         stuck_s = now - self._stuck_since
         if self.status is RelayStatus.JOINING and self.relic is None:
             return stuck_s > RELAY_STUCK_S / 2
-        return stuck_s > RELAY_STUCK_S and self.hearing.are_all(self.hearing.fresh(now), now)
+        fresh = self.hearing.fresh(now)
+        return stuck_s > RELAY_STUCK_S and self.hearing.are_all(fresh, self.known_set, now)
 
     def _consider_founding(self, epoch: RelayEpoch, now: float) -> None:
         """Another member votes for a timeline that would begin with *epoch*."""

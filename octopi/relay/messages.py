@@ -16,6 +16,7 @@ from octopi.relay.buffer import RelayTransaction, StreamPoint
 from octopi.relay.digest import Digest
 from octopi.relay.incarnations import Lives
 from octopi.relay.message_ids import MessageId
+from octopi.relay.relay_set import RelaySet
 from octopi.relay.timelines import RelayEpoch
 from octopi.replication.producer_sequences import Refused
 
@@ -54,6 +55,10 @@ class RelayBeat:
     """The members that it has heard, without those that can't lead: itself too, if it can."""
     generation: int
     """The greatest one for which it ever voted, or to which it belonged."""
+    relay_set: RelaySet
+    """That of `held`; of one that holds nothing, the newest of which it has heard."""
+    known_set: RelaySet
+    """The newest relay set of which it has heard; it may not be in force yet."""
     starts: bool = False
     """Whether it is the sequencer of `epoch`, has votes enough, and fetches what it lacks."""
 
@@ -135,6 +140,8 @@ class RelayVote:
 
     epoch: RelayEpoch
     held: RelayEpoch
+    relay_set: RelaySet
+    """That of `held`; of one that holds nothing, the newest of which it has heard."""
     lives: Lives = attrs.field(hash=False)
     streams: StreamEnds
 
@@ -144,8 +151,12 @@ class RelayStart:
     """From a member that is part of *epoch*: it has begun, and so far its streams go."""
 
     epoch: RelayEpoch
+    relay_set: RelaySet
+    """That of the epoch: it may differ by a member from that of the one before."""
     lives: Lives = attrs.field(hash=False)
     streams: StreamPoints
+    removed: tuple[TopicId, ...] = ()
+    """Streams that are not there because they were removed."""
 
 
 @attrs.frozen
@@ -160,6 +171,8 @@ class RelayAnswer:
     """Answer to `RelayAsk` of one that knows nothing, from a member that is part of *epoch*."""
 
     epoch: RelayEpoch
+    relay_set: RelaySet
+    """That of the epoch."""
     lives: Lives = attrs.field(hash=False)
     streams: StreamPoints | None
     """None: the sender is not the sequencer."""
@@ -204,6 +217,8 @@ class RelaySubmitted:
     is_duplicate: bool
     committed: Offset
     """The sequencer's highwater mark."""
+    quorum: int
+    """How many members have to write it, in this epoch."""
 
 
 @attrs.frozen

@@ -96,6 +96,8 @@ class _WrittenEnds:
     """What members have written of one stream, as far as a broker can tell that has no copy."""
 
     epoch: RelayEpoch = NEVER
+    quorum: int = 0
+    """Of that epoch, as its sequencer said; 0: it has not yet."""
     committed: Offset = _NOTHING
     agreed: dict[Offset, Digest] = attrs.field(factory=dict)
     """The digests of a quorum at the newest ends."""
@@ -103,27 +105,46 @@ class _WrittenEnds:
     waiting: dict[MessageId, _Pending] = attrs.field(factory=dict)
     """Produces that wait for it."""
 
-    def hear(self, member: BrokerId, epoch: RelayEpoch, point: StreamPoint, quorum: int) -> bool:
+    def hear(self, member: BrokerId, epoch: RelayEpoch, point: StreamPoint) -> bool:
         """*member* has written up to *point*; return whether more is committed than before."""
         if epoch < self.epoch:
             return False
-        if epoch > self.epoch:
-            self.epoch, self.committed = epoch, _NOTHING
-            self.by_end.clear()
-            self.agreed.clear()
+        self._enter(epoch)
         if point.end <= self.committed:
             return False
-        members = self.by_end.setdefault(point.end, {}).setdefault(point.digest, set())
-        members.add(member)
-        if len(members) >= quorum:
-            self.committed = point.end
-            self.agreed[point.end] = point.digest
-            if len(self.agreed) > RELAY_AHEAD_MAX:
-                del self.agreed[min(self.agreed)]
-            self.by_end = {end: one for end, one in self.by_end.items() if end > point.end}
+        self.by_end.setdefault(point.end, {}).setdefault(point.digest, set()).add(member)
+        if self._look_at(point.end):
             return True
         if len(self.by_end) > RELAY_AHEAD_MAX:
             del self.by_end[min(self.by_end)]
+        return False
+
+    def learn(self, epoch: RelayEpoch, quorum: int) -> None:
+        """The sequencer of *epoch* says how many members have to write.  It depends on the epoch:
+        members are added and removed."""
+        if epoch >= self.epoch:
+            self._enter(epoch)
+            if not self.quorum:
+                self.quorum = quorum
+                for end in sorted(self.by_end):
+                    self._look_at(end)
+
+    def _enter(self, epoch: RelayEpoch) -> None:
+        if epoch > self.epoch:
+            self.epoch, self.quorum, self.committed = epoch, 0, _NOTHING
+            self.by_end.clear()
+            self.agreed.clear()
+
+    def _look_at(self, end: Offset) -> bool:
+        """See whether a quorum has written up to *end*."""
+        for digest, members in self.by_end.get(end, {}).items():
+            if 0 < self.quorum <= len(members):
+                self.committed = end
+                self.agreed[end] = digest
+                if len(self.agreed) > RELAY_AHEAD_MAX:
+                    del self.agreed[min(self.agreed)]
+                self.by_end = {one: of for one, of in self.by_end.items() if one > end}
+                return True
         return False
 
 
@@ -159,8 +180,6 @@ class RelayReceiver:
 
     def receive(self, sender: BrokerId, message: ToReceiver, now: float) -> list[ReceiverEffect]:
         """Handle *message* of member *sender*."""
-        if sender not in self._set:
-            return []
         match message:
             case RelayWritten():
                 return self._written(sender, message)
@@ -168,6 +187,12 @@ class RelayReceiver:
                 return self._placed(message)
             case RelayRefused():
                 return self._refused(message, now)
+
+    def use(self, relay_set: RelaySet) -> None:
+        """The set has other members now."""
+        self._set = relay_set
+        if self.sequencer not in relay_set:
+            self.sequencer = relay_set.ranked[0]
 
     def sequencer_is(self, broker: BrokerId, now: float) -> list[ReceiverEffect]:
         """*broker* is the sequencer of a new epoch: what waits is submitted again."""
@@ -204,7 +229,7 @@ class RelayReceiver:
         stream = self._streams.get(message.topic_id)
         if stream is None:
             return []
-        if not stream.hear(sender, message.epoch, message.point, self._set.quorum):
+        if not stream.hear(sender, message.epoch, message.point):
             return []
         placed = [one for one in stream.waiting.values() if one.placed is not None]
         return [effect for one in placed for effect in self._look_at(one)]
@@ -214,6 +239,7 @@ class RelayReceiver:
         if pending is None:
             return []
         pending.placed = message
+        self._streams[pending.submit.topic_id].learn(message.epoch, message.quorum)
         return self._look_at(pending)
 
     def _look_at(self, pending: _Pending) -> list[ReceiverEffect]:

@@ -73,6 +73,7 @@ def _append(
         transaction.point,
         is_duplicate=False,
         committed=stream.highwater,
+        quorum=stream.quorum,
     )
     return PutInOrder(transaction, before, answer)
 
@@ -100,6 +101,7 @@ def _again(
         known.point if known is not None else None,
         is_duplicate=True,
         committed=stream.highwater,
+        quorum=stream.quorum,
     )
 
 

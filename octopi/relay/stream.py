@@ -47,6 +47,11 @@ class RelayStream:
         """Receivers outside the set that wait for what lies before these offsets."""
 
     @property
+    def quorum(self) -> int:
+        """How many members a quorum of the set has."""
+        return self._set.quorum
+
+    @property
     def uncommitted_bytes(self) -> int:
         """What may not be delivered yet."""
         return self.buffer.end.end - self.highwater
@@ -118,8 +123,9 @@ class RelayStream:
         assert self.highwater <= self.buffer.end.end
         return is_gap
 
-    def begin_epoch(self, *, is_same_timeline: bool) -> None:
-        """Forget what members wrote in the last epoch."""
+    def begin_epoch(self, relay_set: RelaySet, *, is_same_timeline: bool) -> None:
+        """Forget what members wrote in the last epoch; *relay_set* are those of this one."""
+        self._set = relay_set
         self.marks = WrittenMarks(self._me, self._set)
         if not is_same_timeline:
             self.highwater = Offset(0)

@@ -12,7 +12,7 @@ from octopi.limits import (
     RELAY_STREAMS_MAX,
 )
 from octopi.relay.anti_entropy import StreamRepair
-from octopi.relay.buffer import BufferBounds, StreamPoint
+from octopi.relay.buffer import StreamPoint
 from octopi.relay.effects import MoveHighwater, RelayEffect, SendToRelay, TellGap
 from octopi.relay.messages import (
     RelayCompare,
@@ -30,6 +30,7 @@ from octopi.relay.messages import (
 from octopi.relay.relay_set import RelaySet
 from octopi.relay.sequencer import PutInOrder, put_in_order
 from octopi.relay.stream import RelayStream, one_run
+from octopi.relay.stream_rules import StreamRules
 from octopi.relay.timelines import NEVER
 
 
@@ -44,13 +45,13 @@ class RelayStreams:
         self,
         me: BrokerId,
         relay_set: RelaySet,
-        bounds: BufferBounds,
+        rules: StreamRules,
         perform: Callable[[RelayEffect], None],
         streams_max: int = RELAY_STREAMS_MAX,
     ) -> None:
         """*perform*: takes the effects."""
         self.streams_max = streams_max
-        self._me, self._set, self._bounds, self._perform = me, relay_set, bounds, perform
+        self._me, self._set, self._rules, self._perform = me, relay_set, rules, perform
         self.epoch = NEVER
         """Of which this relay is a part, if it is."""
         self.by_topic: dict[TopicId, RelayStream] = {}
@@ -85,7 +86,7 @@ class RelayStreams:
 
     def new(self, topic_id: TopicId) -> RelayStream:
         """An empty stream, which is not one of these."""
-        return RelayStream(topic_id, self._me, self._set, self._bounds)
+        return RelayStream(topic_id, self._me, self._set, self._rules.of(topic_id))
 
     def open(self, topic_id: TopicId) -> RelayStream:
         """The stream of *topic_id*, empty if it is new."""
@@ -99,7 +100,10 @@ class RelayStreams:
     # --- order and write -----------------------------------------------------------------
 
     def submitted(self, receiver: BrokerId, submit: RelaySubmit, now: float) -> None:
-        """Put in order what *receiver* has submitted.  This relay is the sequencer."""
+        """Put in order what *receiver* has submitted.  This relay is the sequencer.  What is for a
+        stream that was removed is dropped: the topic is not known any more where it came from."""
+        if submit.topic_id in self._rules.removed:
+            return
         if submit.topic_id not in self.by_topic and len(self.by_topic) >= self.streams_max:
             refused = RelayRefused(submit.topic_id, submit.id, SubmitRefusal.TOO_MANY_STREAMS)
             self._send(receiver, refused)
@@ -127,6 +131,8 @@ class RelayStreams:
 
     def incoming(self, message: RelayIncoming, sources: Sequence[BrokerId], now: float) -> None:
         """The sequencer has published a transaction."""
+        if message.topic_id in self._rules.removed:
+            return
         stream = self.open(message.topic_id)
         if (repair := self.repairs.get(message.topic_id)) is not None:
             repair.queue_incoming(message)
@@ -143,7 +149,10 @@ class RelayStreams:
                 repair.queue_incoming(message)
 
     def write(self, stream: RelayStream, now: float, *, asks: bool = False) -> None:
-        """Tell that this relay holds all of *stream*, up to its end."""
+        """Tell that this relay holds all of *stream*, up to its end.  One that is to be a member,
+        and is none yet, does not count."""
+        if self._me not in self._set:
+            return
         point = stream.buffer.end
         stream.marks.hear(self._me, point, stream.buffer)
         written = RelayWritten(self.epoch, stream.topic_id, point, asks)
@@ -166,14 +175,16 @@ class RelayStreams:
     ) -> None:
         """Member *sender* has written a stream up to a point.  *sources*: the members from which
         one may take what is missing, the best one first."""
+        if message.topic_id in self._rules.removed:
+            return
         stream = self.open(message.topic_id)
         stream.marks.hear(sender, message.point, stream.buffer)
         if stream.topic_id in self.repairs:
             return
         self._advance(stream, now)
         if stream.marks.is_level(sender, stream.buffer):
-            self._lagging[sender].pop(stream.topic_id, None)
-        if message.asks:
+            self._lagging.get(sender, {}).pop(stream.topic_id, None)
+        if message.asks and self._me in self._set:
             self._send(sender, RelayWritten(self.epoch, stream.topic_id, stream.buffer.end))
             is_behind = message.point.end > stream.buffer.end.end
             if is_behind and sources and sender == sources[0]:
@@ -181,7 +192,7 @@ class RelayStreams:
 
     def repeat(self, member: BrokerId) -> None:
         """Tell *member*, which is there, of streams in which it seems to be behind, and ask."""
-        lagging = self._lagging[member]
+        lagging = self._lagging.get(member, {}) if self._me in self._set else {}
         for topic_id in list(lagging)[:RELAY_REPEATS_MAX]:
             stream = self.by_topic.get(topic_id)
             if stream is None or stream.marks.is_level(member, stream.buffer):
@@ -261,7 +272,19 @@ class RelayStreams:
 
     def level_with(self, member: BrokerId) -> None:
         """*member* has another life: nothing of what it told holds."""
-        self._lagging[member] = dict.fromkeys(self.by_topic)
+        if member in self._lagging:
+            self._lagging[member] = dict.fromkeys(self.by_topic)
+
+    def use(self, relay_set: RelaySet) -> None:
+        """An epoch begins with these members."""
+        self._set = relay_set
+        self._lagging = {one: self._lagging.get(one, {}) for one in relay_set.others(self._me)}
+
+    def drop_removed(self) -> None:
+        """Forget the streams that were removed."""
+        for topic_id in self._rules.removed:
+            self.by_topic.pop(topic_id, None)
+            self.repairs.pop(topic_id, None)
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

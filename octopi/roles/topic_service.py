@@ -59,6 +59,24 @@ class KeptTopics(Protocol):
           OctopiError: why it can't be created, or not now.
         """
 
+    async def create_relayed(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        partitions: list[PartitionId] | None,
+        beside: str,
+        options: m.TopicOptions,
+        creator: Creator,
+        stream: m.StreamDefinition | None,
+    ) -> m.TopicRecord:
+        """Create a topic in memory, and wait until it can be used.
+
+        Raises:
+          OctopiError: why it can't be created, or not now.
+        """
+        raise RefusedError("this cluster has no topics in memory", Status.INVALID_OPTION)
+
     async def alter(
         self, name: str, options: m.TopicOptions, names: Collection[str]
     ) -> m.TopicRecord:
@@ -136,7 +154,9 @@ class TopicService(Service):
         if beside and not self._connection.grants.covers(beside):
             # The answer would tell whether there is one, and where.
             raise RefusedError(f"the token grants nothing on topic {beside!r}", Status.FORBIDDEN)
-        record = await self._topics.create(
+        is_relay = message.kind == m.TopicKind.RELAY
+        create = self._topics.create_relayed if is_relay else self._topics.create
+        record = await create(
             message.topic,
             partition_count=message.partition_count,
             partitions=message.partitions,

@@ -9,7 +9,7 @@ import attrs
 
 from octopi.field_bounds import AtMost, MayBeMissing
 from octopi.identifiers import BrokerId, Epoch, PartitionId
-from octopi.limits import ASK_TIMEOUT_S, DRAIN_TIMEOUT_S, MOVE_TIMEOUT_S
+from octopi.limits import ASK_TIMEOUT_S, DRAIN_TIMEOUT_S, MOVE_TIMEOUT_S, RELAYS_MAX
 from octopi.model import OPTION_COUNT, OptionName, TopicOptions, Verb
 from octopi.wire.common import Brokers, Text
 from octopi.wire.declarations import (
@@ -86,6 +86,23 @@ class MoveReplica:
     partition: PartitionId
     leaving: BrokerId
     joining: BrokerId
+
+
+@request(
+    "set_relays",
+    CLIENT_TO_DECIDER,
+    needs=on_the_cluster(Verb.ADMIN),
+    asked_s=MOVE_TIMEOUT_S,
+    since=2,
+)
+@attrs.frozen
+class SetRelays:
+    """Give a relay partition these members, of which one after the other is added or removed.
+    Answer: `Done`, when the members have brought that into force."""
+
+    request: int
+    partition: PartitionId
+    members: Annotated[list[BrokerId], AtMost(RELAYS_MAX)]
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ import attrs
 from octopi.field_bounds import AtMost, MayBeMissing, MayBeNegative
 from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
 from octopi.limits import ASK_TIMEOUT_S, EVENTS_KEPT_COUNT, LIST_COUNT_MAX, UNSERVED_TOPICS_MAX
-from octopi.model import StreamDefinition, TopicOptions, Verb
+from octopi.model import KindText, StreamDefinition, TopicKind, TopicOptions, Verb
 from octopi.wire.common import (
     Agent,
     Anchor,
@@ -72,6 +72,8 @@ class LogInfo:
     held_for: Annotated[Text, MayBeMissing()] = ""
     """The slowest subscription that it waits for.  Empty: it waits for none, or this broker doesn't
     know the marks, or the client may not know of that subscription."""
+    kind: KindText = TopicKind.LOG
+    """That of its topic.  A stream in memory has no files; `size_bytes` is what it holds."""
 
 
 @attrs.frozen
@@ -168,6 +170,8 @@ class CreateTopic:
     `partition_count` is 0 or their number, and `partitions` is None."""
     stream: Annotated[StreamDefinition | None, MayBeMissing()] = None
     """What the topic is as a stream over HTTP; None: nothing in particular."""
+    kind: KindText = TopicKind.LOG
+    """Where its messages are: a `octopi.model.TopicKind`."""
 
 
 @request("delete_topic", CLIENT_TO_DECIDER, needs=on_its_topic(Verb.ADMIN), asked_s=ASK_TIMEOUT_S)
@@ -247,6 +251,10 @@ class ClusterDescription:
         attrs.field(factory=list)
     )
     """Topics that brokers hold but the register doesn't serve, as far as the token may see them."""
+    relays: Annotated[list[PartitionInfo], AtMost(LIST_COUNT_MAX), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """The relay partitions, which have numbers of their own."""
 
 
 @request("describe_events", CLIENT_TO_DECIDER, needs=ANY_TOKEN, asked_s=ASK_TIMEOUT_S)

@@ -35,7 +35,7 @@ from octopi.limits import (
     PARTITIONS_PER_TOPIC_MAX,
     TEXT_BYTES_MAX,
 )
-from octopi.model import Seal, TopicOptions, Verb
+from octopi.model import KindText, Seal, TopicKind, TopicOptions, Verb
 from octopi.printable import controls_fault
 from octopi.wire.declarations import (
     ANY_TOKEN,
@@ -129,6 +129,15 @@ class TopicInfo:
     topic_id: Text
     partitions: Annotated[list[PartitionInfo], AtMost(PARTITIONS_PER_TOPIC_MAX)]
     options: TopicOptions
+    kind: KindText = TopicKind.LOG
+    """Where its messages are: a `octopi.model.TopicKind`.  The partitions of a relay topic have
+    numbers of their own; the leader is the sequencer of the relay set, and in sync are those of its
+    members that are there."""
+
+    @property
+    def is_relay(self) -> bool:
+        """Whether it is in memory."""
+        return self.kind == TopicKind.RELAY
 
 
 @attrs.frozen

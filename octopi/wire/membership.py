@@ -26,6 +26,7 @@ from octopi.model import (
     PartitionRecord,
     Place,
     RegisterGeneration,
+    RelaySetRecord,
     ReplicaReport,
     Seal,
     TopicRecord,
@@ -58,6 +59,10 @@ class Inventory:
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
     standings: Annotated[list[ReplicaReport], AtMost(1_000)] = attrs.field(factory=list)
     """Reports on the broker's replicas."""
+    relay_sets: Annotated[list[RelaySetRecord], AtMost(1_000), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """The relay sets of which the broker is a member."""
 
 
 @request("join", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
@@ -270,6 +275,35 @@ class PrepareHandOver:
 
     request: int
     partition: PartitionNumber
+
+
+@request("install_relay_sets", DECIDER_TO_MEMBER, since=2)
+@attrs.frozen
+class InstallRelaySets:
+    """Register to broker: these relay partitions have these members, and these topics.  A broker
+    that is a member holds the partition in memory; one that is none once the set is in force gives
+    it up.
+
+    Answer: `OrderCarriedOut`."""
+
+    request: int
+    sets: Annotated[list[RelaySetRecord], AtMost(1_000)]
+    topics: Annotated[list[TopicRecord], AtMost(1_000)]
+    brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
+    """The members, with their addresses."""
+
+
+@notice("relay_report", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE), since=2)
+@attrs.frozen
+class RelayReport:
+    """Sequencer of a relay partition to register: an epoch has begun, and a majority of that set is
+    part of it.  Repeated when the broker joins.  No answer."""
+
+    partition: PartitionNumber
+    version: Counted
+    """Of the set that is in force."""
+    epoch: Place
+    """As clients know it."""
 
 
 @notice("goodbye", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))

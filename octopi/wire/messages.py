@@ -26,7 +26,7 @@ The classes are in these modules:
 - `octopi.wire.registers`: between the registers of a cluster;
 - `octopi.wire.agreement`: about values on which brokers agree, in a cluster without a register;
 - `octopi.wire.ring`: between the brokers of such a cluster, to find each other;
-- `octopi.wire.relay`: between relays, about topics in memory;
+- `octopi.wire.relay`, `octopi.wire.relay_rows`: between relays, about topics in memory;
 - `octopi.wire.relay_descriptions`: what clients ask about these.
 
 Structures that messages contain and nodes store are in `octopi.model`.
@@ -48,6 +48,7 @@ from octopi.wire.queues import *
 from octopi.wire.registers import *
 from octopi.wire.relay import *
 from octopi.wire.relay_descriptions import *
+from octopi.wire.relay_rows import *
 from octopi.wire.replication import *
 from octopi.wire.ring import *
 from octopi.wire.subscriptions import *

@@ -9,26 +9,24 @@ one size, one behind the other.  What does not fit into one message is sent in s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum, unique
-from struct import Struct
 from typing import Annotated, Final, TypeAlias
 
 import attrs
 
 from octopi.field_bounds import AtMost, Exactly, Grammar, MayBeMissing, Within, judged
-from octopi.identifiers import BrokerId, Incarnation, Offset, TopicId, id_fault, topic_name_fault
+from octopi.identifiers import BrokerId, Incarnation, TopicId, id_fault, topic_name_fault
 from octopi.limits import (
     BROKER_ID_MAX,
     COUNTED_MAX,
     ID_CHARACTERS,
     NONCE_BYTES_MAX,
-    OFFSET_MAX,
     PRODUCERS_PER_LOG_MAX,
     RELAY_NAMES_TOLD_MAX,
     RELAY_PART_TRANSACTIONS,
     RELAY_PARTITIONS_MAX,
     RELAY_POINTS_MAX,
+    RELAY_REMOVED_MAX,
     RELAY_STREAMS_TOLD_MAX,
     RELAYS_MAX,
     TEXT_BYTES_MAX,
@@ -44,12 +42,16 @@ from octopi.wire.declarations import (
     on_the_cluster,
     request,
 )
+from octopi.wire.relay_rows import (
+    POINT_ROW,
+    STREAM_END_ROW,
+    STREAM_ROW,
+    TOPIC_ID_BYTES,
+    rows_fault,
+)
 from octopi.wire.replication import KnownProducer
 
 _OF_NODES: Final = on_the_cluster(Verb.REPLICATE)
-_POINT: Final = Struct(">Q32s")
-_STREAM: Final = Struct(">8sQ32s")
-_STREAM_END: Final = Struct(">8sQ32sQ")
 
 EpochBytes: TypeAlias = Annotated[bytes, Exactly(16)]
 """Generation of the timeline (3), its name (5), number of the epoch (8)."""
@@ -57,57 +59,9 @@ IdBytes: TypeAlias = Annotated[bytes, Exactly(16)]
 DigestBytes: TypeAlias = Annotated[bytes, Exactly(32)]
 RelayTopicId: TypeAlias = Annotated[TopicId, AtMost(ID_CHARACTERS), Grammar(id_fault)]
 _Emptied: TypeAlias = Annotated[int, Within(0, 2**32 - 1)]
-_Points: TypeAlias = Annotated[bytes, AtMost(RELAY_POINTS_MAX * _POINT.size)]
-_Streams: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * _STREAM.size)]
-_StreamEnds: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * _STREAM_END.size)]
-
-
-# --- rows ----------------------------------------------------------------------------------
-
-
-def packed_points(points: Iterable[tuple[Offset, bytes]]) -> bytes:
-    """The bytes of places in a stream, each with the digest there."""
-    return b"".join(_POINT.pack(end, digest) for end, digest in points)
-
-
-def points_of(data: bytes) -> list[tuple[Offset, bytes]]:
-    """The inverse of `packed_points`."""
-    return [(Offset(end), digest) for end, digest in _POINT.iter_unpack(data)]
-
-
-def packed_streams(streams: Iterable[tuple[TopicId, Offset, bytes]]) -> bytes:
-    """The bytes of streams: topic id, end, and the digest there."""
-    return b"".join(_STREAM.pack(bytes.fromhex(one), *point) for one, *point in streams)
-
-
-def streams_of(data: bytes) -> list[tuple[TopicId, Offset, bytes]]:
-    """The inverse of `packed_streams`."""
-    return [
-        (TopicId(one.hex()), Offset(end), digest) for one, end, digest in _STREAM.iter_unpack(data)
-    ]
-
-
-def packed_ends(streams: Iterable[tuple[TopicId, Offset, bytes, Offset]]) -> bytes:
-    """The bytes of streams: topic id, end, the digest there, and highwater mark."""
-    return b"".join(_STREAM_END.pack(bytes.fromhex(one), *end) for one, *end in streams)
-
-
-def ends_of(data: bytes) -> list[tuple[TopicId, Offset, bytes, Offset]]:
-    """The inverse of `packed_ends`."""
-    return [
-        (TopicId(one.hex()), Offset(end), digest, Offset(highwater))
-        for one, end, digest, highwater in _STREAM_END.iter_unpack(data)
-    ]
-
-
-def _rows_fault(field: str, data: bytes, rows: Struct) -> str:
-    """Why *data* holds no such rows; empty: it does."""
-    if len(data) % rows.size:
-        return f"{field} has {len(data)} bytes, and a row has {rows.size}"
-    for row in rows.iter_unpack(data):
-        if any(isinstance(one, int) and one > OFFSET_MAX for one in row):
-            return f"{field} has an offset above {OFFSET_MAX}"
-    return ""
+_Points: TypeAlias = Annotated[bytes, AtMost(RELAY_POINTS_MAX * POINT_ROW.size)]
+_Streams: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * STREAM_ROW.size)]
+_StreamEnds: TypeAlias = Annotated[bytes, AtMost(RELAY_STREAMS_TOLD_MAX * STREAM_END_ROW.size)]
 
 
 # --- words ---------------------------------------------------------------------------------
@@ -156,10 +110,36 @@ class KnownLife:
     """How often it gave up what it held in that incarnation."""
 
 
-Lives: TypeAlias = Annotated[tuple[KnownLife, ...], AtMost(RELAYS_MAX)]
+@judged
+@attrs.frozen
+class ToldSet:
+    """The members of a relay partition."""
+
+    version: Annotated[int, Within(0, COUNTED_MAX)]
+    """A greater one is newer; 0: that of a static list."""
+    members: Annotated[tuple[BrokerNumber, ...], AtMost(RELAYS_MAX)]
+
+    def fault(self) -> str:
+        """Why this is no set; empty: it is one."""
+        is_set = self.members and len(set(self.members)) == len(self.members)
+        return "" if is_set else f"its members are none, or not all different: {self.members}"
+
+
+_KNOWN_MAX: Final = 2 * RELAYS_MAX
+"""A relay knows the members of two sets while its set changes."""
+
+Lives: TypeAlias = Annotated[tuple[KnownLife, ...], AtMost(_KNOWN_MAX)]
 
 
 # --- the connection ------------------------------------------------------------------------
+
+
+@attrs.frozen
+class EmptiedPartition:
+    """How often a relay gave up what it held of a partition in its incarnation."""
+
+    partition: PartitionNumber
+    emptied: _Emptied
 
 
 @attrs.frozen
@@ -171,9 +151,10 @@ class _Greeting:
     nonce: Annotated[str, AtMost(NONCE_BYTES_MAX)]
     """Of this incarnation: two copies of a data directory count to the same number."""
     mesh: DigestBytes
-    """The digest of the static list of relays, which has to be the same on all of them."""
-    emptied: Annotated[tuple[_Emptied, ...], AtMost(RELAY_PARTITIONS_MAX)]
-    """For each partition: how often the sender gave up what it held in this incarnation."""
+    """The digest of the static list of relays, or of the cluster's id: it has to be the same on all
+    of them."""
+    emptied: Annotated[tuple[EmptiedPartition, ...], AtMost(RELAY_PARTITIONS_MAX)]
+    """How often the sender gave up what it held, where it did."""
     known: Annotated[Incarnation, Within(0, COUNTED_MAX)]
     """The newest incarnation of the other one that the sender knows; 0: none."""
     known_nonce: Annotated[str, AtMost(NONCE_BYTES_MAX)]
@@ -229,9 +210,13 @@ class BeatTold(OfPartition):
     """The greatest one that it promised."""
     held: EpochBytes
     """The last one of which it was a part."""
-    hears: Annotated[tuple[BrokerId, ...], AtMost(RELAYS_MAX)]
+    hears: Annotated[tuple[BrokerId, ...], AtMost(_KNOWN_MAX)]
     generation: Annotated[int, Within(0, 2**24 - 1)]
     """The greatest one that it ever voted for, or joined."""
+    relay_set: ToldSet
+    """The members in the epoch `held`."""
+    known_set: ToldSet
+    """The newest relay set of which the sender has heard; it may not be in force yet."""
     starts: Annotated[bool, MayBeMissing()] = False
     """It is the sequencer of the epoch, and fetches what it lacks."""
 
@@ -260,15 +245,17 @@ class PlacedTold(OfPartition):
     id: IdBytes | None
     """The id in the stream, which is another one for a repetition; None: it is forgotten."""
     offset: Place
-    point: Annotated[bytes, AtMost(_POINT.size)]
+    point: Annotated[bytes, AtMost(POINT_ROW.size)]
     """Its end, and the digest there; empty: it is no more in memory."""
     is_duplicate: bool
     committed: Place
     """The sequencer's highwater mark."""
+    quorum: Annotated[int, Within(1, RELAYS_MAX)]
+    """How many members have to write it, in this epoch."""
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        return _rows_fault("point", self.point, _POINT)
+        return rows_fault("point", self.point, POINT_ROW)
 
 
 @notice("relay_refused", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
@@ -327,7 +314,7 @@ class CompareTold(OfPartition):
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        return _rows_fault("points", self.points, _POINT)
+        return rows_fault("points", self.points, POINT_ROW)
 
 
 @judged
@@ -338,15 +325,15 @@ class ComparedTold(OfPartition):
 
     epoch: EpochBytes
     topic_id: RelayTopicId
-    points: Annotated[bytes, AtMost(3 * _POINT.size)]
+    points: Annotated[bytes, AtMost(3 * POINT_ROW.size)]
     """Three places: the last shared one, and where the stream starts and ends in the memory of the
     sender.  Two: they share none of them."""
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        if len(self.points) < 2 * _POINT.size:
+        if len(self.points) < 2 * POINT_ROW.size:
             return "points has to have two places at least"
-        return _rows_fault("points", self.points, _POINT)
+        return rows_fault("points", self.points, POINT_ROW)
 
 
 @notice("relay_fetch", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
@@ -394,6 +381,8 @@ class VoteTold(OfPartition):
     epoch: EpochBytes
     held: EpochBytes
     """The last one of which it was a part."""
+    relay_set: ToldSet
+    """Its members; of one that holds nothing, the newest set of which it has heard."""
     lives: Lives
     streams: _StreamEnds
     """See `packed_ends`."""
@@ -402,7 +391,7 @@ class VoteTold(OfPartition):
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        return _rows_fault("streams", self.streams, _STREAM_END)
+        return rows_fault("streams", self.streams, STREAM_END_ROW)
 
 
 @judged
@@ -412,15 +401,21 @@ class StartTold(OfPartition):
     """From a member that is part of `epoch`: it has begun, and so far its streams go."""
 
     epoch: EpochBytes
+    relay_set: ToldSet
+    """The members in that epoch."""
     lives: Lives
     streams: _Streams
     """See `packed_streams`."""
+    removed: Annotated[bytes, AtMost(RELAY_REMOVED_MAX * TOPIC_ID_BYTES)] = b""
+    """Ids, one behind the other, of streams that are not there because they were removed."""
     more: Annotated[bool, MayBeMissing()] = False
     """See `VoteTold`."""
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        return _rows_fault("streams", self.streams, _STREAM)
+        if len(self.removed) % TOPIC_ID_BYTES:
+            return f"removed has {len(self.removed)} bytes, and an id has {TOPIC_ID_BYTES}"
+        return rows_fault("streams", self.streams, STREAM_ROW)
 
 
 @notice("relay_ask", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)
@@ -439,6 +434,8 @@ class AnswerTold(OfPartition):
     """Answer to `AskTold` of one that knows nothing, from a member that is part of `epoch`."""
 
     epoch: EpochBytes
+    relay_set: ToldSet
+    """The members in that epoch."""
     lives: Lives
     streams: _Streams | None
     """None: the sender is not the sequencer."""
@@ -447,4 +444,4 @@ class AnswerTold(OfPartition):
 
     def fault(self) -> str:
         """Why this is no such message; empty: it is one."""
-        return _rows_fault("streams", self.streams or b"", _STREAM)
+        return rows_fault("streams", self.streams or b"", STREAM_ROW)

@@ -120,8 +120,9 @@ def test_a_topic_is_created_listed_described_and_deleted(topics: Topics) -> None
     assert created.exit_code == 0
     assert created.stdout.startswith("created orders on partitions ")
     listed = topics("list").stdout.splitlines()
-    assert listed[0].split() == ["TOPIC", "PARTITIONS", "LEADERS", "MESSAGES", "SIZE", "ON", "DISK"]
-    assert [line.split()[0] for line in listed[1:]] == ["orders"]
+    headings = ["TOPIC", "KIND", "PARTITIONS", "LEADERS", "MESSAGES", "SIZE", "ON", "DISK"]
+    assert listed[0].split() == headings
+    assert [line.split()[:2] for line in listed[1:]] == [["orders", "log"]]
     described = topics("describe", "orders").stdout.splitlines()
     assert described[0].startswith("orders (id ")
     assert described[0].endswith("): retention_ms 60000")

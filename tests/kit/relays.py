@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from octopi.identifiers import BrokerId
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import PARTITION_COUNT_DEFAULT
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.member import RelayMember
@@ -100,11 +100,12 @@ class RelaysOfHosts:
 
     def members(self, partition: int = 0) -> dict[str, RelayMember]:
         """The machines of a partition on the relays that run."""
+        number = PartitionId(partition)
         found = {name: node.partitions for name, node in self.running().items()}
         return {
             name: member
             for name, partitions in found.items()
-            if partitions and (member := partitions[partition].member) is not None
+            if partitions and (member := partitions[number].member) is not None
         }
 
     def are_alike(self, names: Iterable[str]) -> bool:

@@ -87,7 +87,7 @@ def heal(kinds: Sequence[Kind], seed: int) -> None:
 
 def _become(world: RelayWorld, number: BrokerId, kind: Kind) -> None:
     member = world.member(number)
-    streams = RelayStreams(number, world.relay_set, member._bounds, member._effects.append)
+    streams = RelayStreams(number, world.relay_set, member.rules, member._effects.append)
     for place in range(kind.count):
         line = kind.held.timeline
         records = produced(10_000 * line.generation + 100 * line.name + place, [b"old"])
@@ -97,7 +97,7 @@ def _become(world: RelayWorld, number: BrokerId, kind: Kind) -> None:
         streams.open(world.topics[0]).append(identity, BrokerId(1), records, run, 0.0)
     member.generation = world.brokers[number].generation = kind.generation
     if kind.has_relic:
-        member.relic = (kind.held, streams)
+        member.relic = (kind.held, world.relay_set, streams)
         return
     member.status, member.epoch, member.held = kind.status, kind.epoch, kind.held
     member.streams = streams

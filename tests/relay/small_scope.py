@@ -434,7 +434,7 @@ def _copied(member: RelayMember) -> RelayMember:
     one.lives = member.lives.copy()
     one.hearing = Hearing(member.me, SET, NOW)
     one._fence = copy.copy(member._fence)
-    one._votes, one._answers = Votes(SET), JoinAnswers(SET)
+    one._votes, one._answers = Votes(), JoinAnswers()
     one._votes._cast = member._votes._cast.copy()
     one._answers._answers = member._answers._answers.copy()
     one.adoption = None
@@ -443,7 +443,7 @@ def _copied(member: RelayMember) -> RelayMember:
 
 
 def _streams_copied(member: RelayMember, streams: RelayStreams) -> RelayStreams:
-    copied = RelayStreams(member.me, SET, BOUNDS, member._effects.append)
+    copied = RelayStreams(member.me, SET, member.rules, member._effects.append)
     copied.epoch = streams.epoch
     for topic, stream in streams.by_topic.items():
         new = copied.open(topic)

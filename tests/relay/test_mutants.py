@@ -32,6 +32,7 @@ from octopi.relay.messages import (
     RelayWritten,
     StreamEnds,
 )
+from octopi.relay.relay_set import RelaySet
 from octopi.relay.stream import RelayStream
 from octopi.relay.streams import RelayStreams
 from octopi.relay.timelines import RelayEpoch, Timeline
@@ -39,6 +40,7 @@ from octopi.relay.written import WrittenMarks
 from octopi.replication.producer_sequences import Fresh, ProducerSequences
 from tests.relay import founding_scenarios, runs, scenarios, test_message_ids as ids
 from tests.relay.parts import RelayBroker
+from tests.relay.small_scope import SET
 from tests.relay.world import RelayWorld
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -180,12 +182,14 @@ def a_member_keeps_more_than_its_buffer(patch: pytest.MonkeyPatch) -> None:
 def fewer_than_a_quorum_begin_an_epoch(patch: pytest.MonkeyPatch) -> None:
     plan = Votes.plan
 
-    def alone(self: Votes, epoch: RelayEpoch, lives: Lives, now: float) -> EpochPlan | None:
-        patch.setattr(self._set, "quorum", 1)
+    def alone(
+        self: Votes, epoch: RelayEpoch, lives: Lives, known_set: RelaySet, now: float
+    ) -> EpochPlan | None:
+        patch.setattr(SET, "quorum", 1)
         try:
-            return plan(self, epoch, lives, now)
+            return plan(self, epoch, lives, known_set, now)
         finally:
-            patch.setattr(self._set, "quorum", 2)
+            patch.setattr(SET, "quorum", 2)
 
     patch.setattr(Votes, "plan", alone)
 
@@ -293,11 +297,11 @@ def one_answer_is_enough_to_join(patch: pytest.MonkeyPatch) -> None:
     plan = JoinAnswers.plan
 
     def alone(self: JoinAnswers, lives: Lives, now: float) -> EpochPlan | None:
-        patch.setattr(self._set, "quorum", 1)
+        patch.setattr(SET, "quorum", 1)
         try:
             return plan(self, lives, now)
         finally:
-            patch.setattr(self._set, "quorum", 2)
+            patch.setattr(SET, "quorum", 2)
 
     patch.setattr(JoinAnswers, "plan", alone)
 
@@ -310,7 +314,7 @@ def what_anybody_answers_is_enough_to_join(patch: pytest.MonkeyPatch) -> None:
         found = plan(self, lives, now)
         told = {one: of.answer.streams for one, of in self._answers.items()}
         if found is not None:
-            member = next(one for one in told if one != self._set.sequencer(found.epoch))
+            member = next(one for one in told if one != found.relay_set.sequencer(found.epoch))
             targets = {topic: StreamTarget(end, (member,)) for topic, end in told[member] or ()}
             found = attrs.evolve(found, targets=targets)
         return found
@@ -318,7 +322,7 @@ def what_anybody_answers_is_enough_to_join(patch: pytest.MonkeyPatch) -> None:
     def asked(self: RelayMember, sender: BrokerId, ask: RelayAsk) -> None:
         if self.is_normal:
             points = self.streams.points
-            self._send(sender, RelayAnswer(self.epoch, self.lives.copy(), points))
+            self._send(sender, RelayAnswer(self.epoch, self.held_set, self.lives.copy(), points))
 
     patch.setattr(JoinAnswers, "plan", shortest)
     patch.setattr(RelayMember, "_asked", asked)
@@ -334,7 +338,9 @@ def a_start_is_enough_to_join(patch: pytest.MonkeyPatch) -> None:
             return
         targets = {topic: StreamTarget(point, (sender,)) for topic, point in start.streams}
         lives = newest_lives([self.lives, start.lives])
-        self._adopt(EpochPlan(start.epoch, lives, targets), AdoptionKind.FOLLOW, now)
+        self._adopt(
+            EpochPlan(start.epoch, start.relay_set, lives, targets), AdoptionKind.FOLLOW, now
+        )
 
     patch.setattr(RelayMember, "_heard_start", trusting)
 
@@ -405,7 +411,7 @@ def a_founding_takes_the_longest_history(patch: pytest.MonkeyPatch) -> None:
 
 @mutant(scenarios.an_isolated_sequencer_fences_itself_and_the_others_go_on)
 def nobody_fences_itself(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Fence, "closes", lambda self, count, quorum: False)
+    patch.setattr(Fence, "closes", lambda self, hears_quorum: False)
 
 
 @mutant(scenarios.a_founding_with_two_of_five_away)

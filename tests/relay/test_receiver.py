@@ -52,7 +52,7 @@ def produce(one: RelayReceiver, now: float = 0.0) -> RelaySubmit:
 
 def placed(submit: RelaySubmit, epoch: RelayEpoch = EPOCH, committed: int = 0) -> RelaySubmitted:
     return RelaySubmitted(
-        epoch, TOPIC, submit.id, submit.id, Offset(10), POINT, False, Offset(committed)
+        epoch, TOPIC, submit.id, submit.id, Offset(10), POINT, False, Offset(committed), 2
     )
 
 
@@ -79,10 +79,20 @@ def test_a_receipt_needs_the_same_end_and_digest_of_a_quorum() -> None:
     assert not receipts(one.receive(FIRST, written(), 0.0)), "one relay counts once"
     other = attrs.evolve(POINT, digest=Digest(b"o" * 32))
     assert not receipts(one.receive(SECOND, written(point=other), 0.0))
-    assert not receipts(one.receive(BrokerId(8), written(), 0.0)), "it is no member"
     [receipt] = receipts(one.receive(THIRD, written(), 0.0))
     assert receipt == RelayReceipt(EPOCH, Offset(10), submit.id, POINT.digest, False)
     assert not len(one)
+
+
+def test_the_sequencer_says_how_many_members_have_to_write() -> None:
+    """The set may have become larger."""
+    one = receiver()
+    submit = produce(one)
+    for member in (FIRST, SECOND):
+        assert not receipts(one.receive(member, written(), 0.0))
+    larger = attrs.evolve(placed(submit), quorum=3)
+    assert not receipts(one.receive(FIRST, larger, 0.0))
+    assert receipts(one.receive(BrokerId(4), written(), 0.0))
 
 
 def test_what_is_written_may_be_heard_before_its_place_is() -> None:

@@ -30,6 +30,7 @@ from octopi.relay.messages import (
     SubmitRefusal,
 )
 from octopi.relay.relay_set import RelaySet
+from octopi.relay.stream_rules import StreamRules
 from octopi.relay.streams import RelayStreams
 from octopi.relay.timelines import RelayEpoch, Timeline
 from tests.relay.parts import produced
@@ -48,7 +49,9 @@ class Holder:
         self.effects: list[RelayEffect] = []
         self.bounds = BufferBounds(size_bytes, 100_000, 600.0)
         self.relays = RelaySet(PartitionId(0), [ME, A, B])
-        self.streams = RelayStreams(me, self.relays, self.bounds, self.effects.append, streams_max)
+        self.streams = RelayStreams(
+            me, self.relays, StreamRules(self.bounds), self.effects.append, streams_max
+        )
         self.streams.epoch = EPOCH
 
     def sent(self, kind: type) -> list[object]:
@@ -138,7 +141,7 @@ def test_a_sequencer_begins_as_many_streams_as_a_partition_may_have_and_no_more(
     assert isinstance(answers[2], RelayRefused)
     assert answers[2].refusal is SubmitRefusal.TOO_MANY_STREAMS
     assert isinstance(holder.submit(4, produced(4, [b"two"]), topics[0]), RelaySubmitted)
-    assert RelayStreams(ME, holder.relays, holder.bounds, holder.effects.append).streams_max == (
+    assert RelayStreams(ME, holder.relays, StreamRules(), holder.effects.append).streams_max == (
         RELAY_STREAMS_MAX
     )
 
@@ -311,7 +314,7 @@ def test_a_stream_of_another_timeline_that_ends_before_the_own_buffer_begins_is_
         stream.buffer.drop_first()
     repair, _ = repaired(behind, source, keeps_delivered=False)
     assert repair.is_verified
-    stream.begin_epoch(is_same_timeline=False)
+    stream.begin_epoch(behind.relays, is_same_timeline=False)
     repair.release(0.0)
     held = source.streams.by_topic[TOPIC]
     assert (stream.buffer.start, stream.buffer.end) == (held.buffer.start, held.buffer.end)

@@ -24,6 +24,11 @@ def test_walks_with_small_buffers_keep_the_rules(seed: int) -> None:
     walk(seed, bounds=bounds)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_walks_in_which_members_are_added_and_removed_keep_the_rules(seed: int) -> None:
+    assert walk(seed, moves=6).stats["moves"]
+
+
 def test_two_walks_of_one_seed_are_alike() -> None:
     one, two = walk(4), walk(4)
     assert one.stats == two.stats
@@ -37,3 +42,4 @@ def test_two_walks_of_one_seed_are_alike() -> None:
 def test_many_walks_keep_the_rules(first: int) -> None:
     for seed in range(first, first + 20):
         walk(seed, 3 if seed % 4 else 5)
+        walk(seed, moves=6)

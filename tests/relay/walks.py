@@ -18,17 +18,18 @@ def walk(
     faults_s: float = 20.0,
     messages: int = 40,
     losses: bool = True,
+    moves: int = 0,
     bounds: BufferBounds | None = None,
     make: Callable[..., WatchedMember] = WatchedMember,
 ) -> RelayWorld:
     """Faults for some time, then a whole network: all relays are alike in the end, and each message
-    is acknowledged.
+    is acknowledged.  *moves*: how often a member is added or removed.
 
     Raises:
       BrokenRule: if a rule is broken.
     """
     random = Random(seed)
-    world = RelayWorld(random, members, bounds=bounds, make=make)
+    world = RelayWorld(random, members, 1 + 2 * bool(moves), bounds=bounds, make=make)
     for broker in world.brokers.values():
         broker.skew_s = random.uniform(-0.5, 0.5)
     for _ in range(messages):
@@ -39,6 +40,8 @@ def walk(
     for _ in range(random.randrange(2, 8)):
         kind = random.choice(kinds)
         world.at(random.uniform(1, faults_s - 3), partial(_fault, world, kind))
+    for _ in range(moves):
+        world.at(random.uniform(2, faults_s), partial(_move, world))
     world.run(faults_s)
     world.heal()
     for broker in world.brokers.values():
@@ -46,7 +49,7 @@ def walk(
             world.restart(broker.number)
     world.run_until(lambda: all(one.receipt is not None for one in world.producing), 45)
     world.run_until_alike(15)
-    world.check_must(world.members[0], "in the end")
+    world.check_must(world.member(world.in_force.ranked[0]), "in the end")
     return world
 
 
@@ -61,6 +64,22 @@ def _begin(world: RelayWorld) -> None:
             world.at(world.now + random.uniform(0.3, 0.8), again)
 
     world.at(world.now + random.uniform(0.3, 0.8), again)
+
+
+def _move(world: RelayWorld) -> None:
+    """Order one member more, or less."""
+    random, now = world.random, list(world.relay_set.ranked)
+    if world.in_force != world.relay_set:
+        return
+    others = [one for one in world.brokers if one not in now and world.brokers[one].alive]
+    dead = [one for one in now if not world.brokers[one].alive]
+    if len(now) > 2 and (not others or random.random() < 0.5):
+        now.remove(random.choice(dead or now))
+    elif others and len(now) < 5:
+        now.append(random.choice(others))
+    else:
+        return
+    world.order(now)
 
 
 def _fault(world: RelayWorld, kind: str) -> None:
@@ -89,7 +108,7 @@ def _fault(world: RelayWorld, kind: str) -> None:
             world.pause(number, random.choice([0.2, 0.7, 2.0]))
         case "clock":
             world.brokers[number].skew_s += random.choice([-5, -0.01, 3])
-        case "flip" if world.brokers[number].alive:
+        case "flip" if world.brokers[number].alive and world.brokers[number].member:
             world.flip(number)
 
 

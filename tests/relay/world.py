@@ -84,6 +84,9 @@ class RelayWorld:
         self.random = random
         self.now = 0.0
         self.relay_set = RelaySet(PARTITION, [BrokerId(one + 1) for one in range(members)])
+        """The newest set that was ordered."""
+        self.in_force = self.relay_set
+        """The newest set in which a quorum was part of an epoch."""
         self.topics = TOPICS[:topics]
         self.loss = self.doubling = 0.0
         self.delay_s = (0.0005, 0.004)
@@ -182,6 +185,8 @@ class RelayWorld:
         if broker.alive and broker.paused_until <= self.now:
             if broker.member is not None:
                 self._perform(broker, broker.member.tick(self.now))
+                if broker.member.is_agreed(self.now):
+                    self._has_begun(broker.member.held_set)
             self._perform(broker, broker.receiver.tick(self.now))
 
     # --- what may happen -----------------------------------------------------------------
@@ -192,10 +197,16 @@ class RelayWorld:
         broker.receiver = RelayReceiver(broker.number, self.relay_set, ids)
         broker.status = RelayStatus.JOINING
         broker.delivered = {}
-        if broker.number in self.relay_set:
+        broker.member = None
+        # What is on its disk may be older than what was ordered.
+        sets = {one.version: one for one in (self.relay_set, self.in_force)}
+        known = self.random.choice(list(sets.values())) if len(sets) > 1 else self.relay_set
+        if broker.number not in known:
+            known = self.relay_set
+        if broker.number in known:
             broker.member = self._make(
                 broker.number,
-                self.relay_set,
+                known,
                 incarnation,
                 broker.generation,
                 self.random.random,
@@ -218,6 +229,47 @@ class RelayWorld:
         broker.incarnation += 1
         broker.alive = True
         self._start(broker)
+
+    def order(self, members: Iterable[int]) -> None:
+        """Whoever decides about sets wants this one, and tells each broker, again and again."""
+        wanted = RelaySet(PARTITION, [BrokerId(one) for one in members], self.relay_set.version + 1)
+        assert wanted.follows(self.relay_set)
+        assert self.in_force == self.relay_set
+        self.relay_set = wanted
+        for broker in self.brokers.values():
+            self.at(self.now + self.random.uniform(0, 0.3), partial(self._ordered, broker, wanted))
+
+    def _ordered(self, broker: RelayBroker, wanted: RelaySet) -> None:
+        if wanted != self.relay_set:
+            return
+        self.at(self.now + self.random.uniform(0.5, 2), partial(self._ordered, broker, wanted))
+        if not broker.alive or self.random.random() < 0.5:
+            return
+        if broker.member is not None:
+            broker.member.know_set(wanted)
+        elif broker.number in wanted:
+            self._start(broker)
+
+    def _leave(self, broker: RelayBroker) -> None:
+        """A broker is told that it is no member any more."""
+        if broker.number in self.in_force or broker.number in self.relay_set:
+            return
+        broker.member, broker.status = None, RelayStatus.JOINING
+        broker.receiver.use(self.in_force)
+        self.lost.discard(broker.number)
+
+    def _has_begun(self, relay_set: RelaySet) -> None:
+        """An epoch has begun with these members, and a quorum is part of it."""
+        if relay_set.version > self.in_force.version:
+            assert relay_set == self.relay_set
+            self.in_force = relay_set
+            self.stats["moves"] += 1
+            for broker in self.brokers.values():
+                self.at(self.now + self.random.uniform(0, 2), partial(self._leave, broker))
+                if broker.number in relay_set and broker.member is None and broker.alive:
+                    self._start(broker)
+                elif broker.member is None:
+                    broker.receiver.use(relay_set)
 
     def do(self, number: int, act: Callable[[WatchedMember], list[RelayEffect]]) -> None:
         """Have a member do something by itself."""
@@ -318,6 +370,8 @@ class RelayWorld:
         if isinstance(message, RelayWritten):
             wrote = self._wrote.setdefault((message.epoch, message.topic_id), {})
             wrote[sender.number] = max(message.point.end, wrote.get(sender.number, Offset(0)))
+            if sender.member is None or sender.number not in sender.member.held_set:
+                raise BrokenRule(f"{sender.number} writes, and is no member")
             if sender.status is not RelayStatus.NORMAL:
                 raise BrokenRule(f"{sender.number} writes, and is {sender.status}")
         target = self.brokers[to]
@@ -379,6 +433,7 @@ class RelayWorld:
             self.stats["fenced"] += 1
             self._perform(broker, broker.receiver.fenced())
         elif member.is_normal:
+            broker.receiver.use(member.relay_set)
             self._perform(broker, broker.receiver.sequencer_is(member.sequencer, self.now))
 
     def _look_at(self, broker: RelayBroker, member: WatchedMember) -> None:
@@ -403,8 +458,9 @@ class RelayWorld:
             return
         self.stats["founded"] += 1
         if not self.timelines or timeline > max(self.timelines):
-            self.lost |= set(self.relay_set.ranked) - plan.voters
-            if len(self.lost) > len(self.relay_set) - self.relay_set.quorum:
+            of = plan.relay_set
+            self.lost |= set(of.ranked) - plan.voters
+            if len(self.lost) > len(of) - of.quorum:
                 self.must.clear()
             else:
                 self.stats["kept"] += 1
@@ -434,7 +490,9 @@ class RelayWorld:
         begin = max(broker.delivered.get(topic, Offset(0)), stream.buffer.start.end)
         for one in stream.buffer.read(begin, highwater, 1 << 40):
             wrote = self._wrote.get((member.epoch, topic), {})
-            if sum(end >= one.end for end in wrote.values()) < self.relay_set.quorum:
+            of = member.held_set
+            written = [end for writer, end in wrote.items() if writer in of]
+            if sum(end >= one.end for end in written) < of.quorum:
                 raise BrokenRule(f"{broker.number} delivers what no quorum has written: {one}")
             told = Told(one.id, one.digest, one.records)
             self._tell(member.epoch.timeline, topic, one.offset, told, "delivered")
@@ -466,10 +524,12 @@ class RelayWorld:
 
     def fault(self) -> str:
         """Why the relays are not all alike; empty: they are."""
-        first = self.members[0]
+        if self.in_force != self.relay_set:
+            return "the set is not in force"
+        first = self.member(self.in_force.ranked[0])
         for broker in self.brokers.values():
             member = broker.member
-            if member is None:
+            if member is None or broker.number not in self.in_force:
                 continue
             if not broker.alive or not member.is_normal or not member.streams.is_whole:
                 return f"{broker.number} is {member.status.value}"

@@ -31,6 +31,7 @@ from octopi.relay.messages import (
     RelayWritten,
     SubmitRefusal,
 )
+from octopi.relay.relay_set import RelaySet
 from octopi.relay.timelines import NEVER, RelayEpoch, Timeline
 from octopi.replication.producer_sequences import Refused
 from octopi.roles.broker.relay.forms import Pages, RelayHead, RelayPaged, heard, told
@@ -45,6 +46,8 @@ ID = message_id(1_000, b"node-a", 3)
 POINT = StreamPoint(Offset(70), Digest(b"d" * 32))
 START = StreamPoint(Offset(0), Digest(b"s" * 32))
 LIVES = {A: RelayLife(Incarnation(3), 1), B: RelayLife(Incarnation(1))}
+MEMBERS = RelaySet(PartitionId(5), [A, B, BrokerId(7)], 4)
+NEWER = RelaySet(PartitionId(5), [A, B], 5)
 HEAD = RelayHead(PartitionId(5), 1, 2)
 TRANSACTIONS = (
     RelayTransaction(Offset(70), ID, A, b"records", Digest(b"e" * 32)),
@@ -53,8 +56,8 @@ TRANSACTIONS = (
 PRODUCERS = ([b"p" * 16, 2, 9, [[5, 10], [7, 20]]],)
 
 MESSAGES: list[RelayMessage] = [
-    RelayBeat(RelayStatus.CHANGING, EPOCH, NEVER, frozenset({A, B}), 3, True),
-    RelayBeat(RelayStatus.JOINING, NEVER, NEVER, frozenset(), 0),
+    RelayBeat(RelayStatus.CHANGING, EPOCH, NEVER, frozenset({A, B}), 3, MEMBERS, NEWER, True),
+    RelayBeat(RelayStatus.JOINING, NEVER, NEVER, frozenset(), 0, MEMBERS, MEMBERS),
     RelayIncoming(EPOCH, TOPIC, Offset(70), ID, A, b"records", POINT.digest),
     RelayWritten(EPOCH, TOPIC, POINT),
     RelayWritten(EPOCH, TOPIC, POINT, asks=True),
@@ -63,15 +66,16 @@ MESSAGES: list[RelayMessage] = [
     RelayCompared(EPOCH, TOPIC, START, START, POINT),
     RelayFetch(EPOCH, TOPIC, Offset(70), Offset(81), True),
     RelayPart(EPOCH, TOPIC, Offset(70), TRANSACTIONS),
-    RelayVote(EPOCH, NEVER, LIVES, ((TOPIC, POINT, Offset(60)),)),
-    RelayVote(EPOCH, EPOCH, {}, ()),
-    RelayStart(EPOCH, LIVES, ((TOPIC, POINT),)),
+    RelayVote(EPOCH, NEVER, MEMBERS, LIVES, ((TOPIC, POINT, Offset(60)),)),
+    RelayVote(EPOCH, EPOCH, MEMBERS, {}, ()),
+    RelayStart(EPOCH, MEMBERS, LIVES, ((TOPIC, POINT),)),
+    RelayStart(EPOCH, MEMBERS, LIVES, (), (TOPIC,)),
     RelayAsk(True),
-    RelayAnswer(EPOCH, LIVES, None),
-    RelayAnswer(EPOCH, LIVES, ((TOPIC, POINT),)),
+    RelayAnswer(EPOCH, MEMBERS, LIVES, None),
+    RelayAnswer(EPOCH, MEMBERS, LIVES, ((TOPIC, POINT),)),
     RelaySubmit(TOPIC, ID, b"records"),
-    RelaySubmitted(EPOCH, TOPIC, ID, ID, Offset(70), POINT, False, Offset(60)),
-    RelaySubmitted(EPOCH, TOPIC, ID, None, Offset(70), None, True, Offset(80)),
+    RelaySubmitted(EPOCH, TOPIC, ID, ID, Offset(70), POINT, False, Offset(60), 2),
+    RelaySubmitted(EPOCH, TOPIC, ID, None, Offset(70), None, True, Offset(80), 3),
     RelayRefused(TOPIC, ID, SubmitRefusal.NOT_SEQUENCER, A),
     RelayRefused(TOPIC, ID, SubmitRefusal.BY_PRODUCER, None, Refused(Status.SEQUENCE_GAP, "a gap")),
 ]
@@ -119,7 +123,7 @@ def test_the_table_of_producers_goes_along() -> None:
 @pytest.mark.parametrize("count", [0, RELAY_STREAMS_TOLD_MAX, RELAY_STREAMS_TOLD_MAX + 1, 5_000])
 def test_a_vote_for_many_streams_comes_in_pages_and_is_one_vote(count: int) -> None:
     streams = tuple((TopicId(f"{one:016x}"), POINT, Offset(60)) for one in range(count))
-    vote = RelayVote(EPOCH, EPOCH, LIVES, streams)
+    vote = RelayVote(EPOCH, EPOCH, MEMBERS, LIVES, streams)
     parts = through_the_wire(vote)
     assert len(parts) == max(1, -(-count // RELAY_STREAMS_TOLD_MAX))
     assert put_together(parts, Pages()) == [vote]
@@ -127,14 +131,14 @@ def test_a_vote_for_many_streams_comes_in_pages_and_is_one_vote(count: int) -> N
 
 def test_pages_whose_rest_was_lost_are_forgotten() -> None:
     streams = tuple((TopicId(f"{one:016x}"), POINT) for one in range(5_000))
-    old = through_the_wire(RelayStart(EPOCH, LIVES, streams))
-    new = RelayStart(EPOCH.next, LIVES, streams[:1])
+    old = through_the_wire(RelayStart(EPOCH, MEMBERS, LIVES, streams))
+    new = RelayStart(EPOCH.next, MEMBERS, LIVES, streams[:1])
     assert put_together([*old[:-1], *through_the_wire(new)], Pages()) == [new]
 
 
 def test_more_streams_than_a_partition_may_have_are_refused() -> None:
     full = m.packed_streams([(TOPIC, Offset(7), POINT.digest)] * RELAY_STREAMS_TOLD_MAX)
-    page = m.StartTold(PartitionId(0), 0, 0, b"e" * 16, (), full, True)
+    page = m.StartTold(PartitionId(0), 0, 0, b"e" * 16, m.ToldSet(1, (A,)), (), full, b"", True)
     pages = Pages()
     for _ in range(RELAY_STREAMS_MAX // RELAY_STREAMS_TOLD_MAX + 1):
         assert pages.take(page) is None

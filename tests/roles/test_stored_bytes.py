@@ -14,6 +14,7 @@ from octopi.coordination import journal_entries as e
 from octopi.model import (
     PartitionRecord,
     RegisterGeneration,
+    RelaySetRecord,
     StreamDefinition,
     TopicOptions,
     TopicRecord,
@@ -28,6 +29,7 @@ from octopi.stored import (
     options_fields,
     partition_fields,
     register_fields,
+    relay_set_fields,
     stream_fields,
     topic_fields,
 )
@@ -37,6 +39,7 @@ TOPIC = TopicRecord(
     "orders", "1" * 16, [0, 2], TopicOptions(1, None, 4096, True, 2, 60, None), "seal", ["2" * 16]
 )
 STREAM = attrs.evolve(TOPIC, stream=StreamDefinition("text/plain", 60, None, "source - 0"))
+OF_STREAMS = {"stream": STREAM.stream, "generation": 7, "version": 2}
 PARTITION = PartitionRecord(2, 3, 1, 4, 5, [4, 6], [4], [6], 2, "seal")
 REGISTER = RegisterGeneration(7, "nonce", "seal")
 
@@ -56,6 +59,15 @@ TOPIC_FIELDS = {
     "seal": "seal",
     "replaces": ["2" * 16],
 }
+RELAYED = TopicRecord(
+    "prices",
+    "3" * 16,
+    [2],
+    TopicOptions(buffer_bytes=1 << 20, buffer_count=50, buffer_age_ms=60),
+    kind="relay",
+)
+RELAYS = RelaySetRecord(2, 3, [4, 5, 6], in_force=True, size=3)
+RELAYS_FIELDS = {"partition": 2, "version": 3, "members": [4, 5, 6], "in_force": True, "size": 3}
 PARTITION_FIELDS = {
     "partition": 2,
     "epoch": 3,
@@ -118,6 +130,24 @@ ENTRIES: list[tuple[e.Entry, dict[str, Any]]] = [
         e.OlderTopicFound("t", "1" * 16, 4),
         {"topic": "t", "topic_id": "1" * 16, "broker": 4, "entry": "OlderTopicFound"},
     ),
+    (
+        e.TopicCreated(RELAYED),
+        {
+            "record": {
+                "topic": "prices",
+                "topic_id": "3" * 16,
+                "partitions": [2],
+                "options": options_fields(TopicOptions())
+                | {"buffer_bytes": 1 << 20, "buffer_count": 50, "buffer_age_ms": 60},
+                "seal": "",
+                "replaces": [],
+                "kind": "relay",
+            },
+            "owner": "",
+            "entry": "TopicCreated",
+        },
+    ),
+    (e.RelaySetDecided(RELAYS), {"record": RELAYS_FIELDS, "entry": "RelaySetDecided"}),
     (
         e.TopicRemoved("1" * 16, 4),
         {"topic_id": "1" * 16, "broker": 4, "entry": "TopicRemoved"},
@@ -229,11 +259,12 @@ def test_the_bytes_of_the_partition_table_of_a_broker_stay_the_same() -> None:
     ("stored", "kept"),
     [
         (
-            topic_fields(attrs.evolve(STREAM, generation=7, version=2)),
-            attrs.evolve(STREAM, generation=7, version=2),
+            topic_fields(attrs.evolve(RELAYED, **OF_STREAMS)),
+            attrs.evolve(RELAYED, **OF_STREAMS),
         ),
         (stream_fields(StreamDefinition()), StreamDefinition()),
-        (options_fields(TOPIC.options), TOPIC.options),
+        (options_fields(RELAYED.options), RELAYED.options),
+        (relay_set_fields(RELAYS), RELAYS),
         (partition_fields(PARTITION), PARTITION),
         (register_fields(REGISTER), REGISTER),
     ],

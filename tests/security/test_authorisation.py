@@ -114,6 +114,7 @@ AT_REGISTER: list[tuple[Verb | None, Callable[[int], Any], type]] = [
     (Verb.ADMIN, lambda n: m.DrainBroker(n, 99), m.Done),
     (Verb.ADMIN, lambda n: m.AddPartitions(n, 1), m.Done),
     (Verb.ADMIN, lambda n: m.MoveReplica(n, 0, 98, 99), m.Done),
+    (Verb.ADMIN, lambda n: m.SetRelays(n, 0, [97, 98, 99]), m.Done),
     (Verb.ADMIN, lambda n: m.RecoverPartition(n, 99, False), m.PartitionRecovery),
     (Verb.ADMIN, lambda n: m.RemoveBroker(n, 99), m.Done),
     (None, lambda n: m.DescribeTopic(n, "orders", False), m.TopicDescription),

@@ -32,7 +32,9 @@ from octopi.model import (
     PartitionRecord,
     StreamDefinition,
     SubscriptionDefinition,
+    TopicRecord,
     option_name_fault,
+    topic_kind_fault,
 )
 from octopi.printable import controls_fault
 from octopi.wire.codec import encode
@@ -52,6 +54,7 @@ from octopi.wire.messages import (
     Within,
     order_refusal_fault,
     packed_ends,
+    packed_ids,
     packed_points,
     packed_streams,
     relay_state_fault,
@@ -74,6 +77,7 @@ _TEXTS: dict[object, str] = {
     ring_refusal_fault: "no member",
     relay_state_fault: "normal",
     order_refusal_fault: "not ready",
+    topic_kind_fault: "relay",
 }
 """What a rule for texts allows."""
 
@@ -88,13 +92,17 @@ _FIXED: dict[type, dict[str, Any]] = {
         "lost": [2],
         "recovered_epoch": 3,
     },
-    TopicOptions: {"segment_bytes": 4096},
+    TopicOptions: {"segment_bytes": 4096, "buffer_bytes": 65536},
+    TopicRecord: {"options": TopicOptions(buffer_bytes=65536)},
     AcceptValue: {"successor": Ballot(9, 2, 3)},
     PlacedTold: {"point": packed_points([(Offset(7), _DIGEST)])},
     CompareTold: {"points": packed_points([(Offset(5), _DIGEST), (Offset(7), _DIGEST)])},
     ComparedTold: {"points": packed_points([(Offset(0), _DIGEST), (Offset(7), _DIGEST)])},
     VoteTold: {"streams": packed_ends([(_TOPIC, Offset(7), _DIGEST, Offset(5))])},
-    StartTold: {"streams": packed_streams([(_TOPIC, Offset(7), _DIGEST)])},
+    StartTold: {
+        "streams": packed_streams([(_TOPIC, Offset(7), _DIGEST)]),
+        "removed": packed_ids([_TOPIC]),
+    },
     AnswerTold: {"streams": packed_streams([(_TOPIC, Offset(7), _DIGEST)])},
     StreamDefinition: {"content_type": "text/plain", "expires_at_ms": None},
     SubscriptionDefinition: {"mode": "failover", "start": "latest", "state": "ready"},

@@ -45,7 +45,7 @@ EXAMPLES = {
     "PARTITIONS_PER_TOPIC_MAX": "create_topic.partitions",
     "PRODUCERS_PER_LOG_MAX": "followed.producers",
     "RECENT_BATCHES_COUNT": "followed.producers[0].offsets",
-    "RELAYS_MAX": "relay_vote.lives",
+    "RELAYS_MAX": "relay_vote.relay_set.members",
     "RELAY_NAMES_TOLD_MAX": "relay_topics.names",
     "RELAY_PARTITIONS_MAX": "relay_greet.emptied",
     "RELAY_PART_TRANSACTIONS": "relay_part.transactions",

@@ -11,7 +11,9 @@ import pytest
 from octopi.errors import ProtocolError
 from octopi.identifiers import BrokerId, Offset, PartitionId, TopicId
 from octopi.limits import OFFSET_MAX, RELAY_STREAMS_TOLD_MAX
+from octopi.model import TopicOptions, TopicRecord
 from octopi.wire.codec import decode, encode
+from octopi.wire.common import TopicInfo
 from octopi.wire.declarations import TYPE_NAMES
 from octopi.wire.relay import (
     AnswerTold,
@@ -21,10 +23,16 @@ from octopi.wire.relay import (
     OrderRefusal,
     OrderRefused,
     RelayState,
+    StartTold,
+    ToldSet,
     VoteTold,
     WrittenTold,
+)
+from octopi.wire.relay_rows import (
     ends_of,
+    ids_of,
     packed_ends,
+    packed_ids,
     packed_points,
     packed_streams,
     points_of,
@@ -34,8 +42,11 @@ from octopi.wire.relay import (
 TOPIC = TopicId("00c1a5735eed0001")
 EPOCH, ID, DIGEST = bytes(range(16)), b"i" * 16, b"d" * 32
 POINT = (Offset(7), DIGEST)
-BEAT = BeatTold(PartitionId(0), 0, 0, RelayState.NORMAL, EPOCH, EPOCH, (BrokerId(1),), 3)
-VOTE = VoteTold(PartitionId(0), 0, 0, EPOCH, EPOCH, (), b"")
+MEMBERS = ToldSet(2, (BrokerId(1), BrokerId(3)))
+BEAT = BeatTold(
+    PartitionId(0), 0, 0, RelayState.NORMAL, EPOCH, EPOCH, (BrokerId(1),), 3, MEMBERS, MEMBERS
+)
+VOTE = VoteTold(PartitionId(0), 0, 0, EPOCH, EPOCH, MEMBERS, (), b"")
 
 
 def again(message: object) -> object:
@@ -50,6 +61,19 @@ def test_rows_are_read_as_they_were_written() -> None:
     assert streams_of(packed_streams([(TOPIC, *POINT)])) == [(TOPIC, *POINT)]
     assert ends_of(packed_ends([(TOPIC, *POINT, Offset(5))])) == [(TOPIC, *POINT, Offset(5))]
     assert points_of(b"") == []
+
+
+def test_a_topic_says_whether_it_is_in_memory() -> None:
+    record = TopicRecord("prices", "1" * 16, [PartitionId(0)], TopicOptions(), kind="relay")
+    info = TopicInfo("prices", "1" * 16, [], TopicOptions())
+    assert record.is_relay
+    assert not info.is_relay
+    assert attrs.evolve(info, kind="relay").is_relay
+
+
+def test_ids_are_read_as_they_were_written() -> None:
+    assert ids_of(packed_ids([TOPIC, TOPIC])) == [TOPIC, TOPIC]
+    assert ids_of(b"") == []
 
 
 def test_a_message_has_as_many_streams_as_its_bound_and_no_more() -> None:
@@ -71,7 +95,10 @@ def test_a_message_has_as_many_streams_as_its_bound_and_no_more() -> None:
         (CompareTold(PartitionId(0), 0, 0, EPOCH, TOPIC, bytes(39)), "points has 39 bytes"),
         (ComparedTold(PartitionId(0), 0, 0, EPOCH, TOPIC, bytes(40)), "two places at least"),
         (ComparedTold(PartitionId(0), 0, 0, EPOCH, TOPIC, bytes(81)), "points has 81 bytes"),
-        (AnswerTold(PartitionId(0), 0, 0, EPOCH, (), bytes(47)), "streams has 47 bytes"),
+        (AnswerTold(PartitionId(0), 0, 0, EPOCH, MEMBERS, (), bytes(47)), "streams has 47 bytes"),
+        (StartTold(PartitionId(0), 0, 0, EPOCH, MEMBERS, (), b"", bytes(9)), "removed has 9 bytes"),
+        (attrs.evolve(BEAT, known_set=ToldSet(1, ())), "its members are none"),
+        (attrs.evolve(BEAT, known_set=ToldSet(1, (BrokerId(1),) * 2)), "not all different"),
         (attrs.evolve(BEAT, epoch=EPOCH[1:]), "it has 15 bytes, and has to have 16"),
         (attrs.evolve(BEAT, state="asleep"), "none of joining, normal, changing, fenced"),
         (attrs.evolve(BEAT, generation=1 << 24), "it is 16777216"),
@@ -87,13 +114,13 @@ def test_what_no_relay_sends_is_refused_with_the_reason(message: object, why: st
     with pytest.raises(ValueError, match=re.escape(why)):
         encode(message)
     fields = {"type": TYPE_NAMES[type(message)]}
-    fields |= attrs.asdict(message, recurse=False)
+    fields |= attrs.asdict(message)
     with pytest.raises(ProtocolError, match=re.escape(why)):
         decode(cbor2.dumps(fields), frozenset({type(message)}))
 
 
 def test_a_relay_without_history_answers_without_streams() -> None:
-    silent = AnswerTold(PartitionId(0), 0, 0, EPOCH, (), None)
+    silent = AnswerTold(PartitionId(0), 0, 0, EPOCH, MEMBERS, (), None)
     assert again(silent) == silent
 
 

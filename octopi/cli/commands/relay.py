@@ -53,6 +53,9 @@ def status(
     if as_json:
         print_json([attrs.asdict(one) for one in found])
         return
+    if not any(one.relays or one.fault for one in found):
+        say("no topic is in memory; `octopi-node topics create NAME --kind relay` makes one")
+        return
     header = ["PARTITION", "RELAY", "STATE", "SEQUENCER", "EPOCH", "STREAMS", "REPAIRS"]
     print_table([*header, "HELD", "WAITING", "HEARS"], _rows(found))
 
@@ -70,6 +73,47 @@ def _rows(found: list[RelayView]) -> list[list[object]]:
             role = [one.partition, broker, one.state, one.sequencer, epoch]
             rows.append([*role, one.streams, one.repairs, held, waiting, heard])
     return sorted(rows, key=lambda row: (row[0] is None, row[0] or 0, row[1]))
+
+
+@relay.command("set")
+@click.argument("partition", type=click.IntRange(min=0))
+@click.argument("members", metavar="BROKER,BROKER,...")
+@client_options
+@pass_invocation
+def set_members(
+    invocation: Invocation,
+    /,
+    partition: int,
+    members: str,
+    server: str | None,
+    timeout_s: float | None,
+) -> None:
+    """Give a relay partition these members, in a cluster with a register.
+
+    \b
+    For instance:
+      octopi-node relay set 3 1,2,5
+
+    One after the other is added or removed, and messages go on meanwhile.  A set has 3 to 9
+    members, which lie on different hosts.  The register replaces by itself members that were
+    removed or drained (`octopi-node brokers`), or have been away for five minutes, as long as the
+    set has as many members as it was given last.
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+    try:
+        wanted = [int(one) for one in members.split(",")]
+    except ValueError:
+        raise CommandError(
+            f"members are the ids of brokers, with commas between them, not {members!r}",
+            ExitCode.USAGE,
+        ) from None
+
+    from octopi.cli.client_request import ask
+
+    ask(settings, lambda client: client.admin.set_relays(partition, wanted))
+    say(f"relay partition {partition} has the members {' '.join(map(str, sorted(wanted)))}")
 
 
 @relay.command()

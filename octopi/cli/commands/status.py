@@ -144,7 +144,12 @@ def _print_all(seen: ClusterSnapshot, wrong: list[str]) -> None:
 
 
 def _print(seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
-    from octopi.admin.cluster_snapshot import PARTITION_HEADINGS, partition_rows
+    from octopi.admin.cluster_snapshot import (
+        PARTITION_HEADINGS,
+        RELAY_HEADINGS,
+        partition_rows,
+        relay_rows,
+    )
 
     cluster = seen.cluster
     live = sum(one.live for one in cluster.brokers)
@@ -180,6 +185,9 @@ def _print(seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
             ],
         )
         say()
+    if cluster.relays:
+        print_table(RELAY_HEADINGS, relay_rows(cluster.relays))
+        say()
 
 
 def print_brokers(cluster: ClusterInfo, nodes: dict[int, NodeInfo]) -> None:
@@ -197,7 +205,7 @@ def print_brokers(cluster: ClusterInfo, nodes: dict[int, NodeInfo]) -> None:
                 one.broker,
                 one.address,
                 *([one.host] if has_hosts else []),
-                broker_state(one, cluster.partitions),
+                broker_state(one, [*cluster.partitions, *cluster.relays]),
                 sum(place.leader == one.broker for place in cluster.partitions),
                 sum(one.broker in place.replicas for place in cluster.partitions),
                 one.incarnation,

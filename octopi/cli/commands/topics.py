@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
+from octopi.cli.byte_size import ByteSize
 from octopi.cli.config import ClientSettings
+from octopi.cli.duration import Duration
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
 from octopi.cli.output import agreed, print_json, say
@@ -17,6 +20,8 @@ from octopi.cli.topic_completion import complete_topics
 from octopi.cli.topic_list import ORDERS, RATE_S, ListedTopic, in_order, listed
 from octopi.cli.topic_options import given_options, topic_options
 from octopi.errors import OctopiError
+from octopi.limits import RELAY_BUFFER_BYTES_MAX
+from octopi.model import TopicKind
 
 if TYPE_CHECKING:
     from octopi import BrokerCount, Client, TopicInfo
@@ -79,7 +84,7 @@ def list_topics(
     if as_json:
         print_json([one.as_json() for one in found])
         return
-    headings = ["TOPIC", "PARTITIONS", "LEADERS", "MESSAGES", "SIZE", "ON DISK"]
+    headings = ["TOPIC", "KIND", "PARTITIONS", "LEADERS", "MESSAGES", "SIZE", "ON DISK"]
     print_table(
         [*headings, "WRITTEN/S"] if rates else headings, [_row(one, rates) for one in found]
     )
@@ -89,6 +94,7 @@ def _row(one: ListedTopic, rates: bool) -> list[object]:
     places, written = one.info.partitions, one.written_bytes_per_s
     row: list[object] = [
         one.info.topic,
+        one.info.kind,
         " ".join(str(place.partition) for place in places),
         " ".join("-" if place.leader is None else str(place.leader) for place in places),
         one.message_count,
@@ -113,6 +119,31 @@ def _row(one: ListedTopic, rates: bool) -> list[object]:
     metavar="P[,P...]",
     help="Place the topic on these partitions; by default the register chooses.",
 )
+@click.option(
+    "--kind",
+    type=click.Choice([one.value for one in TopicKind]),
+    default="log",
+    show_default=True,
+    help="Where the messages are: in logs on disks, or in the memory of brokers.",
+)
+@click.option(
+    "--buffer-bytes",
+    "buffer_bytes",
+    type=ByteSize(1, RELAY_BUFFER_BYTES_MAX),
+    metavar="SIZE",
+    help="Of a relay topic: keep the newest messages up to this size.",
+)
+@click.option(
+    "--buffer-count",
+    type=click.IntRange(min=1),
+    help="Of a relay topic: keep so many transactions, each of which one request has brought.",
+)
+@click.option(
+    "--buffer-age",
+    type=Duration(0.001, 365 * 24 * 3600.0),
+    metavar="TIME",
+    help="Of a relay topic: keep nothing older.",
+)
 @topic_options(alters=False)
 @json_option
 @client_options
@@ -123,6 +154,10 @@ def create(
     names: tuple[str, ...],
     partition_count: int,
     on: str | None,
+    kind: str,
+    buffer_bytes: int | None,
+    buffer_count: int | None,
+    buffer_age: float | None,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
@@ -135,6 +170,7 @@ def create(
       octopi-node topics create orders --partitions 4 --retention 1d
       octopi-node topics create payments refunds --min-insync 2
       octopi-node topics create clicks --retention-size 1GB --hold-size 5GB
+      octopi-node topics create prices --kind relay --buffer-bytes 4MiB --buffer-age 1m
 
     Several topics are created at the same time, which takes much less time than one after the
     other.
@@ -142,6 +178,11 @@ def create(
     An acknowledged message is on every in-sync replica.  With --min-insync 2 these are at least
     two, so the message survives the loss of a broker and its disk even while other brokers are
     away.  The price: producers wait while only one replica is in sync.
+
+    A topic with --kind relay is in the memory of three brokers or more, acknowledged by a majority
+    of them, and never on a disk.  It has one partition, and keeps the newest messages within the
+    --buffer-... bounds, of which the one that is reached first counts (16MiB, 100000 transactions
+    and 10m by default).
 
     With --hold or --hold-size, old messages stay while a durable subscription has yet to process
     them, up to that bound; of two bounds, the one that is reached first counts.
@@ -156,7 +197,15 @@ def create(
     found, refused = ask(
         settings,
         lambda client: _created(
-            client, names, partition_count, partition_ids=partitions, **given_options(**options)
+            client,
+            names,
+            partition_count,
+            partition_ids=partitions,
+            kind=kind,
+            buffer_bytes=buffer_bytes,
+            buffer_count=buffer_count,
+            buffer_age=None if buffer_age is None else timedelta(seconds=buffer_age),
+            **given_options(**options),
         ),
     )
     if as_json:
@@ -165,6 +214,10 @@ def create(
     else:
         for info in found:
             places = " ".join(str(one.partition) for one in info.partitions)
+            if info.is_relay:
+                members = " ".join(map(str, info.partitions[0].replicas))
+                say(f"created {info.topic} in the memory of brokers {members}")
+                continue
             say(f"created {info.topic} on partition{'s' * (len(info.partitions) > 1)} {places}")
     if len(names) == 1 or not refused:
         for error in refused.values():
@@ -308,13 +361,14 @@ def describe(
     from octopi.admin.cluster_snapshot import look, replicas
     from octopi.admin.message_counts import count_messages
     from octopi.cli.client_request import ask
+    from octopi.cli.relayed_topics import print_relayed
 
     async def question(client: Client) -> tuple[TopicInfo, ClusterSnapshot, list[BrokerCount]]:
         info, seen = await client.describe_topic(topic), await look(client, topic)
         return info, seen, await count_messages(client, seen.cluster.brokers, topic)
 
     info, seen, counts = ask(settings, question)
-    found = replicas(seen, info.partitions)
+    found = [] if info.is_relay else replicas(seen, info.partitions)
     if as_json:
         print_json(
             {
@@ -324,6 +378,8 @@ def describe(
                 "counts": [attrs.asdict(one) for one in counts],
             }
         )
+    elif info.is_relay:
+        print_relayed(info, _special_options(info), seen, counts)
     else:
         _print(info, seen, found, counts)
 

@@ -19,7 +19,7 @@ from octopi.roles.broker.retaining import Retaining
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.describe import DescribeService
 from octopi.roles.broker.services.forwarding import ForwardingService
-from octopi.roles.broker.services.no_relays import NoRelaysService
+from octopi.roles.broker.services.memory import MemoryService
 from octopi.roles.broker.services.node import NodeService
 from octopi.roles.broker.services.produce import ProduceService
 from octopi.roles.broker.services.producers import ProducersService
@@ -55,7 +55,7 @@ class ClientParts:
             ReadService,
             SubscribeService,
             DescribeService,
-            NoRelaysService,
+            MemoryService,
             partial(NodeService, agent, started_at),
             partial(ProducersService, self.internal_logs),
             partial(SubscriptionService, self.subscriptions),

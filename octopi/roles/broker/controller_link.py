@@ -8,6 +8,7 @@ cluster and leaves it over a `MemberLink`, which is a `ControllerLink` as well. 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import trio
@@ -17,7 +18,7 @@ from octopi.identifiers import BrokerId, Incarnation, PartitionId, TopicId
 from octopi.replication.effects import Refusal
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.wire import messages as m
-from octopi.wire.messages import PartitionRecord, TopicRecord
+from octopi.wire.messages import PartitionRecord, RelaySetRecord, TopicRecord
 
 
 class ControllerLink(Protocol):
@@ -73,6 +74,29 @@ class MemberLink(ControllerLink, Protocol):
 
     async def leave(self) -> None:
         """Say goodbye to the controller, and don't join again."""
+
+
+class RelayOrders(Protocol):
+    """What a register orders about topics in memory."""
+
+    def reported(self) -> tuple[Sequence[RelaySetRecord], Sequence[TopicRecord]]:
+        """The relay sets of which this broker is a member, and their topics, for joining."""
+
+    def joined(self) -> None:
+        """The register has let this broker in."""
+
+    async def install(
+        self,
+        identity: BrokerIdentity,
+        sets: Sequence[RelaySetRecord],
+        topics: Sequence[TopicRecord],
+        brokers: Iterable[m.BrokerInfo],
+    ) -> list[m.Undone]:
+        """Store decisions about relay sets and their topics durably, then act on them; return what
+        could not be done.  *identity*: this broker's, as the register knows it."""
+
+    async def remove(self, topics: Iterable[m.RemovedTopic]) -> list[m.Undone]:
+        """Forget deleted topics, as far as they are in memory; return what could not be done."""
 
 
 class Decisions(Protocol):

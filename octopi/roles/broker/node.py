@@ -28,6 +28,7 @@ from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, stor
 from octopi.roles.broker.peer_connection import PeerConnection
 from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.roles.broker.register_link import RegisterLink
+from octopi.roles.broker.relay.registered import BrokerRelays
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.no_ring import NoRingService
@@ -42,7 +43,8 @@ from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
 from octopi.transport.server_statistics import ServerStatistics
 from octopi.transport.services import ServiceSession
-from octopi.wire.endpoints import CLIENT, FOLLOW
+from octopi.wire import messages as m
+from octopi.wire.endpoints import CLIENT, FOLLOW, RELAY
 
 _log = get_logger(__name__)
 
@@ -99,6 +101,8 @@ class BrokerNode:
     peer: PeerConnection
     """Asks the register what clients ask this broker."""
     streams: BrokerStreams
+    relays: BrokerRelays
+    """The topics that it holds in memory."""
     started_at: float
     """When it began to serve, by its clock."""
     link: MemberLink | None = None
@@ -167,6 +171,20 @@ async def run_broker(
 
             streams = BrokerStreams(environment, replicas, traffic.memory, registers, expired)
             nursery.start_soon(streams.expiry.run)
+
+            def report(message: m.RelayReport) -> None:
+                if isinstance(node.link, RegisterLink):
+                    node.link.report_relay(message)
+
+            relays = BrokerRelays(
+                environment,
+                data_directory,
+                options.agent,
+                options.credentials,
+                parts.readers,
+                nursery,
+                report,
+            )
             node = BrokerNode(
                 environment,
                 options,
@@ -175,8 +193,10 @@ async def run_broker(
                 traffic,
                 peer,
                 streams,
+                relays,
                 environment.clock.now(),
             )
+            relays.load(identity)
             show(node)
             await _serve(node, identity, registers, stop, task_status)
             await replicas.close()
@@ -211,12 +231,20 @@ async def _serve(
                 agent=options.agent,
                 sessions={
                     CLIENT: lambda connection, tasks: BrokerSession(
-                        ClientContext(environment, replicas, node.parts.readers, connection, tasks),
+                        ClientContext(
+                            environment,
+                            replicas,
+                            node.parts.readers,
+                            connection,
+                            tasks,
+                            node.relays,
+                        ),
                         services,
                     ),
                     FOLLOW: lambda connection, tasks: ServiceSession(
                         "leader", [FollowerConnection(environment, replicas, connection, tasks)]
                     ),
+                    RELAY: lambda connection, tasks: node.relays.session(connection),
                 },
                 stop=closing,
                 traffic=node.traffic,
@@ -238,6 +266,7 @@ async def _serve(
             options.credentials,
             identity,
             replicas,
+            node.relays,
             remember,
         )
         node.link = link
@@ -248,6 +277,7 @@ async def _serve(
         # removes this broker from its members before the followers lose their streams.
         replicas.stop()
         await node.parts.prepare_hand_over()
+        await node.relays.hand_over()
         await link.hand_over()
         await link.leave()
         closing.set()

@@ -40,7 +40,7 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.replication.effects import Refusal
 from octopi.retry import backoff_s
-from octopi.roles.broker.controller_link import Decisions, MemberLink
+from octopi.roles.broker.controller_link import Decisions, MemberLink, RelayOrders
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.order_parts import check_each_once
 from octopi.roles.broker.register_addresses import RegisterAddresses
@@ -67,6 +67,7 @@ Order = (
     | m.InSyncAltered
     | m.PrepareHandOver
     | m.BrokersStopping
+    | m.InstallRelaySets
 )
 """The orders of a register: all messages that it may send on the membership endpoint."""
 
@@ -84,9 +85,11 @@ class RegisterLink(MemberLink):
         credentials: NodeCredentials,
         identity: BrokerIdentity,
         decisions: Decisions,
+        relays: RelayOrders,
         remember: Callable[[BrokerIdentity], Awaitable[None]],
     ) -> None:
         self._environment = environment
+        self._relays = relays
         self._registers = registers
         self._address = address
         self._host = host
@@ -132,6 +135,11 @@ class RegisterLink(MemberLink):
     def report(self, status: m.BrokerStatus) -> None:
         if (connection := self._open_connection) is not None:
             connection.post(status)
+
+    def report_relay(self, report: m.RelayReport) -> None:
+        """Report that an epoch of a relay partition has begun."""
+        if (connection := self._open_connection) is not None:
+            connection.post(report)
 
     def expired(self, topic_id: TopicId) -> None:
         if (connection := self._open_connection) is not None:
@@ -261,7 +269,11 @@ class RegisterLink(MemberLink):
                     trace(steps.J2Connected(register=register))
                 async with trio.open_nursery() as nursery:
                     session = _Session(
-                        self._environment, connection, self._identity, self._decisions
+                        self._environment,
+                        connection,
+                        self._identity,
+                        self._decisions,
+                        self._relays,
                     )
                     await nursery.start(session.run)
                     try:
@@ -275,6 +287,7 @@ class RegisterLink(MemberLink):
                         self._next.set()
                         self._next = trio.Event()
                         self._decisions.joined()
+                        self._relays.joined()
                         _log.info(
                             "joined",
                             register=register,
@@ -350,11 +363,13 @@ class _Session:
         connection: Connection,
         identity: BrokerIdentity,
         decisions: Decisions,
+        relays: RelayOrders,
     ) -> None:
         self._environment = environment
         self._connection = connection
         self._identity = identity
         self._decisions = decisions
+        self._relays = relays
         self._send, self._orders = trio.open_memory_channel[Order](math.inf)
         # This channel has no bound of its own: the register waits for each answer, so only a few
         # orders are on their way, and the connection stops reading at its own limit.
@@ -377,13 +392,16 @@ class _Session:
         trace = self._environment.trace
         if identity.broker is not None:
             await self._decisions.set_identity(identity.broker, identity.incarnation)
+        sets, relayed = self._relays.reported()
         topics, reports = self._decisions.topics(), self._decisions.replica_reports()
+        topics = [*topics, *relayed]
         partitions = self._decisions.decisions()
-        for at in range(0, max(len(topics), len(partitions), len(reports)), _PAGE):
+        for at in range(0, max(len(topics), len(partitions), len(reports), len(sets)), _PAGE):
             page = slice(at, at + _PAGE)
-            inventory = m.Inventory(partitions[page], topics[page], reports[page])
+            inventory = m.Inventory(partitions[page], topics[page], reports[page], list(sets[page]))
             if trace is not None:
-                trace(steps.J3Reporting(**attrs.asdict(inventory, recurse=False)))
+                logs = [one for one in inventory.topics if not one.is_relay]
+                trace(steps.J3Reporting(inventory.partitions, logs, inventory.standings))
             await self._connection.send(inventory)
         if trace is not None:
             trace(steps.J4Joining(*identity.facts))
@@ -410,6 +428,7 @@ class _Session:
             # The identity is durable before any order of this register is carried out.
             await remember(member)
         await self._decisions.set_identity(joined.broker, identity.incarnation)
+        self._identity = member
         return member
 
     async def run_orders(self) -> None:
@@ -457,6 +476,11 @@ class _Session:
                 undone = await self._decisions.install_topics(order.topics)
             case m.RemoveTopics():
                 undone = await self._decisions.remove_topics(order.topics)
+                undone += await self._relays.remove(order.topics)
+            case m.InstallRelaySets():
+                undone = await self._relays.install(
+                    self._identity, order.sets, order.topics, order.brokers
+                )
         if undone:
             _log.error(
                 "orders of the register failed",

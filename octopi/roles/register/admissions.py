@@ -23,6 +23,7 @@ from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.member import Member
 from octopi.roles.register.members import Members
 from octopi.roles.register.register_tracer import RegisterTracer
+from octopi.roles.register.relay_sets import RelaySets
 from octopi.roles.register.startup_recovery import former_cluster, tell_older_copy
 from octopi.wire.messages import Inventory, Join, TopicRecord
 
@@ -47,6 +48,7 @@ class Admissions:
         election_driver: ElectionDriver,
         departures: Departures,
         hand_overs: HandOvers,
+        relay_sets: RelaySets,
         tasks: trio.Nursery,
     ) -> None:
         """*tasks*: the nursery of the tasks that tell brokers what another broker has reported."""
@@ -60,6 +62,7 @@ class Admissions:
         self._election_driver = election_driver
         self._departures = departures
         self._hand_overs = hand_overs
+        self._relay_sets = relay_sets
         self._tasks = tasks
         self._first_joins: dict[str, Join] = {}
         """The `join` messages of brokers that came before a cluster was formed, by the nonces of
@@ -75,6 +78,7 @@ class Admissions:
             secret = "" if self._controller.state.secret else self._token() + self._token()
             self._decisions.persist(self._controller.start(self._token(), secret=secret))
             self._election_driver.wait_for_brokers()
+            self._relay_sets.start()
 
     async def admit(self, member: Member, join: Join, inventory: list[Inventory]) -> BrokerId:
         """Let a broker join; return its id.  `sync` must follow.
@@ -117,6 +121,8 @@ class Admissions:
             self._election_driver.wait_for_brokers()
         entries = admission.entries
         learned = [one.record for one in entries if isinstance(one, TopicCreated | TopicAltered)]
+        learned = [one for one in learned if not one.is_relay]
+        self._relay_sets.start()
         if learned:
             # Not a task of the session: else the others would not be told if this broker is lost.
             self._tasks.start_soon(self._members.tell_learned, learned, member)
@@ -173,6 +179,7 @@ class Admissions:
         self._hand_overs.tell_stopping_to(member)
         # First what is deleted: a topic of the same name may have been made since.
         await self._members.have_removed(member, controller.view.removals_of(broker))
+        await self._relay_sets.sync(member)
         table, topics = list(state.partitions.values()), controller.view.topics_of(broker)
         await member.install_partitions(table, controller.view.brokers())
         await member.install_topics(topics)

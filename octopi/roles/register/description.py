@@ -33,4 +33,5 @@ def described(
         partitions,
         *controller.learning(),
         controller.unserved.found(grants.covers),
+        [controller.view.relays(one) for _, one in sorted(state.relay_sets.items())],
     )

@@ -18,6 +18,7 @@ from octopi.coordination.journal_entries import (
     EpochAnnounced,
     PartitionDecided,
     RegisterStarted,
+    RelaySetDecided,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
@@ -40,6 +41,7 @@ KINDS: Final = (
     "topic_created",
     "topic_altered",
     "topic_deleted",
+    "relay_set",
 )
 
 
@@ -79,6 +81,11 @@ class EventLog:
                 changes = "" if former is None else changed_options(former.options, record.options)
                 text = f"topic {record.topic} was altered: {changes}"
                 self._note("topic_altered", text, topic=record.topic)
+            case RelaySetDecided(relays):
+                members = ", ".join(map(str, relays.members))
+                state = "are in force" if relays.in_force else "were ordered"
+                text = f"relay partition {relays.partition}: the members {members} {state}"
+                self._note("relay_set", text)
             case TopicDeleted(topic):
                 self._note("topic_deleted", f"topic {topic} was deleted", topic=topic)
 

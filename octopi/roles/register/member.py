@@ -89,7 +89,7 @@ class Member:
         """The newest decision about each partition that was sent on this connection."""
         self._undone_partitions: set[PartitionId] = set()
         self._undone_topics: set[str] = set()
-        self._are_removals_undone = False
+        self._are_removals_undone = self._are_relays_undone = False
         self._failed = trio.Event()
         """Set when the broker could not carry out a part of an order."""
 
@@ -228,6 +228,24 @@ class Member:
         self._tracer.ordered(self.broker, TopicsOrder(done))
         return not failed
 
+    async def install_relay_sets(
+        self, sets: list[m.RelaySetRecord], topics: list[m.TopicRecord]
+    ) -> None:
+        """Tell decisions about relay sets and topics in memory."""
+        named = {one for record in sets for one in record.members}
+        brokers = [one for one in self._controller.view.brokers() if one.broker in named]
+        pages = [*_pages(topics)] or [[]]
+        for page in pages:
+            if not await self._may_tell():
+                return
+            # Leave out topics that were deleted meanwhile.
+            state = self._controller.state
+            page = [one for one in page if state.topic_of_id(one.topic_id) is not None]
+            request = self._connection.next_request()
+            undone = await self._tell(m.InstallRelaySets(request, sets, page, brokers))
+            self._are_relays_undone |= bool(undone)
+            self._note_failures(bool(undone))
+
     def _unhosted(self, records: list[m.TopicRecord]) -> list[m.PartitionRecord]:
         """The partitions of topics that the broker is a replica of and has not confirmed."""
         partitions = self._controller.state.partitions
@@ -295,6 +313,11 @@ class Member:
     def take_undone_removals(self) -> bool:
         """Whether the broker could not remove some topics; the call clears this."""
         undone, self._are_removals_undone = self._are_removals_undone, False
+        return undone
+
+    def take_undone_relays(self) -> bool:
+        """Whether the broker could not store some relay sets; the call clears this."""
+        undone, self._are_relays_undone = self._are_relays_undone, False
         return undone
 
     def undone_partitions(self) -> list[PartitionId]:

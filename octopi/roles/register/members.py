@@ -115,6 +115,10 @@ class Members(Mapping[BrokerId, Member]):
         controller, state = self._controller, self._controller.state
         if member.take_undone_removals():
             await self.have_removed(member, controller.view.removals_of(member.broker))
+        if member.take_undone_relays():
+            mine = controller.view.relay_sets_of(member.broker)
+            held = [topic for one in mine for topic in state.relay_topics_on(one.partition)]
+            await member.install_relay_sets(list(state.relay_sets.values()), held)
         partitions = member.undone_partitions()
         if partitions:
             records = [state.partitions[one] for one in partitions]

@@ -29,6 +29,7 @@ from octopi.roles.register.members import Members
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.register_tracer import RegisterTracer
+from octopi.roles.register.relay_sets import RelaySets
 from octopi.roles.register.topics import Topics
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server_statistics import ServerStatistics
@@ -96,6 +97,9 @@ class RegisterNode:
             tasks,
             stop,
         )
+        self.relay_sets = RelaySets(
+            environment, self.controller, self.decisions, self.members, tasks
+        )
         self.admissions = Admissions(
             environment,
             self.controller,
@@ -107,6 +111,7 @@ class RegisterNode:
             self.election_driver,
             self.departures,
             self.hand_overs,
+            self.relay_sets,
             tasks,
         )
         self.topics = Topics(
@@ -116,6 +121,7 @@ class RegisterNode:
             self.tracer,
             self.gathering,
             self.members,
+            self.relay_sets,
             tasks,
         )
 

@@ -12,9 +12,9 @@ from octopi.coordination.journal_entries import BrokerRegistered, Entry
 from octopi.environment import Environment, Trace
 from octopi.identifiers import Offset
 from octopi.limits import BATCH_BYTES_MAX, JOURNAL_SNAPSHOT_ENTRIES
-from octopi.model import PartitionRecord, RegisterGeneration, TopicRecord
+from octopi.model import PartitionRecord, RegisterGeneration, RelaySetRecord, TopicRecord
 from octopi.storage.journal import Journal, JournalFormat
-from octopi.stored import partition_fields, register_fields, topic_fields
+from octopi.stored import partition_fields, register_fields, relay_set_fields, topic_fields
 from octopi.tracing import steps
 
 _CONVERTER: Final = make_converter(forbid_extra_keys=True)
@@ -25,6 +25,7 @@ _CONVERTER.register_unstructure_hook(
     BrokerRegistered,
     make_dict_unstructure_fn(BrokerRegistered, _CONVERTER, host=override(omit_if_default=True)),
 )
+_CONVERTER.register_unstructure_hook(RelaySetRecord, relay_set_fields)
 configure_tagged_union(Entry, _CONVERTER, tag_name="entry")
 
 

@@ -65,6 +65,9 @@ class MembershipSession:
                 self._tasks.start_soon(
                     self._node.topics.delete_expired, message.topic_id, self._member.broker
                 )
+            case m.RelayReport():
+                self._require_joined()
+                self._tasks.start_soon(self._node.relay_sets.told, self._member.broker, message)
             case m.Resign():
                 self._require_own(message.leader, message.leader_incarnation)
                 self._tasks.start_soon(self._node.leader_requests.resign, message)

@@ -11,6 +11,7 @@ from octopi.environment import Environment
 from octopi.errors import (
     NotReadyError,
     OctopiError,
+    RefusedError,
     Status,
     TopicExistsError,
     UnknownTopicError,
@@ -59,6 +60,9 @@ class RegisterStreams:
     async def _answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
         topic = paths.topic_of(request.path)
         caller.require_method(request.method, topic)
+        known = self._node.controller.state.topic(topic)
+        if known is not None and known.is_relay and request.method != "DELETE":
+            raise RefusedError(f"topic {topic} is in memory, and no stream", Status.WRONG_KIND)
         asked = exchange.parameters(request)
         memory = caller.accounts(self._node.traffic.memory)
         body = await exchange.received(request, memory, HTTP_BODY_BYTES_MAX)

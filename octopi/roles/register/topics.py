@@ -23,12 +23,14 @@ from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.gathering import Gathering
 from octopi.roles.register.members import Members
 from octopi.roles.register.register_tracer import RegisterTracer
+from octopi.roles.register.relay_sets import RelaySets
 from octopi.roles.topic_service import KeptTopics
 from octopi.security.quotas import NOBODY, Creator
 from octopi.wire.messages import (
     RemovedTopic,
     StreamDefinition,
     TopicInfo,
+    TopicKind,
     TopicOptions,
     TopicRecord,
 )
@@ -47,6 +49,7 @@ class Topics(KeptTopics):
         tracer: RegisterTracer,
         gathering: Gathering,
         members: Members,
+        relay_sets: RelaySets,
         tasks: trio.Nursery,
     ) -> None:
         """*tasks*: the nursery of the tasks that tell brokers, even if the client that asked is
@@ -57,6 +60,7 @@ class Topics(KeptTopics):
         self._tracer = tracer
         self._gathering = gathering
         self._members = members
+        self._relay_sets = relay_sets
         self._tasks = tasks
         self._installing: dict[str, trio.Event] = {}
         """By topic id, an event for each topic that brokers are being told of."""
@@ -74,6 +78,7 @@ class Topics(KeptTopics):
         options: TopicOptions | None = None,
         creator: Creator = NOBODY,
         stream: StreamDefinition | None = None,
+        kind: str = TopicKind.LOG,
     ) -> TopicRecord:
         """Create a topic and wait until it is installed.  It is installed even if this is
         cancelled.
@@ -95,6 +100,7 @@ class Topics(KeptTopics):
             options=options or TopicOptions(),
             creator=creator,
             stream=stream,
+            kind=kind,
         )
         self._decisions.persist(creation)
         installing = self._installing[topic_id] = trio.Event()
@@ -104,6 +110,29 @@ class Topics(KeptTopics):
         await self._decisions.durable()
         await self._decisions.shorten()
         return creation.topic
+
+    async def create_relayed(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        partitions: list[PartitionId] | None,
+        beside: str,
+        options: TopicOptions,
+        creator: Creator,
+        stream: StreamDefinition | None,
+    ) -> TopicRecord:
+        """Create a topic in memory: see `create`."""
+        return await self.create(
+            name,
+            partition_count=partition_count,
+            partitions=partitions,
+            beside=beside,
+            options=options,
+            creator=creator,
+            stream=stream,
+            kind=TopicKind.RELAY,
+        )
 
     async def _install(
         self, creation: TopicCreationDecision, older_is_removed: trio.Event | None
@@ -117,6 +146,10 @@ class Topics(KeptTopics):
                 await older_is_removed.wait()
             if placed := creation.placed:
                 await self._members.tell_placed([one.partition for one in placed])
+            if topic.is_relay:
+                await self._relay_sets.install(topic)
+                _log.info("topic created", topic=topic.topic, relay_partition=topic.partitions[0])
+                return
             records = [self._controller.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
             followers = {one for record in records for one in record.replicas} - leaders

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -18,12 +18,18 @@ from octopi.errors import (
     RefusedError,
     Status,
 )
-from octopi.identifiers import BrokerId, Incarnation, PartitionId, TopicName, topic_name
-from octopi.model import TopicOptions
+from octopi.identifiers import (
+    BrokerId,
+    Incarnation,
+    PartitionId,
+    TopicId,
+    TopicName,
+    topic_name,
+)
 from octopi.roles.broker.local_stream import LocalStream
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.relay.links import RelayLinks
-from octopi.roles.broker.relay.mesh import RelayMesh
+from octopi.roles.broker.relay.mesh import Mesh, RelayMesh
 from octopi.roles.broker.relay.partition import RelayPartition
 from octopi.roles.broker.relay.stream_log import StreamLog
 from octopi.roles.broker.services.context import ServiceContext
@@ -41,27 +47,30 @@ class RelayServing:
     """What all connections of clients share."""
 
     environment: Environment
-    mesh: RelayMesh
+    mesh: Mesh
     me: BrokerId
     incarnation: Incarnation
-    partitions: list[RelayPartition]
+    partitions: Mapping[PartitionId, RelayPartition]
     links: RelayLinks
     readers: Readers
 
-    def checked(self, topic: str, partition: int) -> tuple[TopicName, RelayPartition]:
-        """The topic, and its partition here.
+    def checked(self, topic: str, partition: int) -> tuple[TopicName, TopicId, RelayPartition]:
+        """The topic, its id, and its partition here.
 
         Raises:
           RefusedError: if there is no such topic, or it has another partition.
         """
         name = self.named(topic)
-        right = self.mesh.partition_of(name)
-        if partition != right:
+        place = self.mesh.place(name)
+        found = None if place is None else self.partitions.get(place.partition)
+        if place is None or found is None:
+            raise NotLeaderError(f"this broker has no topic {name} in memory")
+        if partition != place.partition:
             raise RefusedError(
-                f"topic {name} has no partition {partition}; it has {right}",
+                f"topic {name} has no partition {partition}; it has {place.partition}",
                 Status.UNKNOWN_PARTITION,
             )
-        return name, self.partitions[right]
+        return name, place.topic_id, found
 
     def named(self, topic: str) -> TopicName:
         """*topic* as a name.
@@ -74,27 +83,37 @@ class RelayServing:
         except InvalidTopicError as error:
             raise RefusedError(str(error), Status.INVALID_TOPIC) from error
 
-    def is_known(self, topic: TopicName) -> bool:
-        """Whether *topic* is in use."""
-        if topic in self.links.topics:
-            return True
-        return self.partitions[self.mesh.partition_of(topic)].has(self.mesh.topic_id(topic))
+    def served(self, topic: str, partition: PartitionId) -> StreamLog:
+        """The stream, if this relay may serve it.
 
-    def log(self, topic: TopicName, partition: RelayPartition) -> StreamLog:
-        """The stream of *topic* for readers."""
-        return partition.log(topic, self.mesh.topic_id(topic))
+        Raises:
+          NotLeaderError: if it may not.
+          RefusedError: if there is no such topic or partition.
+        """
+        name, topic_id, found = self.checked(topic, partition)
+        log = found.log(name, topic_id)
+        if not log.epoch:
+            raise NotLeaderError(f"relay {self.me} is part of no epoch of the partition")
+        return log
 
     def held(
-        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+        self,
+        names: Iterable[str],
+        topic: str,
+        after: tuple[str, int],
+        count_max: int,
+        covers: Callable[[str], bool],
     ) -> list[StreamLog]:
         """Up to *count_max* streams of partitions that this relay holds, behind *after*, in order:
-        that of *topic*, or, if it is empty, those of all topics for which *covers* is true."""
+        that of *topic*, or, if it is empty, those of all *names* for which *covers* is true."""
         found: list[StreamLog] = []
-        for name in sorted(map(TopicName, self.links.topics)):
-            partition = self.partitions[self.mesh.partition_of(name)]
-            is_behind = (name, partition.relay_set.partition) > after
-            if topic in {"", name} and is_behind and covers(name) and partition.member:
-                found.append(self.log(name, partition))
+        for name in sorted(map(TopicName, names)):
+            place = self.mesh.place(name)
+            partition = None if place is None else self.partitions.get(place.partition)
+            if place is None or partition is None or partition.member is None:
+                continue
+            if topic in {"", name} and (name, place.partition) > after and covers(name):
+                found.append(partition.log(name, place.topic_id))
                 if len(found) == count_max:
                     break
         return found
@@ -102,7 +121,7 @@ class RelayServing:
     @property
     def is_cut_off(self) -> bool:
         """Whether this relay hears no quorum of any of its partitions."""
-        held = [one for one in self.partitions if one.member is not None]
+        held = [one for one in self.partitions.values() if one.member is not None]
         return bool(held) and all(one.is_fenced for one in held)
 
     @property
@@ -114,11 +133,6 @@ class RelayServing:
             if broker != self.me and len(longer) <= _CLOSE_REASON_BYTES_MAX:
                 found = longer
         return found
-
-    def described(self, topic: TopicName) -> m.TopicInfo:
-        """Where *topic* is."""
-        place = self.place(self.partitions[self.mesh.partition_of(topic)])
-        return m.TopicInfo(topic, self.mesh.topic_id(topic), [place], TopicOptions())
 
     def place(self, partition: RelayPartition) -> m.PartitionInfo:
         """Where *partition* is, for clients: its sequencer is its leader.
@@ -155,30 +169,33 @@ class RelayServing:
     def redirected(self, error: NotLeaderError, number: PartitionId) -> RefusedError:
         """*error* with the address of the sequencer of partition *number*, or of another member if
         this relay knows of no sequencer: then it may be fenced."""
-        if not 0 <= number < len(self.partitions):
+        partition = self.partitions.get(number)
+        if partition is None:
             return error
-        partition = self.partitions[number]
         sequencer = partition.sequencer
         if sequencer is None:
             others = [one for one in partition.relay_set.ranked if one != self.me]
-            address = self.mesh.relays[others[0]]
+            address = self.mesh.relays.get(others[0], "")
             if partition.is_fenced:
                 why = f"relay {self.me} hears no quorum of partition {number}"
                 return NoQuorumError(why, address=address)
             return NotLeaderError(str(error.args[0]), address=address)
         if sequencer == self.me:
             return error
-        address = self.mesh.relays[sequencer]
+        address = self.mesh.relays.get(sequencer, "")
         return NotLeaderError(str(error.args[0]), address=address, epoch=partition.epoch)
 
 
 class RelayContext(ServiceContext):
     """One connection of a client, as its services see it."""
 
-    def __init__(self, serving: RelayServing, connection: Connection, tasks: trio.Nursery) -> None:
+    def __init__(
+        self, serving: RelayServing, mesh: RelayMesh, connection: Connection, tasks: trio.Nursery
+    ) -> None:
         """*tasks*: the connection's nursery."""
         super().__init__(serving.environment, serving.readers, connection, tasks)
         self.serving = serving
+        self.mesh = mesh
 
     def served(self, topic: str, partition: PartitionId) -> StreamLog:
         """The stream, if this relay may serve it.
@@ -187,10 +204,7 @@ class RelayContext(ServiceContext):
           NotLeaderError: if it may not.
           RefusedError: if there is no such topic or partition.
         """
-        log = self.serving.log(*self.serving.checked(topic, partition))
-        if not log.epoch:
-            raise NotLeaderError(f"relay {self.serving.me} is part of no epoch of the partition")
-        return log
+        return self.serving.served(topic, partition)
 
     def redirected(self, error: NotLeaderError, partition: PartitionId) -> RefusedError:
         """*error* with the address of the sequencer, or of another member if this relay knows of no
@@ -210,7 +224,8 @@ class RelayContext(ServiceContext):
     ) -> Slices[list[m.LogInfo]]:
         """See `ServiceContext`."""
         found: list[m.LogInfo] = []
-        for some in in_groups(self.serving.held(topic, after, count_max, covers)):
+        names = self.serving.links.topics
+        for some in in_groups(self.serving.held(names, topic, after, count_max, covers)):
             found += [one.describe() for one in some]
             yield
         return found
@@ -220,7 +235,7 @@ class RelayContext(ServiceContext):
     ) -> Slices[list[m.LogCount]]:
         """See `ServiceContext`."""
         found: list[m.LogCount] = []
-        for one in self.serving.held(topic, after, count_max, covers):
+        for one in self.serving.held(self.serving.links.topics, topic, after, count_max, covers):
             counted = yield from one.count()
             found.append(counted)
         return found

@@ -40,6 +40,7 @@ from octopi.relay.messages import (
     StreamPoints,
     SubmitRefusal,
 )
+from octopi.relay.relay_set import RelaySet
 from octopi.relay.timelines import RelayEpoch, Timeline
 from octopi.replication.prior_state import known_producers, sequences_of
 from octopi.replication.producer_sequences import Refused
@@ -80,19 +81,22 @@ def told(head: RelayHead, message: RelayMessage) -> Iterator[m.OfPartition]:
                 rows = m.packed_ends(
                     (topic, point.end, point.digest, mark) for topic, point, mark in ends
                 )
-                yield m.VoteTold(*at, epoch, held, lives, rows, more)
+                yield m.VoteTold(*at, epoch, held, _set(message.relay_set), lives, rows, more)
         case RelayStart():
             lives = _known_lives(message.lives)
+            epoch, members = epoch_bytes(message.epoch), _set(message.relay_set)
+            removed = m.packed_ids(message.removed)
             for points, more in _pages(message.streams):
-                yield m.StartTold(*at, epoch_bytes(message.epoch), lives, _rows(points), more)
+                yield m.StartTold(*at, epoch, members, lives, _rows(points), removed, more)
         case RelayAnswer(streams=None):
-            lives = _known_lives(message.lives)
-            yield m.AnswerTold(*at, epoch_bytes(message.epoch), lives, None)
+            epoch, members = epoch_bytes(message.epoch), _set(message.relay_set)
+            yield m.AnswerTold(*at, epoch, members, _known_lives(message.lives), None)
         case RelayAnswer():
             assert message.streams is not None
+            epoch, members = epoch_bytes(message.epoch), _set(message.relay_set)
             lives = _known_lives(message.lives)
             for points, more in _pages(message.streams):
-                yield m.AnswerTold(*at, epoch_bytes(message.epoch), lives, _rows(points), more)
+                yield m.AnswerTold(*at, epoch, members, lives, _rows(points), more)
         case _:
             yield _told_at_once(at, message)
 
@@ -107,6 +111,8 @@ def _told_at_once(at: tuple[PartitionId, int, int], message: RelayMessage) -> m.
                 epoch_bytes(message.held),
                 tuple(sorted(message.hears)),
                 message.generation,
+                _set(message.relay_set),
+                _set(message.known_set),
                 message.starts,
             )
         case RelaySubmit():
@@ -122,6 +128,7 @@ def _told_at_once(at: tuple[PartitionId, int, int], message: RelayMessage) -> m.
                 _packed(() if message.point is None else (message.point,)),
                 message.is_duplicate,
                 message.committed,
+                message.quorum,
             )
         case RelayRefused():
             verdict = message.verdict
@@ -177,6 +184,10 @@ def epoch_bytes(epoch: RelayEpoch) -> bytes:
     return epoch.timeline.to_bytes() + epoch.number.to_bytes(8, "big")
 
 
+def _set(relay_set: RelaySet) -> m.ToldSet:
+    return m.ToldSet(relay_set.version, tuple(sorted(relay_set.ranked)))
+
+
 def _known_lives(lives: Lives) -> tuple[m.KnownLife, ...]:
     return tuple(m.KnownLife(broker, *life) for broker, life in sorted(lives.items()))
 
@@ -228,21 +239,22 @@ class Pages:
 def _whole(pages: Sequence[RelayPaged]) -> RelayVote | RelayStart | RelayAnswer:
     last = pages[-1]
     epoch, lives = epoch_of(last.epoch), _lives_of(last.lives)
+    relay_set = _set_of(last.partition, last.relay_set)
     if isinstance(last, m.VoteTold):
         ends: StreamEnds = tuple(
             (topic, StreamPoint(end, Digest(digest)), mark)
             for one in pages
             for topic, end, digest, mark in m.ends_of(one.streams or b"")
         )
-        return RelayVote(epoch, epoch_of(last.held), lives, ends)
+        return RelayVote(epoch, epoch_of(last.held), relay_set, lives, ends)
     points: StreamPoints = tuple(
         (topic, StreamPoint(end, Digest(digest)))
         for one in pages
         for topic, end, digest in m.streams_of(one.streams or b"")
     )
     if isinstance(last, m.StartTold):
-        return RelayStart(epoch, lives, points)
-    return RelayAnswer(epoch, lives, None if last.streams is None else points)
+        return RelayStart(epoch, relay_set, lives, points, tuple(m.ids_of(last.removed)))
+    return RelayAnswer(epoch, relay_set, lives, None if last.streams is None else points)
 
 
 def heard(message: m.OfPartition) -> RelayMessage:
@@ -259,6 +271,8 @@ def heard(message: m.OfPartition) -> RelayMessage:
                 epoch_of(message.held),
                 frozenset(message.hears),
                 message.generation,
+                _set_of(message.partition, message.relay_set),
+                _set_of(message.partition, message.known_set),
                 message.starts,
             )
         case m.SubmitTold():
@@ -274,6 +288,7 @@ def heard(message: m.OfPartition) -> RelayMessage:
                 ends[0] if ends else None,
                 message.is_duplicate,
                 Offset(message.committed),
+                message.quorum,
             )
         case m.OrderRefused():
             return _refused(message)
@@ -316,6 +331,10 @@ def epoch_of(data: bytes) -> RelayEpoch:
     """The inverse of `epoch_bytes`."""
     timeline = Timeline.from_bytes(data[:_TIMELINE_BYTES])
     return RelayEpoch(timeline, int.from_bytes(data[_TIMELINE_BYTES:], "big"))
+
+
+def _set_of(partition: PartitionId, told: m.ToldSet) -> RelaySet:
+    return RelaySet(partition, told.members, told.version)
 
 
 def _lives_of(lives: Sequence[m.KnownLife]) -> Lives:

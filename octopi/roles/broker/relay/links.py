@@ -1,8 +1,8 @@
-"""The connections between the relays of a list: one for each two, over which both speak.
+"""The connections between relays that share a set: one for each two, over which both speak.
 
-The relay with the greater id connects.  Each side first says which incarnation it is and which list
-it has (`octopi.wire.relay.RelayGreet`); then messages go in both directions until the connection
-ends.  What can't be sent is lost: the machines repeat what matters.
+The relay with the greater id connects.  Each side first says which incarnation it is, and which
+mesh it belongs to (`octopi.wire.relay.RelayGreet`); then messages go in both directions until the
+connection ends.  What can't be sent is lost: the machines repeat what matters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from octopi.logger import get_logger
 from octopi.relay.incarnations import RelayLife
 from octopi.relay.messages import RelayMessage
 from octopi.roles.broker.relay.forms import Pages, RelayHead, RelayPaged, heard, told
-from octopi.roles.broker.relay.mesh import RelayMesh
+from octopi.roles.broker.relay.mesh import Mesh
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.transport.handshake import NodeCredentials, open_node_connection
@@ -61,6 +61,8 @@ class _Peer:
     emptied: dict[PartitionId, int] = attrs.field(factory=dict)
     """How often it gave up what it held, in that incarnation."""
     connection: Connection | None = None
+    is_sought: bool = False
+    """Whether this relay connects to it, again and again."""
     pages: dict[PartitionId, Pages] = attrs.field(factory=dict)
 
 
@@ -74,7 +76,7 @@ class RelayLinks:
     def __init__(
         self,
         environment: Environment,
-        mesh: RelayMesh,
+        mesh: Mesh,
         me: OwnGreeting,
         agent: str,
         credentials: NodeCredentials,
@@ -88,10 +90,12 @@ class RelayLinks:
         self._me = me
         self._agent, self._credentials = agent, credentials
         self._take, self._forgot = take, forgot
-        self._peers = {one: _Peer() for one in mesh.relays if one != me.broker}
-        self._emptied: dict[PartitionId, int] = {one.partition: 0 for one in mesh.sets}
+        self._peers: dict[BrokerId, _Peer] = {}
+        self._emptied: dict[PartitionId, int] = {}
+        self._nursery: trio.Nursery | None = None
         self.topics: dict[str, None] = {}
-        """The names of topics that are known to be in use."""
+        """The names of topics that are known to be in use, of a static list."""
+        self.meet()
 
     @property
     def incarnations(self) -> dict[BrokerId, Incarnation]:
@@ -104,11 +108,12 @@ class RelayLinks:
     def send(self, to: BrokerId, partition: PartitionId, message: RelayMessage) -> None:
         """Send *message* to another relay; without a connection, or if too much waits there, it is
         lost."""
-        peer = self._peers[to]
-        connection = peer.connection
-        if connection is None or connection.outbox.size_bytes > OUTBOX_BYTES_MAX:
+        peer = self._peers.get(to)
+        connection = peer.connection if peer is not None else None
+        if peer is None or connection is None or connection.outbox.size_bytes > OUTBOX_BYTES_MAX:
             return
-        head = RelayHead(partition, self._emptied[partition], peer.emptied.get(partition, 0))
+        mine, others = self._emptied.get(partition, 0), peer.emptied.get(partition, 0)
+        head = RelayHead(partition, mine, others)
         try:
             for one in told(head, message):
                 connection.post(one)
@@ -138,16 +143,28 @@ class RelayLinks:
 
     # --- connecting ----------------------------------------------------------------------
 
+    def meet(self) -> None:
+        """The mesh may have other relays than before."""
+        for other in sorted(self._mesh.relays.keys() - {self._me.broker}):
+            peer = self._peers.setdefault(other, _Peer())
+            if self._nursery is not None and other < self._me.broker and not peer.is_sought:
+                peer.is_sought = True
+                self._nursery.start_soon(self._stay_connected, other, peer)
+        for other, peer in self._peers.items():
+            if self._nursery is not None and other not in self._mesh.relays and peer.connection:
+                self._nursery.start_soon(peer.connection.close)
+
     async def run(self) -> None:
         """Stay connected with all relays of smaller ids."""
         async with trio.open_nursery() as nursery:
-            for other in self._peers:
-                if other < self._me.broker:
-                    nursery.start_soon(self._stay_connected, other)
+            self._nursery = nursery
+            self.meet()
+            await trio.sleep_forever()
 
-    async def _stay_connected(self, other: BrokerId) -> None:
-        clock, address = self._environment.clock, self._mesh.relays[other]
-        while True:
+    async def _stay_connected(self, other: BrokerId, peer: _Peer) -> None:
+        """Until the mesh has it no more."""
+        clock = self._environment.clock
+        while (address := self._mesh.relays.get(other)) is not None:
             try:
                 connection = await open_node_connection(
                     self._environment, address, RELAY, self._agent, self._credentials
@@ -156,6 +173,7 @@ class RelayLinks:
             except OctopiError as error:
                 _log.sparing(clock).info("relay not reached", relay=other, why=str(error))
             await clock.sleep_until(clock.now() + RELAY_CONNECT_S)
+        peer.is_sought = False
 
     async def _run(self, other: BrokerId, connection: Connection) -> None:
         """Greet, and then take what comes until *connection* ends."""
@@ -196,8 +214,8 @@ class RelayLinks:
                 self._tell(connection, list(self.topics))
             case m.RelayGreeted(broker=broker):
                 raise RefusedError(
-                    f"relay {broker} answers at {self._mesh.relays[other]}, which is the address "
-                    f"of relay {other}",
+                    f"relay {broker} answers at {self._mesh.relays.get(other)}, which is the "
+                    f"address of relay {other}",
                     Status.WRONG_CLUSTER,
                 )
             case m.Failure():
@@ -209,9 +227,9 @@ class RelayLinks:
 
     def _greeting(
         self, to: BrokerId
-    ) -> tuple[BrokerId, Incarnation, str, bytes, tuple[int, ...], Incarnation, str]:
+    ) -> tuple[BrokerId, Incarnation, str, bytes, tuple[m.EmptiedPartition, ...], Incarnation, str]:
         me, peer = self._me, self._peers[to]
-        emptied = tuple(self._emptied[one.partition] for one in self._mesh.sets)
+        emptied = tuple(m.EmptiedPartition(*one) for one in self._emptied.items())
         return (
             me.broker,
             me.incarnation,
@@ -230,7 +248,7 @@ class RelayLinks:
         Raises:
           RefusedError: if it is none of the list, has another list, or is an earlier incarnation.
         """
-        if message.broker <= self._me.broker or message.broker not in self._peers:
+        if message.broker <= self._me.broker or message.broker not in self._mesh.relays:
             raise RefusedError(
                 f"relay {message.broker} is none that connects to relay {self._me.broker}: "
                 f"{self._mesh.text}",
@@ -246,7 +264,7 @@ class RelayLinks:
         if message.mesh != self._mesh.digest:
             raise RefusedError(
                 f"relay {message.broker} and relay {me.broker} have different lists "
-                f"(--relay-peers); here it is {self._mesh.text}",
+                f"(--relay-peers), or clusters; here it is {self._mesh.text}",
                 Status.WRONG_CLUSTER,
             )
         is_another = message.known == me.incarnation and message.known_nonce != me.nonce
@@ -266,8 +284,7 @@ class RelayLinks:
                 Status.BROKER_FENCED,
             )
         peer.incarnation, peer.nonce = message.incarnation, message.nonce
-        partitions = [one.partition for one in self._mesh.sets]
-        peer.emptied = dict(zip(partitions, message.emptied, strict=False))
+        peer.emptied = {one.partition: one.emptied for one in message.emptied}
         peer.pages = {}
         peer.connection = connection
         _log.info("relay connected", relay=message.broker, incarnation=message.incarnation)
@@ -297,9 +314,7 @@ class RelayLinks:
                 raise ProtocolError(f"{type(message).__name__} is no message for a relay")
 
     def _take_of_partition(self, sender: BrokerId, message: m.OfPartition) -> None:
-        mine = self._emptied.get(message.partition)
-        if mine is None:
-            raise ProtocolError(f"there is no relay partition {message.partition}")
+        mine = self._emptied.get(message.partition, 0)
         peer = self._peers[sender]
         if message.life >= peer.emptied.get(message.partition, 0):
             peer.emptied[message.partition] = message.life

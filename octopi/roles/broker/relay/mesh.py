@@ -1,25 +1,81 @@
-"""The static list of relays: who holds which partition, and where a topic is.  No I/O.
+"""Which relays there are, and where a topic is, by a static list or by a register.  No I/O.
 
-All of it is a function of the list, which is the same on all relays, so nobody has to be asked.
+With a static list all of it is a function of the list, which is the same on all relays, so nobody
+has to be asked.  A register tells each broker the sets of which it is a member, and their topics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b, sha256
-from typing import Final
+from typing import NamedTuple, Protocol
 
 from octopi.coordination.consistent_hash import HashCircle
 from octopi.errors import InvalidOptionError
 from octopi.identifiers import BrokerId, ClusterId, PartitionId, TopicId, TopicName, address_fault
-from octopi.limits import ID_CHARACTERS, RELAY_PARTITIONS_MAX, RELAYS_MAX
+from octopi.limits import ID_CHARACTERS, RELAY_PARTITIONS_MAX, RELAYS_MAX, RELAYS_MIN
+from octopi.model import TopicRecord
 from octopi.relay.relay_set import RelaySet
 
-RELAYS_MIN: Final = 3
-"""Fewer can't lose one, and promise nothing that one broker would not."""
+
+class TopicPlace(NamedTuple):
+    """Where a topic in memory is."""
+
+    topic_id: TopicId
+    partition: PartitionId
 
 
-class RelayMesh:
+class Mesh(Protocol):
+    """The relays that a broker shares sets with, and the topics in memory."""
+
+    relays: Mapping[BrokerId, str]
+    """Id and address of each, this one's as well."""
+
+    @property
+    def digest(self) -> bytes:
+        """What has to be the same on all of them."""
+
+    @property
+    def text(self) -> str:
+        """The same, as people compare it."""
+
+    @property
+    def cluster(self) -> ClusterId:
+        """The id of the cluster."""
+
+    def place(self, topic: TopicName) -> TopicPlace | None:
+        """Where *topic* is; None: it is none of these."""
+
+
+class RegisterMesh(Mesh):
+    """The relays of the sets of which this broker is a member, as a register has told it."""
+
+    def __init__(self, cluster: ClusterId) -> None:
+        self.relays: dict[BrokerId, str] = {}
+        self.topics: dict[TopicName, TopicRecord] = {}
+        """Those in its relay partitions."""
+        self._cluster = cluster
+
+    @property
+    def digest(self) -> bytes:
+        return sha256(self._cluster.encode()).digest()
+
+    @property
+    def text(self) -> str:
+        return f"cluster {self._cluster}"
+
+    @property
+    def cluster(self) -> ClusterId:
+        return self._cluster
+
+    def place(self, topic: TopicName) -> TopicPlace | None:
+        record = self.topics.get(topic)
+        if record is None:
+            return None
+        return TopicPlace(TopicId(record.topic_id), record.partitions[0])
+
+
+class RelayMesh(Mesh):
     """The relays of one static list.
 
     Invariant: two lists that differ in anything have different digests.
@@ -45,21 +101,35 @@ class RelayMesh:
         for broker, address in relays.items():
             if why := address_fault(address):
                 raise InvalidOptionError(f"--relay-peers {broker}={address}: {why}")
-        self.relays = {broker: relays[broker].rstrip("/") for broker in sorted(relays)}
+        self.relays: dict[BrokerId, str] = {
+            broker: relays[broker].rstrip("/") for broker in sorted(relays)
+        }
         if len(set(self.relays.values())) < len(self.relays):
             raise InvalidOptionError("--relay-peers: two relays have the same address")
         listed = ",".join(f"{broker}={one}" for broker, one in self.relays.items())
-        self.text = f"{partition_count}/{replica_count}: {listed}"
-        """The list, as people compare it."""
-        self.digest = sha256(self.text.encode()).digest()
-        self.cluster = ClusterId(self.digest.hex()[:ID_CHARACTERS])
-        """The id of the cluster that the relays are."""
+        self._text = f"{partition_count}/{replica_count}: {listed}"
+        self._digest = sha256(self._text.encode()).digest()
         self.sets = [
             RelaySet(PartitionId(partition), self._members(partition, replica_count))
             for partition in range(partition_count)
         ]
         """The relay set of each partition."""
         self._circle = HashCircle(partition_count)
+
+    @property
+    def digest(self) -> bytes:
+        return self._digest
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    @property
+    def cluster(self) -> ClusterId:
+        return ClusterId(self.digest.hex()[:ID_CHARACTERS])
+
+    def place(self, topic: TopicName) -> TopicPlace:
+        return TopicPlace(self.topic_id(topic), self.partition_of(topic))
 
     def _members(self, partition: int, count: int) -> list[BrokerId]:
         """Who holds *partition*: by rendezvous hashing, so a relay more moves few of them."""

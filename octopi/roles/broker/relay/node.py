@@ -16,7 +16,7 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import InvalidOptionError, OctopiError, StorageError
 from octopi.identifiers import BrokerId, Incarnation, PartitionId
-from octopi.limits import RELAY_CHANGE_S, RELAY_TICK_S
+from octopi.limits import RELAY_TICK_S
 from octopi.logger import get_logger
 from octopi.relay.incarnations import RelayLife
 from octopi.relay.message_ids import MessageIds, node_name
@@ -27,7 +27,7 @@ from octopi.roles.broker.relay.context import RelayClientSession, RelayContext, 
 from octopi.roles.broker.relay.links import OwnGreeting, PartitionLinks, RelayLinks
 from octopi.roles.broker.relay.mesh import RelayMesh
 from octopi.roles.broker.relay.options import RelayOptions
-from octopi.roles.broker.relay.partition import RelayPartition
+from octopi.roles.broker.relay.partition import RelayPartition, hand_over, why_not_normal
 from octopi.roles.broker.relay.services import RelayProduceService, RelayTopicsService
 from octopi.roles.broker.relay.session import RelaySession
 from octopi.roles.broker.relay.store import RelayStore
@@ -55,7 +55,7 @@ class RelayBroker:
     mesh: RelayMesh
     identity: BrokerIdentity
     traffic: ServerStatistics
-    partitions: list[RelayPartition] = attrs.field(factory=list)
+    partitions: dict[PartitionId, RelayPartition] = attrs.field(factory=dict)
     links: RelayLinks | None = None
     failure: OctopiError | None = None
     """Why it ends."""
@@ -69,10 +69,8 @@ class RelayBroker:
     @property
     def why_not_ready(self) -> str:
         """Why it is not part of an epoch in all of its partitions; empty: it is."""
-        for one in self.partitions:
-            if one.member is not None and not one.member.is_normal:
-                number, status = one.relay_set.partition, one.member.status.value
-                return f"relay partition {number}: {status}"
+        if why := why_not_normal(self.partitions.values()):
+            return why
         return "" if self.partitions else "the relay does not listen yet"
 
 
@@ -130,7 +128,7 @@ async def _serve(
     reading = (ReadService, SubscribeService, DescribeService)
 
     def client(connection: Connection, tasks: trio.Nursery) -> RelayClientSession:
-        context = RelayContext(serving, connection, tasks)
+        context = RelayContext(serving, mesh, connection, tasks)
         return RelayClientSession(context, [*own, *reading, own_node])
 
     async def serve_all(*, task_status: trio.TaskStatus[str]) -> None:
@@ -200,8 +198,8 @@ def _begin(node: RelayBroker, store: RelayStore, nursery: trio.Nursery) -> Relay
     )
     # One source of ids for all partitions, so none is given twice.
     ids = MessageIds(node_name(me, incarnation))
-    node.partitions = [
-        RelayPartition(
+    node.partitions = {
+        one.partition: RelayPartition(
             environment,
             one,
             me,
@@ -214,7 +212,7 @@ def _begin(node: RelayBroker, store: RelayStore, nursery: trio.Nursery) -> Relay
             node.fail,
         )
         for one in mesh.sets
-    ]
+    }
     return RelayServing(
         environment,
         mesh,
@@ -250,7 +248,7 @@ async def _keep_time(node: RelayBroker, ready: Callable[[], None]) -> None:
     time."""
     clock, is_ready = node.environment.clock, False
     while True:
-        for one in node.partitions:
+        for one in node.partitions.values():
             one.tick()
         if not is_ready and not node.why_not_ready:
             is_ready = True
@@ -259,14 +257,8 @@ async def _keep_time(node: RelayBroker, ready: Callable[[], None]) -> None:
 
 
 async def _hand_over(node: RelayBroker) -> None:
-    """Have others be the sequencers, before clients and relays lose their connections; at most
-    for the time after which they would do so by themselves."""
-    clock = node.environment.clock
-    for one in node.partitions:
-        one.hand_over()
-    with clock.timeout(RELAY_CHANGE_S):
-        while not all(one.is_handed_over for one in node.partitions):
-            await clock.sleep_until(clock.now() + RELAY_TICK_S)
+    """Have others be the sequencers, before clients and relays lose their connections."""
+    await hand_over(node.environment.clock, node.partitions.values())
 
 
 async def _first_of(event: trio.Event, scope: trio.CancelScope) -> None:

@@ -8,15 +8,16 @@ order; while the generation is being stored, those that follow wait.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 import attrs
 import trio
 
-from octopi.environment import Environment
+from octopi.environment import Clock, Environment
 from octopi.errors import StorageError
 from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, Offset, TopicId, TopicName
+from octopi.limits import RELAY_CHANGE_S, RELAY_STORE_RETRY_S, RELAY_TICK_S
 from octopi.logger import get_logger
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.effects import (
@@ -112,12 +113,18 @@ class RelayPartition:
     ) -> None:
         """*nursery*: the broker's.  *fail*: is called if the generation can't be stored."""
         clock = environment.clock
-        self.relay_set = relay_set
+        self.number = relay_set.partition
         self.logs: dict[TopicId, StreamLog] = {}
         """Streams that clients have named, as readers see them."""
         self.counts = RelayCounts()
         self.member: RelayMember | None = None
         """None: this broker only receives for this partition."""
+        self.begun: Callable[[RelayPartition], None] = lambda partition: None
+        """Called when an epoch has begun of which this broker is the sequencer, and a quorum is
+        part of it."""
+        self._agreed: RelayEpoch | None = None
+        """The epoch about which that was called last."""
+        self._set = relay_set
         self._clock = clock
         self._me = me
         self._store, self._links = store, links
@@ -138,6 +145,40 @@ class RelayPartition:
             self.member = RelayMember(
                 me, relay_set, incarnation, store.generation, random, clock.now(), bounds
             )
+
+    @property
+    def relay_set(self) -> RelaySet:
+        """The members, as far as this broker knows."""
+        return self._set if self.member is None else self.member.relay_set
+
+    # --- what whoever decides wants ------------------------------------------------------
+
+    def know_set(self, relay_set: RelaySet) -> None:
+        """There are to be these members: they bring it into force by themselves."""
+        if self.member is not None:
+            self.member.know_set(relay_set)
+
+    def bound(self, topic_id: TopicId, bounds: BufferBounds) -> None:
+        """Give a stream bounds of its own."""
+        if self.member is not None:
+            self.member.bound(topic_id, bounds)
+
+    def remove(self, topic_id: TopicId) -> None:
+        """A topic was deleted."""
+        if self.member is not None:
+            self.member.remove([topic_id])
+        if (log := self.logs.pop(topic_id, None)) is not None:
+            log.epoch = NO_EPOCH
+            log.wake()
+
+    def leave(self) -> None:
+        """This broker is no member any more: it serves nobody, and gives no receipt."""
+        self.member, self._epoch = None, NO_EPOCH
+        self._todo.clear()
+        self._perform(self._receiver.fenced())
+        for log in self.logs.values():
+            log.epoch = NO_EPOCH
+            log.wake()
 
     # --- what clients see ----------------------------------------------------------------
 
@@ -183,7 +224,7 @@ class RelayPartition:
         """The stream of *topic* as readers see it."""
         log = self.logs.get(topic_id)
         if log is None:
-            log = StreamLog(topic, topic_id, self.relay_set.partition, self.stream)
+            log = StreamLog(topic, topic_id, self.number, self.stream)
             self.logs[topic_id] = log
             self._tell(log)
         return log
@@ -217,8 +258,12 @@ class RelayPartition:
     def tick(self) -> None:
         """Time has passed."""
         now = self._clock.now()
-        if self.member is not None:
-            self._perform(self.member.tick(now))
+        member = self.member
+        if member is not None:
+            self._perform(member.tick(now))
+            if member.is_sequencer and self._agreed != member.epoch and member.is_agreed(now):
+                self._agreed = member.epoch
+                self.begun(self)
         self._perform(self._receiver.tick(now))
 
     def receive(self, sender: BrokerId, life: RelayLife, message: RelayMessage) -> None:
@@ -233,6 +278,12 @@ class RelayPartition:
         """This broker is about to stop: another one is to be the sequencer."""
         if self.member is not None:
             self._perform(self.member.hand_over(self._clock.now()))
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether this broker is the sequencer, and a quorum is part of its epoch."""
+        member = self.member
+        return member is not None and member.is_sequencer and self._agreed == member.epoch
 
     @property
     def is_handed_over(self) -> bool:
@@ -279,9 +330,7 @@ class RelayPartition:
                 self._begin_timeline(epoch)
             case TellConflict(topic_id):
                 self.counts.conflicts += 1
-                _log.error(
-                    "no digest has a quorum", partition=self.relay_set.partition, topic_id=topic_id
-                )
+                _log.error("no digest has a quorum", partition=self.number, topic_id=topic_id)
 
     def _send_to_me(self, message: RelayMessage) -> None:
         """A machine of this broker has something to say to the other one."""
@@ -293,11 +342,14 @@ class RelayPartition:
             self._todo.extend(self._receiver.receive(self._me, message, now))
 
     async def _store_generation(self, generation: int) -> None:
-        try:
-            await self._store.raise_to(generation)
-        except StorageError as error:
-            self._fail(error)
-            return
+        while True:
+            try:
+                await self._store.raise_to(generation)
+            except StorageError as error:
+                self._fail(error)  # the relay says nothing meanwhile, so others do without it
+                await self._clock.sleep_until(self._clock.now() + RELAY_STORE_RETRY_S)
+            else:
+                break
         self._is_storing = False
         self._perform([])
 
@@ -309,16 +361,19 @@ class RelayPartition:
             self._told = status
             _log.info(
                 "relay status",
-                partition=self.relay_set.partition,
+                partition=self.number,
                 status=status.value,
                 epoch=entered.epoch.number,
                 generation=entered.epoch.timeline.generation,
             )
         now = self._clock.now()
         self.counts.entered(status, now)
-        if status is RelayStatus.NORMAL:
+        if status is RelayStatus.NORMAL and self._me not in self.relay_set:
+            self._epoch = NO_EPOCH  # it is to be a member, and does not count yet
+        elif status is RelayStatus.NORMAL:
             self._epoch = client_epoch(entered.epoch)
             sequencer = self.relay_set.sequencer(entered.epoch)
+            self._receiver.use(self.relay_set)
             self._todo.extend(self._receiver.sequencer_is(sequencer, now))
         elif status not in _SERVING:
             self._epoch = NO_EPOCH
@@ -332,7 +387,7 @@ class RelayPartition:
         """All streams belong to another timeline.  Readers are told where it differs from what they
         have read; here it is only worth a warning if this process was part of another one."""
         self.counts.timelines += 1
-        partition, generation = self.relay_set.partition, epoch.timeline.generation
+        partition, generation = self.number, epoch.timeline.generation
         if self._was_in_timeline:
             _log.warning(
                 "another timeline: history may be lost", partition=partition, generation=generation
@@ -353,7 +408,25 @@ class RelayPartition:
         self.counts.gaps += 1
         log = self.logs.get(topic_id)
         name = topic_id if log is None else log.name
-        partition = self.relay_set.partition
+        partition = self.number
         _log.warning("readers miss records", topic=name, partition=partition, start=start)
         if log is not None:
             log.wake()
+
+
+def why_not_normal(partitions: Iterable[RelayPartition]) -> str:
+    """Why this broker is not part of an epoch in one of *partitions*; empty: it is in all."""
+    for one in partitions:
+        if one.member is not None and not one.member.is_normal:
+            return f"relay partition {one.number}: {one.member.status.value}"
+    return ""
+
+
+async def hand_over(clock: Clock, partitions: Collection[RelayPartition]) -> None:
+    """Have others be the sequencers of *partitions*; at most for the time after which they would
+    do so by themselves."""
+    for one in partitions:
+        one.hand_over()
+    with clock.timeout(RELAY_CHANGE_S):
+        while not all(one.is_handed_over for one in partitions):
+            await clock.sleep_until(clock.now() + RELAY_TICK_S)

@@ -23,10 +23,11 @@ from octopi.model import TopicOptions
 from octopi.relay.messages import RelayStatus, SubmitRefusal
 from octopi.relay.receiver import NotKnown, NotStored, ProduceOutcome, RelayReceipt
 from octopi.roles.broker.received_records import scan_produced
-from octopi.roles.broker.relay.context import RelayContext
+from octopi.roles.broker.relay.context import RelayContext, RelayServing
 from octopi.roles.broker.relay.partition import client_epoch
 from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
+from octopi.transport.connection import Connection
 from octopi.transport.failures import failure
 from octopi.transport.services import Service
 from octopi.wire import messages as m
@@ -60,13 +61,27 @@ class RelayTopicsService(Service):
             }
         )
         self._serving = context.serving
+        self._mesh = context.mesh
         self._connection = context.connection
+
+    def _is_known(self, topic: TopicName) -> bool:
+        """Whether *topic* is in use."""
+        serving, place = self._serving, self._mesh.place(topic)
+        return topic in serving.links.topics or serving.partitions[place.partition].has(
+            place.topic_id
+        )
+
+    def _described(self, topic: TopicName) -> m.TopicInfo:
+        """Where *topic* is."""
+        topic_id, partition = self._mesh.place(topic)
+        place = self._serving.place(self._serving.partitions[partition])
+        return m.TopicInfo(topic, topic_id, [place], TopicOptions(), m.TopicKind.RELAY)
 
     def _describe(self, message: m.DescribeTopic) -> None:
         serving = self._serving
         topic = serving.named(message.topic)
-        found = serving.described(topic)  # a relay that takes no part yet knows no topics
-        if not serving.is_known(topic):
+        found = self._described(topic)  # a relay that takes no part yet knows no topics
+        if not self._is_known(topic):
             if not message.create:
                 raise UnknownTopicError(f"no topic {topic} is in use")
             if not self._connection.grants.allows(Verb.CREATE, topic):
@@ -84,9 +99,9 @@ class RelayTopicsService(Service):
                 "a topic in memory has one partition and no options of its own (yet)",
                 Status.INVALID_OPTION,
             )
-        if serving.is_known(topic):
+        if self._is_known(topic):
             raise TopicExistsError(f"topic {topic} is in use already")
-        found = serving.described(topic)
+        found = self._described(topic)
         serving.links.learn_topic(topic)
         self._connection.post(m.TopicDescription(message.request, found))
 
@@ -96,13 +111,13 @@ class RelayTopicsService(Service):
             one for one in self._serving.links.topics if one > message.after and covers(one)
         )
         count = min(message.count_max, _TOPICS_TOLD_MAX)
-        found = [self._serving.described(TopicName(one)) for one in names[:count]]
+        found = [self._described(TopicName(one)) for one in names[:count]]
         self._connection.post(m.TopicList(message.request, found, len(names) > count))
 
     def _describe_cluster(self, message: m.DescribeCluster) -> None:
         serving = self._serving
         places: list[m.PartitionInfo] = []
-        for one in serving.partitions:
+        for one in serving.partitions.values():
             with contextlib.suppress(NotReadyError):
                 places.append(serving.place(one))
         live = serving.links.incarnations
@@ -141,46 +156,55 @@ class RelayProduceService(Service):
         self._connection = context.connection
 
     def _produce(self, message: m.Produce) -> None:
-        serving, connection, request = self._serving, self._connection, message.request
-        topic, partition = serving.checked(message.topic, message.partition)
-        found = scan_produced(message.records)
-        if len(found.runs) != 1 or found.runs[0].count != found.count:
-            raise RefusedError(
-                "one request to a topic in memory carries records of version 2, of one producer, "
-                "in sequence",
-                Status.MALFORMED_RECORD,
-            )
-        member = partition.member
-        if member is not None and member.status in {RelayStatus.FENCED, RelayStatus.JOINING}:
-            raise NotLeaderError(f"relay {serving.me} is {member.status.value}")
+        produce(self._serving, self._connection, message)
+        self._serving.links.learn_topic(message.topic)
 
-        def answer(outcome: ProduceOutcome) -> None:
-            with contextlib.suppress(ConnectionLostError):  # the client asks again elsewhere
-                connection.post(self._answer(request, outcome))
 
-        serving.links.learn_topic(topic)
-        wall_ms = serving.environment.clock.wall_ms()
-        partition.produce(
-            serving.mesh.topic_id(topic), bytes(message.records), found.count, wall_ms, answer
+def produce(serving: RelayServing, connection: Connection, message: m.Produce) -> None:
+    """Take the records of *message*, and answer when a quorum has written them.
+
+    Raises:
+      RefusedError: if they, or their topic, are none that this relay can take.
+      NotLeaderError: if this relay is part of no epoch of the partition.
+    """
+    request = message.request
+    _, topic_id, partition = serving.checked(message.topic, message.partition)
+    found = scan_produced(message.records)
+    if len(found.runs) != 1 or found.runs[0].count != found.count:
+        raise RefusedError(
+            "one request to a topic in memory carries records of version 2, of one producer, "
+            "in sequence",
+            Status.MALFORMED_RECORD,
         )
+    member = partition.member
+    if member is not None and member.status in {RelayStatus.FENCED, RelayStatus.JOINING}:
+        raise NotLeaderError(f"relay {serving.me} is {member.status.value}")
 
-    def _answer(self, request: int, outcome: ProduceOutcome) -> object:
-        match outcome:
-            case RelayReceipt(epoch, offset, message, digest, is_duplicate):
-                told = (message, digest) if self._connection.version >= 2 else (None, None)
-                return m.Produced(
-                    request,
-                    offset,
-                    client_epoch(epoch),
-                    is_duplicate,
-                    told[0] or b"",
-                    told[1] or b"",
-                )
-            case NotStored(refused) if refused.verdict is not None:
-                return failure(request, refused.verdict.status, refused.verdict.reason)
-            case NotStored(refused):
-                return failure(request, *_REFUSED[refused.refusal])
-            case NotKnown():
-                return failure(
-                    request, Status.UNCOMMITTED, "no quorum has said in time that it has written it"
-                )
+    def answer(outcome: ProduceOutcome) -> None:
+        with contextlib.suppress(ConnectionLostError):  # the client asks again elsewhere
+            connection.post(_answer(connection, request, outcome))
+
+    wall_ms = serving.environment.clock.wall_ms()
+    partition.produce(topic_id, bytes(message.records), found.count, wall_ms, answer)
+
+
+def _answer(connection: Connection, request: int, outcome: ProduceOutcome) -> object:
+    match outcome:
+        case RelayReceipt(epoch, offset, message, digest, is_duplicate):
+            told = (message, digest) if connection.version >= 2 else (None, None)
+            return m.Produced(
+                request,
+                offset,
+                client_epoch(epoch),
+                is_duplicate,
+                told[0] or b"",
+                told[1] or b"",
+            )
+        case NotStored(refused) if refused.verdict is not None:
+            return failure(request, refused.verdict.status, refused.verdict.reason)
+        case NotStored(refused):
+            return failure(request, *_REFUSED[refused.refusal])
+        case NotKnown():
+            return failure(
+                request, Status.UNCOMMITTED, "no quorum has said in time that it has written it"
+            )

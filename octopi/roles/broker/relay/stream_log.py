@@ -25,6 +25,7 @@ from octopi.errors import (
 )
 from octopi.identifiers import NO_EPOCH, Epoch, Offset, PartitionId, TopicId, TopicName
 from octopi.limits import RELAY_READ_TRANSACTIONS, SLICE_BYTES
+from octopi.model import TopicKind
 from octopi.position import NO_ANCHOR, Anchor, checked_anchor
 from octopi.record import record_end, record_timestamp_ms, scan, whole_records_end
 from octopi.relay.buffer import RelayTransaction
@@ -251,6 +252,7 @@ class StreamLog:
             log_end=self.end,
             size_bytes=self.end - self.start,
             fault="" if self.epoch else "the relay is part of no epoch",
+            kind=TopicKind.RELAY,
         )
 
     # --- look-ups ------------------------------------------------------------------------

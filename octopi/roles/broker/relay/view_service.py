@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from octopi.errors import NotLeaderError
 from octopi.identifiers import Offset
 from octopi.limits import RELAY_POINTS_MAX
 from octopi.relay.anti_entropy import spread
 from octopi.relay.member import RelayMember
 from octopi.relay.timelines import NEVER
-from octopi.roles.broker.relay.context import RelayContext
+from octopi.roles.broker.relay.context import RelayContext, RelayServing
 from octopi.transport.services import Service
 from octopi.wire import messages as m
 
@@ -19,30 +20,48 @@ class RelayViewService(Service):
         super().__init__(
             {m.DescribeRelays: self._describe, m.DescribeRelayStream: self._describe_stream}
         )
-        self._context = context
+        self._connection = context.connection
         self._serving = context.serving
 
     def _describe(self, message: m.DescribeRelays) -> None:
-        now = self._context.environment.clock.now()
-        found = [described(one.member, now) for one in self._serving.partitions if one.member]
-        self._context.connection.post(m.RelayList(message.request, tuple(found)))
+        self._connection.post(relay_list(self._serving, message.request))
 
     def _describe_stream(self, message: m.DescribeRelayStream) -> None:
-        topic = self._serving.named(message.topic)
-        partition = self._serving.partitions[self._serving.mesh.partition_of(topic)]
-        log = self._context.served(topic, partition.relay_set.partition)
-        stream = partition.stream(log.topic_id)
-        points: list[m.RelayDigest] = []
-        if stream is not None and message.ends:
-            held = [(end, stream.buffer.digest_at(Offset(end))) for end in message.ends]
-            points = [m.RelayDigest(end, digest) for end, digest in held if digest is not None]
-        elif stream is not None:
-            until = min(Offset(message.end), stream.highwater)
-            some = spread(stream.buffer.points(Offset(message.begin), until), RELAY_POINTS_MAX)
-            points = [m.RelayDigest(one.end, one.digest) for one in some]
-        self._context.connection.post(
-            m.RelayStreamDescription(message.request, log.start, log.highwater, tuple(points))
-        )
+        self._connection.post(stream_description(self._serving, message))
+
+
+def relay_list(serving: RelayServing, request: int) -> m.RelayList:
+    """How this relay takes part in its partitions."""
+    now = serving.environment.clock.now()
+    partitions = serving.partitions.values()
+    return m.RelayList(
+        request, tuple(described(one.member, now) for one in partitions if one.member)
+    )
+
+
+def stream_description(
+    serving: RelayServing, message: m.DescribeRelayStream
+) -> m.RelayStreamDescription:
+    """The digests of a stream.
+
+    Raises:
+      RefusedError: if there is no such topic here.
+      NotLeaderError: if this relay is part of no epoch of the partition.
+    """
+    place = serving.mesh.place(serving.named(message.topic))
+    if place is None:
+        raise NotLeaderError(f"this broker has no topic {message.topic[:200]} in memory")
+    log = serving.served(message.topic, place.partition)
+    stream = serving.partitions[place.partition].stream(log.topic_id)
+    points: list[m.RelayDigest] = []
+    if stream is not None and message.ends:
+        held = [(end, stream.buffer.digest_at(Offset(end))) for end in message.ends]
+        points = [m.RelayDigest(end, digest) for end, digest in held if digest is not None]
+    elif stream is not None:
+        until = min(Offset(message.end), stream.highwater)
+        some = spread(stream.buffer.points(Offset(message.begin), until), RELAY_POINTS_MAX)
+        points = [m.RelayDigest(one.end, one.digest) for one in some]
+    return m.RelayStreamDescription(message.request, log.start, log.highwater, tuple(points))
 
 
 def described(member: RelayMember, now: float) -> m.RelayInfo:

@@ -27,6 +27,9 @@ class ProduceService(Service):
 
     def _produce(self, message: m.Produce) -> None:
         connection, request = self._connection, message.request
+        if self._context.memory.has(message.topic):
+            self._context.memory.produce(connection, message)
+            return
         log = self._logs.find(message.topic, message.partition)
         settle = self._reserved(log, len(message.records))
 

@@ -42,7 +42,7 @@ class ProducersService(Service):
                 f"a producer id has {PRODUCER_ID_BYTES} bytes, this one has "
                 f"{len(message.producer_id)}",
             )
-        log = self._context.served(message.topic, message.partition)
+        log = self._context.log(message.topic, message.partition)
         self._fences(log)
         self._context.charge_task(FETCHES)
         self._context.tasks.start_soon(self._answer, log, message)

@@ -45,6 +45,7 @@ class BrokerSession(ServiceSession, Generic[Context]):
         Raises:
           OctopiError: the answer to this message; if another broker leads, the error names it.
         """
+        self._context.check_kind(message)
         try:
             super().handle(message)
         except NotLeaderError as error:

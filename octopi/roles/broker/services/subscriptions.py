@@ -320,7 +320,7 @@ class SubscriptionService(Service):
           RefusedError: UNKNOWN_TOPIC, if *topic_id* is that of another creation of the topic.
         """
         self._subscriptions.led(partition)
-        log = self._context.served(topic, partition)
+        log = self._context.log(topic, partition)
         if topic_id is not None and log.topic_id != topic_id:
             raise RefusedError(
                 f"topic {topic} was deleted and made again: its id is {log.topic_id}, not "

@@ -9,6 +9,8 @@ from octopi.roles.register.services.context import RegisterContext
 from octopi.transport.services import Service
 from octopi.wire import messages as m
 
+_Order = m.DrainBroker | m.AddPartitions | m.MoveReplica | m.RemoveBroker | m.SetRelays
+
 
 class OperatingService(Service):
     """Carries out what operators order; each order has a task in the connection's nursery."""
@@ -23,6 +25,7 @@ class OperatingService(Service):
                 m.AddPartitions: self._start,
                 m.MoveReplica: self._start,
                 m.RemoveBroker: self._start,
+                m.SetRelays: self._start,
             }
         )
         self._context = context
@@ -30,12 +33,14 @@ class OperatingService(Service):
         self._connection = context.connection
 
     def _start(
-        self, message: m.DrainBroker | m.AddPartitions | m.MoveReplica | m.RemoveBroker
+        self,
+        message: _Order,
     ) -> None:
         self._context.start(message.request, partial(self._operate, message))
 
     async def _operate(
-        self, message: m.DrainBroker | m.AddPartitions | m.MoveReplica | m.RemoveBroker
+        self,
+        message: _Order,
     ) -> None:
         """What operators ask."""
         self._node.gathering.require_over()
@@ -49,6 +54,8 @@ class OperatingService(Service):
                 await rebalancing.move(message.partition, message.leaving, message.joining)
             case m.RemoveBroker(broker=broker):
                 await rebalancing.remove(broker)
+            case m.SetRelays(partition=partition, members=members):
+                await self._node.relay_sets.change(partition, members)
         self._connection.post(m.Done(message.request))
 
     async def _recover(self, message: m.RecoverPartition) -> None:
