@@ -204,9 +204,10 @@ def partition_state(place: PartitionInfo, live: set[int], min_insync: int = 1) -
 
 
 def broker_state(broker: BrokerInfo, partitions: list[PartitionInfo]) -> str:
-    """``up``; ``away`` if it is down and has replicas; ``retired`` if it is down and has none."""
+    """``up``, or ``drained`` if it is to lead nothing; ``away`` if it is down and has replicas;
+    ``retired`` if it is down and has none."""
     if broker.live:
-        return "up"
+        return "drained" if broker.drained else "up"
     missed = not partitions or any(broker.broker in one.replicas for one in partitions)
     return "away" if missed else "retired"
 

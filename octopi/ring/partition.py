@@ -27,7 +27,7 @@ election of one epoch, each for itself, and the first decision counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from math import inf
 
 import attrs
@@ -50,8 +50,7 @@ from octopi.coordination.agreed_partition import (
     RegisteredIncarnation,
     decode_partition,
 )
-from octopi.coordination.election import NO_GOAL, ElectionGoal
-from octopi.coordination.in_sync_changes import newest_set
+from octopi.coordination.election import ElectionGoal
 from octopi.coordination.partition_changes import (
     InSyncVerdict,
     PartitionChange,
@@ -62,8 +61,8 @@ from octopi.coordination.partition_changes import (
     judge_in_sync,
     of_partition,
 )
-from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, InstanceId, PartitionId
-from octopi.limits import ELECTION_TURN_S, ELECTION_WAIT_S
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, InstanceId, PartitionId
+from octopi.ring.election_turns import ElectionTurns, SeenBrokers
 from octopi.ring.partition_effects import (
     AnnounceTo,
     AnswerLeader,
@@ -92,18 +91,6 @@ from octopi.wire.agreement import (
     ValueChosen,
 )
 from octopi.wire.messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSyncAltered, Resign
-
-
-@attrs.frozen
-class SeenBrokers:
-    """What a broker sees of the others at a moment."""
-
-    live: frozenset[BrokerId]
-    """Those that it hears, itself among them."""
-    is_suspected: Callable[[BrokerId, Incarnation], bool]
-    """Whether an incarnation of a broker is taken for dead."""
-    leaderships: Mapping[BrokerId, int]
-    """How many partitions each leads, as far as it is known here."""
 
 
 @attrs.frozen
@@ -148,17 +135,11 @@ class RingPartition:
         self.is_registered = self.agreed.incarnation(me.broker) == me
         self._instance = instance
         self._own = own
-        self._draw = draw
+        self._turns = ElectionTurns(me.broker, draw)
         self._proposer = Proposer(instance, me.broker, me.incarnation, known, draw)
         self._asked: dict[int, AskedChange] = {}
         self._numbers = 0
         self._election: OwnElection | None = None
-        self._wanted_since: float | None = None
-        """Since when an election has been wanted."""
-        self._waits_until = -inf
-        """Until when this broker holds none."""
-        self._doubts_at = -inf
-        """Not before then is it found out whether there is a newer value."""
         self._is_refused = False
         self.given_up = NO_EPOCH
         """The newest epoch in which this broker led and proposed a value that announces another
@@ -241,8 +222,9 @@ class RingPartition:
         election = self._election
         if election is None:
             if self._is_my_turn(now, seen):
-                return effects + self._begin(NO_GOAL, now)
-            return effects + (self.read(now) if self._is_in_doubt(now, seen) else [])
+                return effects + self._begin(ElectionGoal(avoid=seen.unwilling), now)
+            in_doubt = self._turns.is_in_doubt(self.agreed, now, seen)
+            return effects + (self.read(now) if in_doubt else [])
         effects += self._decide(election, now, seen)
         if election.is_to_be_announced(now):
             effects += self._announcement(election)
@@ -341,7 +323,7 @@ class RingPartition:
             effects.append(InstallDecision(self.agreed.record))
         if self.agreed.announced > before.announced:
             # Somebody holds an election.  If it is not this broker, the other one needs time.
-            self._wait(now)
+            self._turns.wait(now)
         if self._election is not None and self._election.is_over(self.agreed):
             self._election = None
         return effects
@@ -392,43 +374,8 @@ class RingPartition:
 
     def _is_my_turn(self, now: float, seen: SeenBrokers) -> bool:
         """Whether this broker is to hold an election now."""
-        if not self._is_wanted(now, seen):
-            self._wanted_since = None
-            return False
-        if self._wanted_since is None:
-            self._wanted_since = now
-        record = self.agreed.record
-        others = self.brokers.difference(record.in_sync)
-        order = [one for one in (*sorted(record.in_sync), *sorted(others)) if one in seen.live]
-        if self.me.broker not in order or not (self.is_registered or self._is_witness):
-            return False
-        turn_at = self._wanted_since + order.index(self.me.broker) * ELECTION_TURN_S
-        return now >= max(turn_at, self._waits_until)
-
-    def _is_wanted(self, now: float, seen: SeenBrokers) -> bool:
-        """Whether an election is wanted, and might end with a leader."""
-        record = self.agreed.record
-        members = newest_set(record)
-        if not members & seen.live or (not record.in_sync and not members <= seen.live):
-            return False
-        if not record.in_sync or self.agreed.announced > record.epoch:
-            return True
-        leader = self.agreed.incarnation(record.leader)
-        if leader is not None and leader.incarnation != record.leader_incarnation:
-            return True  # it was restarted
-        return seen.is_suspected(record.leader, record.leader_incarnation)
-
-    def _is_in_doubt(self, now: float, seen: SeenBrokers) -> bool:
-        """Whether to find out if there is a newer value: the leader is taken for dead, and no
-        replica could take over.  A set that it asked for may be in force without having been told
-        of, and one that could may be in it."""
-        record = self.agreed.record
-        if now < self._doubts_at or newest_set(record) & seen.live:
-            return False
-        if not seen.is_suspected(record.leader, record.leader_incarnation):
-            return False
-        self._doubts_at = now + ELECTION_WAIT_S
-        return True
+        is_mine = self._turns.is_mine(self.agreed, self.brokers, now, seen)
+        return is_mine and (self.is_registered or self._is_witness)
 
     def _begin(self, goal: ElectionGoal, now: float) -> list[DecidedEffect]:
         election = self._election = OwnElection(goal)
@@ -462,10 +409,7 @@ class RingPartition:
     def _end_election(self, now: float) -> None:
         """It came to nothing: others have a chance to hold one first."""
         self._election = None
-        self._wait(now)
-
-    def _wait(self, now: float) -> None:
-        self._waits_until = now + ELECTION_WAIT_S * (1 + self._draw())
+        self._turns.wait(now)
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

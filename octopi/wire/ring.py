@@ -409,6 +409,8 @@ class RingDescription:
     """How many partitions the broker leads."""
     fenced: Annotated[int, MayBeMissing()] = 0
     """How many of those it has no right to lead now: no majority of their acceptors answers it."""
+    drained: Annotated[tuple[BrokerId, ...], AtMost(BOOK_COUNT), MayBeMissing()] = ()
+    """The brokers that are to lead nothing until they are started again."""
 
 
 @request("locate", CLIENT_TO_LEADER, needs=ANY_TOKEN, since=2)

@@ -38,8 +38,9 @@ from octopi.identifiers import (
 )
 from octopi.model import PartitionRecord
 from octopi.replication.partition_replica import Role
+from octopi.ring.election_turns import SeenBrokers
 from octopi.ring.lease_grants import LeaseHolder, granted, may_accept
-from octopi.ring.partition import OwnReplica, RingPartition, SeenBrokers
+from octopi.ring.partition import OwnReplica, RingPartition
 from octopi.ring.partition_effects import (
     AnnounceTo,
     AnswerLeader,

@@ -54,6 +54,7 @@ FIELDS: dict[str, Any] = {
         }
     ],
     "ids": 7,
+    "drained": [2, 5],
     "gone": [3, 9],
 }
 
@@ -61,6 +62,9 @@ FIELDS: dict[str, Any] = {
 def test_the_bytes_of_a_cluster_record_stay_the_same() -> None:
     record = formed(CLUSTER, 1, 2, (node(7, host="rack"),)).without(BrokerId(9))
     record = record.without(BrokerId(3)).without(BrokerId(9))
+    for one in (5, 2, 3, 4, 5):
+        record = record.with_drained(BrokerId(one))
+    record = record.undrained(BrokerId(4)).undrained(BrokerId(6))
     assert encode_cluster(record) == cbor2.dumps(FIELDS)
     assert decode_cluster(cbor2.dumps(FIELDS)) == record
     assert decode_cluster(encode_cluster(RECORD)) == RECORD
@@ -107,6 +111,7 @@ MANY = tuple(node(number) for number in range(1, GROWTH_MEMBERS_MAX + 2))
         (attrs.evolve(FORMED, home_count=5), "homes"),
         (attrs.evolve(FORMED, home_count=0), "homes"),
         (attrs.evolve(FORMED, gone=(BrokerId(2), BrokerId(1))), "in the order"),
+        (attrs.evolve(FORMED, drained=(BrokerId(2), BrokerId(2))), "are drained"),
         (
             attrs.evolve(FORMED, gone=tuple(map(BrokerId, range(1, GONE_BROKERS_MAX + 2)))),
             "at most 4096 brokers",

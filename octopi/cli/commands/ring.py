@@ -35,7 +35,7 @@ def show(
       octopi-node ring show --server ws://127.0.0.1:9101
 
     It says how many partitions the asked broker leads, and of how many of them no majority of the
-    acceptors answers it.  There is a line for each broker, in the order of the ring from the asked
+    acceptors answers it, and which brokers are drained.  There is a line for each broker, in the order of the ring from the asked
     one on.  STATE is `asked` for that one, `successor` and its number for those that it keeps in
     touch with, `known` for the others, and `silent` for a broker that did not answer last.  HEARD
     is the seconds since it was heard, by any broker that told of it.
@@ -61,6 +61,8 @@ def show(
         return
     fenced = f", {found.fenced} of them without a majority" if found.fenced else ""
     say(f"it leads {found.leads} partitions{fenced}")
+    if found.drained:
+        say(f"drained until they are started again: {' '.join(map(str, found.drained))}")
     places = {one.identity: f"successor {at}" for at, one in enumerate(found.successors, 1)}
     rows: list[list[object]] = [_row(found.me, "asked", 0.0)]
     own = found.me.place

@@ -137,12 +137,21 @@ class ClusterKeeper:
             self._perform(self._proposer.tick(now))
 
     async def change(self, change: RecordChange) -> ClusterRecord:
-        """Change the record; return the record with the change.
+        """Change the record, unless it is what it shall be already; return what it is then.
 
         Raises:
           NotReadyError: if no majority answers in time.  The change may have been made.
         """
-        return decode_cluster((await self._ask(_change_of(change))).content)
+        match await self._ask(_change_of(change)):
+            case ChangeMade(value):
+                return decode_cluster(value.content)
+            case ChangeNotMade(why, value):
+                known = decode_cluster(value.content)
+                if change(known) != known:
+                    raise NotReadyError(f"the record of the cluster was not changed: {why}")
+                return known
+            case _:
+                raise _in_doubt()
 
     async def replace_acceptor(self, me: RingNode, book: AddressBook, since: float) -> None:
         """If an acceptor of the record is gone, and this broker is the one to propose it, have
@@ -152,13 +161,21 @@ class ClusterKeeper:
         if (group := next_acceptors(value, me, book, now, since)) is None:
             return
         try:
-            await self._ask(move_acceptors(group))
+            outcome = await self._ask(move_acceptors(group))
         except NotReadyError as error:
             _log.info("acceptors not moved", why=str(error))
-        else:
+            return
+        if isinstance(outcome, ChangeMade):
             _log.info("acceptors moved", to=" ".join(str(one.broker) for one in group))
+        else:
+            _log.info("acceptors not moved", why=str(outcome))
 
-    async def _ask(self, change: Change) -> AgreedValue:
+    async def _ask(self, change: Change) -> ChangeOutcome:
+        """What becomes of *change*.
+
+        Raises:
+          NotReadyError: if this broker does not know the record yet.
+        """
         if self._proposer is None:
             raise NotReadyError("this broker does not know the record of its cluster yet")
         number = self._numbers = self._numbers + 1
@@ -170,15 +187,7 @@ class ClusterKeeper:
                 await self._concluded.wait()
         finally:
             del self._outcomes[number]
-        match outcome:
-            case ChangeMade(value):
-                return value
-            case ChangeNotMade(why, _):
-                raise NotReadyError(f"the record of the cluster was not changed: {why}")
-        raise NotReadyError(
-            "no majority of the acceptors of the cluster's record answers in time: start those "
-            "that are down"
-        )
+        return outcome
 
     def _perform(self, effects: list[ProposerEffect]) -> None:
         for effect in effects:
@@ -196,12 +205,22 @@ class ClusterKeeper:
         self._moved()
 
 
+def _in_doubt() -> NotReadyError:
+    return NotReadyError(
+        "no majority of the acceptors of the cluster's record answers in time: start those that "
+        "are down"
+    )
+
+
 def _change_of(change: RecordChange) -> Change:
     def of_value(value: AgreedValue) -> AgreedValue | NoChange:
         try:
-            record = change(decode_cluster(value.content))
+            before = decode_cluster(value.content)
         except ValueError as error:
             return NoChange(f"the record can't be read: {error}")
+        record = change(before)
+        if record == before:
+            return NoChange("it is so already")
         if why := record.fault():
             return NoChange(why)
         return value.with_content(encode_cluster(record))

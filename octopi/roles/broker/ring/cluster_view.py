@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import attrs
+
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.model import TopicRecord
 from octopi.roles.broker.ring.partitions import RingPartitions
@@ -71,15 +73,7 @@ class RingView:
         led = Counter(one.agreed.record.leader for one in self._partitions)
         there = {one.broker for one in self._routes.brokers(()) if self._is_there(one.broker)}
         return [
-            BrokerInfo(
-                one.broker,
-                one.address,
-                one.incarnation,
-                one.live,
-                led[one.broker],
-                host=one.host,
-            )
-            for one in self._routes.brokers(there)
+            attrs.evolve(one, partitions_led=led[one.broker]) for one in self._routes.brokers(there)
         ]
 
     def partitions(self) -> list[PartitionInfo]:

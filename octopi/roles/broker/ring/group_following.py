@@ -32,7 +32,8 @@ class GroupFollowing:
         self._clock = clock
         self._known = known
         self._partitions = partitions
-        self._seen: frozenset[RingNode] = frozenset()
+        self._seen: tuple[frozenset[RingNode], tuple[BrokerId, ...]] = (frozenset(), ())
+        """The other brokers that are not silent, and those that are drained."""
         self._seen_since = clock.now()
 
     async def run(self) -> None:
@@ -48,8 +49,8 @@ class GroupFollowing:
         now = self._clock.now()
         entries = list(chord.book)
         seen = frozenset(one.node for one in entries if not one.is_silent)
-        if seen != self._seen:
-            self._seen, self._seen_since = seen, now
+        if (seen, record.drained) != self._seen:
+            self._seen, self._seen_since = (seen, record.drained), now
         if now - self._seen_since < SETTLE_S:
             return
         ring = RingBrokers(
@@ -69,7 +70,9 @@ class GroupFollowing:
                 continue
             # Pulses come only from the group; of the others it is known whether they answer.
             others = {one.broker for one in seen} - machine.brokers
-            step = next_step(machine.value, agreed, growth.replicas, ring, live | others)
+            step = next_step(
+                machine.value, agreed, growth.replicas, ring, live | others, record.drained
+            )
             if step is None:
                 continue
             moving += 1
