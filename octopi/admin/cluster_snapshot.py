@@ -204,8 +204,10 @@ def partition_state(place: PartitionInfo, live: set[int], min_insync: int = 1) -
 
 
 def broker_state(broker: BrokerInfo, partitions: list[PartitionInfo]) -> str:
-    """``up``, or ``drained`` if it is to lead nothing; ``away`` if it is down and has replicas;
-    ``retired`` if it is down and has none."""
+    """``up``, or ``drained`` if it is to lead nothing; ``leaving`` if it is to be removed; ``away``
+    if it is down and has replicas; ``retired`` if it is down and has none."""
+    if broker.leaving:
+        return "leaving"
     if broker.live:
         return "drained" if broker.drained else "up"
     missed = not partitions or any(broker.broker in one.replicas for one in partitions)

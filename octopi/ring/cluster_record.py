@@ -95,6 +95,8 @@ class ClusterRecord:
     """The highest id of a broker that was given.  No id is given twice."""
     drained: tuple[BrokerId, ...] = ()
     """Brokers that are to lead nothing until they are started again, in the order of their ids."""
+    leaving: tuple[BrokerId, ...] = ()
+    """Brokers that are to be removed for good as soon as nothing counts on them, likewise."""
     gone: tuple[BrokerId, ...] = ()
     """Brokers that were removed for good, likewise."""
 
@@ -152,10 +154,27 @@ class ClusterRecord:
         """The record after *broker*, if it was drained, was started again."""
         return attrs.evolve(self, drained=tuple(one for one in self.drained if one != broker))
 
+    @property
+    def unwilling(self) -> frozenset[BrokerId]:
+        """The brokers that are to lead only what no other broker can lead."""
+        return frozenset({*self.drained, *self.leaving})
+
+    def with_leaving(self, broker: BrokerId) -> ClusterRecord:
+        """The record after it was ordered to remove *broker* for good."""
+        if broker in self.gone:
+            return self
+        return attrs.evolve(self, leaving=tuple(sorted({*self.leaving, broker})))
+
+    def staying(self, broker: BrokerId) -> ClusterRecord:
+        """The record after that order was taken back, unless it was carried out."""
+        return attrs.evolve(self, leaving=tuple(one for one in self.leaving if one != broker))
+
     def without(self, broker: BrokerId) -> ClusterRecord:
-        """The record after *broker* was removed for good."""
+        """The record after *broker* was removed for good, if that is still ordered."""
+        if broker not in self.leaving:
+            return self
         gone = tuple(sorted({*self.gone, broker}))
-        return attrs.evolve(self.undrained(broker), gone=gone)
+        return attrs.evolve(self.undrained(broker).staying(broker), gone=gone)
 
     def fault(self) -> str:
         """Why no cluster has this record; empty if one can."""
@@ -176,6 +195,10 @@ class ClusterRecord:
             return f"at most {GONE_BROKERS_MAX} brokers are gone, in the order of their ids"
         if not _is_list(self.drained, BOOK_COUNT):
             return f"at most {BOOK_COUNT} brokers are drained, in the order of their ids"
+        if not _is_list(self.leaving, BOOK_COUNT) or set(self.leaving) & set(self.gone):
+            return (
+                f"at most {BOOK_COUNT} brokers leave that are not gone, in the order of their ids"
+            )
         named = [node.broker for one in self.growths for node in one.members]
         if not max(named) <= self.ids <= BROKER_ID_MAX:
             return f"it gives ids up to {BROKER_ID_MAX}, among them those that it names"
@@ -230,6 +253,7 @@ def encode_cluster(record: ClusterRecord) -> bytes:
             ],
             "ids": record.ids,
             "drained": list(record.drained),
+            "leaving": list(record.leaving),
             "gone": list(record.gone),
         }
     )
@@ -252,14 +276,16 @@ def decode_cluster(data: bytes) -> ClusterRecord:
             "growths": [*growths],
             "ids": int(ids),
             "drained": [*drained],
+            "leaving": [*leaving],
             "gone": [*gone],
-        } if len(fields) == 6:
+        } if len(fields) == 7:
             record = ClusterRecord(
                 ClusterId(cluster),
                 homes,
                 tuple(_growth(one) for one in growths),
                 ids,
                 tuple(_ids(drained)),
+                tuple(_ids(leaving)),
                 tuple(_ids(gone)),
             )
             if why := record.fault():

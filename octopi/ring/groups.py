@@ -31,23 +31,26 @@ def candidates(
     nodes: Iterable[RingNode],
     draining: Collection[BrokerId] = frozenset(),
 ) -> list[RingNode]:
-    """The brokers among *nodes* in the order in which *partition* takes them.  Those *draining* come
-    last: where too few others are there, they keep what they have.
+    """The brokers among *nodes* in the order in which *partition* takes them.  Those *draining*
+    come last: where too few others are there, they keep what they have.
 
     Any broker that joins or leaves changes the first so many of them by one member at most.
     """
     start = key_place(partition_key(partition))
-    there = sorted(nodes, key=lambda one: (one.broker in draining, one.place < start, one.place))
+    there = sorted(nodes, key=lambda one: (one.place < start, one.place))
     hosts: set[str] = set()
     first: list[RingNode] = []
     others: list[RingNode] = []
+    last: list[RingNode] = []
     for one in there:
-        if one.host and one.host in hosts:
+        if one.broker in draining:
+            last.append(one)
+        elif one.host and one.host in hosts:
             others.append(one)
         else:
             hosts.add(one.host)
             first.append(one)
-    return first + others
+    return first + others + last
 
 
 def replica_group(

@@ -144,6 +144,8 @@ class RingPartition:
         self.given_up = NO_EPOCH
         """The newest epoch in which this broker led and proposed a value that announces another
         one: whatever its acceptors granted it, it has no right to lead in that epoch any more."""
+        self._reads_ended = 0
+        """How often the newest value was found out."""
         self._proposed: AgreedValue | None = None
         """The value that it proposed last."""
 
@@ -215,6 +217,11 @@ class RingPartition:
         """Find out the newest value."""
         return [] if ReadValue() in self._asked.values() else self._ask(ReadValue(), confirm, now)
 
+    def pursue(self, now: float) -> list[DecidedEffect]:
+        """Time has passed, and this broker is not in the group: it only goes on with what it asked
+        for."""
+        return self._perform(self._proposer.tick(now), now) if self._asked else []
+
     def tick(self, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
         """Time has passed, or what is seen of the others has changed."""
         effects = self._perform(self._proposer.tick(now), now)
@@ -258,6 +265,15 @@ class RingPartition:
         if self._proposed is not None and self._proposed.change > self.value.change:
             values.append(self._proposed)
         return min(lease.until(one) for one in values)
+
+    @property
+    def next_read(self) -> int:
+        """The number of the first read (`read`) that begins from now on."""
+        return self._reads_ended + 1 + (ReadValue() in self._asked.values())
+
+    def has_read(self, number: int) -> bool:
+        """Whether the read with that *number* has ended: `value` is as new as when it began."""
+        return self._reads_ended >= number
 
     @property
     def brokers(self) -> frozenset[BrokerId]:
@@ -352,6 +368,8 @@ class RingPartition:
                 # is decided once.
                 if election is self._election:
                     return self._announced(election, decode_partition(value.content), now)
+            case ReadValue(), ChangeNotMade():
+                self._reads_ended += 1
             case ((Announcement(election) | ElectionDecision(election)), _):
                 if election is self._election and not isinstance(outcome, ChangeMade):
                     self._end_election(now)

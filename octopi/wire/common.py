@@ -152,6 +152,8 @@ class BrokerInfo:
     host: HostLabel = ""
     drained: Annotated[bool, MayBeMissing()] = False
     """Whether it is to lead nothing until it is started again."""
+    leaving: Annotated[bool, MayBeMissing()] = False
+    """Whether it is removed for good as soon as nothing counts on it."""
 
 
 @connection("hello")

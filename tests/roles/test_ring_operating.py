@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from contextlib import suppress
 
-from octopi.errors import RefusedError, Status
+import pytest
+import trio
+
+from octopi.clients.client import Client
+from octopi.clients.ring import order_leave
+from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.testing import Cluster, simulated
 from tests.kit.ring import RingOfHosts
 from tests.kit.ring_clients import client_of
-from tests.roles.test_ring_fail_over import stored
+from tests.roles.test_ring_fail_over import Load, stored
 from tests.roles.test_ring_partitions import FIVE, all_led, founded, led
 
 FOUNDERS = ("a", "b", "c")
@@ -105,3 +110,122 @@ async def test_orders_that_are_not_carried_out_say_what_to_do(cluster: Cluster) 
     async with client_of(ring, ["a"]) as client:
         with pytest.raises(RefusedError, match="replicas lie where the ring says"):
             await client.admin.move_replica(0, 1, 2)
+
+
+# --- leaving for good ----------------------------------------------------------------------
+
+
+async def left(cluster: Cluster, client: Client, broker: int, within_s: float = 240.0) -> None:
+    """Order *broker* to leave, again and again, until it is gone."""
+    until = cluster.now + within_s
+    while not (found := await order_leave(client, broker)).is_gone:
+        assert cluster.now < until, found
+        await cluster.sleep(0.5)
+
+
+@simulated(seeds=2, brokers=1, oracle=False)
+async def test_a_broker_leaves_for_good_under_load_and_its_process_ends(cluster: Cluster) -> None:
+    names = ("a", "b", "c", "d")
+    ring = founded(cluster, names)
+    await all_led(ring, in_sync=3)
+    await ring.ideal(*names)
+    async with client_of(ring, names) as client, trio.open_nursery() as nursery:
+        await client.create_topic("orders")
+        load = Load()
+        nursery.start_soon(load.run, client, "orders")
+        # An acceptor of the record of the cluster, and the one that changes it by itself.
+        await left(cluster, client, 1)
+        assert 1 not in keep_replicas(ring) | leaders(ring)
+        await ring.ideal("b", "c", "d")
+        assert ring.record("b").gone == (1,)
+        chosen = ring.member("b").keeper.chosen
+        assert chosen is not None
+        assert [one.broker for one in chosen.value.acceptors] == [2, 3, 4]
+        before = len(load.acknowledged)
+        await cluster.eventually(lambda: load.has(before + 50), "messages are acknowledged")
+        load.stops = True
+        await cluster.eventually(
+            lambda: len(load.acknowledged) == load.sent_count, "all is acknowledged"
+        )
+        found = await stored(client, "orders")
+        assert found == [b"%d" % number for number in range(load.sent_count)]
+        assert (await order_leave(client, 1)).is_gone
+        await client.admin.remove_broker(1)
+        brokers = (await client.admin.describe_cluster()).brokers
+        assert [one.broker for one in brokers] == [2, 3, 4]
+    assert not cluster.programs["a"].is_up
+    assert "a" not in ring.errors
+    cluster.restart("a")
+    await cluster.eventually(lambda: "a" in ring.errors, "it is refused")
+    assert "removed from the cluster" in str(ring.errors["a"][0])
+
+
+@simulated(seeds=2, brokers=1, oracle=False)
+async def test_a_broker_that_dies_while_it_leaves_is_removed_all_the_same(
+    cluster: Cluster,
+) -> None:
+    ring = founded(cluster)
+    await all_led(ring, in_sync=3)
+    await ring.ideal(*FIVE)
+    async with client_of(ring, FIVE) as client:
+        await client.create_topic("orders")
+        async with client.producer() as producer:
+            for number in range(20):
+                await producer.send("orders", b"%d" % number)
+        await order_leave(client, 3)
+        await cluster.sleep(cluster.random.random() * 5)
+        cluster.kill("c")
+        await left(cluster, client, 3, within_s=90.0)
+        await all_led(ring, in_sync=3)
+        assert 3 not in keep_replicas(ring)
+        assert await stored(client, "orders") == [b"%d" % number for number in range(20)]
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_dead_broker_is_removed_at_once_and_one_that_runs_is_not(
+    cluster: Cluster,
+) -> None:
+    ring = founded(cluster)
+    await all_led(ring, in_sync=3)
+    await ring.ideal(*FIVE)
+    async with client_of(ring, ["a", "b"]) as client:
+        with pytest.raises(RefusedError, match="ring leave 5") as refused:
+            await client.admin.remove_broker(5)
+        assert refused.value.status is Status.BROKER_IN_USE
+        cluster.kill("e")
+        await cluster.sleep(5.0)
+        until = cluster.now + 60.0
+        while 5 not in ring.record("a").gone:
+            with suppress(NotReadyError):
+                await client.admin.remove_broker(5)
+            assert cluster.now < until
+        await client.admin.remove_broker(5)
+        with pytest.raises(RefusedError, match="no broker 9"):
+            await client.admin.remove_broker(9)
+        assert 5 not in keep_replicas(ring)
+
+
+@simulated(brokers=1, oracle=False)
+async def test_the_order_to_leave_is_taken_back_and_the_last_broker_stays(
+    cluster: Cluster,
+) -> None:
+    ring = founded(cluster, FOUNDERS)
+    await all_led(ring, in_sync=3)
+    await ring.ideal(*FOUNDERS)
+    async with client_of(ring, ["a"]) as client:
+        await left(cluster, client, 3)
+        await client.create_topic("orders")
+        await client.alter_topic("orders", min_insync=2)
+        await cluster.sleep(2.0)
+        found = await order_leave(client, 2)
+        assert "start another one" in found.waits_for
+        with pytest.raises(RefusedError, match="last one that stays"):
+            await order_leave(client, 1)
+        brokers = (await client.admin.describe_cluster()).brokers
+        assert [one.leaving for one in brokers] == [False, True]
+        assert not (await order_leave(client, 2, is_taken_back=True)).is_gone
+        assert not ring.record("a").leaving
+        with pytest.raises(RefusedError, match="no broker 7"):
+            await order_leave(client, 7)
+        await cluster.sleep(60.0)
+        await all_led(ring, in_sync=2)

@@ -29,11 +29,12 @@ def list_brokers(
       octopi-node brokers list
 
     STATE is `up` for a broker that works.  `drained`: it works, and leads nothing until it is
-    started again.  `away`: it has no session with the register, or no broker of the ring hears it,
-    but it still holds replicas.  `retired`: it is away and holds no replicas; `brokers remove` removes it from
-    the cluster.  HOST, where brokers have one (--host), is the machine that some share.  STARTS is
-    the number of times its process was started.  VERSION is the program that it runs, and UPTIME
-    how long ago that began to serve.
+    started again.  `leaving`: it is removed as soon as nothing counts on it.  `away`: it has no
+    session with the register, or the other brokers of the ring don't hear it, but it still holds
+    replicas.  `retired`: it is away and holds no replicas; `brokers remove` removes it from the
+    cluster.  HOST, where brokers have one (--host), is the machine that some share.  STARTS is the
+    number of times its process was started.  VERSION is the program that it runs, and UPTIME how
+    long ago that began to serve.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -105,6 +106,9 @@ def remove(
 
     The register refuses while the broker runs or holds replicas.  The id is never used again, and
     a broker can't be started with the old data directory.
+
+    Without a register it is refused only while the broker runs: what the broker had is made
+    elsewhere first.  Until then the command says what is missing; run it again, or `ring leave`.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s

@@ -22,10 +22,7 @@ def described(
     for infos in in_groups(controller.view.brokers()[:LIST_COUNT_MAX]):
         draining = controller.draining
         brokers.add(
-            [
-                attrs.evolve(one, drained=True) if one.broker in draining else one
-                for one in infos
-            ]
+            [attrs.evolve(one, drained=True) if one.broker in draining else one for one in infos]
         )
         yield
     for numbers in in_groups(sorted(state.partitions)[:LIST_COUNT_MAX]):

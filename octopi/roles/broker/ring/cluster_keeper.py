@@ -6,7 +6,7 @@ the founders, until others take over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Final
 
@@ -153,12 +153,14 @@ class ClusterKeeper:
             case _:
                 raise _in_doubt()
 
-    async def replace_acceptor(self, me: RingNode, book: AddressBook, since: float) -> None:
-        """If an acceptor of the record is gone, and this broker is the one to propose it, have
-        another broker take its place: see `next_acceptors`."""
+    async def replace_acceptor(
+        self, me: RingNode, book: AddressBook, since: float, leaving: Collection[BrokerId]
+    ) -> None:
+        """If an acceptor of the record is gone or leaves, and this broker is the one to propose it,
+        have another broker take its place: see `next_acceptors`."""
         assert self.chosen is not None
         now, value = self._environment.clock.now(), self.chosen.value
-        if (group := next_acceptors(value, me, book, now, since)) is None:
+        if (group := next_acceptors(value, me, book, now, since, leaving)) is None:
             return
         try:
             outcome = await self._ask(move_acceptors(group))
@@ -195,8 +197,8 @@ class ClusterKeeper:
                 case SendToAcceptor(acceptor, message):
                     self._send(acceptor, message)
                 case TellChosen(_, told):
+                    self._tell(told)  # also a broker that is in no address book any more
                     self.learn(told)
-                    self._tell(told)
                 case ConcludeChange(number, outcome):
                     if number in self._outcomes:  # whoever asked may have been cancelled
                         self._outcomes[number] = outcome

@@ -61,6 +61,7 @@ def described(request: int, member: DescribedMember, keeper: ClusterKeeper) -> m
         len(led),
         sum(not may_act for _, may_act in led),
         () if record is None else record.drained,
+        () if record is None else record.leaving,
     )
 
 

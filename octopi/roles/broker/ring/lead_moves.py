@@ -1,4 +1,5 @@
-"""Has other brokers lead what this broker of a ring leads: all of it, while it is drained."""
+"""Has other brokers lead what this broker of a ring leads: all of it, while it is drained or
+leaves, and otherwise what is more than its share."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from octopi.environment import Clock
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import HAND_OVERS_MAX, STABILISE_S
 from octopi.logger import get_logger
+from octopi.ring.lead_sharing import LeadSharing
 from octopi.ring.partition import RingPartition
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.partitions import RingPartitions
@@ -26,6 +28,7 @@ class LeadMoves:
         self._clock = clock
         self._partitions = partitions
         self._replicas = replicas
+        self._sharing = LeadSharing()
         self._moving: set[PartitionId] = set()
         """What is being prepared."""
 
@@ -48,6 +51,19 @@ class LeadMoves:
             for machine in led_with_others(self._partitions, unwilling):
                 if machine.partition not in self._moving:
                     yield machine, ElectionGoal(avoid=unwilling)
+            return
+        for move in self._sharing.moves(
+            (one.agreed for one in self._partitions), self._willing(), self._clock.now()
+        ):
+            led = self._partitions.partition(move.partition)
+            if led is not None and led.leads and move.partition not in self._moving:
+                yield led, ElectionGoal(leader=move.leader, avoid=unwilling)
+
+    def _willing(self) -> set[BrokerId]:
+        """The brokers that are in sync somewhere, are there, and may lead."""
+        pulses = self._partitions.pulses
+        known = {broker for one in self._partitions for broker in one.agreed.record.in_sync}
+        return {one for one in known - pulses.unwilling if pulses.is_there(one)}
 
     async def _hand_over(self, machine: RingPartition, goal: ElectionGoal) -> None:
         try:

@@ -39,6 +39,7 @@ from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.admission import ask_for_id, introduced
 from octopi.roles.broker.ring.cluster_care import ClusterCare
 from octopi.roles.broker.ring.cluster_keeper import CLUSTER, ClusterKeeper
+from octopi.roles.broker.ring.description import refusal_of
 from octopi.roles.broker.ring.forming import Forming
 from octopi.roles.broker.ring.group_following import GroupFollowing
 from octopi.roles.broker.ring.lead_moves import LeadMoves
@@ -75,8 +76,9 @@ class RingMember:
         *nursery*: the broker's."""
         self.identity = identity
         self.failure: OctopiError | None = None
-        """Why this broker ends."""
-        self.failed = trio.Event()
+        """Why this broker ends, if something is wrong."""
+        self.ended = trio.Event()
+        """Set when it ends by itself: because of a failure, or because it left for good."""
         self.address = address
         self._environment = environment
         self._options = options
@@ -137,7 +139,7 @@ class RingMember:
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Be a broker of the ring until cancelled.  ``started`` when it is a member; if it can't be
-        one, `failed` is set."""
+        one, `ended` is set."""
         try:
             async with trio.open_nursery() as nursery:
                 try:
@@ -258,9 +260,18 @@ class RingMember:
         self._note_gone()
 
     def _note_gone(self) -> None:
-        """Brokers that were removed for good are let in no more."""
-        if self.chord is not None and self.keeper.record is not None:
-            self.chord.remove_for_good(self.keeper.record.gone)
+        """Brokers that were removed for good are let in no more, and end."""
+        record = self.keeper.record
+        if self.chord is None or record is None or self.ended.is_set():
+            return
+        self.chord.remove_for_good(record.gone)
+        if self.chord.me.broker in record.gone:
+            if not self.is_member:
+                self.fail(refusal_of(m.RingRefusal.BROKER_REMOVED))
+                return
+            _log.info("this broker has left the cluster for good: its data is needed no more")
+            self._place.leave()
+            self.ended.set()
 
     async def _begin_partitions(self) -> RingPartitions:
         """Decide about partitions from now on.
@@ -415,7 +426,7 @@ class RingMember:
     def fail(self, error: OctopiError) -> None:
         """This broker can't go on."""
         self.failure = self.failure or error
-        self.failed.set()
+        self.ended.set()
 
     def _wake(self) -> None:
         self._moved.set()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from octopi.environment import Clock
-from octopi.errors import RefusedError, Status
+from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import HAND_OVER_TIMEOUT_S
+from octopi.ring.leaving import parts_of, what_it_waits_for
 from octopi.roles.broker.ring.cluster_keeper import ClusterKeeper
 from octopi.roles.broker.ring.partitions import RingPartitions
 from octopi.roles.broker.ring.routes import RingRoutes
@@ -21,8 +22,6 @@ _UNBUILT: Final = {
     "broker that is to have fewer, or start another one",
     m.RecoverPartition: "a cluster without a register does not recover partitions yet: start the "
     "brokers that the partition waits for",
-    m.RemoveBroker: "a cluster without a register does not remove brokers yet: what a broker had "
-    "is made elsewhere ten minutes after it was heard last",
 }
 """What to do instead of an order that is not carried out."""
 
@@ -52,6 +51,8 @@ class RingOperations:
         match order:
             case m.DrainBroker(broker=broker):
                 await self._drain(broker)
+            case m.RemoveBroker(broker=broker):
+                await self._remove(broker)
             case _:
                 why = _UNBUILT.get(type(order)) or (
                     "a cluster without a register does not carry out "
@@ -69,8 +70,7 @@ class RingOperations:
               lead, or if it was started again meanwhile.
           NotReadyError: see `ClusterKeeper.change`.
         """
-        if broker not in self._routes.addresses():
-            raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
+        self._known(broker)
         await self._keeper.change(lambda record: record.with_drained(broker))
         with self._clock.timeout(HAND_OVER_TIMEOUT_S):
             while self._led_by(broker):
@@ -82,6 +82,84 @@ class RingOperations:
         record = self._keeper.record
         if record is None or broker not in record.drained:
             raise RefusedError(f"broker {broker} was started again", Status.NOT_READY)
+
+    # --- leaving for good --------------------------------------------------------------------
+
+    async def leave(self, order: m.OrderLeave) -> m.LeaveProgress:
+        """Have a broker leave the cluster for good, or take that back; return how far it is.
+
+        Raises:
+          RefusedError: INVALID_OPTION for an unknown broker, or the last one.
+          NotReadyError: see `ClusterKeeper.change`.
+        """
+        broker = order.broker
+        if order.is_taken_back:
+            await self._keeper.change(lambda record: record.staying(broker))
+        elif not self._is_gone(broker):
+            await self._order_to_leave(broker)
+        return self._progress(order)
+
+    async def _remove(self, broker: BrokerId) -> None:
+        """Remove a broker that is dead, for good.
+
+        Raises:
+          RefusedError: BROKER_IN_USE if it runs; and as `leave`.
+          NotReadyError: if something counts on it still; it is removed as soon as nothing does.
+        """
+        if self._is_gone(broker):
+            return
+        self._known(broker)
+        if self._partitions.pulses.is_there(broker):
+            raise RefusedError(
+                f"broker {broker} runs: `octopi-node ring leave {broker}` moves what it has to "
+                "others, and then removes it",
+                Status.BROKER_IN_USE,
+            )
+        await self._order_to_leave(broker)
+        progress = self._progress(m.OrderLeave(0, broker))
+        if not progress.is_gone:
+            why = f", but {progress.waits_for}" if progress.waits_for else ""
+            raise NotReadyError(
+                f"{progress.replicas} partitions still have a replica on broker {broker}, and "
+                f"{progress.decides} agreements count on it: it is removed when others took over"
+                f"{why}; `octopi-node ring leave {broker}` shows how far that is"
+            )
+
+    async def _order_to_leave(self, broker: BrokerId) -> None:
+        self._known(broker)
+        if not self._staying(broker):
+            raise RefusedError(
+                f"broker {broker} is the last one that stays: a cluster has at least one",
+                Status.INVALID_OPTION,
+            )
+        await self._keeper.change(lambda record: record.with_leaving(broker))
+
+    def _progress(self, order: m.OrderLeave) -> m.LeaveProgress:
+        broker, partitions = order.broker, list(self._partitions)
+        assert self._keeper.chosen is not None, "it was changed"
+        parts = parts_of(broker, partitions, self._keeper.chosen.value)
+        is_there = self._partitions.pulses.is_there
+        live = [one for one in self._routes.addresses() if is_there(one)]
+        is_gone = self._is_gone(broker)
+        waits_for = ""
+        if not (is_gone or order.is_taken_back):
+            waits_for = what_it_waits_for(broker, partitions, self._staying(broker), live)
+        return m.LeaveProgress(
+            order.request, broker, is_gone, parts.leads, parts.replicas, parts.decides, waits_for
+        )
+
+    def _staying(self, broker: BrokerId) -> set[BrokerId]:
+        """The brokers other than *broker* that stay in the cluster."""
+        record = self._keeper.record
+        leaving = () if record is None else record.leaving
+        return self._routes.addresses().keys() - {broker, *leaving}
+
+    def _is_gone(self, broker: BrokerId) -> bool:
+        return self._keeper.record is not None and broker in self._keeper.record.gone
+
+    def _known(self, broker: BrokerId) -> None:
+        if broker not in self._routes.addresses():
+            raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
 
     def _led_by(self, broker: BrokerId) -> list[PartitionId]:
         return [one.partition for one in self._partitions if one.agreed.record.leader == broker]

@@ -112,8 +112,9 @@ class RingPartitions(ControllerLink):
     # --- the partitions that there are -------------------------------------------------------
 
     def begin(self, record: ClusterRecord) -> None:
-        """The cluster has the partitions of *record*, and its drained brokers."""
-        self.pulses.unwilling = frozenset(record.drained)
+        """The cluster has the partitions of *record*, and those brokers are to lead nothing that
+        it says."""
+        self.pulses.unwilling = record.unwilling
         reports = {one.partition: one for one in self._replicas.replica_reports()}
         for number in range(record.partition_count(PartitionKind.LOG)):
             partition = PartitionId(number)
@@ -153,6 +154,10 @@ class RingPartitions(ControllerLink):
     def move(self, machine: RingPartition, acceptors: tuple[m.AcceptorId, ...]) -> None:
         """Have *acceptors* decide about a partition."""
         self._do(machine, machine.move(acceptors, self._now))
+
+    def read(self, machine: RingPartition) -> None:
+        """Find out what is agreed on about a partition now."""
+        self._do(machine, machine.read(self._now))
 
     def hold(self, machine: RingPartition, goal: ElectionGoal) -> None:
         """Hold an election with that *goal*."""
@@ -376,6 +381,8 @@ class RingPartitions(ControllerLink):
             for machine in list(self._machines.values()):
                 if self._has_part(machine):
                     self._do(machine, machine.tick(now, seen))
+                else:
+                    self._do(machine, machine.pursue(now))
             self._note_admitted()
             wakes_at = min(self._pulse_at, now + ELECTION_TURN_S, self.pulses.next_end())
             await clock.sleep_until(wakes_at)

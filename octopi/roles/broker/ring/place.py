@@ -99,9 +99,7 @@ class RingPlace:
         chord = self.chord
         assert chord is not None, "a member has a place"
         return await self._lookups.look_up(
-            lambda number: self._perform(
-                chord.look_up(number, key, self._environment.clock.now())
-            )
+            lambda number: self._perform(chord.look_up(number, key, self._environment.clock.now()))
         )
 
     def _perform(

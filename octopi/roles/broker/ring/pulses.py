@@ -76,9 +76,11 @@ class RingPulses:
             return incarnation < self._me.incarnation
         return self._heard.is_suspected(broker, incarnation, self._clock.now())
 
-    def has_heard(self, broker: BrokerId) -> bool:
-        """Whether a pulse of that broker ever came."""
-        return self._heard.knows(broker)
+    def is_there(self, broker: BrokerId) -> bool:
+        """Whether a broker is there: by its pulses, or, if none ever came, by the address book."""
+        return broker in self.live or not (
+            self._heard.knows(broker) or self._routes.is_silent(broker)
+        )
 
     def seen(self) -> SeenBrokers:
         """What this broker sees of the others now."""

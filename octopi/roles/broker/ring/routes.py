@@ -71,6 +71,7 @@ class RingRoutes:
         are there."""
         record = self._known.record
         drained = () if record is None else record.drained
+        leaving = () if record is None else record.leaving
         gone = () if record is None else record.gone
         nodes = {one.broker: one for one in self._founding()}
         chord = self._known.chord
@@ -86,6 +87,7 @@ class RingRoutes:
                     0,
                     host=node.host,
                     drained=broker in drained,
+                    leaving=broker in leaving,
                 )
 
     def addresses(self) -> dict[BrokerId, str]:

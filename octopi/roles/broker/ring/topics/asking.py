@@ -87,7 +87,7 @@ class RingDecider(DeciderAsks):
         delays what the brokers say to each other."""
         self._clock = clock
         self.topics = topics
-        self._operations = operations
+        self.operations = operations
         self._cluster = cluster
         self._peers = peers
 
@@ -102,7 +102,7 @@ class RingDecider(DeciderAsks):
                 return encode(await self._described(message, client))
             case m.DescribeEvents():
                 return encode(m.EventList(message.request, "", []))
-        return encode(await self._operations.carry_out(message))
+        return encode(await self.operations.carry_out(message))
 
     def services(
         self, ask: m.Ask, client: DeciderClient, tasks: trio.Nursery, creator: Creator
