@@ -98,6 +98,8 @@ class RingMember:
         self._is_known = trio.Event()
         """Set when the record of the cluster is known."""
         self._moved = trio.Event()
+        self._has_left = False
+        """Whether it is known that this broker was removed from the cluster for good."""
         self._place = RingPlace(environment, self._peers, self._kept, self.fail, self._wake)
 
     def now(self) -> float:
@@ -262,16 +264,17 @@ class RingMember:
     def _note_gone(self) -> None:
         """Brokers that were removed for good are let in no more, and end."""
         record = self.keeper.record
-        if self.chord is None or record is None or self.ended.is_set():
+        if self.chord is None or record is None:
             return
         self.chord.remove_for_good(record.gone)
-        if self.chord.me.broker in record.gone:
+        if self.chord.me.broker in record.gone and not self._has_left:
+            self._has_left = True
             if not self.is_member:
                 self.fail(refusal_of(m.RingRefusal.BROKER_REMOVED))
                 return
             _log.info("this broker has left the cluster for good: its data is needed no more")
             self._place.leave()
-            self.ended.set()
+            self._kept.store_then(self.ended.set)  # it will not even ask to be let in again
 
     async def _begin_partitions(self) -> RingPartitions:
         """Decide about partitions from now on.
