@@ -12,7 +12,7 @@ check (``tests/ring/test_cluster_record.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum, unique
 from typing import Any
 
@@ -215,6 +215,17 @@ def formed(
     growth = Growth(PartitionKind.LOG, PartitionId(0), partitions, replicas, founders)
     ids = max(one.broker for one in founders)
     return ClusterRecord(cluster, min(partitions, HOMES_MAX), (growth,), ids)
+
+
+def first_members(
+    nodes: Iterable[RingNode], unwilling: Collection[BrokerId]
+) -> tuple[RingNode, ...]:
+    """The brokers that a growth names, if *nodes* are there: as many as it can name, evenly spread
+    on the ring.  Those *unwilling* are named only if there are no others."""
+    there = sorted(nodes, key=lambda one: one.place)
+    named = [one for one in there if one.broker not in unwilling] or there
+    count = min(len(named), GROWTH_MEMBERS_MAX)
+    return tuple(named[at * len(named) // count] for at in range(count))
 
 
 def _is_list(brokers: tuple[BrokerId, ...], count_max: int) -> bool:

@@ -22,6 +22,7 @@ from octopi.ring.cluster_record import (
     PartitionKind,
     decode_cluster,
     encode_cluster,
+    first_members,
     formed,
 )
 from octopi.ring.founders import (
@@ -78,6 +79,15 @@ def test_the_bytes_of_a_cluster_record_stay_the_same() -> None:
     assert encode_cluster(record) == cbor2.dumps(FIELDS)
     assert decode_cluster(cbor2.dumps(FIELDS)) == record
     assert decode_cluster(encode_cluster(RECORD)) == RECORD
+
+
+def test_a_growth_names_brokers_all_around_the_ring_that_are_to_lead() -> None:
+    assert first_members(reversed(NODES), ()) == NODES
+    assert first_members(NODES, {BrokerId(1), BrokerId(7)}) == NODES[1:-1]
+    assert first_members(NODES[:1], {BrokerId(1)}) == NODES[:1]
+    many = [node(number) for number in range(1, 3 * GROWTH_MEMBERS_MAX + 1)]
+    named = first_members(many, ())
+    assert [one.broker for one in named] == list(range(1, len(many), 3))
 
 
 def test_what_is_no_cluster_record_is_not_read() -> None:

@@ -14,7 +14,7 @@ from octopi.testing import Cluster, simulated
 from tests.kit.ring import RingOfHosts
 from tests.kit.ring_clients import client_of
 from tests.roles.test_ring_fail_over import Load, stored
-from tests.roles.test_ring_partitions import FIVE, all_led, founded, led
+from tests.roles.test_ring_partitions import FIVE, PARTITIONS, all_led, founded, led
 
 FOUNDERS = ("a", "b", "c")
 
@@ -110,6 +110,37 @@ async def test_orders_that_are_not_carried_out_say_what_to_do(cluster: Cluster) 
     async with client_of(ring, ["a"]) as client:
         with pytest.raises(RefusedError, match="replicas lie where the ring says"):
             await client.admin.move_replica(0, 1, 2)
+
+
+@simulated(brokers=1, oracle=False)
+async def test_partitions_are_added_and_topics_lie_on_them(cluster: Cluster) -> None:
+    ring = founded(cluster)
+    await all_led(ring, in_sync=3)
+    await ring.ideal(*FIVE)
+    async with client_of(ring, ["b"]) as client:
+        await client.create_topic("before")
+        before = (await client.describe_topic("before")).partitions
+        await client.admin.drain_broker(1)
+        cluster.kill("e")
+        await cluster.sleep(3.0)
+        assert await client.admin.add_partitions(4) == PARTITIONS + 4
+        assert {one.broker for one in ring.record("c").growths[1].members} == {2, 3, 4}
+        cluster.restart("e")
+        await cluster.eventually(
+            lambda: len(led(ring, in_sync=3)) == PARTITIONS + 4,
+            "the new partitions have leaders and replicas in sync",
+            within_s=30.0,
+        )
+        await client.create_topic("orders", partition_ids=[8, 9, 10, 11])
+        async with client.producer() as producer:
+            for number in range(20):
+                await producer.send("orders", b"%d" % number, key=b"%d" % number)
+        found = await stored(client, "orders")
+        assert sorted(found) == sorted(b"%d" % number for number in range(20))
+        after = (await client.describe_topic("before")).partitions
+        assert [one.partition for one in after] == [one.partition for one in before]
+        with pytest.raises(RefusedError, match="at most"):
+            await client.admin.add_partitions(1_000_000)
 
 
 # --- leaving for good ----------------------------------------------------------------------

@@ -58,16 +58,19 @@ class ClusterKeeper:
         environment: Environment,
         send: Callable[[AcceptorId, PrepareBallot | AcceptValue], None],
         tell: Callable[[ValueChosen], None],
+        learned: Callable[[], None],
         moved: Callable[[], None],
     ) -> None:
-        """*send* sends to an acceptor, *tell* to all brokers that are known.  *moved*: something
-        has changed, also when `tick` has something to do."""
+        """*send* sends to an acceptor, *tell* to all brokers that are known.  *learned*: there is a
+        newer record, whoever proposed it.  *moved*: something has changed, also when `tick` has
+        something to do."""
         self.chosen: ValueChosen | None = None
         """The newest value that is known to be chosen."""
         self.record: ClusterRecord | None = None
         """Its content."""
         self._environment = environment
-        self._send, self._tell, self._moved = send, tell, moved
+        self._send, self._tell = send, tell
+        self._learned, self._moved = learned, moved
         self._proposer: Proposer | None = None
         self._outcomes: dict[int, ChangeOutcome | None] = {}
         self._concluded = trio.Event()
@@ -87,28 +90,28 @@ class ClusterKeeper:
         # The rounds that others used: without them its first ballots would be refused.
         self._perform(self._proposer.chosen(self.chosen, self._environment.clock.now()))
 
-    def learn(self, message: ValueChosen) -> bool:
-        """*message* was chosen.  Whether it is newer than what was known.
+    def learn(self, message: ValueChosen) -> None:
+        """*message* was chosen, and may be newer than what was known.
 
         A content that can't be read is not taken over: no broker of ours proposes one.
         """
         known = self.chosen
         if known is not None and message.value.change <= known.value.change:
-            return False
+            return
         try:
             record = decode_cluster(message.value.content)
         except ValueError as error:
             _log.error("the record of the cluster can't be read", why=str(error))
-            return False
+            return
         if self.record is not None and record.cluster != self.record.cluster:
             _log.error("the record of another cluster", cluster=record.cluster)
-            return False
+            return
         self.chosen, self.record = message, record
         if self._proposer is not None:
             now = self._environment.clock.now()
             self._perform(self._proposer.chosen(message, now))
+        self._learned()
         self._moved()
-        return True
 
     def compare(self, message: KnownValues, answer: Callable[[object], None]) -> None:
         """Another broker knows these values: tell it a newer one, or let it know that it has a

@@ -89,12 +89,16 @@ class RingMember:
         self._peers = RingPeers(
             environment, nursery, options.agent, options.credentials, self._said
         )
-        self.keeper = ClusterKeeper(environment, self._send, self._tell, self._wake)
+        self.keeper = ClusterKeeper(
+            environment, self._send, self._tell, self._note_record, self._wake
+        )
         self.routes = RingRoutes(self._peers, self)
         self._replicas = replicas
         self.partitions: RingPartitions | None = None
         """None: the broker has no place on the ring yet."""
-        self._forming = Forming(environment, options, address, self._send_founder, self._learn)
+        self._forming = Forming(
+            environment, options, address, self._send_founder, self.keeper.learn
+        )
         self._is_known = trio.Event()
         """Set when the record of the cluster is known."""
         self._moved = trio.Event()
@@ -183,7 +187,7 @@ class RingMember:
         if self.identity.broker is not None:
             await self._acceptor.open(self.identity.broker)
         if self._kept.content.cluster is not None:
-            self._learn(self._kept.content.cluster)
+            self.keeper.learn(self._kept.content.cluster)
 
     async def _set_identity(self, identity: BrokerIdentity) -> None:
         await self._remember(identity)
@@ -231,7 +235,7 @@ class RingMember:
         founders = [one.address for one in record.growths[0].members]
         addresses = list(dict.fromkeys([*self._forming.others, *founders]))
         admitted = await ask_for_id(self._environment, self._peers, self.address, addresses)
-        self._learn(admitted.cluster)
+        self.keeper.learn(admitted.cluster)
         await self._set_identity(attrs.evolve(self.identity, broker=admitted.broker))
         await self._acceptor.open(admitted.broker)
         return choose_point(admitted.taken, self._environment.randomness.random)
@@ -367,16 +371,14 @@ class RingMember:
 
     def _heard_of(self, message: m.ValueChosen) -> None:
         if message.instance == CLUSTER:
-            self._learn(message)
+            self.keeper.learn(message)
             # An acceptor that has left learns it so.
             self._nursery.start_soon(self._acceptor.accept, message, lambda answer: None)
         elif self.partitions is not None:
             self.partitions.learn(message)
 
-    def _learn(self, message: m.ValueChosen) -> None:
-        """The record of the cluster is *message*, or a newer one."""
-        if not self.keeper.learn(message):
-            return
+    def _note_record(self) -> None:
+        """There is a newer record of the cluster."""
         self._is_known.set()
         self._note_gone()
         if self.partitions is not None and self.keeper.record is not None:
@@ -410,7 +412,6 @@ class RingMember:
 
     def _tell(self, message: m.ValueChosen) -> None:
         """Tell all that are known."""
-        self._is_known.set()
         self._nursery.start_soon(self._acceptor.accept, message, lambda answer: None)
         self.routes.tell((), message)
 

@@ -7,7 +7,9 @@ from typing import Final
 from octopi.environment import Clock
 from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.limits import HAND_OVER_TIMEOUT_S
+from octopi.limits import HAND_OVER_TIMEOUT_S, LIST_COUNT_MAX
+from octopi.ring.chord import Chord
+from octopi.ring.cluster_record import ClusterRecord, PartitionKind, first_members
 from octopi.ring.leaving import parts_of, what_it_waits_for
 from octopi.roles.broker.ring.cluster_keeper import ClusterKeeper
 from octopi.roles.broker.ring.partitions import RingPartitions
@@ -16,8 +18,6 @@ from octopi.transport.pending_requests import Numbered
 from octopi.wire import messages as m
 
 _UNBUILT: Final = {
-    m.AddPartitions: "partitions can't be added to a cluster without a register yet: name more of "
-    "them with --partitions when it is formed",
     m.MoveReplica: "in a cluster without a register replicas lie where the ring says: drain the "
     "broker that is to have fewer, or start another one",
     m.RecoverPartition: "a cluster without a register does not recover partitions yet: start the "
@@ -35,8 +35,11 @@ class RingOperations:
         keeper: ClusterKeeper,
         partitions: RingPartitions,
         routes: RingRoutes,
+        chord: Chord,
     ) -> None:
+        """*chord*: this broker, which is a member."""
         self._clock = clock
+        self._chord = chord
         self._keeper = keeper
         self._partitions = partitions
         self._routes = routes
@@ -53,6 +56,8 @@ class RingOperations:
                 await self._drain(broker)
             case m.RemoveBroker(broker=broker):
                 await self._remove(broker)
+            case m.AddPartitions(count=count):
+                await self._add_partitions(count)
             case _:
                 why = _UNBUILT.get(type(order)) or (
                     "a cluster without a register does not carry out "
@@ -82,6 +87,38 @@ class RingOperations:
         record = self._keeper.record
         if record is None or broker not in record.drained:
             raise RefusedError(f"broker {broker} was started again", Status.NOT_READY)
+
+    async def _add_partitions(self, count: int) -> None:
+        """Add *count* partitions, whose first replicas are among the brokers that are there now.
+
+        Raises:
+          RefusedError: INVALID_OPTION if there would be too many, or the record too large.
+          NotReadyError: if others were added at the same time; and see `ClusterKeeper.change`.
+        """
+        known = self._keeper.record
+        assert known is not None, "a member knows it"
+        first = known.partition_count(PartitionKind.LOG)
+        if not 1 <= count <= LIST_COUNT_MAX - first:
+            raise RefusedError(
+                f"a cluster has at most {LIST_COUNT_MAX} partitions, this one has {first}",
+                Status.INVALID_OPTION,
+            )
+        is_there = self._partitions.pulses.is_there
+        live = [one for one in self._chord.book.nodes() if is_there(one.broker)]
+        members = first_members([self._chord.me, *live], known.unwilling)
+
+        def grown(record: ClusterRecord) -> ClusterRecord:
+            if record.partition_count(PartitionKind.LOG) != first:
+                return record  # it is done, or others were added
+            replicas = record.growths[0].replicas
+            return record.grown(PartitionKind.LOG, count, replicas, members)
+
+        if why := grown(known).fault():
+            raise RefusedError(why, Status.INVALID_OPTION)
+        record = await self._keeper.change(grown)
+        made = record.growth_of(PartitionKind.LOG, PartitionId(first))
+        if made is None or (made.first, made.count, made.members) != (first, count, members):
+            raise NotReadyError("other partitions were added at the same time: try again")
 
     # --- leaving for good --------------------------------------------------------------------
 

@@ -256,5 +256,8 @@ def begin_deciding(
     )
     nursery.start_soon(topics.run)
     clock = environment.clock
-    operations = RingOperations(clock, member.keeper, member.partitions, member.routes)
+    assert member.chord is not None, "likewise"
+    operations = RingOperations(
+        clock, member.keeper, member.partitions, member.routes, member.chord
+    )
     return RingDecider(clock, topics, operations, member.cluster, peers)
