@@ -65,7 +65,8 @@ def what_it_waits_for(
             missing = " ".join(map(str, record.in_sync))
             return (
                 f"partition {one.partition} has no leader: start broker {missing}, which has what "
-                "was acknowledged there"
+                "was acknowledged there, or give that up (`octopi-node partitions recover "
+                f"{one.partition}`)"
             )
         if len(staying) < one.agreed.min_insync:
             return (

@@ -50,7 +50,7 @@ from octopi.coordination.agreed_partition import (
     RegisteredIncarnation,
     decode_partition,
 )
-from octopi.coordination.election import ElectionGoal
+from octopi.coordination.election import NO_GOAL, ElectionGoal
 from octopi.coordination.partition_changes import (
     InSyncVerdict,
     PartitionChange,
@@ -193,12 +193,36 @@ class RingPartition:
             record.epoch,
         ):
             return []
-        return self._begin(ElectionGoal(avoid=frozenset({self.me.broker})), now)
+        goal = ElectionGoal(avoid=frozenset({self.me.broker}))
+        return self._begin(OwnElection(goal), now)
 
     def hold(self, goal: ElectionGoal, now: float) -> list[DecidedEffect]:
         """Hold an election with that *goal*, unless one is held: its result, if it is decided,
         comes as close to the goal as the record allows."""
-        return [] if self._election is not None else self._begin(goal, now)
+        return [] if self._election is not None else self._begin(OwnElection(goal), now)
+
+    def inquire(self, now: float) -> list[DecidedEffect]:
+        """Find out what replicas have, by an election that is not decided (`inquiry`), unless one
+        is held.  It does harm only to a leader that there is."""
+        if self._election is not None:
+            return []
+        return self._begin(OwnElection(NO_GOAL, is_inquiry=True), now)
+
+    @property
+    def inquiry(self) -> OwnElection | None:
+        """What replicas have said in an inquiry; None: none is under way any more."""
+        election = self._election
+        return election if election is not None and election.is_inquiry else None
+
+    def accept_loss(self, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
+        """Have the best of the replicas that have accepted in an inquiry lead, whatever it
+        lacks."""
+        inquiry = self.inquiry
+        change = None if inquiry is None else inquiry.ordered(seen.live, seen.leaderships)
+        if inquiry is None or change is None:
+            return []
+        inquiry.is_deciding = True
+        return self._change(ElectionDecision(inquiry), change, now)
 
     def move(self, acceptors: Collection[AcceptorId], now: float) -> list[DecidedEffect]:
         """Have *acceptors* be those of the partition."""
@@ -220,7 +244,8 @@ class RingPartition:
     def pursue(self, now: float) -> list[DecidedEffect]:
         """Time has passed, and this broker is not in the group: it only goes on with what it asked
         for."""
-        return self._perform(self._proposer.tick(now), now) if self._asked else []
+        effects = self._perform(self._proposer.tick(now), now) if self._asked else []
+        return effects + self._hold_on(now)
 
     def tick(self, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
         """Time has passed, or what is seen of the others has changed."""
@@ -229,12 +254,19 @@ class RingPartition:
         election = self._election
         if election is None:
             if self._is_my_turn(now, seen):
-                return effects + self._begin(ElectionGoal(avoid=seen.unwilling), now)
+                goal = ElectionGoal(avoid=seen.unwilling)
+                return effects + self._begin(OwnElection(goal), now)
             in_doubt = self._turns.is_in_doubt(self.agreed, now, seen)
             return effects + (self.read(now) if in_doubt else [])
         effects += self._decide(election, now, seen)
-        if election.is_to_be_announced(now):
-            effects += self._announcement(election)
+        return effects + self._hold_on(now)
+
+    def _hold_on(self, now: float) -> list[DecidedEffect]:
+        """Go on with the election, if there is one."""
+        election = self._election
+        if election is None:
+            return []
+        effects = self._announcement(election) if election.is_to_be_announced(now) else []
         if election.has_failed(now):
             self._end_election(now)
         return effects
@@ -395,8 +427,8 @@ class RingPartition:
         is_mine = self._turns.is_mine(self.agreed, self.brokers, now, seen)
         return is_mine and (self.is_registered or self._is_witness)
 
-    def _begin(self, goal: ElectionGoal, now: float) -> list[DecidedEffect]:
-        election = self._election = OwnElection(goal)
+    def _begin(self, election: OwnElection, now: float) -> list[DecidedEffect]:
+        self._election = election
         change = announce_after(self.agreed.record.epoch, self.agreed.announced)
         return self._change(Announcement(election), change, now)
 

@@ -260,3 +260,52 @@ async def test_the_order_to_leave_is_taken_back_and_the_last_broker_stays(
             await order_leave(client, 7)
         await cluster.sleep(60.0)
         await all_led(ring, in_sync=2)
+
+
+# --- recovering ----------------------------------------------------------------------------
+
+
+@simulated(seeds=2, brokers=1, oracle=False)
+async def test_a_partition_whose_last_replica_in_sync_is_lost_goes_on_by_order(
+    cluster: Cluster,
+) -> None:
+    ring = founded(cluster)
+    await all_led(ring, in_sync=3)
+    await ring.ideal(*FIVE)
+    async with client_of(ring, FIVE) as client:
+        await client.create_topic("orders")
+        async with client.producer() as producer:
+            await producer.send("orders", b"kept")
+            [place] = (await client.describe_topic("orders")).partitions
+            partition, leader = place.partition, FIVE[(place.leader or 0) - 1]
+            followers = [FIVE[one - 1] for one in place.replicas if FIVE[one - 1] != leader]
+            with pytest.raises(RefusedError, match="nothing has to be given up"):
+                await client.admin.recover_partition(partition)
+            for one in followers:
+                cluster.kill(one)
+            await producer.send("orders", b"lost")  # the leader is alone in sync
+        cluster.kill(leader)
+        for one in followers:
+            cluster.restart(one)
+        await cluster.sleep(5.0)
+        outside = next(name for name in FIVE if name not in {leader, *followers})
+    async with client_of(ring, [outside], "another") as client:
+        found = await client.admin.recover_partition(partition)
+        assert found.leader is None
+        assert found.waits_for == [place.leader]
+        assert {one.broker for one in found.replicas if one.answered} == set(place.replicas) - {
+            place.leader
+        }
+        recovered = await client.admin.recover_partition(partition, accept_loss=True)
+        assert recovered.recovered
+        assert FIVE[(recovered.leader or 0) - 1] in followers
+        with pytest.raises(RefusedError, match="begins again empty"):
+            await client.admin.recover_partition(partition, empty_on=1)
+        with pytest.raises(RefusedError, match="no partition 99"):
+            await client.admin.recover_partition(99)
+        async with client.producer() as producer:
+            await producer.send("orders", b"after")
+        assert await stored(client, "orders") == [b"kept", b"after"]
+        cluster.restart(leader)
+        await all_led(ring, in_sync=3, within_s=60.0)
+        assert await stored(client, "orders") == [b"kept", b"after"]

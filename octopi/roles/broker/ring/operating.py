@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from octopi.environment import Clock
 from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.identifiers import BrokerId, PartitionId
@@ -13,17 +11,10 @@ from octopi.ring.cluster_record import ClusterRecord, PartitionKind, first_membe
 from octopi.ring.leaving import parts_of, what_it_waits_for
 from octopi.roles.broker.ring.cluster_keeper import ClusterKeeper
 from octopi.roles.broker.ring.partitions import RingPartitions
+from octopi.roles.broker.ring.recovering import recovered
 from octopi.roles.broker.ring.routes import RingRoutes
 from octopi.transport.pending_requests import Numbered
 from octopi.wire import messages as m
-
-_UNBUILT: Final = {
-    m.MoveReplica: "in a cluster without a register replicas lie where the ring says: drain the "
-    "broker that is to have fewer, or start another one",
-    m.RecoverPartition: "a cluster without a register does not recover partitions yet: start the "
-    "brokers that the partition waits for",
-}
-"""What to do instead of an order that is not carried out."""
 
 
 class RingOperations:
@@ -44,7 +35,7 @@ class RingOperations:
         self._partitions = partitions
         self._routes = routes
 
-    async def carry_out(self, order: Numbered) -> m.Done:
+    async def carry_out(self, order: Numbered) -> m.Done | m.PartitionRecovery:
         """Carry out an order; return the answer.
 
         Raises:
@@ -56,14 +47,22 @@ class RingOperations:
                 await self._drain(broker)
             case m.RemoveBroker(broker=broker):
                 await self._remove(broker)
+            case m.RecoverPartition():
+                return await recovered(order, self._clock, self._partitions, self._routes)
             case m.AddPartitions(count=count):
                 await self._add_partitions(count)
-            case _:
-                why = _UNBUILT.get(type(order)) or (
-                    "a cluster without a register does not carry out "
-                    f"{m.TYPE_NAMES[type(order)]} yet"
+            case m.MoveReplica():
+                raise RefusedError(
+                    "in a cluster without a register replicas lie where the ring says: drain the "
+                    "broker that is to have fewer, have it leave, or start another one",
+                    Status.INVALID_OPTION,
                 )
-                raise RefusedError(why, Status.INVALID_OPTION)
+            case _:
+                raise RefusedError(
+                    "a cluster without a register does not carry out "
+                    f"{m.TYPE_NAMES[type(order)]} yet",
+                    Status.INVALID_OPTION,
+                )
         return m.Done(order.request)
 
     async def _drain(self, broker: BrokerId) -> None:

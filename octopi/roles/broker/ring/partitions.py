@@ -159,6 +159,15 @@ class RingPartitions(ControllerLink):
         """Find out what is agreed on about a partition now."""
         self._do(machine, machine.read(self._now))
 
+    def inquire(self, machine: RingPartition) -> None:
+        """Find out what the replicas of a partition without a leader have."""
+        self._do(machine, machine.inquire(self._now))
+
+    def accept_loss(self, machine: RingPartition, live: frozenset[BrokerId]) -> None:
+        """Have the best replica of those on *live* brokers lead that have said what they have."""
+        seen = attrs.evolve(self.pulses.seen(), live=live)
+        self._do(machine, machine.accept_loss(self._now, seen))
+
     def hold(self, machine: RingPartition, goal: ElectionGoal) -> None:
         """Hold an election with that *goal*."""
         self._do(machine, machine.hold(goal, self._now))
