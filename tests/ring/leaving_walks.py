@@ -57,9 +57,11 @@ class LeavingWalk(Walk):
             host.start()
 
     def order_to_leave(self) -> None:
-        """Somebody orders a broker of the first group to leave, dead or alive."""
-        if len(self.ordered | self.gone) < LEAVERS:
-            self.ordered.add(BrokerId(self.random.randint(1, 5)))
+        """Somebody orders a broker of the first group to leave, dead or alive; and when it is gone,
+        one of those that may have come into the group since."""
+        if not self.ordered and len(self.gone) < LEAVERS:
+            first, last = (6, 7) if self.gone else (1, 5)
+            self.ordered.add(BrokerId(self.random.randint(first, last)))
 
     def hear_orders(self) -> None:
         self.host().unwilling = frozenset(self.ordered | self.gone)
@@ -89,8 +91,10 @@ class LeavingWalk(Walk):
             self.world.do(host, machine.hold(goal, host.now))
 
     def remove(self) -> None:
+        self.remove_by(self.host())
+
+    def remove_by(self, host: Host) -> None:
         """A broker looks whether another one that leaves may be removed, and removes it."""
-        host = self.host()
         for broker in sorted(self.ordered & host.unwilling):
             machine = host.partition
             if machine is None:
@@ -117,14 +121,13 @@ class LeavingWalk(Walk):
     def come_to_rest(self) -> None:
         """The faults end, all hear of the orders, and all brokers that are not gone run."""
         self.world.cut = frozenset()
-        while len(self.ordered | self.gone) < LEAVERS:
-            self.order_to_leave()
         for host in self.world.hosts.values():
             if host.partition is None and host.broker not in self.gone:
                 host.start()
         for _ in range(40):
             if len(self.gone) == LEAVERS:
                 break
+            self.order_to_leave()
             for host in self.world.hosts.values():
                 host.unwilling = frozenset(self.ordered | self.gone)
             for _ in range(len(self.world.hosts)):
@@ -133,6 +136,7 @@ class LeavingWalk(Walk):
             self.follow_ring()
             self.world.settle(0.5)
             self.world.check()
+        self.world.settle(3.0)
 
 
 def leaving_walk(seed: int, steps: int) -> LeavingWalk:

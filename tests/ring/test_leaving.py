@@ -17,7 +17,7 @@ from octopi.ring.first_partition import instance_of
 from octopi.ring.leaving import BrokerParts, RemovalCheck, parts_of, what_it_waits_for
 from octopi.ring.partition import RingPartition
 from tests.replication.cluster import ViolationError
-from tests.ring.leaving_walks import CLUSTER, LEAVERS, leaving_walk
+from tests.ring.leaving_walks import CLUSTER, LEAVERS, LeavingWalk, leaving_walk
 from tests.ring.nodes import node
 from tests.ring.partition_world import PartitionWorld
 
@@ -39,6 +39,55 @@ def test_a_broker_that_is_removed_before_others_have_what_it_has_is_noticed_by_a
     monkeypatch.setattr(BrokerParts, "is_free", property(lambda parts: True))
     with pytest.raises(ViolationError, match="nobody is removed who is in sync"):
         leaving_walk(0, 300)
+
+
+def leave_calmly(walk: LeavingWalk, broker: int, unheard: int) -> None:
+    """*broker* leaves while nothing goes wrong; *unheard* hears nothing of it."""
+    walk.ordered = {BrokerId(broker)}
+    hosts = [one for one in walk.world.hosts.values() if one.broker != unheard]
+    for _ in range(30):
+        for host in hosts:
+            host.unwilling = frozenset(walk.ordered | walk.gone)
+            walk.take_step(host)
+            walk.remove_by(host)
+        if broker in walk.gone:
+            return
+        walk.world.settle(0.5)
+    raise AssertionError("it never leaves")
+
+
+def a_broker_that_was_cut_off_wants_to_remove_one_that_has_come_into_the_group() -> LeavingWalk:
+    walk = LeavingWalk(PartitionWorld(1, brokers=9, keeping=9))
+    walk.world.settle(1.0)
+    walk.world.cut = frozenset({9})
+    for broker in (1, 2, 3):
+        leave_calmly(walk, broker, unheard=9)
+    assert walk.world.decided.in_sync == [4, 5, 6]
+    stale = walk.world.hosts[BrokerId(9)]
+    walk.ordered = {BrokerId(6)}
+    stale.unwilling = frozenset(walk.ordered)
+    for _ in range(5):
+        walk.remove_by(stale)
+        walk.world.settle(0.5)
+    return walk
+
+
+def test_a_broker_that_knows_too_little_removes_nobody() -> None:
+    walk = a_broker_that_was_cut_off_wants_to_remove_one_that_has_come_into_the_group()
+    assert walk.gone == {1, 2, 3}
+    walk.world.cut = frozenset()
+    leave_calmly(walk, 6, unheard=0)
+    assert walk.world.decided.in_sync == [4, 5, 7]
+
+
+def test_belief_in_old_knowledge_about_a_broker_that_leaves_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        RemovalCheck, "pending", lambda check, parts, partitions: [] if parts.is_free else None
+    )
+    with pytest.raises(ViolationError, match="nobody is removed who is in sync"):
+        a_broker_that_was_cut_off_wants_to_remove_one_that_has_come_into_the_group()
 
 
 def partition(

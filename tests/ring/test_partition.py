@@ -322,3 +322,14 @@ def test_an_inquiry_ends_by_itself() -> None:
     assert asking.partition.inquiry is not None
     world.settle(10.0)
     assert asking.partition.inquiry is None
+
+
+def test_an_election_passes_over_brokers_that_are_to_lead_nothing_while_there_are_others() -> None:
+    for unwilling, leader in (((), 2), ((2,), 3), ((2, 3), 2)):
+        world = running()
+        for host in world.hosts.values():
+            host.unwilling = frozenset(BrokerId(one) for one in unwilling)
+        stop(world, 1)
+        world.settle(REPLACED_S)
+        assert world.decided.leader == leader
+        assert world.produced()
