@@ -124,6 +124,8 @@ class LeavingWalk(Walk):
         for host in self.world.hosts.values():
             if host.partition is None and host.broker not in self.gone:
                 host.start()
+        for one in self.world.nodes.values():
+            one.wants_stream = one.replica is not None  # what was lost broke the stream
         for _ in range(40):
             if len(self.gone) == LEAVERS:
                 break
