@@ -108,7 +108,8 @@ class OwnReplica:
 class RingPartition:
     """What one broker knows and proposes about one partition.
 
-    Invariant: `agreed` is the content of `value`, the newest value known to be chosen here.
+    Invariant: `agreed` is the content of `value`, the newest value known to be chosen here, and
+    `brokers` are those of both.
     """
 
     def __init__(
@@ -130,6 +131,8 @@ class RingPartition:
         self.me = me
         self.value = known
         self.agreed: AgreedPartition = decode_partition(known.content)
+        self.brokers = _group(self.value, self.agreed)
+        """The brokers of the replica group: replicas and acceptors."""
         self.chosen: ValueChosen | None = None
         """The message that told `value`; None: it is the first one."""
         self.is_registered = self.agreed.incarnation(me.broker) == me
@@ -308,12 +311,6 @@ class RingPartition:
         return self._reads_ended >= number
 
     @property
-    def brokers(self) -> frozenset[BrokerId]:
-        """The brokers of the replica group: replicas and acceptors."""
-        acceptors = {one.broker for one in self.value.members}
-        return frozenset(acceptors.union(self.agreed.record.replicas))
-
-    @property
     def _is_witness(self) -> bool:
         """Whether this broker has no replica, as far as it is known here."""
         return self.me.broker not in self.agreed.record.replicas
@@ -363,6 +360,7 @@ class RingPartition:
         before = self.agreed
         self.value, self.chosen = message.value, message
         self.agreed = decode_partition(message.value.content)
+        self.brokers = _group(self.value, self.agreed)
         effects: list[DecidedEffect] = []
         if not self.is_registered and self.agreed.incarnation(self.me.broker) == self.me:
             self.is_registered = True
@@ -464,7 +462,12 @@ class RingPartition:
     def check_invariants(self) -> None:
         """Assert what the class promises."""
         assert self.agreed == decode_partition(self.value.content)
+        assert self.brokers == _group(self.value, self.agreed)
         assert self._proposer.known.change == self.value.change
         if self._election is not None:
             assert not self._election.is_over(self.agreed)
         self._proposer.check_invariants()
+
+
+def _group(value: AgreedValue, agreed: AgreedPartition) -> frozenset[BrokerId]:
+    return frozenset((*(one.broker for one in value.members), *agreed.record.replicas))

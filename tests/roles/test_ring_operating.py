@@ -40,7 +40,7 @@ def keep_replicas(ring: RingOfHosts) -> set[int]:
     }
 
 
-@simulated(seeds=2, brokers=1, oracle=False)
+@simulated(brokers=1, oracle=False)
 async def test_a_drained_broker_leads_nothing_until_it_is_started_again(cluster: Cluster) -> None:
     ring = founded(cluster, FOUNDERS)
     await all_led(ring, in_sync=3)
@@ -154,7 +154,7 @@ async def left(cluster: Cluster, client: Client, broker: int, within_s: float = 
         await cluster.sleep(0.5)
 
 
-@simulated(seeds=2, brokers=1, oracle=False)
+@simulated(brokers=1, oracle=False)
 async def test_a_broker_leaves_for_good_under_load_and_its_process_ends(cluster: Cluster) -> None:
     names = ("a", "b", "c", "d")
     ring = founded(cluster, names)
@@ -191,7 +191,7 @@ async def test_a_broker_leaves_for_good_under_load_and_its_process_ends(cluster:
     assert "removed from the cluster" in str(ring.errors["a"][0])
 
 
-@simulated(seeds=2, brokers=1, oracle=False)
+@simulated(brokers=1, oracle=False)
 async def test_a_broker_that_dies_while_it_leaves_is_removed_all_the_same(
     cluster: Cluster,
 ) -> None:
@@ -265,7 +265,7 @@ async def test_the_order_to_leave_is_taken_back_and_the_last_broker_stays(
 # --- recovering ----------------------------------------------------------------------------
 
 
-@simulated(seeds=2, brokers=1, oracle=False)
+@simulated(brokers=1, oracle=False)
 async def test_a_partition_whose_last_replica_in_sync_is_lost_goes_on_by_order(
     cluster: Cluster,
 ) -> None:

@@ -42,12 +42,15 @@ class LeadMoves:
                         nursery.start_soon(self._hand_over, machine, goal)
                 decided = self._partitions.decided
                 with self._clock.timeout(STABILISE_S):
-                    await decided.wait()
+                    if self._is_unwilling:  # more of them may be due
+                        await decided.wait()
+                    else:
+                        await trio.sleep_forever()
 
     def _next(self) -> Iterator[tuple[RingPartition, ElectionGoal]]:
         """What to hand over now."""
         unwilling = self._partitions.pulses.unwilling
-        if self._partitions.me.broker in unwilling:
+        if self._is_unwilling:
             for machine in led_with_others(self._partitions, unwilling):
                 if machine.partition not in self._moving:
                     yield machine, ElectionGoal(avoid=unwilling)
@@ -58,6 +61,10 @@ class LeadMoves:
             led = self._partitions.partition(move.partition)
             if led is not None and led.leads and move.partition not in self._moving:
                 yield led, ElectionGoal(leader=move.leader, avoid=unwilling)
+
+    @property
+    def _is_unwilling(self) -> bool:
+        return self._partitions.me.broker in self._partitions.pulses.unwilling
 
     def _willing(self) -> set[BrokerId]:
         """The brokers that are in sync somewhere, are there, and may lead."""
