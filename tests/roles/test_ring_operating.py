@@ -160,6 +160,7 @@ async def test_a_broker_leaves_for_good_under_load_and_its_process_ends(cluster:
     ring = founded(cluster, names)
     await all_led(ring, in_sync=3)
     await ring.ideal(*names)
+    await cluster.sleep(30.0)  # before, no group moves
     async with client_of(ring, names) as client, trio.open_nursery() as nursery:
         await client.create_topic("orders")
         load = Load()
