@@ -852,6 +852,13 @@ one."""
 RING_IDLE_S: Final = 60.0
 """How long a broker of the ring keeps a connection to another one over which it says nothing."""
 
+SHARE_LEADS_S: Final = 5.0
+"""How long leaders and brokers of a ring have been the same before leads are shared evenly."""
+
+RECORD_ACCEPTORS: Final = 3
+"""Acceptors of the cluster record that there are at least, if there are as many brokers: one of
+them may fail."""
+
 REPLACE_ACCEPTOR_S: Final = 30.0
 """How long an acceptor of the cluster record may be silent before another broker takes its place: a
 restart moves nothing."""

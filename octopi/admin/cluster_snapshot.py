@@ -232,9 +232,12 @@ def relay_rows(places: Iterable[PartitionInfo]) -> list[list[object]]:
 
 
 def broker_state(broker: BrokerInfo, partitions: list[PartitionInfo]) -> str:
-    """``up``; ``away`` if it is down and has replicas; ``retired`` if it is down and has none."""
+    """``up``, or ``drained`` if it is to lead nothing; ``leaving`` if it is to be removed; ``away``
+    if it is down and has replicas; ``retired`` if it is down and has none."""
+    if broker.leaving:
+        return "leaving"
     if broker.live:
-        return "up"
+        return "drained" if broker.drained else "up"
     missed = not partitions or any(broker.broker in one.replicas for one in partitions)
     return "away" if missed else "retired"
 

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from octopi.clients.client import Client
 from octopi.clients.options import not_negative
-from octopi.identifiers import PartitionId
-from octopi.wire.ring import DescribeRing, Locate, Located, RingDescription
+from octopi.identifiers import BrokerId, PartitionId
+from octopi.wire.ring import (
+    DescribeRing,
+    LeaveProgress,
+    Locate,
+    Located,
+    OrderLeave,
+    RingDescription,
+)
 
 
 async def describe_ring(client: Client) -> RingDescription:
@@ -18,6 +25,22 @@ async def describe_ring(client: Client) -> RingDescription:
       RefusedError: WRONG_ENDPOINT, if it belongs to a cluster with a register.
     """
     return await client._router.ask_register("describe the ring", DescribeRing, RingDescription)
+
+
+async def order_leave(client: Client, broker: int, *, is_taken_back: bool = False) -> LeaveProgress:
+    """Have *broker* leave the cluster for good, or take that back, and return how far it is.  It
+    may be called again and again: the brokers go on by themselves.
+
+    Raises:
+      RefusedError: INVALID_OPTION, if there is no such broker, or no other one; and as
+          `describe_ring`.
+    """
+    not_negative(broker=broker)
+    return await client._router.ask_register(
+        f"have broker {broker} leave",
+        lambda request: OrderLeave(request, BrokerId(broker), is_taken_back),
+        LeaveProgress,
+    )
 
 
 async def locate(client: Client, topic: str = "", *, partition: int = 0) -> Located:

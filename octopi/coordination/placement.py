@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
+from itertools import count
 
 import attrs
 
@@ -68,10 +69,11 @@ def place(
 
 
 def balance_leaders(
-    records: Iterable[PartitionRecord], live: Iterable[BrokerId]
+    records: Iterable[PartitionRecord], live: Iterable[BrokerId], *, shifts_max: int | None = None
 ) -> list[LeaderMove]:
     """Moves that make the numbers of partitions led differ as little as possible, when only
-    live in-sync replicas can lead.
+    live in-sync replicas can lead.  They shift so many leaderships at most; None: all that it
+    takes.
 
     A chain of moves shifts one leadership from the broker with the most to one with fewer, possibly
     through brokers between them; when there is no such chain, the spread is the best one.
@@ -81,7 +83,7 @@ def balance_leaders(
     leaders = {one.partition: one.leader for one in known if one.leader in alive}
     in_sync = {one.partition: sorted(set(one.in_sync).intersection(alive)) for one in known}
     before = dict(leaders)
-    while True:
+    for shifted in count():
         led = Counter(dict.fromkeys(alive, 0))
         led.update(leaders.values())
         chain: list[LeaderMove] = []
@@ -89,11 +91,12 @@ def balance_leaders(
             chain = _chain(start, leaders, in_sync, led)
             if chain:
                 break
-        if not chain:
+        if not chain or shifted == shifts_max:
             moved = sorted(one for one in leaders if leaders[one] != before[one])
             return [LeaderMove(partition, leaders[partition]) for partition in moved]
         for move in chain:
             leaders[move.partition] = move.leader
+    raise AssertionError("it counts for ever")
 
 
 def _chain(

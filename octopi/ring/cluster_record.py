@@ -12,7 +12,7 @@ check (``tests/ring/test_cluster_record.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum, unique
 from typing import Any
 
@@ -31,6 +31,7 @@ from octopi.identifiers import (
 )
 from octopi.limits import (
     AGREED_BYTES_MAX,
+    BOOK_COUNT,
     BROKER_ID_MAX,
     GONE_BROKERS_MAX,
     GROWTH_MEMBERS_MAX,
@@ -92,8 +93,12 @@ class ClusterRecord:
     """In the order in which they were made."""
     ids: int = 0
     """The highest id of a broker that was given.  No id is given twice."""
+    drained: tuple[BrokerId, ...] = ()
+    """Brokers that are to lead nothing until they are started again, in the order of their ids."""
+    leaving: tuple[BrokerId, ...] = ()
+    """Brokers that are to be removed for good as soon as nothing counts on them, likewise."""
     gone: tuple[BrokerId, ...] = ()
-    """Brokers that were removed for good, in the order of their ids."""
+    """Brokers that were removed for good, likewise."""
 
     def partition_count(self, kind: PartitionKind) -> int:
         """The number of partitions of *kind*."""
@@ -139,9 +144,37 @@ class ClusterRecord:
         """The record after another id was given to a broker: `ids`."""
         return attrs.evolve(self, ids=self.ids + 1)
 
+    def with_drained(self, broker: BrokerId) -> ClusterRecord:
+        """The record after it was ordered to drain *broker*."""
+        if broker in self.gone:
+            return self
+        return attrs.evolve(self, drained=tuple(sorted({*self.drained, broker})))
+
+    def undrained(self, broker: BrokerId) -> ClusterRecord:
+        """The record after *broker*, if it was drained, was started again."""
+        return attrs.evolve(self, drained=tuple(one for one in self.drained if one != broker))
+
+    @property
+    def unwilling(self) -> frozenset[BrokerId]:
+        """The brokers that are to lead only what no other broker can lead."""
+        return frozenset({*self.drained, *self.leaving})
+
+    def with_leaving(self, broker: BrokerId) -> ClusterRecord:
+        """The record after it was ordered to remove *broker* for good."""
+        if broker in self.gone:
+            return self
+        return attrs.evolve(self, leaving=tuple(sorted({*self.leaving, broker})))
+
+    def staying(self, broker: BrokerId) -> ClusterRecord:
+        """The record after that order was taken back, unless it was carried out."""
+        return attrs.evolve(self, leaving=tuple(one for one in self.leaving if one != broker))
+
     def without(self, broker: BrokerId) -> ClusterRecord:
-        """The record after *broker* was removed for good."""
-        return attrs.evolve(self, gone=tuple(sorted({*self.gone, broker})))
+        """The record after *broker* was removed for good, if that is still ordered."""
+        if broker not in self.leaving:
+            return self
+        gone = tuple(sorted({*self.gone, broker}))
+        return attrs.evolve(self.undrained(broker).staying(broker), gone=gone)
 
     def fault(self) -> str:
         """Why no cluster has this record; empty if one can."""
@@ -158,8 +191,14 @@ class ClusterRecord:
             ends[one.kind] = one.end
         if not 0 < self.home_count <= min(HOMES_MAX, ends[PartitionKind.LOG]):
             return f"a cluster has 1 to {HOMES_MAX} homes, each in a partition"
-        if list(self.gone) != sorted(set(self.gone)) or len(self.gone) > GONE_BROKERS_MAX:
+        if not _is_list(self.gone, GONE_BROKERS_MAX):
             return f"at most {GONE_BROKERS_MAX} brokers are gone, in the order of their ids"
+        if not _is_list(self.drained, BOOK_COUNT):
+            return f"at most {BOOK_COUNT} brokers are drained, in the order of their ids"
+        if not _is_list(self.leaving, BOOK_COUNT) or set(self.leaving) & set(self.gone):
+            return (
+                f"at most {BOOK_COUNT} brokers leave that are not gone, in the order of their ids"
+            )
         named = [node.broker for one in self.growths for node in one.members]
         if not max(named) <= self.ids <= BROKER_ID_MAX:
             return f"it gives ids up to {BROKER_ID_MAX}, among them those that it names"
@@ -176,6 +215,22 @@ def formed(
     growth = Growth(PartitionKind.LOG, PartitionId(0), partitions, replicas, founders)
     ids = max(one.broker for one in founders)
     return ClusterRecord(cluster, min(partitions, HOMES_MAX), (growth,), ids)
+
+
+def first_members(
+    nodes: Iterable[RingNode], unwilling: Collection[BrokerId]
+) -> tuple[RingNode, ...]:
+    """The brokers that a growth names, if *nodes* are there: as many as it can name, evenly spread
+    on the ring.  Those *unwilling* are named only if there are no others."""
+    there = sorted(nodes, key=lambda one: one.place)
+    named = [one for one in there if one.broker not in unwilling] or there
+    count = min(len(named), GROWTH_MEMBERS_MAX)
+    return tuple(named[at * len(named) // count] for at in range(count))
+
+
+def _is_list(brokers: tuple[BrokerId, ...], count_max: int) -> bool:
+    """Whether *brokers* are at most so many, each named once, in the order of their ids."""
+    return list(brokers) == sorted(set(brokers)) and len(brokers) <= count_max
 
 
 def _node_fault(node: RingNode) -> str:
@@ -208,6 +263,8 @@ def encode_cluster(record: ClusterRecord) -> bytes:
                 for one in record.growths
             ],
             "ids": record.ids,
+            "drained": list(record.drained),
+            "leaving": list(record.leaving),
             "gone": list(record.gone),
         }
     )
@@ -229,13 +286,17 @@ def decode_cluster(data: bytes) -> ClusterRecord:
             "homes": int(homes),
             "growths": [*growths],
             "ids": int(ids),
+            "drained": [*drained],
+            "leaving": [*leaving],
             "gone": [*gone],
-        } if len(fields) == 5:
+        } if len(fields) == 7:
             record = ClusterRecord(
                 ClusterId(cluster),
                 homes,
                 tuple(_growth(one) for one in growths),
                 ids,
+                tuple(_ids(drained)),
+                tuple(_ids(leaving)),
                 tuple(_ids(gone)),
             )
             if why := record.fault():

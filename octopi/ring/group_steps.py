@@ -42,8 +42,8 @@ class TakeReplicas:
 
 @attrs.frozen
 class RingBrokers:
-    """The brokers that a leader counts on.  Those that are gone for good are in neither list, and
-    those that are drained in both."""
+    """The brokers that a leader counts on.  Those that are gone for good, or are about to be, are
+    in neither list, and those that are drained in both."""
 
     deciding: tuple[RingNode, ...]
     """Those that may be acceptors: who was silent for a while is replaced, at the cost of nothing
@@ -91,6 +91,8 @@ def next_step(
     leaving = [one for one in record.replicas if one not in wanted]
     if not leaving or not set(wanted) <= set(record.in_sync):
         return None
+    if len(record.replicas) - 1 < agreed.min_insync:
+        return None  # nothing would be committed any more
     # The leader goes last: until then it takes all steps itself.
     leaving.sort(key=lambda one: (one == record.leader, one))
     return TakeReplicas(tuple(one for one in record.replicas if one != leaving[0]))

@@ -1,7 +1,7 @@
 """The replica group of a partition: who keeps its log, and who decides about it.
 
 Both are the first brokers from the partition's key on.  A broker on a machine that has one of them
-already stands behind all others, and one that is drained counts for nobody.
+already stands behind all others, and one that is drained behind these.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ def candidates(
     nodes: Iterable[RingNode],
     draining: Collection[BrokerId] = frozenset(),
 ) -> list[RingNode]:
-    """The brokers among *nodes* in the order in which *partition* takes them; those *draining* are
-    left out.
+    """The brokers among *nodes* in the order in which *partition* takes them.  Those *draining*
+    come last: where too few others are there, they keep what they have.
 
     Any broker that joins or leaves changes the first so many of them by one member at most.
     """
     start = key_place(partition_key(partition))
-    there = sorted(
-        (one for one in nodes if one.broker not in draining),
-        key=lambda one: (one.place < start, one.place),
-    )
+    there = sorted(nodes, key=lambda one: (one.place < start, one.place))
     hosts: set[str] = set()
     first: list[RingNode] = []
     others: list[RingNode] = []
+    last: list[RingNode] = []
     for one in there:
-        if one.host and one.host in hosts:
+        if one.broker in draining:
+            last.append(one)
+        elif one.host and one.host in hosts:
             others.append(one)
         else:
             hosts.add(one.host)
             first.append(one)
-    return first + others
+    return first + others + last
 
 
 def replica_group(

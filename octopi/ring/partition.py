@@ -27,7 +27,7 @@ election of one epoch, each for itself, and the first decision counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from math import inf
 
 import attrs
@@ -51,7 +51,6 @@ from octopi.coordination.agreed_partition import (
     decode_partition,
 )
 from octopi.coordination.election import NO_GOAL, ElectionGoal
-from octopi.coordination.in_sync_changes import newest_set
 from octopi.coordination.partition_changes import (
     InSyncVerdict,
     PartitionChange,
@@ -62,8 +61,8 @@ from octopi.coordination.partition_changes import (
     judge_in_sync,
     of_partition,
 )
-from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, InstanceId, PartitionId
-from octopi.limits import ELECTION_TURN_S, ELECTION_WAIT_S
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, InstanceId, PartitionId
+from octopi.ring.election_turns import ElectionTurns, SeenBrokers
 from octopi.ring.partition_effects import (
     AnnounceTo,
     AnswerLeader,
@@ -95,18 +94,6 @@ from octopi.wire.messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSync
 
 
 @attrs.frozen
-class SeenBrokers:
-    """What a broker sees of the others at a moment."""
-
-    live: frozenset[BrokerId]
-    """Those that it hears, itself among them."""
-    is_suspected: Callable[[BrokerId, Incarnation], bool]
-    """Whether an incarnation of a broker is taken for dead."""
-    leaderships: Mapping[BrokerId, int]
-    """How many partitions each leads, as far as it is known here."""
-
-
-@attrs.frozen
 class OwnReplica:
     """What this broker's replica had when its process started."""
 
@@ -121,7 +108,8 @@ class OwnReplica:
 class RingPartition:
     """What one broker knows and proposes about one partition.
 
-    Invariant: `agreed` is the content of `value`, the newest value known to be chosen here.
+    Invariant: `agreed` is the content of `value`, the newest value known to be chosen here, and
+    `brokers` are those of both.
     """
 
     def __init__(
@@ -143,26 +131,24 @@ class RingPartition:
         self.me = me
         self.value = known
         self.agreed: AgreedPartition = decode_partition(known.content)
+        self.brokers = _group(self.value, self.agreed)
+        """The brokers of the replica group: replicas and acceptors."""
         self.chosen: ValueChosen | None = None
         """The message that told `value`; None: it is the first one."""
         self.is_registered = self.agreed.incarnation(me.broker) == me
         self._instance = instance
         self._own = own
-        self._draw = draw
+        self._turns = ElectionTurns(me.broker, draw)
         self._proposer = Proposer(instance, me.broker, me.incarnation, known, draw)
         self._asked: dict[int, AskedChange] = {}
         self._numbers = 0
         self._election: OwnElection | None = None
-        self._wanted_since: float | None = None
-        """Since when an election has been wanted."""
-        self._waits_until = -inf
-        """Until when this broker holds none."""
-        self._doubts_at = -inf
-        """Not before then is it found out whether there is a newer value."""
         self._is_refused = False
         self.given_up = NO_EPOCH
         """The newest epoch in which this broker led and proposed a value that announces another
         one: whatever its acceptors granted it, it has no right to lead in that epoch any more."""
+        self._reads_ended = 0
+        """How often the newest value was found out."""
         self._proposed: AgreedValue | None = None
         """The value that it proposed last."""
 
@@ -210,12 +196,36 @@ class RingPartition:
             record.epoch,
         ):
             return []
-        return self._begin(ElectionGoal(avoid=frozenset({self.me.broker})), now)
+        goal = ElectionGoal(avoid=frozenset({self.me.broker}))
+        return self._begin(OwnElection(goal), now)
 
     def hold(self, goal: ElectionGoal, now: float) -> list[DecidedEffect]:
         """Hold an election with that *goal*, unless one is held: its result, if it is decided,
         comes as close to the goal as the record allows."""
-        return [] if self._election is not None else self._begin(goal, now)
+        return [] if self._election is not None else self._begin(OwnElection(goal), now)
+
+    def inquire(self, now: float) -> list[DecidedEffect]:
+        """Find out what replicas have, by an election that is not decided (`inquiry`), unless one
+        is held.  It does harm only to a leader that there is."""
+        if self._election is not None:
+            return []
+        return self._begin(OwnElection(NO_GOAL, is_inquiry=True), now)
+
+    @property
+    def inquiry(self) -> OwnElection | None:
+        """What replicas have said in an inquiry; None: none is under way any more."""
+        election = self._election
+        return election if election is not None and election.is_inquiry else None
+
+    def accept_loss(self, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
+        """Have the best of the replicas that have accepted in an inquiry lead, whatever it
+        lacks."""
+        inquiry = self.inquiry
+        change = None if inquiry is None else inquiry.ordered(seen.live, seen.leaderships)
+        if inquiry is None or change is None:
+            return []
+        inquiry.is_deciding = True
+        return self._change(ElectionDecision(inquiry), change, now)
 
     def move(self, acceptors: Collection[AcceptorId], now: float) -> list[DecidedEffect]:
         """Have *acceptors* be those of the partition."""
@@ -234,6 +244,12 @@ class RingPartition:
         """Find out the newest value."""
         return [] if ReadValue() in self._asked.values() else self._ask(ReadValue(), confirm, now)
 
+    def pursue(self, now: float) -> list[DecidedEffect]:
+        """Time has passed, and this broker is not in the group: it only goes on with what it asked
+        for."""
+        effects = self._perform(self._proposer.tick(now), now) if self._asked else []
+        return effects + self._hold_on(now)
+
     def tick(self, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
         """Time has passed, or what is seen of the others has changed."""
         effects = self._perform(self._proposer.tick(now), now)
@@ -241,11 +257,19 @@ class RingPartition:
         election = self._election
         if election is None:
             if self._is_my_turn(now, seen):
-                return effects + self._begin(NO_GOAL, now)
-            return effects + (self.read(now) if self._is_in_doubt(now, seen) else [])
+                goal = ElectionGoal(avoid=seen.unwilling)
+                return effects + self._begin(OwnElection(goal), now)
+            in_doubt = self._turns.is_in_doubt(self.agreed, now, seen)
+            return effects + (self.read(now) if in_doubt else [])
         effects += self._decide(election, now, seen)
-        if election.is_to_be_announced(now):
-            effects += self._announcement(election)
+        return effects + self._hold_on(now)
+
+    def _hold_on(self, now: float) -> list[DecidedEffect]:
+        """Go on with the election, if there is one."""
+        election = self._election
+        if election is None:
+            return []
+        effects = self._announcement(election) if election.is_to_be_announced(now) else []
         if election.has_failed(now):
             self._end_election(now)
         return effects
@@ -278,10 +302,13 @@ class RingPartition:
         return min(lease.until(one) for one in values)
 
     @property
-    def brokers(self) -> frozenset[BrokerId]:
-        """The brokers of the replica group: replicas and acceptors."""
-        acceptors = {one.broker for one in self.value.members}
-        return frozenset(acceptors.union(self.agreed.record.replicas))
+    def next_read(self) -> int:
+        """The number of the first read (`read`) that begins from now on."""
+        return self._reads_ended + 1 + (ReadValue() in self._asked.values())
+
+    def has_read(self, number: int) -> bool:
+        """Whether the read with that *number* has ended: `value` is as new as when it began."""
+        return self._reads_ended >= number
 
     @property
     def _is_witness(self) -> bool:
@@ -333,6 +360,7 @@ class RingPartition:
         before = self.agreed
         self.value, self.chosen = message.value, message
         self.agreed = decode_partition(message.value.content)
+        self.brokers = _group(self.value, self.agreed)
         effects: list[DecidedEffect] = []
         if not self.is_registered and self.agreed.incarnation(self.me.broker) == self.me:
             self.is_registered = True
@@ -341,7 +369,7 @@ class RingPartition:
             effects.append(InstallDecision(self.agreed.record))
         if self.agreed.announced > before.announced:
             # Somebody holds an election.  If it is not this broker, the other one needs time.
-            self._wait(now)
+            self._turns.wait(now)
         if self._election is not None and self._election.is_over(self.agreed):
             self._election = None
         return effects
@@ -370,6 +398,8 @@ class RingPartition:
                 # is decided once.
                 if election is self._election:
                     return self._announced(election, decode_partition(value.content), now)
+            case ReadValue(), ChangeNotMade():
+                self._reads_ended += 1
             case ((Announcement(election) | ElectionDecision(election)), _):
                 if election is self._election and not isinstance(outcome, ChangeMade):
                     self._end_election(now)
@@ -392,46 +422,11 @@ class RingPartition:
 
     def _is_my_turn(self, now: float, seen: SeenBrokers) -> bool:
         """Whether this broker is to hold an election now."""
-        if not self._is_wanted(now, seen):
-            self._wanted_since = None
-            return False
-        if self._wanted_since is None:
-            self._wanted_since = now
-        record = self.agreed.record
-        others = self.brokers.difference(record.in_sync)
-        order = [one for one in (*sorted(record.in_sync), *sorted(others)) if one in seen.live]
-        if self.me.broker not in order or not (self.is_registered or self._is_witness):
-            return False
-        turn_at = self._wanted_since + order.index(self.me.broker) * ELECTION_TURN_S
-        return now >= max(turn_at, self._waits_until)
+        is_mine = self._turns.is_mine(self.agreed, self.brokers, now, seen)
+        return is_mine and (self.is_registered or self._is_witness)
 
-    def _is_wanted(self, now: float, seen: SeenBrokers) -> bool:
-        """Whether an election is wanted, and might end with a leader."""
-        record = self.agreed.record
-        members = newest_set(record)
-        if not members & seen.live or (not record.in_sync and not members <= seen.live):
-            return False
-        if not record.in_sync or self.agreed.announced > record.epoch:
-            return True
-        leader = self.agreed.incarnation(record.leader)
-        if leader is not None and leader.incarnation != record.leader_incarnation:
-            return True  # it was restarted
-        return seen.is_suspected(record.leader, record.leader_incarnation)
-
-    def _is_in_doubt(self, now: float, seen: SeenBrokers) -> bool:
-        """Whether to find out if there is a newer value: the leader is taken for dead, and no
-        replica could take over.  A set that it asked for may be in force without having been told
-        of, and one that could may be in it."""
-        record = self.agreed.record
-        if now < self._doubts_at or newest_set(record) & seen.live:
-            return False
-        if not seen.is_suspected(record.leader, record.leader_incarnation):
-            return False
-        self._doubts_at = now + ELECTION_WAIT_S
-        return True
-
-    def _begin(self, goal: ElectionGoal, now: float) -> list[DecidedEffect]:
-        election = self._election = OwnElection(goal)
+    def _begin(self, election: OwnElection, now: float) -> list[DecidedEffect]:
+        self._election = election
         change = announce_after(self.agreed.record.epoch, self.agreed.announced)
         return self._change(Announcement(election), change, now)
 
@@ -462,15 +457,17 @@ class RingPartition:
     def _end_election(self, now: float) -> None:
         """It came to nothing: others have a chance to hold one first."""
         self._election = None
-        self._wait(now)
-
-    def _wait(self, now: float) -> None:
-        self._waits_until = now + ELECTION_WAIT_S * (1 + self._draw())
+        self._turns.wait(now)
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""
         assert self.agreed == decode_partition(self.value.content)
+        assert self.brokers == _group(self.value, self.agreed)
         assert self._proposer.known.change == self.value.change
         if self._election is not None:
             assert not self._election.is_over(self.agreed)
         self._proposer.check_invariants()
+
+
+def _group(value: AgreedValue, agreed: AgreedPartition) -> frozenset[BrokerId]:
+    return frozenset((*(one.broker for one in value.members), *agreed.record.replicas))

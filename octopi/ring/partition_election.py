@@ -13,14 +13,17 @@ from octopi.coordination.agreed_partition import AgreedPartition
 from octopi.coordination.election import Election, ElectionGoal
 from octopi.coordination.partition_changes import PartitionChange, decide, recover
 from octopi.identifiers import BrokerId, Epoch
-from octopi.limits import ACCEPT_WAIT_S, ELECTION_WAIT_S, PULSE_S
+from octopi.limits import ACCEPT_WAIT_S, ACCEPTANCES_WAIT_S, ELECTION_WAIT_S, PULSE_S
 from octopi.wire.messages import AcceptEpoch
 
 
 class OwnElection:
     """An election from its announcement to its decision."""
 
-    def __init__(self, goal: ElectionGoal) -> None:
+    def __init__(self, goal: ElectionGoal, *, is_inquiry: bool = False) -> None:
+        """*is_inquiry*: an operator wants to know what replicas have, and perhaps orders that one
+        of them leads; nothing is decided without that."""
+        self.is_inquiry = is_inquiry
         self._goal = goal
         self._election: Election | None = None
         self._announce_at = inf
@@ -40,6 +43,13 @@ class OwnElection:
         self._election = Election(epoch)
         self._announce_at = now
         self._ends_at = now + ELECTION_WAIT_S + ACCEPT_WAIT_S
+        if self.is_inquiry:
+            self._ends_at += ACCEPTANCES_WAIT_S
+
+    @property
+    def acceptances(self) -> Election | None:
+        """Who has accepted; None: it is not announced yet."""
+        return self._election
 
     def is_over(self, agreed: AgreedPartition) -> bool:
         """Whether its epoch is decided, or a later one announced."""
@@ -74,15 +84,30 @@ class OwnElection:
         *live*: the brokers that are not taken for dead.
         """
         election, record = self._election, agreed.record
-        if election is None or self.is_deciding or not election.accepts:
+        if election is None or self.is_deciding or self.is_inquiry or not election.accepts:
             return None
         live = live | election.accepts.keys()
         if election.missing(record, live):
             return None
-        topics = sorted({log.topic_id for one in election.accepts.values() for log in one.ends})
+        topics = self.topics
         if not record.in_sync:
             return recover(election, live, leaderships, topics=topics)
         self._decide_by = min(self._decide_by, now + ACCEPT_WAIT_S)
         if not election.is_complete(record, live) and now < self._decide_by:
             return None
         return decide(election, live, leaderships, topics=topics, goal=self._goal)
+
+    def ordered(
+        self, live: frozenset[BrokerId], leaderships: Mapping[BrokerId, int]
+    ) -> PartitionChange | None:
+        """The change by which the best replica that has accepted leads, whatever it lacks; None: it
+        is not announced yet, or decided already."""
+        if self._election is None or self.is_deciding:
+            return None
+        return recover(self._election, live, leaderships, topics=self.topics, ordered=True)
+
+    @property
+    def topics(self) -> list[str]:
+        """The ids of all logs that somebody has who has accepted."""
+        accepts = {} if self._election is None else self._election.accepts
+        return sorted({log.topic_id for one in accepts.values() for log in one.ends})

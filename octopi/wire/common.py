@@ -159,6 +159,10 @@ class BrokerInfo:
     """In `InstallPartitions`: the stream key that only this broker and the receiver of the message
     get; see `Follow`."""
     host: HostLabel = ""
+    drained: Annotated[bool, MayBeMissing()] = False
+    """Whether it is to lead nothing until it is started again."""
+    leaving: Annotated[bool, MayBeMissing()] = False
+    """Whether it is removed for good as soon as nothing counts on it."""
 
 
 @connection("hello")

@@ -409,6 +409,41 @@ class RingDescription:
     """How many partitions the broker leads."""
     fenced: Annotated[int, MayBeMissing()] = 0
     """How many of those it has no right to lead now: no majority of their acceptors answers it."""
+    drained: Annotated[tuple[BrokerId, ...], AtMost(BOOK_COUNT), MayBeMissing()] = ()
+    """The brokers that are to lead nothing until they are started again."""
+    leaving: Annotated[tuple[BrokerId, ...], AtMost(BOOK_COUNT), MayBeMissing()] = ()
+    """Those that are removed for good as soon as nothing counts on them."""
+
+
+@request("order_leave", CLIENT_TO_LEADER, needs=on_the_cluster(Verb.ADMIN), since=2)
+@attrs.frozen
+class OrderLeave:
+    """Have *broker* leave the cluster for good, and say how far that is; asked again, it only says
+    so.  The brokers go on with it by themselves.  Answer: `LeaveProgress`."""
+
+    request: int
+    broker: Annotated[BrokerId, Within(1, BROKER_ID_MAX)]
+    is_taken_back: Annotated[bool, MayBeMissing()] = False
+    """Whether the order is taken back: then the broker stays, unless it is gone."""
+
+
+@answer("leave_progress", TO_CLIENT, since=2)
+@attrs.frozen
+class LeaveProgress:
+    """Answer to `OrderLeave`: what counts on the broker, as the asked one knows."""
+
+    request: int
+    broker: Annotated[BrokerId, Within(1, BROKER_ID_MAX)]
+    is_gone: bool
+    """Whether it was removed; its id is never given again."""
+    leads: int
+    """The partitions that it leads."""
+    replicas: int
+    """The partitions of which it has a replica."""
+    decides: int
+    """The agreed values of which it is an acceptor."""
+    waits_for: Annotated[Text, MayBeMissing()] = ""
+    """What has to be done about something before it can leave; empty: nothing."""
 
 
 @request("locate", CLIENT_TO_LEADER, needs=ANY_TOKEN, since=2)

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
+import octopi
 from harness.processes import NodeProcess, NodeProcesses
 from octopi.cli.failures import ExitCode
+from octopi.clients.ring import order_leave
+from octopi.wire.ring import LeaveProgress
 from tests.cli.conftest import Program
 from tests.kit.ring_processes import start_ring
 
@@ -129,3 +133,66 @@ def test_a_register_joins_nobody(program: Program, tmp_path: Path) -> None:
     )
     assert result.exit_code == ExitCode.USAGE
     assert "--join is not an option of a register" in result.stderr
+
+
+def test_a_broker_that_is_killed_while_it_leaves_is_gone_when_leave_is_repeated(
+    nodes: NodeProcesses, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second, third, fourth = founders = start_ring(nodes, FOUNDERS + 1)
+    known_at_last(program, first, founders)
+    assert program("topics", "create", "orders", "--server", first.url).exit_code == 0
+    produced = program("produce", "orders", "a", "b", "c", "--server", second.url)
+    assert produced.exit_code == 0, produced.stderr
+    own = json.loads(program("ring", "show", "--server", fourth.url, "--json").stdout)
+    broker = own["me"]["broker"]
+
+    async def order() -> LeaveProgress:
+        async with octopi.connect([first.url]) as client:
+            return await order_leave(client, broker)
+
+    assert not trio.run(order).is_gone
+    fourth.kill9()
+    table = program("brokers", "list", "--server", third.url)
+    assert "leaving" in table.stdout, table.stderr
+    fourth.start()
+    result = program("ring", "leave", str(broker), "--server", f"{fourth.url},{first.url}")
+    assert result.exit_code == 0, result.stderr
+    assert f"broker {broker} is removed from the cluster" in result.stderr
+    assert fourth.wait() == 0
+    again = program("ring", "leave", str(broker), "--server", first.url)
+    assert again.exit_code == 0, again.stderr
+    assert program("brokers", "remove", str(broker), "--server", first.url).exit_code == 0
+    assert fourth.url not in program("brokers", "list", "--server", first.url).stdout
+    capfd.readouterr()
+    consumed = program("consume", "orders", "-e", "--server", third.url)
+    assert sorted(capfd.readouterr().out.split()) == ["a", "b", "c"], consumed.stderr
+
+    fourth.launch()
+    assert fourth.wait() != 0
+    assert "removed from the cluster" in fourth.log()
+
+
+def test_draining_and_taking_an_order_back_are_shown(
+    nodes: NodeProcesses, program: Program
+) -> None:
+    first, second, _ = founders = start_ring(nodes, FOUNDERS)
+    known_at_last(program, first, founders)
+    drained = program("brokers", "drain", "2", "--server", first.url)
+    assert drained.exit_code == 0, drained.stderr
+    assert "drained" in program("brokers", "list", "--server", second.url).stdout
+    shown = program("ring", "show", "--server", second.url).stdout
+    assert "drained until they are started again: 2" in shown
+
+    async def order() -> None:
+        async with octopi.connect([first.url]) as client:
+            await order_leave(client, 3)
+
+    trio.run(order)
+    shown = program("ring", "show", "--server", first.url).stdout
+    assert "leaving for good: 3" in shown
+    stays = program("ring", "leave", "3", "--cancel", "--server", second.url)
+    assert stays.exit_code == 0, stays.stderr
+    assert "broker 3 stays" in stays.stderr
+    refused = program("partitions", "move", "3", "--from", "1", "--to", "2", "--server", first.url)
+    assert refused.exit_code == ExitCode.REFUSED
+    assert "replicas lie where the ring says" in refused.stderr

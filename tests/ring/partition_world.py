@@ -38,8 +38,9 @@ from octopi.identifiers import (
 )
 from octopi.model import PartitionRecord
 from octopi.replication.partition_replica import Role
+from octopi.ring.election_turns import SeenBrokers
 from octopi.ring.lease_grants import LeaseHolder, granted, may_accept
-from octopi.ring.partition import OwnReplica, RingPartition, SeenBrokers
+from octopi.ring.partition import OwnReplica, RingPartition
 from octopi.ring.partition_effects import (
     AnnounceTo,
     AnswerLeader,
@@ -128,6 +129,8 @@ class Host:
         self.acceptor = Acceptor(INSTANCE, self.identity, world.first)
         self.heard = HeardBrokers(0.0)
         self.leases: dict[LeaseHolder, Lease] = {}
+        self.unwilling: frozenset[BrokerId] = frozenset()
+        """The brokers of which it knows that they are drained, or leave."""
 
     @property
     def now(self) -> float:
@@ -178,6 +181,7 @@ class Host:
             self.heard.live(self.now) | {self.broker},
             lambda broker, incarnation: self.suspects(broker, incarnation),
             {},
+            self.unwilling,
         )
 
     def suspects(self, broker: BrokerId, incarnation: Incarnation) -> bool:
@@ -204,10 +208,17 @@ class Host:
 
 
 class PartitionWorld(Cluster):
-    """Brokers 1 to *brokers*, of which the first *replicas* have a replica at first."""
+    """Brokers 1 to *brokers*, of which the first *replicas* have a replica at first, and the first
+    *keeping* may have one."""
 
     def __init__(
-        self, seed: int, *, brokers: int = 5, replicas: int = 3, acceptors: int = 5
+        self,
+        seed: int,
+        *,
+        brokers: int = 5,
+        replicas: int = 3,
+        acceptors: int = 5,
+        keeping: int | None = None,
     ) -> None:
         self.random = Random(seed)
         self.now = 0.0
@@ -230,7 +241,7 @@ class PartitionWorld(Cluster):
         """How often a leader was chosen that may lack something."""
         self.cut: frozenset[int] = frozenset()
         """Brokers that can't be reached from the others, nor reach them."""
-        self.nodes = {one: Node(self, one, self.topics) for one in ids[:replicas]}
+        self.nodes = {one: Node(self, one, self.topics) for one in ids[: keeping or replicas]}
         self.hosts = {one: Host(self, one, self.nodes.get(one)) for one in ids}
         for host in self.hosts.values():
             host.start()

@@ -22,6 +22,7 @@ from octopi.ring.cluster_record import (
     PartitionKind,
     decode_cluster,
     encode_cluster,
+    first_members,
     formed,
 )
 from octopi.ring.founders import (
@@ -40,7 +41,16 @@ LOG, RELAY = PartitionKind.LOG, PartitionKind.RELAY
 CLUSTER = ClusterId("0123456789abcdef")
 NODES = tuple(node(number, point=number * (RING_SIZE // 8)) for number in range(1, 8))
 FORMED = formed(CLUSTER, 4, 2, NODES[:3])
-RECORD = FORMED.grown(RELAY, 2, 1, NODES[:1]).grown(LOG, 3, 3, NODES).without(BrokerId(9))
+RECORD = FORMED.grown(RELAY, 2, 1, NODES[:1]).grown(LOG, 3, 3, NODES)
+
+
+def removed(record: ClusterRecord, *brokers: int) -> ClusterRecord:
+    """The record after *brokers* have left."""
+    for one in map(BrokerId, brokers):
+        record = record.with_leaving(one).without(one)
+    return record
+
+
 FIELDS: dict[str, Any] = {
     "cluster": "0123456789abcdef",
     "homes": 1,
@@ -54,16 +64,30 @@ FIELDS: dict[str, Any] = {
         }
     ],
     "ids": 7,
+    "drained": [2, 5],
+    "leaving": [4],
     "gone": [3, 9],
 }
 
 
 def test_the_bytes_of_a_cluster_record_stay_the_same() -> None:
-    record = formed(CLUSTER, 1, 2, (node(7, host="rack"),)).without(BrokerId(9))
-    record = record.without(BrokerId(3)).without(BrokerId(9))
+    record = removed(formed(CLUSTER, 1, 2, (node(7, host="rack"),)), 9, 3, 9)
+    record = record.with_leaving(BrokerId(4)).with_leaving(BrokerId(3))
+    for one in (5, 2, 3, 4, 5):
+        record = record.with_drained(BrokerId(one))
+    record = record.undrained(BrokerId(4)).undrained(BrokerId(6))
     assert encode_cluster(record) == cbor2.dumps(FIELDS)
     assert decode_cluster(cbor2.dumps(FIELDS)) == record
     assert decode_cluster(encode_cluster(RECORD)) == RECORD
+
+
+def test_a_growth_names_brokers_all_around_the_ring_that_are_to_lead() -> None:
+    assert first_members(reversed(NODES), ()) == NODES
+    assert first_members(NODES, {BrokerId(1), BrokerId(7)}) == NODES[1:-1]
+    assert first_members(NODES[:1], {BrokerId(1)}) == NODES[:1]
+    many = [node(number) for number in range(1, 3 * GROWTH_MEMBERS_MAX + 1)]
+    named = first_members(many, ())
+    assert [one.broker for one in named] == list(range(1, len(many), 3))
 
 
 def test_what_is_no_cluster_record_is_not_read() -> None:
@@ -107,6 +131,9 @@ MANY = tuple(node(number) for number in range(1, GROWTH_MEMBERS_MAX + 2))
         (attrs.evolve(FORMED, home_count=5), "homes"),
         (attrs.evolve(FORMED, home_count=0), "homes"),
         (attrs.evolve(FORMED, gone=(BrokerId(2), BrokerId(1))), "in the order"),
+        (attrs.evolve(FORMED, drained=(BrokerId(2), BrokerId(2))), "are drained"),
+        (attrs.evolve(FORMED, leaving=(BrokerId(2), BrokerId(1))), "not gone"),
+        (attrs.evolve(FORMED, leaving=(BrokerId(2),), gone=(BrokerId(2),)), "not gone"),
         (
             attrs.evolve(FORMED, gone=tuple(map(BrokerId, range(1, GONE_BROKERS_MAX + 2)))),
             "at most 4096 brokers",
@@ -168,7 +195,7 @@ def test_first_acceptors_are_those_of_the_growth_whatever_comes_later() -> None:
     numbers = [PartitionId(number) for number in range(4)]
     first = [FORMED.first_acceptors(LOG, number) for number in numbers]
     assert all(one is not None and len(one) == 3 for one in first)
-    assert [RECORD.without(BrokerId(1)).first_acceptors(LOG, number) for number in numbers] == first
+    assert [removed(RECORD, 1).first_acceptors(LOG, number) for number in numbers] == first
     assert len(RECORD.first_acceptors(LOG, PartitionId(5)) or ()) == 5
     replicas = RECORD.first_replicas(LOG, PartitionId(5))
     acceptors = RECORD.first_acceptors(LOG, PartitionId(5))

@@ -31,7 +31,7 @@ def test_the_first_replicas_are_in_sync_and_the_first_of_them_leads() -> None:
 
 def test_whatever_the_cluster_becomes_the_first_value_stays() -> None:
     grown = RECORD.grown(PartitionKind.LOG, 4, 3, tuple(node(one) for one in (6, 7, 8)))
-    grown = grown.without(BrokerId(1)).with_next_id()
+    grown = grown.with_leaving(BrokerId(1)).without(BrokerId(1)).with_next_id()
     for number in range(8):
         known = first_partition_value(RECORD, PartitionId(number))
         assert first_partition_value(grown, PartitionId(number)) == known

@@ -41,12 +41,17 @@ class Partition:
     agreed: AgreedPartition
 
     def step(
-        self, nodes: list[RingNode], away: Collection[int] = (), draining: Collection[int] = ()
+        self,
+        nodes: list[RingNode],
+        away: Collection[int] = (),
+        draining: Collection[int] = (),
+        leaving: Collection[int] = (),
     ) -> GroupStep | None:
         live = {one.broker for one in nodes} - set(away)
-        leaving = {BrokerId(one) for one in draining}
-        known = RingBrokers(tuple(nodes), tuple(nodes))
-        return next_step(self.value, self.agreed, REPLICAS, known, live, leaving)
+        drained = {BrokerId(one) for one in draining}
+        staying = tuple(one for one in nodes if one.broker not in leaving)
+        known = RingBrokers(staying, staying)
+        return next_step(self.value, self.agreed, REPLICAS, known, live, drained)
 
     def take(self, step: GroupStep) -> None:
         """The step is taken: a new replica has to catch up before it is in sync."""
@@ -111,9 +116,9 @@ def test_whatever_the_ring_becomes_the_group_follows_and_stops(seed: int) -> Non
     partition = at_rest(before)
     # Whoever left has gone after its data has: the others are there until the last step.
     everyone = {one.broker: one for one in [*before, *after]}
-    draining = everyone.keys() - {one.broker for one in after}
+    leaving = everyone.keys() - {one.broker for one in after}
     taken = 0
-    while (step := partition.step(list(everyone.values()), draining=draining)) is not None or (
+    while (step := partition.step(list(everyone.values()), leaving=leaving)) is not None or (
         not partition.replicas <= set(partition.agreed.record.in_sync)
     ):
         if step is None:
@@ -225,3 +230,33 @@ def test_one_that_is_away_for_a_while_decides_no_more_and_keeps_its_replica() ->
     step = next_step(partition.value, partition.agreed, REPLICAS, gone, live)
     assert isinstance(step, TakeReplicas)
     assert set(step.replicas) > partition.replicas
+
+
+def test_who_leaves_is_left_out_whether_it_is_there_or_not() -> None:
+    nodes = ring(1, 2, 3, 4, 5, 6, 7)
+    for away in ((), (1,)):
+        partition = at_rest(nodes)
+        leaving = partition.agreed.record.replicas[0]
+        while (
+            step := partition.step(nodes, away=[leaving] if away else [], leaving=[leaving])
+        ) is not None:
+            partition.take(step)
+            partition.catch_up()
+        assert leaving not in partition.replicas | {one.broker for one in partition.value.members}
+        assert len(partition.agreed.record.in_sync) == REPLICAS
+
+
+def test_who_is_drained_keeps_its_replica_where_too_few_others_are_there() -> None:
+    nodes = ring(1, 2, 3)
+    partition = at_rest(nodes)
+    assert partition.step(nodes, draining=[1]) is None
+
+
+def test_nobody_goes_whom_a_topic_needs_in_sync() -> None:
+    nodes = ring(1, 2, 3)
+    partition = at_rest(nodes)
+    while isinstance(step := partition.step(nodes, leaving=[3]), TakeAcceptors):
+        partition.take(step)
+    assert step == TakeReplicas(tuple(one for one in partition.agreed.record.replicas if one != 3))
+    partition.agreed = attrs.evolve(partition.agreed, min_insync=3)
+    assert partition.step(nodes, leaving=[3]) is None

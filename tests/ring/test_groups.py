@@ -66,15 +66,24 @@ def test_no_two_of_a_group_are_on_one_machine_while_there_are_others(
 
 
 @given(SHARED, PARTITIONS, st.sets(st.integers(1, 12).map(BrokerId)))
-def test_drained_brokers_are_as_good_as_gone(
+def test_drained_brokers_are_as_good_as_gone_while_there_are_others(
     ring: list[RingNode], partition: PartitionId, draining: set[BrokerId]
 ) -> None:
     left = [one for one in ring if one.broker not in draining]
-    assert candidates(partition, ring, draining) == candidates(partition, left)
+    order = candidates(partition, ring, draining)
+    assert order[: len(left)] == candidates(partition, left)
+    assert set(order) == set(ring)
+
+
+def test_where_too_few_others_are_there_a_drained_broker_keeps_what_it_has() -> None:
+    ring = [node(one, point=one) for one in (1, 2, 3)]
+    replicas, acceptors = replica_group(PartitionId(0), 3, ring, {BrokerId(1)})
+    assert [one.broker for one in replicas] == [2, 3, 1]
+    assert acceptors == replicas
 
 
 def test_a_group_of_nobody_is_empty() -> None:
-    assert replica_group(PartitionId(0), 3, [node(1)], {BrokerId(1)}) == ([], [])
+    assert replica_group(PartitionId(0), 3, []) == ([], [])
 
 
 @given(SHARED, PARTITIONS, st.integers(1, 5), st.data())

@@ -279,3 +279,57 @@ def test_whoever_reads_learns_what_was_decided_without_it() -> None:
     world.do(last, last.partition.read(last.now))
     world.settle(1.0)
     assert last.partition.agreed.record == world.decided
+
+
+def test_an_inquiry_says_what_replicas_have_and_decides_nothing_unless_that_is_ordered() -> None:
+    world = running()
+    stop(world, 2, 3)
+    world.settle(3.0)
+    assert in_sync(world) == [1]
+    stop(world, 1)
+    start(world, 2, 3)
+    world.settle(3.0)
+    assert world.leader() is None
+    epoch = world.decided.epoch
+    asking = world.hosts[BrokerId(5)]  # it decides, and has no replica
+    assert asking.partition is not None
+    world.do(asking, asking.partition.inquire(asking.now))
+    world.settle(0.5)
+    inquiry = asking.partition.inquiry
+    assert inquiry is not None
+    assert inquiry.acceptances is not None
+    assert set(inquiry.acceptances.accepts) == {2, 3}
+    world.settle(1.0)
+    assert world.decided.epoch == epoch, "nobody may lead"
+    assert asking.partition.inquiry is inquiry
+    world.do(asking, asking.partition.accept_loss(asking.now, asking.seen))
+    assert asking.partition.accept_loss(asking.now, asking.seen) == [], "it is proposed"
+    world.settle(1.0)
+    assert world.decided.leader in {2, 3}
+    assert world.decided.recovered_epoch == world.decided.epoch > epoch
+    assert asking.partition.inquiry is None
+    assert asking.partition.accept_loss(asking.now, asking.seen) == []
+
+
+def test_an_inquiry_ends_by_itself() -> None:
+    world = running()
+    stop(world, 1, 2, 3)
+    asking = world.hosts[BrokerId(4)]
+    assert asking.partition is not None
+    world.settle(3.0)
+    stop(world, 5)
+    world.do(asking, asking.partition.inquire(asking.now))
+    assert asking.partition.inquiry is not None
+    world.settle(10.0)
+    assert asking.partition.inquiry is None
+
+
+def test_an_election_passes_over_brokers_that_are_to_lead_nothing_while_there_are_others() -> None:
+    for unwilling, leader in (((), 2), ((2,), 3), ((2, 3), 2)):
+        world = running()
+        for host in world.hosts.values():
+            host.unwilling = frozenset(BrokerId(one) for one in unwilling)
+        stop(world, 1)
+        world.settle(REPLACED_S)
+        assert world.decided.leader == leader
+        assert world.produced()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from octopi.agreement.values import first_value
-from octopi.identifiers import DirectoryId
+from octopi.identifiers import BrokerId, DirectoryId
 from octopi.limits import REPLACE_ACCEPTOR_S
 from octopi.ring.address_book import AddressBook
 from octopi.ring.steering import next_acceptors
@@ -73,3 +73,38 @@ def test_one_that_lost_its_disk_is_replaced_though_a_broker_has_its_id() -> None
     known = book(1, {3: 99.0, 4: 99.0})
     known.hear(attrs.evolve(node(2), directory=DirectoryId("new")), 99.0)
     assert proposed(1, known) == [1, 3, 4]
+
+
+def leaving(me: int, known: AddressBook, *brokers: int, value: AgreedValue = GROUP) -> list[int]:
+    """The acceptors that *me* proposes at once after its start, while *brokers* leave; empty:
+    none."""
+    group = next_acceptors(value, node(me), known, NOW, NOW, [BrokerId(one) for one in brokers])
+    return [one.broker for one in group or ()]
+
+
+def test_one_that_leaves_is_replaced_at_once_also_the_one_that_proposes() -> None:
+    assert leaving(1, book(1, without(1)), 2) == [1, 3, 4]
+    assert leaving(1, book(1, without(1)), 2, 4) == [1, 3, 5]
+    assert leaving(1, book(1, without(1)), 1) == [2, 3, 4]
+    assert leaving(2, book(2, without(2)), 1) == []
+
+
+def test_without_another_one_who_leaves_leaves_an_odd_number_of_others() -> None:
+    alone = first_value([node(1).identity], b"")
+    assert leaving(1, book(1, {2: 99.0, 3: 99.0}), 3) == [1]
+    assert leaving(1, book(1, {2: 50.0, 3: 99.0}, silent=(2,)), 3) == [1]
+    assert leaving(1, book(1, {2: 99.0}), 1, value=alone) == [2]
+    assert leaving(1, book(1, {2: 99.0}), 1, 2, value=alone) == []
+
+
+def test_a_move_because_of_one_that_leaves_is_completed_at_once() -> None:
+    moving = GROUP.moved_to([node(number).identity for number in (1, 3, 4)])
+    assert leaving(1, book(1, without(1)), 3, value=moving) == [1, 3, 4]
+    assert leaving(1, book(1, without(1)), value=moving) == []
+
+
+def test_too_few_acceptors_become_three_when_there_are_brokers() -> None:
+    alone = first_value([node(1).identity], b"")
+    assert proposed(1, book(1, {2: 99.0, 3: 99.0, 4: 99.0}), alone) == [1, 2, 3]
+    assert proposed(1, book(1, {2: 99.0}), alone) is None
+    assert proposed(1, book(1, {2: 99.0, 3: 99.0}), alone, since=NOW - 1) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 import attrs
@@ -103,23 +104,27 @@ async def test_a_damaged_file_is_refused_in_words(changed: dict[str, object]) ->
 # --- the record of the cluster -----------------------------------------------------------
 
 
-def keeper() -> ClusterKeeper:
+def keeper(learned: Callable[[], None] = lambda: None) -> ClusterKeeper:
     return ClusterKeeper(
-        environment(), lambda to, message: None, lambda message: None, lambda: None
+        environment(), lambda to, message: None, lambda message: None, learned, lambda: None
     )
 
 
 def test_only_newer_records_of_the_same_cluster_are_taken_over() -> None:
-    known = keeper()
-    assert known.learn(chosen(1))
-    assert not known.learn(chosen(1))
-    assert not known.learn(chosen(0))
-    assert not known.learn(chosen(5, cluster=ClusterId("f" * 16)))
+    news: list[int] = []
+    known = keeper(lambda: news.append(1))
+    known.learn(chosen(1))
+    known.learn(chosen(1))
+    known.learn(chosen(0))
+    known.learn(chosen(5, cluster=ClusterId("f" * 16)))
     unreadable = chosen(6)
     unreadable = attrs.evolve(unreadable, value=attrs.evolve(unreadable.value, content=b"\x00"))
-    assert not known.learn(unreadable)
+    known.learn(unreadable)
     assert known.chosen == chosen(1)
-    assert known.learn(chosen(2))
+    assert len(news) == 1
+    known.learn(chosen(2))
+    assert known.chosen == chosen(2)
+    assert len(news) == 2
 
 
 def test_two_that_compare_their_records_both_have_the_newer_one_then() -> None:

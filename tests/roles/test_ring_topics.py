@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from octopi.clients.client import Client
-from octopi.errors import RefusedError, Status, TopicExistsError, UnknownTopicError
+from octopi.errors import RefusedError, TopicExistsError, UnknownTopicError
 from octopi.identifiers import is_internal
 from octopi.testing import Cluster, simulated
 from tests.kit.ring import RingOfHosts
@@ -124,14 +124,6 @@ async def test_options_of_a_topic_are_altered_on_all_replicas(cluster: Cluster) 
             return len(logs) == 6 and {one.topic.options.min_insync for one in logs} == {2}
 
         await cluster.eventually(altered, "all replicas go by the new options")
-
-
-@simulated(brokers=1, oracle=False)
-async def test_what_a_ring_does_not_do_yet_is_refused_in_words(cluster: Cluster) -> None:
-    async with clients(cluster) as (_, one, _other):
-        with pytest.raises(RefusedError, match="does not carry out drain_broker") as refused:
-            await one.admin.drain_broker(1)
-        assert refused.value.status is Status.INVALID_OPTION
 
 
 @simulated(brokers=1, oracle=False)

@@ -85,6 +85,7 @@ NEEDED: dict[type, Verb | None] = {
     m.DescribeRing: None,
     m.Holding: None,
     m.Locate: None,
+    m.OrderLeave: Verb.ADMIN,
     m.QueueCredit: None,
     m.Settle: None,
     m.LeaveGroup: None,

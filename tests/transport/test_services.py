@@ -105,7 +105,7 @@ def test_the_services_of_a_role_take_all_that_its_clients_may_send() -> None:
     assert _taken_by(client_services(node)) == CLIENT.to_leader - ours
     of_ring: list[ServiceMaker] = [
         *parts.services("test", 0.0, around),
-        partial(RingService, lambda: around),
+        partial(RingService, lambda: around, lambda: around),
     ]
     assert _taken_by(of_ring) == CLIENT.to_leader - ours
     assert _taken_by(REGISTER_SERVICES) == CLIENT.to_decider - ours

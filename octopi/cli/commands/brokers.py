@@ -28,11 +28,13 @@ def list_brokers(
     For instance:
       octopi-node brokers list
 
-    STATE is `up` for a broker that works.  `away`: it has no session with the register, but still
-    holds replicas.  `retired`: it is away and holds no replicas; `brokers remove` removes it from
-    the cluster.  HOST, where brokers have one (--host), is the machine that some share.  STARTS is
-    the number of times its process was started.  VERSION is the program that it runs, and UPTIME
-    how long ago that began to serve.
+    STATE is `up` for a broker that works.  `drained`: it works, and leads nothing until it is
+    started again.  `leaving`: it is removed as soon as nothing counts on it.  `away`: it has no
+    session with the register, or the other brokers of the ring don't hear it, but it still holds
+    replicas.  `retired`: it is away and holds no replicas; `brokers remove` removes it from the
+    cluster.  HOST, where brokers have one (--host), is the machine that some share.  STARTS is the
+    number of times its process was started.  VERSION is the program that it runs, and UPTIME how
+    long ago that began to serve.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -74,6 +76,9 @@ def drain(
     Each partition that the broker leads gets another leader among its in-sync replicas.  The
     broker stays a follower, and leads nothing until it is started again.  The command returns when
     the broker leads no partition.
+
+    In a cluster without a register, what the broker keeps moves to other brokers as well, if it is
+    not started again within half a minute and there are enough others.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -101,6 +106,9 @@ def remove(
 
     The register refuses while the broker runs or holds replicas.  The id is never used again, and
     a broker can't be started with the old data directory.
+
+    Without a register it is refused only while the broker runs: what the broker had is made
+    elsewhere first.  Until then the command says what is missing; run it again, or `ring leave`.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s

@@ -133,7 +133,8 @@ def recover(
     The topics continue to exist and accept messages.  A broker that comes back later with an old
     replica keeps its files aside (`octopi-node retired`).
 
-    The exit code is 1 if the partition still has no leader.
+    The exit code is 1 if the partition still has no leader.  In a cluster without a register,
+    --empty-on is refused.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -248,6 +249,9 @@ def move(
     removed.  Producers and consumers are not interrupted.  A terminal shows the progress.  If the
     command is interrupted, the partition may have a replica on both brokers: run it again to
     finish the move.
+
+    In a cluster without a register replicas lie where the ring says, and none is moved by order:
+    `brokers drain` and `ring leave` empty a broker.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s

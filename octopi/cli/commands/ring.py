@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import click
@@ -10,15 +10,19 @@ import click
 from octopi.cli.config import ClientSettings
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
 from octopi.cli.output import print_json, say
-from octopi.cli.rendering import print_table
+from octopi.cli.rendering import counted, print_table
 
 if TYPE_CHECKING:
-    from octopi.wire.ring import RingNode
+    from octopi import Client
+    from octopi.wire.ring import LeaveProgress, RingNode
+
+_LOOK_INTERVAL_S: Final = 0.5
 
 
 @click.group()
 def ring() -> None:
-    """Look at a cluster without a register: its brokers, and who holds a partition."""
+    """Look at a cluster without a register: its brokers, and who holds a partition; have a broker
+    leave it."""
 
 
 @ring.command()
@@ -35,10 +39,11 @@ def show(
       octopi-node ring show --server ws://127.0.0.1:9101
 
     It says how many partitions the asked broker leads, and of how many of them no majority of the
-    acceptors answers it.  There is a line for each broker, in the order of the ring from the asked
-    one on.  STATE is `asked` for that one, `successor` and its number for those that it keeps in
-    touch with, `known` for the others, and `silent` for a broker that did not answer last.  HEARD
-    is the seconds since it was heard, by any broker that told of it.
+    acceptors answers it, and which brokers are drained or leave.  There is a line for each broker,
+    in the order of the ring from the asked one on.  STATE is `asked` for that one, `successor` and
+    its number for those that it keeps in touch with, `known` for the others, and `silent` for a
+    broker that did not answer last.  HEARD is the seconds since it was heard, by any broker that
+    told of it.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -61,6 +66,10 @@ def show(
         return
     fenced = f", {found.fenced} of them without a majority" if found.fenced else ""
     say(f"it leads {found.leads} partitions{fenced}")
+    if found.drained:
+        say(f"drained until they are started again: {' '.join(map(str, found.drained))}")
+    if found.leaving:
+        say(f"leaving for good: {' '.join(map(str, found.leaving))}")
     places = {one.identity: f"successor {at}" for at, one in enumerate(found.successors, 1)}
     rows: list[list[object]] = [_row(found.me, "asked", 0.0)]
     own = found.me.place
@@ -126,3 +135,71 @@ def locate(
             ]
         ],
     )
+
+
+@ring.command()
+@click.argument("broker", type=click.IntRange(min=1), metavar="ID")
+@click.option(
+    "--cancel", is_flag=True, help="Take the order back: the broker stays, unless it is gone."
+)
+@client_options
+@pass_invocation
+def leave(
+    invocation: Invocation,
+    /,
+    broker: int,
+    cancel: bool,
+    server: str | None,
+    timeout_s: float | None,
+) -> None:
+    """Have broker ID leave the cluster for good.
+
+    \b
+    For instance, to have one broker fewer:
+      octopi-node ring leave 4
+
+    Others lead what it leads, get what it has, and agree instead of it; then it is removed, and its
+    process ends.  Producers and consumers are not interrupted.  A broker that is dead is removed in
+    the same way, at once instead of after ten minutes.  The id is never used again, and a broker
+    can't be started with the old data directory.
+
+    The command waits until the broker is gone, and says what still counts on it.  The brokers go on
+    by themselves if the command is interrupted, or any broker dies; run it again to wait again.
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+
+    import trio
+
+    from octopi.cli.client_request import ask
+    from octopi.clients.ring import order_leave
+
+    if cancel:
+        found = ask(settings, lambda client: order_leave(client, broker, is_taken_back=True))
+        say(f"broker {broker} {'is gone already' if found.is_gone else 'stays'}", err=True)
+        return
+
+    # It may be the broker that leaves to which this command was pointed.
+    known = ask(settings, lambda client: client.admin.describe_cluster()).brokers
+    others = [one.address for one in known if one.broker != broker and one.live]
+    settings = attrs.evolve(settings, server=",".join(others) or settings.server)
+
+    async def wait(client: Client) -> None:
+        said = ""
+        while not (found := await order_leave(client, broker)).is_gone:
+            if (line := _progress(found)) != said:
+                say(line, err=True)
+                said = line
+            await trio.sleep(_LOOK_INTERVAL_S)
+
+    ask(settings, wait)
+    say(f"broker {broker} is removed from the cluster", err=True)
+
+
+def _progress(found: LeaveProgress) -> str:
+    line = (
+        f"broker {found.broker} leads {counted(found.leads, 'partition')}, has a replica of "
+        f"{found.replicas}, decides about {found.decides}"
+    )
+    return f"{line}; {found.waits_for}" if found.waits_for else line

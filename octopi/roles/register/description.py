@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from octopi.coordination.controller import Controller
 from octopi.limits import LIST_COUNT_MAX
 from octopi.security.grants import Grants
@@ -18,7 +20,10 @@ def described(
     state = controller.state
     brokers, partitions = EncodedList(m.BrokerInfo), EncodedList(m.PartitionInfo)
     for infos in in_groups(controller.view.brokers()[:LIST_COUNT_MAX]):
-        brokers.add(infos)
+        draining = controller.draining
+        brokers.add(
+            [attrs.evolve(one, drained=True) if one.broker in draining else one for one in infos]
+        )
         yield
     for numbers in in_groups(sorted(state.partitions)[:LIST_COUNT_MAX]):
         records = [state.partitions[one] for one in numbers]

@@ -6,7 +6,7 @@ the founders, until others take over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Final
 
@@ -58,16 +58,19 @@ class ClusterKeeper:
         environment: Environment,
         send: Callable[[AcceptorId, PrepareBallot | AcceptValue], None],
         tell: Callable[[ValueChosen], None],
+        learned: Callable[[], None],
         moved: Callable[[], None],
     ) -> None:
-        """*send* sends to an acceptor, *tell* to all brokers that are known.  *moved*: something
-        has changed, also when `tick` has something to do."""
+        """*send* sends to an acceptor, *tell* to all brokers that are known.  *learned*: there is a
+        newer record, whoever proposed it.  *moved*: something has changed, also when `tick` has
+        something to do."""
         self.chosen: ValueChosen | None = None
         """The newest value that is known to be chosen."""
         self.record: ClusterRecord | None = None
         """Its content."""
         self._environment = environment
-        self._send, self._tell, self._moved = send, tell, moved
+        self._send, self._tell = send, tell
+        self._learned, self._moved = learned, moved
         self._proposer: Proposer | None = None
         self._outcomes: dict[int, ChangeOutcome | None] = {}
         self._concluded = trio.Event()
@@ -87,28 +90,28 @@ class ClusterKeeper:
         # The rounds that others used: without them its first ballots would be refused.
         self._perform(self._proposer.chosen(self.chosen, self._environment.clock.now()))
 
-    def learn(self, message: ValueChosen) -> bool:
-        """*message* was chosen.  Whether it is newer than what was known.
+    def learn(self, message: ValueChosen) -> None:
+        """*message* was chosen, and may be newer than what was known.
 
         A content that can't be read is not taken over: no broker of ours proposes one.
         """
         known = self.chosen
         if known is not None and message.value.change <= known.value.change:
-            return False
+            return
         try:
             record = decode_cluster(message.value.content)
         except ValueError as error:
             _log.error("the record of the cluster can't be read", why=str(error))
-            return False
+            return
         if self.record is not None and record.cluster != self.record.cluster:
             _log.error("the record of another cluster", cluster=record.cluster)
-            return False
+            return
         self.chosen, self.record = message, record
         if self._proposer is not None:
             now = self._environment.clock.now()
             self._perform(self._proposer.chosen(message, now))
+        self._learned()
         self._moved()
-        return True
 
     def compare(self, message: KnownValues, answer: Callable[[object], None]) -> None:
         """Another broker knows these values: tell it a newer one, or let it know that it has a
@@ -137,28 +140,47 @@ class ClusterKeeper:
             self._perform(self._proposer.tick(now))
 
     async def change(self, change: RecordChange) -> ClusterRecord:
-        """Change the record; return the record with the change.
+        """Change the record, unless it is what it shall be already; return what it is then.
 
         Raises:
           NotReadyError: if no majority answers in time.  The change may have been made.
         """
-        return decode_cluster((await self._ask(_change_of(change))).content)
+        match await self._ask(_change_of(change)):
+            case ChangeMade(value):
+                return decode_cluster(value.content)
+            case ChangeNotMade(why, value):
+                known = decode_cluster(value.content)
+                if change(known) != known:
+                    raise NotReadyError(f"the record of the cluster was not changed: {why}")
+                return known
+            case _:
+                raise _in_doubt()
 
-    async def replace_acceptor(self, me: RingNode, book: AddressBook, since: float) -> None:
-        """If an acceptor of the record is gone, and this broker is the one to propose it, have
-        another broker take its place: see `next_acceptors`."""
+    async def replace_acceptor(
+        self, me: RingNode, book: AddressBook, since: float, leaving: Collection[BrokerId]
+    ) -> None:
+        """If an acceptor of the record is gone or leaves, and this broker is the one to propose it,
+        have another broker take its place: see `next_acceptors`."""
         assert self.chosen is not None
         now, value = self._environment.clock.now(), self.chosen.value
-        if (group := next_acceptors(value, me, book, now, since)) is None:
+        if (group := next_acceptors(value, me, book, now, since, leaving)) is None:
             return
         try:
-            await self._ask(move_acceptors(group))
+            outcome = await self._ask(move_acceptors(group))
         except NotReadyError as error:
             _log.info("acceptors not moved", why=str(error))
-        else:
+            return
+        if isinstance(outcome, ChangeMade):
             _log.info("acceptors moved", to=" ".join(str(one.broker) for one in group))
+        else:
+            _log.info("acceptors not moved", why=str(outcome))
 
-    async def _ask(self, change: Change) -> AgreedValue:
+    async def _ask(self, change: Change) -> ChangeOutcome:
+        """What becomes of *change*.
+
+        Raises:
+          NotReadyError: if this broker does not know the record yet.
+        """
         if self._proposer is None:
             raise NotReadyError("this broker does not know the record of its cluster yet")
         number = self._numbers = self._numbers + 1
@@ -170,15 +192,7 @@ class ClusterKeeper:
                 await self._concluded.wait()
         finally:
             del self._outcomes[number]
-        match outcome:
-            case ChangeMade(value):
-                return value
-            case ChangeNotMade(why, _):
-                raise NotReadyError(f"the record of the cluster was not changed: {why}")
-        raise NotReadyError(
-            "no majority of the acceptors of the cluster's record answers in time: start those "
-            "that are down"
-        )
+        return outcome
 
     def _perform(self, effects: list[ProposerEffect]) -> None:
         for effect in effects:
@@ -186,8 +200,8 @@ class ClusterKeeper:
                 case SendToAcceptor(acceptor, message):
                     self._send(acceptor, message)
                 case TellChosen(_, told):
+                    self._tell(told)  # also a broker that is in no address book any more
                     self.learn(told)
-                    self._tell(told)
                 case ConcludeChange(number, outcome):
                     if number in self._outcomes:  # whoever asked may have been cancelled
                         self._outcomes[number] = outcome
@@ -196,12 +210,22 @@ class ClusterKeeper:
         self._moved()
 
 
+def _in_doubt() -> NotReadyError:
+    return NotReadyError(
+        "no majority of the acceptors of the cluster's record answers in time: start those that "
+        "are down"
+    )
+
+
 def _change_of(change: RecordChange) -> Change:
     def of_value(value: AgreedValue) -> AgreedValue | NoChange:
         try:
-            record = change(decode_cluster(value.content))
+            before = decode_cluster(value.content)
         except ValueError as error:
             return NoChange(f"the record can't be read: {error}")
+        record = change(before)
+        if record == before:
+            return NoChange("it is so already")
         if why := record.fault():
             return NoChange(why)
         return value.with_content(encode_cluster(record))

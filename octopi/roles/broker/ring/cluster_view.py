@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from octopi.identifiers import BrokerId, PartitionId
+import attrs
+
+from octopi.identifiers import PartitionId
 from octopi.model import TopicRecord
 from octopi.roles.broker.ring.partitions import RingPartitions
 from octopi.roles.broker.ring.routes import RingRoutes
@@ -34,7 +36,7 @@ class RingView:
         assert machine is not None, "a topic lies in partitions that there are"
         record = machine.agreed.record
         addresses = self._routes.addresses()
-        gone = {one for one in record.replicas if not self._is_there(one)}
+        gone = {one for one in record.replicas if not self._partitions.pulses.is_there(one)}
         known = machine.agreed.incarnation(record.leader)
         leads = (
             record.leader not in gone
@@ -60,26 +62,16 @@ class RingView:
             recovered_epoch=record.recovered_epoch,
         )
 
-    def _is_there(self, broker: BrokerId) -> bool:
-        pulses = self._partitions.pulses
-        return broker in pulses.live or not (
-            pulses.has_heard(broker) or self._routes.is_silent(broker)
-        )
-
     def brokers(self) -> list[BrokerInfo]:
         """All brokers that are known, by id."""
         led = Counter(one.agreed.record.leader for one in self._partitions)
-        there = {one.broker for one in self._routes.brokers(()) if self._is_there(one.broker)}
+        there = {
+            one.broker
+            for one in self._routes.brokers(())
+            if self._partitions.pulses.is_there(one.broker)
+        }
         return [
-            BrokerInfo(
-                one.broker,
-                one.address,
-                one.incarnation,
-                one.live,
-                led[one.broker],
-                host=one.host,
-            )
-            for one in self._routes.brokers(there)
+            attrs.evolve(one, partitions_led=led[one.broker]) for one in self._routes.brokers(there)
         ]
 
     def partitions(self) -> list[PartitionInfo]:

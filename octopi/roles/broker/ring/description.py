@@ -19,8 +19,11 @@ from octopi.wire import messages as m
 class DescribedMember(Protocol):
     """The broker that is described."""
 
-    chord: Chord | None
     partitions: RingPartitions | None
+
+    @property
+    def chord(self) -> Chord | None:
+        """Its place on the ring; None: it has none yet."""
 
     @property
     def cluster(self) -> str:
@@ -57,6 +60,8 @@ def described(request: int, member: DescribedMember, keeper: ClusterKeeper) -> m
         member.waits_for,
         len(led),
         sum(not may_act for _, may_act in led),
+        () if record is None else record.drained,
+        () if record is None else record.leaving,
     )
 
 

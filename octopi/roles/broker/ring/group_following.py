@@ -32,7 +32,8 @@ class GroupFollowing:
         self._clock = clock
         self._known = known
         self._partitions = partitions
-        self._seen: frozenset[RingNode] = frozenset()
+        self._seen: tuple[frozenset[RingNode], tuple[BrokerId, ...]] = (frozenset(), ())
+        """The other brokers that are not silent, and those that are drained."""
         self._seen_since = clock.now()
 
     async def run(self) -> None:
@@ -47,14 +48,21 @@ class GroupFollowing:
     def _follow(self, chord: Chord, record: ClusterRecord) -> None:
         now = self._clock.now()
         entries = list(chord.book)
+        leaving = set(record.leaving)
         seen = frozenset(one.node for one in entries if not one.is_silent)
-        if seen != self._seen:
-            self._seen, self._seen_since = seen, now
+        ordered = {*leaving, *record.gone}  # they need no time in which they may come back
+        settled = frozenset(one for one in seen if one.broker not in ordered)
+        before = frozenset(one for one in self._seen[0] if one.broker not in ordered)
+        if (settled, record.drained) != (before, self._seen[1]):
+            self._seen_since = now
+        self._seen = settled, record.drained
         if now - self._seen_since < SETTLE_S:
             return
+        deciding = (chord.me, *_there(entries, now - REPLACE_ACCEPTOR_S))
+        with_replicas = (chord.me, *_there(entries, now - REPLACE_REPLICA_S))
         ring = RingBrokers(
-            (chord.me, *_there(entries, now - REPLACE_ACCEPTOR_S)),
-            (chord.me, *_there(entries, now - REPLACE_REPLICA_S)),
+            tuple(one for one in deciding if one.broker not in leaving),
+            tuple(one for one in with_replicas if one.broker not in leaving),
         )
         live = self._partitions.pulses.live
         moving = 0
@@ -64,12 +72,15 @@ class GroupFollowing:
             agreed = machine.agreed
             growth = record.growth_of(PartitionKind.LOG, machine.partition)
             assert growth is not None
-            if set(agreed.record.replicas) - set(agreed.record.in_sync) - self._silent(entries):
+            behind = set(agreed.record.replicas).difference(agreed.record.in_sync)
+            if behind - self._silent(entries) - leaving:
                 moving += 1  # one that has joined catches up, or one that was away
                 continue
             # Pulses come only from the group; of the others it is known whether they answer.
             others = {one.broker for one in seen} - machine.brokers
-            step = next_step(machine.value, agreed, growth.replicas, ring, live | others)
+            step = next_step(
+                machine.value, agreed, growth.replicas, ring, live | others, record.drained
+            )
             if step is None:
                 continue
             moving += 1

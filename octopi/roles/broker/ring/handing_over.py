@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from octopi.coordination.election import ElectionGoal
 from octopi.environment import Clock
 from octopi.limits import ELECTION_WAIT_S, HAND_OVER_ALL_S, HAND_OVERS_MAX
-from octopi.ring.partition import RingPartition
+from octopi.roles.broker.ring.lead_moves import led_with_others
 from octopi.roles.broker.ring.partitions import RingPartitions
 
 
@@ -16,17 +14,9 @@ async def hand_over_all(clock: Clock, partitions: RingPartitions) -> None:
     when they do, and after `HAND_OVER_ALL_S` in any case."""
     goal = ElectionGoal(leaving=frozenset({partitions.me.broker}))
     with clock.timeout(HAND_OVER_ALL_S):
-        while led := list(_led_with_others(partitions)):
+        while led := list(led_with_others(partitions)):
             decided = partitions.decided
             for machine in led[:HAND_OVERS_MAX]:
                 partitions.hold(machine, goal)
             with clock.timeout(ELECTION_WAIT_S):
                 await decided.wait()
-
-
-def _led_with_others(partitions: RingPartitions) -> Iterator[RingPartition]:
-    """The partitions that this broker leads, and that another live replica could lead."""
-    others = partitions.pulses.live - {partitions.me.broker}
-    for machine in partitions:
-        if machine.leads and others.intersection(machine.agreed.record.in_sync):
-            yield machine

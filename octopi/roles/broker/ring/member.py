@@ -31,31 +31,23 @@ from octopi.limits import KNOWN_VALUES_S, STABILISE_S
 from octopi.logger import get_logger
 from octopi.ring.chord import Chord
 from octopi.ring.cluster_record import ClusterRecord
-from octopi.ring.effects import (
-    AnswerNode,
-    ConcludeLookup,
-    EnterRing,
-    RefuseJoining,
-    RingEffect,
-    SendToAddress,
-    SendToNode,
-    StoreBook,
-)
 from octopi.ring.first_partition import first_partition_value, partition_of
 from octopi.ring.lookup import HolderFound
 from octopi.ring.points import choose_point
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.admission import ask_for_id, introduced
+from octopi.roles.broker.ring.cluster_care import ClusterCare
 from octopi.roles.broker.ring.cluster_keeper import CLUSTER, ClusterKeeper
 from octopi.roles.broker.ring.description import refusal_of
 from octopi.roles.broker.ring.forming import Forming
 from octopi.roles.broker.ring.group_following import GroupFollowing
-from octopi.roles.broker.ring.lookups import AwaitedLookups
+from octopi.roles.broker.ring.lead_moves import LeadMoves
 from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
 from octopi.roles.broker.ring.partitions import RingPartitions, RingSurroundings, begin_partitions
 from octopi.roles.broker.ring.peers import RingPeers
+from octopi.roles.broker.ring.place import RingPlace
 from octopi.roles.broker.ring.routes import RingRoutes
 from octopi.roles.broker.ring.store import KeptRing, StoredRing
 from octopi.wire import messages as m
@@ -83,11 +75,10 @@ class RingMember:
         """*address*: where others reach this broker.  *remember* stores the identity durably.
         *nursery*: the broker's."""
         self.identity = identity
-        self.chord: Chord | None = None
-        """None: the broker has no place on the ring yet."""
         self.failure: OctopiError | None = None
-        """Why this broker ends."""
-        self.failed = trio.Event()
+        """Why this broker ends, if something is wrong."""
+        self.ended = trio.Event()
+        """Set when it ends by itself: because of a failure, or because it left for good."""
         self.address = address
         self._environment = environment
         self._options = options
@@ -98,18 +89,22 @@ class RingMember:
         self._peers = RingPeers(
             environment, nursery, options.agent, options.credentials, self._said
         )
-        self.keeper = ClusterKeeper(environment, self._send, self._tell, self._wake)
+        self.keeper = ClusterKeeper(
+            environment, self._send, self._tell, self._note_record, self._wake
+        )
         self.routes = RingRoutes(self._peers, self)
         self._replicas = replicas
         self.partitions: RingPartitions | None = None
         """None: the broker has no place on the ring yet."""
-        self._forming = Forming(environment, options, address, self._send_founder, self._learn)
+        self._forming = Forming(
+            environment, options, address, self._send_founder, self.keeper.learn
+        )
         self._is_known = trio.Event()
         """Set when the record of the cluster is known."""
-        self._entered = trio.Event()
-        """Set when this broker is a member of the ring."""
         self._moved = trio.Event()
-        self._lookups = AwaitedLookups()
+        self._has_left = False
+        """Whether it is known that this broker was removed from the cluster for good."""
+        self._place = RingPlace(environment, self._peers, self._kept, self.fail, self._wake)
 
     def now(self) -> float:
         """The time by this broker's clock."""
@@ -124,6 +119,11 @@ class RingMember:
     def cluster(self) -> str:
         """The id of the cluster; empty: it is not known."""
         return "" if self.keeper.record is None else self.keeper.record.cluster
+
+    @property
+    def chord(self) -> Chord | None:
+        """None: the broker has no place on the ring yet."""
+        return self._place.chord
 
     @property
     def is_member(self) -> bool:
@@ -145,7 +145,7 @@ class RingMember:
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Be a broker of the ring until cancelled.  ``started`` when it is a member; if it can't be
-        one, `failed` is set."""
+        one, `ended` is set."""
         try:
             async with trio.open_nursery() as nursery:
                 try:
@@ -158,13 +158,14 @@ class RingMember:
                     self.fail(error)
                     await trio.sleep_forever()
                 self._join()
-                await self._entered.wait()
+                await self._place.entered.wait()
                 partitions = await self._begin_partitions()
                 nursery.start_soon(partitions.run)
                 nursery.start_soon(GroupFollowing(self._environment.clock, self, partitions).run)
                 nursery.start_soon(self._note_admitted, partitions)
+                nursery.start_soon(self._care(partitions).run)
                 task_status.started()
-                await self._keep_telling(partitions)
+                await self._keep_stored()
         finally:
             await self._acceptor.close()
 
@@ -186,7 +187,7 @@ class RingMember:
         if self.identity.broker is not None:
             await self._acceptor.open(self.identity.broker)
         if self._kept.content.cluster is not None:
-            self._learn(self._kept.content.cluster)
+            self.keeper.learn(self._kept.content.cluster)
 
     async def _set_identity(self, identity: BrokerIdentity) -> None:
         await self._remember(identity)
@@ -234,7 +235,7 @@ class RingMember:
         founders = [one.address for one in record.growths[0].members]
         addresses = list(dict.fromkeys([*self._forming.others, *founders]))
         admitted = await ask_for_id(self._environment, self._peers, self.address, addresses)
-        self._learn(admitted.cluster)
+        self.keeper.learn(admitted.cluster)
         await self._set_identity(attrs.evolve(self.identity, broker=admitted.broker))
         await self._acceptor.open(admitted.broker)
         return choose_point(admitted.taken, self._environment.randomness.random)
@@ -256,13 +257,28 @@ class RingMember:
             identity.incarnation,
         )
         self.keeper.begin_proposing(identity.broker, identity.incarnation)
-        known = (one for one in self._kept.content.known if one.broker != me.broker)
-        self.chord = Chord(me, self._environment.randomness.random, known)
-        self.chord.remove_for_good(record.gone)
+        gone = {me.broker, *record.gone}
+        known = [one for one in self._kept.content.known if one.broker not in gone]
         founded = any(one.identity == me.identity for one in record.growths[0].members)
         begins = founded or self._kept.content.was_member
         addresses = [*self._options.join, *(one.address for one in record.growths[0].members)]
-        self._perform(self.chord.join(list(dict.fromkeys(addresses)), self.now(), begins=begins))
+        self._place.join(me, known, list(dict.fromkeys(addresses)), begins=begins)
+        self._note_gone()
+
+    def _note_gone(self) -> None:
+        """Brokers that were removed for good are let in no more, and end."""
+        record = self.keeper.record
+        if self.chord is None or record is None:
+            return
+        self.chord.remove_for_good(record.gone)
+        if self.chord.me.broker in record.gone and not self._has_left:
+            self._has_left = True
+            if not self.is_member:
+                self.fail(refusal_of(m.RingRefusal.BROKER_REMOVED))
+                return
+            _log.info("this broker has left the cluster for good: its data is needed no more")
+            self._place.leave()
+            self._kept.store_then(self.ended.set)  # it will not even ask to be let in again
 
     async def _begin_partitions(self) -> RingPartitions:
         """Decide about partitions from now on.
@@ -277,6 +293,14 @@ class RingMember:
         assert self.keeper.record is not None
         self.partitions.begin(self.keeper.record)
         return self.partitions
+
+    def _care(self, partitions: RingPartitions) -> ClusterCare:
+        assert self.chord is not None
+        clock = self._environment.clock
+        moves = LeadMoves(clock, partitions, self._replicas)
+        return ClusterCare(
+            self._environment, self.chord, self.keeper, partitions, self._peers, moves
+        )
 
     async def _note_admitted(self, partitions: RingPartitions) -> None:
         """When this process is registered everywhere, none of the earlier ones is."""
@@ -309,9 +333,7 @@ class RingMember:
                     raise NotReadyError("this broker has no place on the ring yet")
                 self.partitions.heard(message, answer)
             case m.Meet() | m.Stabilise() | m.Probe() | m.FindHolder() | m.Leave():
-                if self.chord is None:
-                    raise NotReadyError("this broker has no place on the ring yet")
-                self._perform(self.chord.receive(message, self.now()), answer)
+                self._place.receive(message, answer)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no request for a broker")
 
@@ -349,19 +371,16 @@ class RingMember:
 
     def _heard_of(self, message: m.ValueChosen) -> None:
         if message.instance == CLUSTER:
-            self._learn(message)
+            self.keeper.learn(message)
             # An acceptor that has left learns it so.
             self._nursery.start_soon(self._acceptor.accept, message, lambda answer: None)
         elif self.partitions is not None:
             self.partitions.learn(message)
 
-    def _learn(self, message: m.ValueChosen) -> None:
-        """The record of the cluster is *message*, or a newer one."""
-        if not self.keeper.learn(message):
-            return
+    def _note_record(self) -> None:
+        """There is a newer record of the cluster."""
         self._is_known.set()
-        if self.chord is not None and self.keeper.record is not None:
-            self.chord.remove_for_good(self.keeper.record.gone)
+        self._note_gone()
         if self.partitions is not None and self.keeper.record is not None:
             self.partitions.begin(self.keeper.record)
 
@@ -393,7 +412,6 @@ class RingMember:
 
     def _tell(self, message: m.ValueChosen) -> None:
         """Tell all that are known."""
-        self._is_known.set()
         self._nursery.start_soon(self._acceptor.accept, message, lambda answer: None)
         self.routes.tell((), message)
 
@@ -405,54 +423,14 @@ class RingMember:
         Raises:
           NotReadyError: if this broker is no member, or does not find it.
         """
-        chord = self.chord
-        if chord is None or not chord.is_member:
+        if not self.is_member:
             raise NotReadyError(f"this broker is no member of the ring: {self.waits_for}")
-        return await self._lookups.look_up(
-            lambda number: self._perform(chord.look_up(number, key, self.now()))
-        )
-
-    def _perform(self, effects: list[RingEffect], answer: Answer = lambda message: None) -> None:
-        """Do what the machine says.  *answer* answers the message that led to it."""
-        for place, effect in enumerate(effects):
-            match effect:
-                case SendToNode(node, message) if isinstance(message, m.Leave):
-                    self._peers.post(node.address, message)
-                case SendToNode(m.RingNode(address=address), message) | SendToAddress(
-                    address, message
-                ):
-                    assert not isinstance(message, m.Leave)
-                    take = partial(self._answered, message.request)
-                    self._peers.ask(address, message, take)
-                case AnswerNode(told):
-                    answer(told)
-                case StoreBook():
-                    self._kept.store_then(partial(self._perform, effects[place + 1 :], answer))
-                    break
-                case EnterRing():
-                    _log.info("in the ring", broker=self.identity.broker)
-                    self._entered.set()
-                    if not self._kept.content.was_member:
-                        self._kept.content = attrs.evolve(self._kept.content, was_member=True)
-                        self._kept.store_then()
-                case RefuseJoining(why):
-                    self.fail(refusal_of(why))
-                case ConcludeLookup(number, outcome):
-                    self._lookups.conclude(number, outcome)
-        self._wake()
-
-    def _answered(self, request: int, answer: object) -> None:
-        """A question on the ring was answered, or not."""
-        assert self.chord is not None
-        if isinstance(answer, m.RingAnswer):
-            self._perform(self.chord.receive(answer, self.now()))
-        else:
-            self._perform(self.chord.failed(request, self.now()))
+        return await self._place.locate(key)
 
     def fail(self, error: OctopiError) -> None:
         """This broker can't go on."""
         self.failure = self.failure or error
-        self.failed.set()
+        self.ended.set()
 
     def _wake(self) -> None:
         self._moved.set()
@@ -463,17 +441,14 @@ class RingMember:
         clock = self._environment.clock
         while True:
             self._moved = trio.Event()
-            wakes_at = min(self.keeper.wakes_at, self._forming.wakes_at)
-            if self.chord is not None:
-                wakes_at = min(wakes_at, self.chord.wakes_at)
+            wakes_at = min(self.keeper.wakes_at, self._forming.wakes_at, self._place.wakes_at)
             # Differences of times are inexact: it may seem to be a little too early.
             with clock.timeout(max(_CLOCK_RESOLUTION_S, wakes_at - clock.now())):
                 await self._moved.wait()
             now = clock.now()
             self._forming.tick(now)
             self.keeper.tick(now)
-            if self.chord is not None and self.chord.wakes_at <= now:
-                self._perform(self.chord.tick(now))
+            self._place.tick(now)
 
     def _newest(self) -> StoredRing:
         """All that is known now and is to be stored."""
@@ -481,17 +456,10 @@ class RingMember:
         known = kept.known if chord is None else chord.book.nodes()
         return attrs.evolve(kept, cluster=self.keeper.chosen, known=known)
 
-    async def _keep_telling(self, partitions: RingPartitions) -> None:
-        """Compare now and then what is agreed on with another broker, and store what is known."""
-        clock, randomness = self._environment.clock, self._environment.randomness
-        assert self.chord is not None
-        since = clock.now()
+    async def _keep_stored(self) -> None:
+        """Store now and then what is known, and shorten the acceptor's journal."""
+        clock = self._environment.clock
         while True:
-            await self.keeper.replace_acceptor(self.chord.me, self.chord.book, since)
-            node = self.chord.book.any_node(randomness.random)
-            if node is not None:
-                for values in (self.keeper.known_values(), *partitions.known_values()):
-                    self._peers.post(node.address, values)
             if self._newest() != self._kept.content:
                 self._kept.store_then()
             await self._acceptor.shorten()

@@ -147,7 +147,7 @@ async def _serve(
 
     services: list[ServiceMaker] = [
         *node.parts.services(options.agent, started_at, _LaterDecider(decider)),
-        partial(RingService, member),
+        partial(RingService, member, decider),
     ]
 
     async def serve_all(*, task_status: trio.TaskStatus[str]) -> None:
@@ -201,7 +201,7 @@ async def _serve(
     nursery.start_soon(live)
     async with trio.open_nursery() as waiting:
         waiting.start_soon(_first_of, stop, waiting.cancel_scope)
-        waiting.start_soon(_first_of, member().failed, waiting.cancel_scope)
+        waiting.start_soon(_first_of, member().ended, waiting.cancel_scope)
     if (failure := member().failure) is not None:
         problems.append(failure)
     elif (partitions := member().partitions) is not None:

@@ -21,12 +21,7 @@ from octopi.coordination.election import ElectionGoal
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError, RefusedError, Status
 from octopi.identifiers import BrokerId, Epoch, InstanceId, PartitionId, TopicId
-from octopi.limits import (
-    ELECTION_TURN_S,
-    ORDER_RETRY_S,
-    PULSE_S,
-    VALUES_TOLD_MAX,
-)
+from octopi.limits import ELECTION_TURN_S, PULSE_S, VALUES_TOLD_MAX
 from octopi.logger import get_logger
 from octopi.replication.effects import Refusal
 from octopi.ring.cluster_record import ClusterRecord, PartitionKind
@@ -45,6 +40,7 @@ from octopi.ring.partition_effects import (
 from octopi.roles.broker.controller_link import ControllerLink
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.installing import DecisionInstalling
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
 from octopi.roles.broker.ring.pulses import RingPulses
 from octopi.roles.broker.ring.routes import RingRoutes
@@ -108,16 +104,17 @@ class RingPartitions(ControllerLink):
         """The logs of topics that this broker's replicas have."""
         self._accept_to: dict[PartitionId, tuple[Epoch, Answer]] = {}
         """The newest epoch that this broker was told of, and who told it last."""
-        self._uninstalled: set[PartitionId] = set()
-        """Partitions whose decision the replicas have not been told yet."""
-        self._known_live: frozenset[BrokerId] = frozenset()
-        self._has_news = trio.Event()
+        self._installing = DecisionInstalling(
+            around.environment.clock, me, self._machines, around.replicas, around.routes
+        )
         self._pulse_at = -inf
 
     # --- the partitions that there are -------------------------------------------------------
 
     def begin(self, record: ClusterRecord) -> None:
-        """The cluster has the partitions of *record*."""
+        """The cluster has the partitions of *record*, and those brokers are to lead nothing that
+        it says."""
+        self.pulses.unwilling = record.unwilling
         reports = {one.partition: one for one in self._replicas.replica_reports()}
         for number in range(record.partition_count(PartitionKind.LOG)):
             partition = PartitionId(number)
@@ -132,7 +129,7 @@ class RingPartitions(ControllerLink):
             instance = instance_of(partition)
             machine = RingPartition(partition, instance, self.me, first, draw, own)
             self._machines[partition] = machine
-            self._install(partition)  # the first value is known to everybody
+            self._installing.install(partition)  # the first value is known to everybody
 
     def partition(self, number: PartitionId) -> RingPartition | None:
         """What is known of a partition; None: there is none."""
@@ -157,6 +154,19 @@ class RingPartitions(ControllerLink):
     def move(self, machine: RingPartition, acceptors: tuple[m.AcceptorId, ...]) -> None:
         """Have *acceptors* decide about a partition."""
         self._do(machine, machine.move(acceptors, self._now))
+
+    def read(self, machine: RingPartition) -> None:
+        """Find out what is agreed on about a partition now."""
+        self._do(machine, machine.read(self._now))
+
+    def inquire(self, machine: RingPartition) -> None:
+        """Find out what the replicas of a partition without a leader have."""
+        self._do(machine, machine.inquire(self._now))
+
+    def accept_loss(self, machine: RingPartition, live: frozenset[BrokerId]) -> None:
+        """Have the best replica of those on *live* brokers lead that have said what they have."""
+        seen = attrs.evolve(self.pulses.seen(), live=live)
+        self._do(machine, machine.accept_loss(self._now, seen))
 
     def hold(self, machine: RingPartition, goal: ElectionGoal) -> None:
         """Hold an election with that *goal*."""
@@ -341,11 +351,11 @@ class RingPartitions(ControllerLink):
                 case ReplicaAdmitted():
                     if (replica := self._replicas.replica(number)) is not None:
                         replica.joined()
-                    self._install(number)
+                    self._installing.install(number)
                 case ReplicaRefused(why):
                     self._failed(RefusedError(f"partition {number}: {why}", Status.BROKER_FENCED))
                 case InstallDecision():
-                    self._install(number)
+                    self._installing.install(number)
                     self.decided.set()
                     self.decided = trio.Event()
                 case AnswerLeader(message):
@@ -358,17 +368,12 @@ class RingPartitions(ControllerLink):
             else:
                 self._routes.post(broker, message)
 
-    def _install(self, partition: PartitionId) -> None:
-        """Have the replicas be told what is in force, as soon as this process is registered."""
-        self._uninstalled.add(partition)
-        self._has_news.set()
-
     # --- tasks -------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Keep time until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_installing)
+            nursery.start_soon(self._installing.run)
             nursery.start_soon(self.hosted.run)
             nursery.start_soon(self._keep_time)
 
@@ -379,12 +384,14 @@ class RingPartitions(ControllerLink):
             if now >= self._pulse_at:
                 self._pulse_at = now + PULSE_S
                 self.pulses.send()
-            self._note_live()
+            self._installing.note_live(self.pulses.others)
             self._note_fences()
             seen = self.pulses.seen()
             for machine in list(self._machines.values()):
                 if self._has_part(machine):
                     self._do(machine, machine.tick(now, seen))
+                else:
+                    self._do(machine, machine.pursue(now))
             self._note_admitted()
             wakes_at = min(self._pulse_at, now + ELECTION_TURN_S, self.pulses.next_end())
             await clock.sleep_until(wakes_at)
@@ -394,13 +401,6 @@ class RingPartitions(ControllerLink):
         for replica in self._replicas.replicas:
             if (self.fence(replica.partition) is not None) != replica.is_fenced:
                 replica.look_at_fence()
-
-    def _note_live(self) -> None:
-        """Tell the replicas who is there, if that has changed."""
-        live = self.pulses.others
-        if live != self._known_live:
-            self._known_live = live
-            self._has_news.set()
 
     def _note_admitted(self) -> None:
         if self.admitted.is_set() or not self._machines:
@@ -413,28 +413,6 @@ class RingPartitions(ControllerLink):
         ):
             self.admitted.set()
             self._replicas.status.joined()
-
-    async def _keep_installing(self) -> None:
-        """Tell the replicas what is in force, one order after another."""
-        clock = self._environment.clock
-        while True:
-            await self._has_news.wait()
-            self._has_news = trio.Event()
-            numbers, self._uninstalled = self._uninstalled, set()
-            machines = [self._machines[one] for one in sorted(numbers)]
-            records = [
-                one.agreed.record
-                for one in machines
-                if one.is_registered or self.me.broker not in one.agreed.record.replicas
-            ]
-            brokers = list(self._routes.brokers(self._known_live | {self.me.broker}))
-            undone = await self._replicas.install_partitions(records, brokers)
-            for one in undone:
-                _log.error("a decision is not carried out", partition=one.partition, why=one.reason)
-                if one.partition is not None:
-                    self._install(one.partition)
-            if undone:
-                await clock.sleep_until(clock.now() + ORDER_RETRY_S)
 
 
 async def begin_partitions(

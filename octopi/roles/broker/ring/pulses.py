@@ -17,9 +17,10 @@ from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId
 from octopi.limits import VALUES_TOLD_MAX
 from octopi.logger import get_logger
 from octopi.replication.effects import Refusal
+from octopi.ring.election_turns import SeenBrokers
 from octopi.ring.first_partition import instance_of
 from octopi.ring.lease_grants import LeaseHolder, granted
-from octopi.ring.partition import RingPartition, SeenBrokers
+from octopi.ring.partition import RingPartition
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.held_leases import HeldLeases
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
@@ -52,6 +53,8 @@ class RingPulses:
         self._routes = routes
         self._heard = HeardBrokers(clock.now())
         self._leases = HeldLeases()
+        self.unwilling: frozenset[BrokerId] = frozenset()
+        """The brokers that are to lead only what no other broker can lead."""
         self._lost: Counter[BrokerId] = Counter()
         """How many pulses in a row found no process."""
 
@@ -73,14 +76,16 @@ class RingPulses:
             return incarnation < self._me.incarnation
         return self._heard.is_suspected(broker, incarnation, self._clock.now())
 
-    def has_heard(self, broker: BrokerId) -> bool:
-        """Whether a pulse of that broker ever came."""
-        return self._heard.knows(broker)
+    def is_there(self, broker: BrokerId) -> bool:
+        """Whether a broker is there: by its pulses, or, if none ever came, by the address book."""
+        return broker in self.live or not (
+            self._heard.knows(broker) or self._routes.is_silent(broker)
+        )
 
     def seen(self) -> SeenBrokers:
         """What this broker sees of the others now."""
         leaders = Counter(one.agreed.record.leader for one in self._machines.values())
-        return SeenBrokers(self.live, self.is_suspected, leaders)
+        return SeenBrokers(self.live, self.is_suspected, leaders, self.unwilling)
 
     # --- sending and answering ---------------------------------------------------------------
 

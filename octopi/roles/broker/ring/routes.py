@@ -16,7 +16,9 @@ from octopi.wire import messages as m
 class KnowsBrokers(Protocol):
     """What a broker knows of the others."""
 
-    chord: Chord | None
+    @property
+    def chord(self) -> Chord | None:
+        """Its place on the ring; None: it has none yet."""
 
     @property
     def record(self) -> ClusterRecord | None:
@@ -65,15 +67,28 @@ class RingRoutes:
                 self._peers.post(node.address, message)
 
     def brokers(self, live: Collection[BrokerId]) -> Iterator[m.BrokerInfo]:
-        """All brokers that are known, this one among them; *live*: those that are there."""
+        """All brokers that are known and not gone for good, this one among them; *live*: those that
+        are there."""
+        record = self._known.record
+        drained = () if record is None else record.drained
+        leaving = () if record is None else record.leaving
+        gone = () if record is None else record.gone
         nodes = {one.broker: one for one in self._founding()}
         chord = self._known.chord
         if chord is not None:
             nodes |= {one.broker: one for one in (*chord.book.nodes(), chord.me)}
         for broker, node in sorted(nodes.items()):
-            yield m.BrokerInfo(
-                broker, node.address, node.incarnation, broker in live, 0, host=node.host
-            )
+            if broker not in gone:
+                yield m.BrokerInfo(
+                    broker,
+                    node.address,
+                    node.incarnation,
+                    broker in live,
+                    0,
+                    host=node.host,
+                    drained=broker in drained,
+                    leaving=broker in leaving,
+                )
 
     def addresses(self) -> dict[BrokerId, str]:
         """Where each broker is reached that is known."""

@@ -114,20 +114,32 @@ class RingService(Service):
     def __init__(
         self,
         member: Callable[[], RingMember],
+        decider: Callable[[], RingDecider],
         context: ClientContext,
     ) -> None:
+        """*decider*: raises NotReadyError until the broker is a member of the ring."""
         connection, tasks = context.connection, context.tasks
         super().__init__(
             {
                 m.DescribeRing: self._describe,
                 m.Locate: lambda message: tasks.start_soon(self._locate, message),
+                m.OrderLeave: lambda message: tasks.start_soon(self._leave, message),
             }
         )
         self._member = member()
+        self._decider = decider
         self._connection = connection
 
     def _describe(self, message: m.DescribeRing) -> None:
         self._connection.post(described(message.request, self._member, self._member.keeper))
+
+    async def _leave(self, message: m.OrderLeave) -> None:
+        try:
+            progress = await self._decider().operations.leave(message)
+            with contextlib.suppress(ConnectionLostError):
+                self._connection.post(progress)
+        except OctopiError as error:
+            refuse(self._connection, message.request, error)
 
     async def _locate(self, message: m.Locate) -> None:
         try:

@@ -14,9 +14,11 @@ class NoRingService(Service):
     """Tells whoever asks for the ring which commands show this cluster."""
 
     def __init__(self, context: ClientContext) -> None:
-        super().__init__({m.DescribeRing: self._refuse, m.Locate: self._refuse})
+        super().__init__(
+            {m.DescribeRing: self._refuse, m.Locate: self._refuse, m.OrderLeave: self._refuse}
+        )
 
-    def _refuse(self, message: m.DescribeRing | m.Locate) -> NoReturn:
+    def _refuse(self, message: m.DescribeRing | m.Locate | m.OrderLeave) -> NoReturn:
         raise RefusedError(
             "this cluster has a register, and its brokers form no ring; `octopi-node status` shows "
             "its brokers, and `octopi-node topics describe` where a topic is",

@@ -25,6 +25,7 @@ from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.peer_connection import AskingClient
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.member import RingMember
+from octopi.roles.broker.ring.operating import RingOperations
 from octopi.roles.broker.ring.peers import RingPeers
 from octopi.roles.broker.ring.topics.keeper import HomesTopics, RingTopics
 from octopi.roles.decider_context import DeciderClient, DeciderContext
@@ -74,11 +75,19 @@ class _OwnAnswer(DeciderClient):
 class RingDecider(DeciderAsks):
     """Has requests of clients answered, whichever broker they are connected to."""
 
-    def __init__(self, clock: Clock, topics: RingTopics, cluster: str, peers: RingPeers) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        topics: RingTopics,
+        operations: RingOperations,
+        cluster: str,
+        peers: RingPeers,
+    ) -> None:
         """*cluster*: its id.  *peers*: connections for nothing else than this, so that no client
         delays what the brokers say to each other."""
         self._clock = clock
         self.topics = topics
+        self.operations = operations
         self._cluster = cluster
         self._peers = peers
 
@@ -93,10 +102,7 @@ class RingDecider(DeciderAsks):
                 return encode(await self._described(message, client))
             case m.DescribeEvents():
                 return encode(m.EventList(message.request, "", []))
-        raise RefusedError(
-            f"a cluster without a register does not carry out {m.TYPE_NAMES[type(message)]} yet",
-            Status.INVALID_OPTION,
-        )
+        return encode(await self.operations.carry_out(message))
 
     def services(
         self, ask: m.Ask, client: DeciderClient, tasks: trio.Nursery, creator: Creator
@@ -249,4 +255,9 @@ def begin_deciding(
         environment, replicas, member.partitions, member.routes, member, logs, nursery
     )
     nursery.start_soon(topics.run)
-    return RingDecider(environment.clock, topics, member.cluster, peers)
+    clock = environment.clock
+    assert member.chord is not None, "likewise"
+    operations = RingOperations(
+        clock, member.keeper, member.partitions, member.routes, member.chord
+    )
+    return RingDecider(clock, topics, operations, member.cluster, peers)
