@@ -85,6 +85,7 @@ _BY_WORD: Final = {
     "log's": ("leader", "follower"),
     "old": ("leader", "follower"),
     "broker": ("broker",),
+    "acceptor": ("broker",),
 }
 """Roles by the first word behind the code in the text of a step."""
 

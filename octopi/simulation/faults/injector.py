@@ -238,6 +238,8 @@ class Injector:
         of_disk = Wipe | RollBack | BitFlip | BreakDisk | FillDisk | ProtectDisk | Damage
         if node.kind == "client" and isinstance(action, of_disk):
             return "a client keeps nothing"
+        if isinstance(action, Wipe) and self._cluster.is_ring:
+            return "the others would need ten minutes to replace its replicas"
         if isinstance(action, Damage):
             if not self._damageable(node, action):
                 return f"it has no {action.part} that may be {action.harm}"
