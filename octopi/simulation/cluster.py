@@ -34,9 +34,9 @@ from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
 from octopi.security.join_secret import JoinSecrets
 from octopi.simulation.disk.log_bytes import ReplicaBytes
+from octopi.simulation.invariants.agreed_view import AgreedView
 from octopi.simulation.invariants.decision_view import DecisionView
 from octopi.simulation.invariants.register_view import RegisterView
-from octopi.simulation.invariants.ring_view import RingView
 from octopi.simulation.kernel.host import ProcessLife, Program, SimulatedHost
 from octopi.simulation.kernel.world import Event, World
 from octopi.simulation.network.network import Network
@@ -154,7 +154,7 @@ class SimulatedCluster:
             REGISTER if number == 1 else f"{REGISTER}-{number}"
             for number in range(1, registers_count + 1)
         ]
-        self.agreed = None if self._registers else RingView(self._topics_log)
+        self.agreed = None if self._registers else AgreedView(self._topics_log)
         """What the brokers of a cluster without a register have decided for good; None: it has
         registers."""
         self.decided: DecisionView = self.agreed or RegisterView(self._registers)

@@ -87,8 +87,7 @@ _HARMS: Final[tuple[tuple[Harm, Part], ...]] = (
 def draw(seed: int, tier: Tier | None = None) -> Plan:
     """The plan of *seed*; *tier* is drawn, too, if it isn't given."""
     if seed % 2:
-        told = scenario_plans.draw_of_rings(seed, tier or "message")
-        return attrs.evolve(told, workload=_without_queues(told.workload))
+        return scenario_plans.draw_of_rings(seed, tier or "message")
     plan = swarm.draw(seed, tier)
     founders = _randomness(seed, "founders").choice(_FOUNDERS)
     brokers = founders + _randomness(seed, "joiners").choice(_JOINERS)
@@ -120,16 +119,15 @@ def _workload(seed: int, workload: WorkloadOptions) -> WorkloadOptions:
     kept = [one for one in workload.chores if one in _KEPT_CHORES]
     more = [randomness.choice(_CHORES) for _ in range(randomness.choice((0, 0, 1, 1, 2, 3)))]
     pause_s = _randomness(seed, "pause").choice((0.004, 0.02, 0.05))
-    altered = attrs.evolve(workload, chores=(*kept, *more), entrances="brokers", pause_s=pause_s)
-    return _without_queues(altered)
-
-
-def _without_queues(workload: WorkloadOptions) -> WorkloadOptions:
-    """The same with subscriptions in place of queues, whose topics of dead letters lie beside
-    others: such clusters make none yet."""
-    if workload.member_mode not in QUEUE_MODES:
-        return workload
-    return attrs.evolve(workload, member_mode="failover")
+    # Topics of dead letters lie beside those of their queues: such clusters make none yet.
+    mode = "failover" if workload.member_mode in QUEUE_MODES else workload.member_mode
+    return attrs.evolve(
+        workload,
+        chores=(*kept, *more),
+        entrances="brokers",
+        pause_s=pause_s,
+        member_mode=mode,
+    )
 
 
 # --- faults ------------------------------------------------------------------------------

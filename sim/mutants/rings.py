@@ -28,7 +28,7 @@ MUTANTS: Final = (
         "two partitions of a deleted topic remove its logs at the same time, and the broker ends "
         "with a KeyError",
         "exception",
-        ("ring_topics_come_and_go",),
+        ("ring_topics_go_while_leaders_change",),
         "a client only notices a broker that is restarted",
     ),
     Mutant(

@@ -15,7 +15,7 @@ class DecisionView(Protocol):
     """What has been decided for good, as an observer of a world.
 
     Who decides is the register (`octopi.simulation.invariants.register_view`), or the brokers
-    together (`octopi.simulation.invariants.ring_view`).
+    together (`octopi.simulation.invariants.agreed_view`).
     """
 
     @property

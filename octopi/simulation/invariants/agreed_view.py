@@ -45,7 +45,7 @@ from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
 _CLUSTER: Final = InstanceId(0)
 
 
-class RingView:
+class AgreedView:
     """The `octopi.simulation.invariants.decision_view.DecisionView` of a world without a
     register."""
 
