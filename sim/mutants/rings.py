@@ -89,18 +89,6 @@ MUTANTS: Final = (
         ("ring_splits", "ring_sets_shrink"),
     ),
     Mutant(
-        "ballots-used-again",
-        _PROPOSER,
-        """
-         self._round += 1
--        return Ballot(self._round, self._broker, self._incarnation)
-+        return Ballot(self._round, self._broker, Incarnation(1))
-""",
-        "a broker that is restarted proposes in ballots that it has used before",
-        "record-forked",
-        ("ring_all_restart", "ring_leader_dies"),
-    ),
-    Mutant(
         "oldest-value-read",
         _PROPOSALS,
         """
