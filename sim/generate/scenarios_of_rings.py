@@ -83,10 +83,10 @@ def ring_leader_dies(randomness: Random) -> Scenario:
 
 
 def ring_leader_is_cut_off(randomness: Random) -> Scenario:
-    """A leader is cut off from all others, or hears less than it says, and comes back when another
-    one leads."""
+    """A leader is cut off from all others, or from one that then takes it for dead alone, or hears
+    less than it says; and it comes back when another one leads."""
     ways: tuple[Way, ...] = ("both", "both", "in", "out")
-    peer = randomness.choice(("others", "others", "broker"))
+    peer = randomness.choice(("others", "others", "broker-1", "broker-2", "broker-3"))
     cut = Cut(
         peer,
         some_seconds(randomness, 0.8, 3.0),
