@@ -13,6 +13,7 @@ from octopi.identifiers import BrokerId, InstanceId
 from octopi.limits import ACCEPTOR_SNAPSHOT_ENTRIES, AGREED_BYTES_MAX, KIB
 from octopi.storage.journal import Journal, JournalFormat
 from octopi.storage.owned_journal import open_owned_journal
+from octopi.tracing import steps
 from octopi.wire.agreement import AcceptorId, AgreedValue, ToAcceptor, ToProposer
 
 _Entry: TypeAlias = DirectoryEntry | AcceptorEntry
@@ -31,9 +32,14 @@ class AcceptorJournal:
     """The acceptors of one node and their journal."""
 
     def __init__(
-        self, journal: Journal[_Entry], identity: AcceptorId, acceptors: Acceptors
+        self,
+        environment: Environment,
+        journal: Journal[_Entry],
+        identity: AcceptorId,
+        acceptors: Acceptors,
     ) -> None:
         self.identity = identity
+        self._environment = environment
         self._journal = journal
         self._acceptors = acceptors
 
@@ -71,7 +77,7 @@ class AcceptorJournal:
         except BaseException:
             await journal.close()
             raise
-        return cls(journal, identity, acceptors)
+        return cls(environment, journal, identity, acceptors)
 
     def accepted(self, instance: InstanceId) -> AgreedValue | None:
         """The value of *instance* that was accepted last, or the first one; it may not be durable
@@ -87,15 +93,22 @@ class AcceptorJournal:
           StorageError: if the disk refused the entry otherwise; nothing has changed.
         """
         acceptor = self._acceptors.of(message.instance)
-        before = acceptor.state
+        before, trace = acceptor.state, self._environment.trace
         effects = acceptor.receive(message)
+        entries = [one.entry for one in effects if isinstance(one, Persist)]
+        if trace is not None:
+            trace(steps.A2Storing(message.instance, entries))
         try:
-            self._journal.append([one.entry for one in effects if isinstance(one, Persist)])
+            self._journal.append([*entries])
         except BaseException:
             acceptor.state = before
             raise
         await self._journal.flush()
-        return [one.message for one in effects if isinstance(one, AnswerProposer)]
+        answers = [one.message for one in effects if isinstance(one, AnswerProposer)]
+        if trace is not None:
+            for one in answers:
+                trace(steps.A2Answering(message.instance, one))
+        return answers
 
     async def shorten(self) -> None:
         """Replace the journal by a snapshot if that is much shorter.

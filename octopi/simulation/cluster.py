@@ -1,4 +1,5 @@
 """A whole simulated cluster: a register, brokers, and client programs, each on a host of its own.
+A cluster without a register has brokers only, the first of which are its founders.
 
 This module decides what runs on which host, and starts it again: every host can be ended in any way
 at any moment, and `boot` starts what ran there.  `octopi.simulation.faults.injector` decides which
@@ -7,14 +8,14 @@ faults happen when; the client programs decide what clients do.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal
 
 import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.identifiers import BrokerId, PartitionId
+from octopi.identifiers import INTERNAL_LOGS, RING_LOGS, TOPICS_LOG, BrokerId, PartitionId
 from octopi.limits import (
     GATHER_S,
     JOIN_SECRET_BYTES,
@@ -27,15 +28,20 @@ from octopi.limits import (
 )
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.node import BrokerOptions, run_broker
+from octopi.roles.broker.ring.node import RingBroker, run_ring_broker
+from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
 from octopi.security.join_secret import JoinSecrets
+from octopi.simulation.disk.log_bytes import ReplicaBytes
+from octopi.simulation.invariants.agreed_view import AgreedView
 from octopi.simulation.invariants.decision_view import DecisionView
 from octopi.simulation.invariants.register_view import RegisterView
 from octopi.simulation.kernel.host import ProcessLife, Program, SimulatedHost
-from octopi.simulation.kernel.world import World
+from octopi.simulation.kernel.world import Event, World
 from octopi.simulation.network.network import Network
 from octopi.storage.flush_policy import FlushOptions
+from octopi.tracing import steps
 
 REGISTER: Final = "register"
 """The name of the register's host; brokers are ``broker-1`` and so on."""
@@ -67,6 +73,9 @@ class ClusterOptions:
 
     brokers: int = 3
     registers: int = 1
+    founders: int = 0
+    """How many of the brokers form a cluster without a register; the others join it.  0: the
+    cluster has its registers."""
     partitions: int = PARTITION_COUNT_DEFAULT
     replicas: int = REPLICA_COUNT_DEFAULT
     flush: FlushOptions = attrs.field(factory=FlushOptions)
@@ -93,6 +102,9 @@ class Node:
         """How many times the host has lost its disk."""
         self.has_lost_files = False
         """Whether the disk was emptied, damaged or set back to older data."""
+        self.ring: RingBroker | None = None
+        """In a cluster without a register, the broker of the present process, as its pages see it;
+        None: it is not so far."""
         self._run = run
 
     @property
@@ -137,12 +149,21 @@ class SimulatedCluster:
         self.options = options or ClusterOptions()
         self.nodes: dict[str, Node] = {}
         """All nodes, by name, in the order in which they were added."""
+        registers_count = 0 if self.options.founders else self.options.registers
         self._registers = [
             REGISTER if number == 1 else f"{REGISTER}-{number}"
-            for number in range(1, self.options.registers + 1)
+            for number in range(1, registers_count + 1)
         ]
-        self.decided: DecisionView = RegisterView(self._registers)
-        """What has been decided for good."""
+        self.agreed = None if self._registers else AgreedView(self._topics_log)
+        """What the brokers of a cluster without a register have decided for good; None: it has
+        registers."""
+        self.decided: DecisionView = self.agreed or RegisterView(self._registers)
+        """What has been decided for good, whoever decides."""
+        self._ids: dict[str, BrokerId] = {}
+        """In a cluster without a register, the id of the broker on each host, with the disk that it
+        has now."""
+        self._hosts: dict[BrokerId, str] = {}
+        """The host of each broker that ever was."""
         self.secrets = JoinSecrets((world.random("join secret").randbytes(JOIN_SECRET_BYTES),))
         """The join secret.  Each node has a copy outside its disk, so that it isn't lost with the
         disk."""
@@ -155,6 +176,8 @@ class SimulatedCluster:
         self._changed = trio.Event()
         self._is_ended = False
         world.observe(self.decided, self.decided.kinds)
+        if self.agreed is not None:
+            world.observe(self._note_id, {steps.A1Began.text, WIPE})
         for name in self._registers:
             self._add(name, "register", self._run_register)
         for _ in range(self.options.brokers):
@@ -166,6 +189,11 @@ class SimulatedCluster:
     def register(self) -> Node:
         """The register, or the first of them."""
         return self.nodes[REGISTER]
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether it is a cluster without a register."""
+        return self.agreed is not None
 
     @property
     def registers(self) -> list[Node]:
@@ -185,12 +213,21 @@ class SimulatedCluster:
     @property
     def address(self) -> str:
         """The address that clients connect to."""
-        return self.address_of(REGISTER)
+        return self.addresses[0]
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses of all registers."""
-        return [self.address_of(name) for name in self._registers]
+        """The addresses of all registers; without a register, of all founders."""
+        return [self.address_of(name) for name in self._registers or self._founders]
+
+    @property
+    def internal_logs(self) -> Sequence[str]:
+        """The internal logs that each partition has."""
+        return RING_LOGS if self.is_ring else INTERNAL_LOGS
+
+    @property
+    def _founders(self) -> list[str]:
+        return [f"broker-{number}" for number in range(1, self.options.founders + 1)]
 
     def address_of(self, name: str) -> str:
         """The address of the node with this name."""
@@ -217,13 +254,18 @@ class SimulatedCluster:
 
     def host_of(self, broker: BrokerId) -> str:
         """The name of the host on which the broker with this id runs, or ran."""
+        if self.is_ring:
+            return self._hosts[broker]
         return f"broker-{broker % _IDS_PER_DISK}"
 
     def broker_of(self, host: str) -> BrokerId | None:
-        """The id of the broker on *host*; None if it isn't a broker's host."""
+        """The id of the broker on *host*; None if it isn't a broker's host, or, without a register,
+        if the broker has none yet."""
         node = self.nodes.get(host)
         if node is None or node.kind != "broker":
             return None
+        if self.is_ring:
+            return self._ids.get(host)
         # A broker that lost its disk is a new broker.
         return BrokerId(int(host.removeprefix("broker-")) + _IDS_PER_DISK * node.wipe_count)
 
@@ -244,7 +286,7 @@ class SimulatedCluster:
         node = self.nodes[name]
         if node.host.is_up or self._is_ended:
             return False
-        node.url, node.stop = "", trio.Event()
+        node.url, node.stop, node.ring = "", trio.Event(), None
         node.life = node.host.boot(node.run, self._nursery)
         self._lives = [life for life in self._lives if not life.ended.is_set()]
         self._lives.append(node.life)
@@ -326,6 +368,9 @@ class SimulatedCluster:
         await run_register(environment, options, stop=node.stop, task_status=status)
 
     async def _run_broker(self, node: Node, environment: Environment) -> None:
+        if self.is_ring:
+            await self._run_ring_broker(node, environment)
+            return
         options = BrokerOptions(
             listen=f"{node.name}:{_PORT}",
             data_directory=DATA_DIRECTORY,
@@ -338,6 +383,40 @@ class SimulatedCluster:
         )
         status = _Started(node, node.life, self._tell)
         await run_broker(environment, options, stop=node.stop, task_status=status)
+
+    async def _run_ring_broker(self, node: Node, environment: Environment) -> None:
+        life = node.life
+        options = RingOptions(
+            listen=f"{node.name}:{_PORT}",
+            data_directory=DATA_DIRECTORY,
+            join=tuple(self.addresses),
+            secrets=lambda: self.secrets,
+            advertise=self.address_of(node.name),
+            partition_count=self.options.partitions,
+            replica_count=self.options.replicas,
+            flush=self.options.flush,
+            retention_check_interval_s=self.options.retention_check_interval_s,
+            keep_retired_s=self.options.keep_retired_s,
+        )
+
+        def show(ring: RingBroker) -> None:
+            if node.life is life:
+                node.ring = ring
+
+        status = _Started(node, life, self._tell)
+        await run_ring_broker(environment, options, stop=node.stop, show=show, task_status=status)
+
+    def _note_id(self, event: Event) -> None:
+        match event.about:
+            case steps.A1Began(broker):
+                self._ids[event.host] = broker
+                self._hosts[broker] = event.host
+            case _:
+                self._ids.pop(event.host, None)
+
+    def _topics_log(self, host: str, partition: PartitionId) -> ReplicaBytes:
+        disk = self.nodes[host].host.disk
+        return ReplicaBytes(disk, DATA_DIRECTORY, TOPICS_LOG, partition)
 
     def _tell(self) -> None:
         self._changed.set()

@@ -62,6 +62,8 @@ letter                            the number of a dead letter, among those of it
 lost_from, lost_to, reset_to      the range that a member's log has lost; where an operator sets
                                   the mark
 status, reason, why               the `octopi.errors.Status` of a refusal, and a text
+instance, directory, message      an agreed value, an acceptor's directory, and what it answers or
+                                  hears (`octopi.wire.agreement`)
 term, candidate, start, snapshot  of several registers: the term, whom a register votes for, and
                                   the entries of their journal (`octopi.tracing.registers`)
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
@@ -82,6 +84,7 @@ from octopi.tracing import (
     produce,
     register,
     registers,
+    ring,
     subscriptions,
     topics,
 )
@@ -93,6 +96,7 @@ from octopi.tracing.produce import *  # noqa: F403
 from octopi.tracing.produce import P9Refused, P9Refusing
 from octopi.tracing.register import *  # noqa: F403
 from octopi.tracing.registers import *  # noqa: F403
+from octopi.tracing.ring import *  # noqa: F403
 from octopi.tracing.step import Step
 from octopi.tracing.subscriptions import *  # noqa: F403
 from octopi.tracing.topics import *  # noqa: F403
@@ -107,6 +111,7 @@ _SYSTEMS: Final = (
     client,
     subscriptions,
     registers,
+    ring,
 )
 """The module of each system, in the order of `ALL`.  Append a further one at the end."""
 
@@ -124,6 +129,9 @@ ALL: Final = tuple(one for system in _SYSTEMS for one in _declared(system))
 
 OF_SEVERAL_REGISTERS: Final = frozenset(_declared(registers))
 """The steps that only happen in clusters with several registers."""
+
+OF_RINGS: Final = frozenset(_declared(ring))
+"""The steps that only happen in clusters without a register."""
 
 REFUSING: Final = (P9Refusing, P9Refused)
 """The steps of a refused batch; they may follow any of the steps before 7."""

@@ -17,6 +17,7 @@ from sim.generate.members import group_chores, members
 from sim.generate.scenario import Scenario
 from sim.generate.scenarios import SCENARIOS, SCENARIOS_BY_NAME
 from sim.generate.scenarios_of_groups import GROUP_SCENARIOS
+from sim.generate.scenarios_of_rings import RING_SCENARIOS
 from sim.generate.swarm import KILLS_EACH, NAMED_PRODUCERS
 from sim.run.plan import Plan, Tier, WorkloadOptions
 
@@ -46,6 +47,12 @@ def _randomness(key: str, number: int) -> Random:
 def draw_of_groups(seed: int, tier: Tier = "message") -> Plan:
     """The plan of *seed* of a cluster with several registers."""
     tell = GROUP_SCENARIOS[_randomness("group scenario", seed).randrange(len(GROUP_SCENARIOS))]
+    return _ScenarioDrawing(seed).plan(tier, tell)
+
+
+def draw_of_rings(seed: int, tier: Tier = "message") -> Plan:
+    """The plan of *seed* of a cluster without a register."""
+    tell = RING_SCENARIOS[_randomness("ring scenario", seed).randrange(len(RING_SCENARIOS))]
     return _ScenarioDrawing(seed).plan(tier, tell)
 
 

@@ -105,6 +105,7 @@ from sim.generate.scenarios_of_retention import (
     retention_waits,
     slow_to_acknowledge,
 )
+from sim.generate.scenarios_of_rings import RING_SCENARIOS
 from sim.generate.scenarios_of_serving import ALWAYS_SERVING, SERVING_SCENARIOS
 from sim.generate.scenarios_of_subscriptions import SUBSCRIPTION_SCENARIOS
 
@@ -219,7 +220,7 @@ SCENARIOS: Final = (
 """All scenarios that are drawn."""
 
 SCENARIOS_BY_NAME: Final[Mapping[str, Callable[[Random], Scenario]]] = {
-    tell.__name__.lstrip("_"): tell for tell in (*SCENARIOS, *GROUP_SCENARIOS)
+    tell.__name__.lstrip("_"): tell for tell in (*SCENARIOS, *GROUP_SCENARIOS, *RING_SCENARIOS)
 }
-"""Each of these scenarios once, and those with several registers, by the name of its function
-without leading underscores."""
+"""Each of these scenarios once, and those with several registers or none, by the name of its
+function without leading underscores."""

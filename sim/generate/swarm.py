@@ -68,7 +68,8 @@ _RARE_OCCURRENCE: Final = 4
 _OFTEN_OCCURRENCE: Final = 60
 _OFTEN_STEPS: Final = frozenset(code for code in STEPS if code[0] in "PC")
 
-_PLACES: Final = tuple(one for one in STEPS if steps.BY_CODE[one] not in steps.OF_SEVERAL_REGISTERS)
+_OF_OTHER_CLUSTERS: Final = steps.OF_SEVERAL_REGISTERS | steps.OF_RINGS
+_PLACES: Final = tuple(one for one in STEPS if steps.BY_CODE[one] not in _OF_OTHER_CLUSTERS)
 """The codes of the steps at which faults strike."""
 
 _EFFECTS: Final = tuple(

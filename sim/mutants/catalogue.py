@@ -18,6 +18,7 @@ from sim.mutants import (
     recovery,
     register,
     replication,
+    rings,
     storage,
     subscriptions,
 )
@@ -41,6 +42,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *queues.MUTANTS,
         *entrances.MUTANTS,
         *groups.MUTANTS,
+        *rings.MUTANTS,
     )
 }
 """All mutants by name, in the order in which they are listed."""

@@ -39,6 +39,11 @@ _OF_SUBSCRIPTIONS: Final = ("octopi.subscriptions.", "broker.subscriptions.", "s
 """Parts of the names of modules that only subscriptions use."""
 _OF_GROUPS: Final = (".agreement.journal.", ".register.group.")
 """The same of those that only several registers use."""
+_OF_RINGS: Final = (
+    *(".broker.ring.", "octopi.ring.", ".acceptor_journal", ".partition_changes"),
+    *(".agreement.proposer", ".agreement.proposals", ".agreement.lease", ".agreement.heard"),
+)
+"""The same of those that only clusters without a register use."""
 _SCENARIOS_PER_SWARM: Final = 7
 """A swarm plan takes as long as three scenarios, so one follows every seven."""
 
@@ -240,6 +245,8 @@ def plans(first: int = 1, module: str = "", scenarios: Sequence[str] = ()) -> It
     mix; only those in which the code of *module* does something."""
     if any(one in module for one in _OF_GROUPS):
         mixed: Iterator[Plan] = _of_groups(first)
+    elif any(one in module for one in _OF_RINGS):
+        mixed = _of_rings(first)
     else:
         mixed = (plan for plan in _mix(first) if _runs(module, plan))
     if not scenarios:
@@ -265,6 +272,13 @@ def _of_groups(first: int) -> Iterator[Plan]:
     return (groups.draw(seed, "message") for seed in itertools.count(first))
 
 
+def _of_rings(first: int) -> Iterator[Plan]:
+    """Plans without a register."""
+    from sim.generate import rings
+
+    return (rings.draw(seed, "message") for seed in itertools.count(first))
+
+
 def _only(scenarios: Sequence[str], first: int) -> Iterator[Plan]:
     """The *scenarios*, one after the other, again and again."""
     from sim.generate.scenario_plans import draw_scenario
@@ -275,9 +289,12 @@ def _only(scenarios: Sequence[str], first: int) -> Iterator[Plan]:
 
 def _runs(module: str, plan: Plan) -> bool:
     """Whether *plan* has use for *module*: more than half of all plans have no members of
-    subscriptions, and only those of `sim.generate.groups` have several registers."""
+    subscriptions, and only those of `sim.generate.groups` have several registers, and those of
+    `sim.generate.rings` none."""
     if any(one in module for one in _OF_GROUPS):
         return plan.registers > 1
+    if any(one in module for one in _OF_RINGS):
+        return plan.founders > 0
     return plan.workload.members > 0 or not any(one in module for one in _OF_SUBSCRIPTIONS)
 
 

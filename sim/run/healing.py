@@ -16,11 +16,12 @@ from typing import Final
 from octopi.clients.client import Client
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError
-from octopi.identifiers import INTERNAL_LOGS, BrokerId, PartitionId
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.retry import may_pass
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.retired_folders import MOVING_SUFFIX
 from octopi.simulation.cluster import DATA_DIRECTORY
+from octopi.simulation.faults.spare_hosts import can_agree_without
 from octopi.simulation.history.events import (
     Invoked,
     LogName,
@@ -131,7 +132,7 @@ class Healer:
             len({*record.in_sync} - {broker}) >= max(1, self._min_insync(record.partition))
             for record in state.partitions.values()
             if broker in record.replicas
-        )
+        ) and can_agree_without(self._cluster, host, self.cut_off)
 
     def _min_insync(self, partition: PartitionId) -> int:
         topics = self._cluster.decided.state.topics_on({partition})
@@ -187,7 +188,9 @@ class Healer:
                 if partition in held
             }
             wanted |= {
-                log_directory(DATA_DIRECTORY, one, name) for one in held for name in INTERNAL_LOGS
+                log_directory(DATA_DIRECTORY, one, name)
+                for one in held
+                for name in self._cluster.internal_logs
             }
             wanted |= {f"data/replicas/{one}{end}" for one in held for end in _REPLICA_FILES}
             found = {path.rpartition("/")[0][1:] for path in node.host.disk.files("data/logs")}
@@ -202,7 +205,9 @@ class Healer:
     def differing(self) -> str:
         """The logs that don't have the same bytes on all replicas."""
         internal = [
-            LogName(name, one.partition) for one in self._rest.records for name in INTERNAL_LOGS
+            LogName(name, one.partition)
+            for one in self._rest.records
+            for name in self._cluster.internal_logs
         ]
         logs = [*self._client_log.logs, *internal]
         return str([str(log) for log in logs if self._differs(log)] or "")

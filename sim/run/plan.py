@@ -232,6 +232,9 @@ class Plan:
     stops_each: bool = False
     """Whether each broker is asked to stop after healing, while the register hangs and another one
     dies: when that one is back, they have to go on without the one that stopped."""
+    founders: int = 0
+    """How many of the brokers form a cluster without a register; the others join it.  0: the
+    cluster has registers."""
 
     @property
     def may_lose(self) -> bool:
@@ -250,6 +253,8 @@ class Plan:
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:
             raise PlanError("a cluster has 1 to 9 brokers, and at least a replica and a partition")
+        if not 0 <= self.founders <= self.brokers:
+            raise PlanError("the founders are some of the brokers")
         if self.workload.topic_partitions > self.partitions:
             raise PlanError("a topic has at most as many partitions as there are")
 

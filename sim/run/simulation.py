@@ -40,6 +40,7 @@ from sim.run.coverage_marks import CoverageMarks
 from sim.run.healing import Healer
 from sim.run.log_errors import comes_of_older_disks, listening
 from sim.run.plan import Plan
+from sim.run.ring_checks import RingChecks
 from sim.run.trials import Trials
 from sim.run.workload import Workload
 
@@ -154,6 +155,7 @@ class _PlanRun:
         self._client_log: ClientLog
         self._workload: Workload
         self._healer: Healer
+        self._ring: RingChecks
 
     # --- the course of a run ---------------------------------------------------------------
 
@@ -171,6 +173,7 @@ class _PlanRun:
                 self._workload.start()
                 await self._work()
                 self._healer.cut_off = self._injector.heal(self._plan.cut_off)
+                self._ring.cut_off = self._healer.cut_off
                 try:
                     await self._rest()
                 except Violation as error:
@@ -183,6 +186,7 @@ class _PlanRun:
         return ClusterOptions(
             brokers=plan.brokers,
             registers=plan.registers,
+            founders=plan.founders,
             partitions=plan.partitions,
             replicas=plan.replicas,
             flush=FlushOptions(
@@ -201,6 +205,7 @@ class _PlanRun:
         self._client_log = ClientLog(cluster, plan)
         self._workload = Workload(self._client_log)
         self._healer = Healer(self._client_log)
+        self._ring = RingChecks(self._client_log)
         for make in self._observers:
             observer = make(cluster)
             world.observe(observer, getattr(observer, "kinds", None))
@@ -237,6 +242,7 @@ class _PlanRun:
         healer.start()
         await self._until("unfit brokers can't be replaced", self._injector.replace_unfit)
         await self._until("servers don't serve", healer.not_serving)
+        await self._until("brokers are not one ring", self._ring.fault)
         await self._until("replicas of lost brokers are not replaced", healer.unmoved)
         await self._until("clients wait", workload.unsent)
         await self._until("new messages are not taken", healer.unproven)
@@ -250,6 +256,7 @@ class _PlanRun:
         await self._until("producers get no receipts", workload.unheard)
         await self._until("replicas differ", healer.differing)
         await self._until("deleted topics are on disks", healer.undeleted)
+        await self._until("brokers list other topics", self._ring.unlisted)
         workload.read_all()
         await self._until("logs can't be read", lambda: "" if workload.is_read else "reading")
         ends = {log: healer.end(log) for log in self._client_log.logs}

@@ -85,6 +85,7 @@ _BY_WORD: Final = {
     "log's": ("leader", "follower"),
     "old": ("leader", "follower"),
     "broker": ("broker",),
+    "acceptor": ("broker",),
 }
 """Roles by the first word behind the code in the text of a step."""
 
@@ -241,6 +242,11 @@ def impossible(cell: Cell, action: str) -> str:
     """Why *action* can't be done at *cell*; empty: it can."""
     if cell in _NEVER:
         return _NEVER[cell]
+    if action == "wipe" and steps.BY_CODE.get(cell.place) in steps.OF_RINGS:
+        return (
+            "others would have to take the place of the broker with the lost disk, which they do "
+            "after ten minutes only"
+        )
     if action == "stop" and STEPS.get(cell.place) in _STOPPING:
         return "the broker is stopping"
     if action == "wipe" and cell.role == "leader" and STEPS.get(cell.place) in _MAY_BE_DECISIVE:

@@ -125,6 +125,12 @@ SCENARIOS: Final[dict[str, Plan]] = {
         snapshot_entries=5,
         load={"pause_s": 0.1, "records": 20, "chores": ("topic", "alter")},
     ),
+    # A broker of a cluster without a register dies; topics are made and deleted.
+    "ring": _plan(
+        InjectedFault(AtTime(2.0), Kill(0.5), "leader"),
+        founders=3,
+        load={"pause_s": 0.1, "records": 20, "chores": ("topic",), "entrances": "brokers"},
+    ),
     # A broker's log is cut short while it is down.
     "damage": _plan(
         InjectedFault(AtTime(0.8), Damage("cut", "log", 0.1), "broker-3"),

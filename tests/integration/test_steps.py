@@ -24,6 +24,8 @@ from octopi.cli.free_ports import free_ports
 from octopi.environment import Environment, Trace, TraceEvent
 from octopi.errors import UnknownTopicError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
+from octopi.roles.broker.ring.node import run_ring_broker
+from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.register import election_driver
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
@@ -477,6 +479,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
             await use_a_queue(cluster, environment)
         await follow_from_behind_retention(cluster, observation)
         await replace_the_active_register(cluster, observation)
+        await found_a_cluster_without_a_register(cluster, observation)
         await abandon_a_message(cluster, environment)
         await read_on_behind_a_fork(cluster, environment)
     seen = {event.step for event in observation.events}
@@ -510,6 +513,25 @@ async def replace_the_active_register(cluster: LocalCluster, observation: Observ
             await trio.sleep(0.01)
         for stop in stops.values():
             stop.set()
+
+
+async def found_a_cluster_without_a_register(
+    cluster: LocalCluster, observation: Observation
+) -> None:
+    """A broker forms a cluster of its own, and is registered for its partition."""
+    place = f"127.0.0.1:{free_ports(1)[0]}"
+    environment = attrs.evolve(
+        cluster.cluster.environment, disk=MemoryDisk(), trace=observation.of("ring")
+    )
+    options = RingOptions(place, "data", (f"ws://{place}",), secrets=SECRETS, partition_count=1)
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(run_ring_broker, environment, options, stop=stop))
+        while not {one.text for one in steps.OF_RINGS} <= {  # noqa: ASYNC110
+            one.step for one in observation.events
+        }:
+            await trio.sleep(0.01)
+        stop.set()
 
 
 async def alter_a_topic(cluster: LocalCluster, environment: Environment) -> None:

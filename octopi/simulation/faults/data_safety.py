@@ -18,7 +18,14 @@ from octopi.identifiers import BrokerId, PartitionId
 from octopi.model import TopicRecord
 from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
 from octopi.simulation.disk.group_bytes import GroupJournalBytes
-from octopi.simulation.faults.actions import Destroying, LosePower, Wipe, goes_unnoticed
+from octopi.simulation.faults.actions import (
+    BitFlip,
+    Destroying,
+    LosePower,
+    RollBack,
+    Wipe,
+    goes_unnoticed,
+)
 from octopi.simulation.faults.damage import Damage
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
@@ -97,6 +104,8 @@ class LastCopyGuard:
         view = self._cluster.decided.state
         if node.kind == "client":
             return ""
+        if self._cluster.is_ring and (why := _objection_in_ring(action)):
+            return why
         if self._register_is_lost:
             return "the register has no journal until it gets another disk"
         missing = self._partitions_before_wipe - view.partitions.keys()
@@ -109,7 +118,8 @@ class LastCopyGuard:
         if node.kind == "register":
             return self._register_objection(host, action)
         broker = self._cluster.broker_of(host)
-        assert broker is not None
+        if broker is None:
+            return ""  # it has no part in anything so far
         if self._may_lose_all and isinstance(action, LosePower):
             return "" if host not in self._unsure else "its device may lack what it believes in"
         if self.may_lose_last and not isinstance(action, LosePower):
@@ -285,6 +295,17 @@ class LastCopyGuard:
     def names_unsynced(self, host: str) -> None:
         """Note that a sync of a directory of *host* fails, or may fail."""
         self._unsure.add(host)
+
+
+def _objection_in_ring(action: Destroying) -> str:
+    """Why *action* must not happen to a broker of a cluster without a register, whoever else has
+    its data."""
+    match action:
+        case Damage() if not action.is_noticed:
+            return "no operator can give a broker without a register another disk yet"
+        case BitFlip() | RollBack():
+            return "it might forget what its acceptor promised, and not know that"
+    return ""
 
 
 _FOR_GOOD: Final = 1 << 62

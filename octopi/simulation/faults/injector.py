@@ -91,8 +91,7 @@ class Injector:
         self.hosts = HostSelector(cluster)
         """Finds the hosts that faults are aimed at."""
         self._routes = RouteFaults(cluster)
-        self._cluster = cluster
-        self._world = cluster.world
+        self._cluster, self._world = cluster, cluster.world
         self._last_copies = last_copies
         self._faults = tuple(faults)
         self._at_steps: dict[str, list[PendingFault]] = defaultdict(list)
@@ -238,6 +237,8 @@ class Injector:
         of_disk = Wipe | RollBack | BitFlip | BreakDisk | FillDisk | ProtectDisk | Damage
         if node.kind == "client" and isinstance(action, of_disk):
             return "a client keeps nothing"
+        if self._cluster.is_ring and isinstance(action, Wipe):
+            return "its replicas would be replaced after ten minutes"
         if isinstance(action, Damage):
             if not self._damageable(node, action):
                 return f"it has no {action.part} that may be {action.harm}"

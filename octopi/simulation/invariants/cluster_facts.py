@@ -6,10 +6,18 @@ replicas, the logs, and the replicas that a fault excuses.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from octopi.identifiers import INTERNAL_LOGS, BrokerId, Offset, PartitionId
+from octopi.identifiers import (
+    INTERNAL_LOGS,
+    RING_LOGS,
+    TOPICS_LOG,
+    BrokerId,
+    Offset,
+    PartitionId,
+)
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.faults import Fail
 from octopi.simulation.disk.group_bytes import GroupJournalBytes
@@ -44,8 +52,10 @@ def _says_full(action: BreakDisk) -> bool:
     return isinstance(how, Fail) and how.error_number in FULL
 
 
-def _journal_of(cluster: SimulatedCluster) -> JournalBytes | GroupJournalBytes:
-    """The journal on the disks of the registers."""
+def _journal_of(cluster: SimulatedCluster) -> JournalBytes | GroupJournalBytes | None:
+    """The journal on the disks of the registers; None: there is no register."""
+    if cluster.is_ring:
+        return None
     if len(cluster.registers) == 1:
         return JournalBytes(cluster.register.host.disk, DATA_DIRECTORY)
     disks = {one.name: one.host.disk for one in cluster.registers}
@@ -66,7 +76,7 @@ class ClusterFacts:
         self._logs: dict[str, CommittedLog] = {}
         """The logs by topic id and partition."""
         self._replicas: dict[tuple[str, str, int], ReplicaBytes] = {}
-        self._journal = _journal_of(cluster)
+        self._register_journal = _journal_of(cluster)
         self._leaders: dict[tuple[int, int], Event] = {}
         """The step of the first leader, by partition and epoch."""
         self._promised: dict[tuple[str, int], int] = {}
@@ -84,6 +94,8 @@ class ClusterFacts:
         """Broker and partition -> the incarnation that the register knew then."""
         self._deleted: set[str] = set()
         """The ids of deleted topics."""
+        self._deletions: Counter[str] = Counter()
+        """How often topics were deleted, by name."""
         self._spoiled: set[str] = set()
         """Hosts with data on their disk that they have not written."""
         self._register_wiped = False
@@ -111,6 +123,12 @@ class ClusterFacts:
         self._log_epochs: dict[tuple[str, int], int] = {}
         """Host and partition -> the epoch of the leader that it agreed with last."""
 
+    @property
+    def _journal(self) -> JournalBytes | GroupJournalBytes:
+        """The journal of the registers, of which the rules about their steps ask."""
+        assert self._register_journal is not None
+        return self._register_journal
+
     # --- faults and promises -----------------------------------------------------------
 
     def _note_fault(self, event: Event) -> None:
@@ -119,8 +137,8 @@ class ClusterFacts:
             self._clocks_differ = True
         if isinstance(action, FillDisk) or (isinstance(action, BreakDisk) and _says_full(action)):
             self._filled.add(event.host)
-        if isinstance(self._journal, GroupJournalBytes):
-            self._note_sync_failure(self._journal, event)
+        if isinstance(self._register_journal, GroupJournalBytes):
+            self._note_sync_failure(self._register_journal, event)
         if isinstance(action, Wipe | BitFlip | RollBack):
             self._note_loss(event)
         if isinstance(action, Damage) and action.touches_records:
@@ -180,7 +198,11 @@ class ClusterFacts:
         self._forget_promises(event.host)
 
     def _note_deletion(self, event: StepEvent[steps.T5Deleted]) -> None:
-        self._deleted.add(event.step.topic_id)
+        self._forget_topic(event.step.topic, event.step.topic_id)
+
+    def _forget_topic(self, topic: str, topic_id: str) -> None:
+        self._deleted.add(topic_id)
+        self._deletions[topic] += 1
 
     def _forget_promises(self, host: str) -> None:
         for key in [key for key in self._promised if key[0] == host]:
@@ -198,8 +220,8 @@ class ClusterFacts:
             # With the sync flag on the device, all data that counts is there, too.
             if broker is not None and not self._flags.get((event.host, partition)):
                 self._caches_lost_at[broker, partition] = self._view.version
-                if (known := self._view.state.brokers.get(broker)) is not None:
-                    self._caches_lost_in[broker, partition] = known.incarnation
+                if known := self._view.incarnation(broker, partition):
+                    self._caches_lost_in[broker, partition] = known
 
     def _note_flag(self, event: StepEvent[PromiseStep]) -> None:
         key = event.host, event.step.partition
@@ -255,7 +277,7 @@ class ClusterFacts:
     def _topic_id(self, log: CommittedLog) -> str:
         """The id of the log's present topic, or the name of an internal log; empty if there is no
         such topic."""
-        if log.topic in INTERNAL_LOGS:
+        if log.topic in RING_LOGS:
             return log.topic
         topic = self._view.state.topic(log.topic)
         return topic.topic_id if topic is not None else ""
@@ -290,9 +312,9 @@ class ClusterFacts:
         """Whether the in-sync set relies on data of *broker* that a fault destroyed."""
         if not self._has_its_disk(broker):
             return True
-        known = self._view.state.brokers.get(broker)
+        known = self._view.incarnation(broker, log.partition)
         lost_in = self._caches_lost_in.get((broker, log.partition))
-        if known is not None and known.incarnation == lost_in and self._counts_cache(log):
+        if known and known == lost_in and self._counts_cache(log):
             return True  # the next incarnation reverses a decision about an ended one
         lost_at = self._lost_at(broker, log)
         return self._view.was_out_of_sync(log.partition, broker) <= lost_at
@@ -307,6 +329,8 @@ class ClusterFacts:
         return lost_at
 
     def _counts_cache(self, log: CommittedLog) -> bool:
+        if log.topic == TOPICS_LOG:
+            return False
         if log.topic in INTERNAL_LOGS:
             topics = self._view.state.topics_on({log.partition})
             return not all(map(self._view.has_always_flushed, topics))

@@ -14,8 +14,8 @@ from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
 class DecisionView(Protocol):
     """What has been decided for good, as an observer of a world.
 
-    The register, in `octopi.simulation.invariants.register_view`, is one that decides; there may be
-    others.
+    Who decides is the register (`octopi.simulation.invariants.register_view`), or the brokers
+    together (`octopi.simulation.invariants.agreed_view`).
     """
 
     @property
@@ -54,6 +54,14 @@ class DecisionView(Protocol):
     def options(self) -> Mapping[str, Mapping[tuple[int, int], TopicOptions]]:
         """For each topic, by its id, all options that it ever had, by their alterations
         (`TopicRecord.alteration`), including those that are being decided."""
+
+    def incarnation(self, broker: BrokerId, partition: PartitionId) -> int:
+        """The incarnation of *broker* that is registered, where *partition* is concerned; 0: none
+        is."""
+
+    def min_insync(self, partition: PartitionId) -> int:
+        """The least number of replicas in sync that a topic in *partition* asks for, as who decides
+        about leaders knows it."""
 
     def incarnation_to_be(self, broker: BrokerId) -> int:
         """The registered incarnation of *broker* when everything is decided for good that is being

@@ -99,7 +99,7 @@ class ElectionRules(Succession):
             < record.epoch
         ]
         # If more than one has to be in sync, these may stay: the leader waits for them to follow.
-        if missing and self._view.state.min_insync(record.partition) == 1:
+        if missing and self._view.min_insync(record.partition) == 1:
             text = f"brokers {missing} are decided to be in sync in epoch {record.epoch} of "
             text += f"partition {record.partition}, and have not promised it"
             self._break("in-sync-unasked", text, event)

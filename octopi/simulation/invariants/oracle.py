@@ -57,7 +57,6 @@ lost-untold             what a leader lacks that begins with what it has isn't t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -65,6 +64,7 @@ import attrs
 from octopi.errors import Status
 from octopi.identifiers import (
     SUBSCRIPTIONS_LOG,
+    TOPICS_LOG,
     BrokerId,
     Offset,
     PartitionId,
@@ -77,8 +77,8 @@ from octopi.replication.producer_fences import fence_id, fence_key
 from octopi.roles.broker.subscriptions.letters import is_letter_producer
 from octopi.simulation.cluster import STOP, WIPE, SimulatedCluster
 from octopi.simulation.faults.injector import FAULT
+from octopi.simulation.invariants.agreed_elections import AgreedElections
 from octopi.simulation.invariants.committed_log import CommittedLog, agreement
-from octopi.simulation.invariants.elections import ElectionRules
 from octopi.simulation.invariants.producer_lives import ProducerLives
 from octopi.simulation.invariants.recoveries import ORDERED
 from octopi.simulation.invariants.retention_rules import CommittedMarks, removed_wrongly
@@ -92,7 +92,7 @@ from octopi.tracing.common import CommitStep, LogStep, MarkStep
 from octopi.wire.messages import TopicRecord
 
 
-class Oracle(ElectionRules):
+class Oracle(AgreedElections):
     """An observer of *cluster*'s world.  At the first broken rule it gives up the run; or, with
     *report*, it calls that and checks nothing more."""
 
@@ -103,8 +103,6 @@ class Oracle(ElectionRules):
         self._options = OptionsInForce(cluster)
         self._marks: dict[PartitionId, CommittedMarks] = {}
         self._lives = ProducerLives()
-        self._deletions: Counter[str] = Counter()
-        """How often topics were deleted, by name."""
         self._handlers = StepHandlers()
         on, on_word = self._handlers.on, self._handlers.on_word
         on_word(self._note_fault, FAULT)
@@ -150,6 +148,7 @@ class Oracle(ElectionRules):
         on(self._check_delivery, steps.C10Delivering)
         on(self._note_life, steps.C15Began)
         self._systems = [make(cluster, self._break) for make in SYSTEMS]
+        self._handlers.add(self._agreed_handlers())
         self._handlers.add(self._options.handlers)
         for system in self._systems:
             self._handlers.add(system.handlers)
@@ -231,6 +230,8 @@ class Oracle(ElectionRules):
             text = f"{event.host} leads {log.name} alone and commits up to {highwater}; its "
             text += f"device has it to {leader.durable_end}"
             self._break("acknowledged-unheld", text, event)
+        elif log.topic == TOPICS_LOG:
+            self._check_flushed(event, log, sorted(counted - out))
         elif topic is not None and flushed:
             asked = [
                 broker
@@ -299,10 +300,6 @@ class Oracle(ElectionRules):
         # A register that forgot a topic makes another one of that name without deleting the first.
         log_count = sum(one.topic == topic for one in logs)
         return cut_count + max(self._deletions[topic], log_count - 1)
-
-    def _note_deletion(self, event: StepEvent[steps.T5Deleted]) -> None:
-        super()._note_deletion(event)
-        self._deletions[event.step.topic] += 1
 
     def _check_receipt(self, event: StepEvent[steps.P7Acknowledging]) -> None:
         log, step = self._log(event), event.step

@@ -19,6 +19,7 @@ from octopi.coordination.journal_entries import (
     TopicCreated,
 )
 from octopi.identifiers import BrokerId, PartitionId
+from octopi.simulation.invariants.in_sync_times import InSyncTimes
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
@@ -53,7 +54,7 @@ class RegisterView:
         self.options: dict[str, dict[tuple[int, int], TopicOptions]] = {}
         """For each topic, by its id, all options that it ever had, by their alterations
         (`TopicRecord.alteration`).  Options count here before they are on the device."""
-        self._out_of_sync: dict[tuple[int, int], int] = {}
+        self._times = InSyncTimes()
         self._known_before: dict[PartitionId, PartitionRecord] = {}
         """The partitions that the register knew when it lost its disk."""
         self._appended: deque[Entry] = deque()
@@ -108,6 +109,15 @@ class RegisterView:
         """The `version` when all decisions are on the device."""
         return self.version + len(self._appended)
 
+    def incarnation(self, broker: BrokerId, partition: PartitionId) -> int:  # any
+        """The registered incarnation of *broker*; 0: none is."""
+        known = self.state.brokers.get(broker)
+        return known.incarnation if known else 0
+
+    def min_insync(self, partition: PartitionId) -> int:
+        """The smallest that a topic in *partition* asks for."""
+        return self.state.min_insync(partition)
+
     def incarnation_to_be(self, broker: BrokerId) -> int:
         """The registered incarnation of *broker* when all decisions are on the device; 0 if there
         is none."""
@@ -128,9 +138,8 @@ class RegisterView:
         """The last `version` in which *broker* was not in the partition's in-sync set; -1 if it was
         always in it."""
         record = self.state.partitions.get(partition) or self._known_before.get(partition)
-        if record is None or broker not in record.in_sync:
-            return self.version
-        return self._out_of_sync.get((partition, broker), -1)
+        at = self._times.last_out(record, broker)
+        return self.version if at is None else at
 
     def has_always_flushed(self, topic: TopicRecord) -> bool:
         """Whether *topic* was never acknowledged from a page cache."""
@@ -145,17 +154,11 @@ class RegisterView:
 
     def _apply(self, entry: Entry) -> None:
         if isinstance(entry, PartitionDecided):
-            self._note_joining(entry.record)
             known = self.state.partitions.get(entry.record.partition)
+            # A partition that the register learns of again is not a new one.
+            before = known or self._known_before.get(entry.record.partition)
+            self._times.decided(before, entry.record, self.version)
             if known is not None:
                 self.before[known.partition] = known
         self.state.apply(entry)
         self.version += 1
-
-    def _note_joining(self, record: PartitionRecord) -> None:
-        known = self.state.partitions.get(record.partition)
-        # A partition that the register learns of again is not a new one.
-        known = known or self._known_before.get(record.partition)
-        for broker in record.in_sync:
-            if known is None or broker not in known.in_sync:
-                self._out_of_sync[record.partition, broker] = self.version

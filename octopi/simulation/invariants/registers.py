@@ -65,7 +65,7 @@ class RegisterRules(SystemInvariants):
         """The hosts that have lost their disk since the journal began."""
         self._unsure: set[str] = set()
         """Hosts whose device may lack names of files, because a sync of a directory failed."""
-        if len(cluster.registers) == 1:
+        if len(cluster.registers) <= 1:
             return
         on = self.handlers.on
         on(self._check_vote, steps.G1Voted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from octopi.simulation.invariants.agreement import AgreementRules
 from octopi.simulation.invariants.node_load import NodeLoad
 from octopi.simulation.invariants.queues import QueueRules
 from octopi.simulation.invariants.registers import RegisterRules
@@ -17,5 +18,6 @@ SYSTEMS: Final[tuple[type[SystemInvariants], ...]] = (
     SubscriptionRules,
     QueueRules,
     RegisterRules,
+    AgreementRules,
 )
 """They get each event in this order, after the oracle's own rules."""

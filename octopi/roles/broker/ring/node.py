@@ -15,7 +15,6 @@ from octopi.limits import (
     ADDRESS_BYTES_MAX,
     CATCH_UP_SLOWDOWN_MAX,
     FOUNDERS_MAX,
-    RETENTION_CHECK_INTERVAL_S,
 )
 from octopi.ring.founders import founder_list
 from octopi.roles.broker.asks import DeciderAsks
@@ -94,6 +93,7 @@ async def run_ring_broker(
                 credentials=options.credentials,
                 lost_power=identity.page_cache != disk.page_cache_id(),
                 catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
+                keep_retired_s=options.keep_retired_s,
                 internal_logs=RING_LOGS,
             )
             await replicas.open_all(identity.broker)
@@ -102,7 +102,7 @@ async def run_ring_broker(
             nursery.start_soon(replicas.keep_deleting)
             nursery.start_soon(replicas.status.disk.run)
             topic_logs = InternalLogs(environment, replicas.replica, TOPICS_LOG)
-            interval_s = RETENTION_CHECK_INTERVAL_S
+            interval_s = options.retention_check_interval_s
             parts = begin_client_parts(environment, replicas, interval_s, nursery, topic_logs)
             traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
             node = RingBroker(environment, options, traffic, replicas, parts)

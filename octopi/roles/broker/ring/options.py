@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from octopi.limits import MEMORY_BUDGET_BYTES, PARTITION_COUNT_DEFAULT, REPLICA_COUNT_DEFAULT
+from octopi.limits import (
+    MEMORY_BUDGET_BYTES,
+    PARTITION_COUNT_DEFAULT,
+    REPLICA_COUNT_DEFAULT,
+    RETENTION_CHECK_INTERVAL_S,
+    RETIRED_KEEP_S,
+)
 from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 from octopi.storage.flush_policy import FlushOptions
@@ -32,6 +38,9 @@ class RingOptions:
     replica_count: int = REPLICA_COUNT_DEFAULT
     """Of each partition of a cluster that it forms, if there are as many brokers."""
     flush: FlushOptions = attrs.field(factory=FlushOptions)
+    retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
+    keep_retired_s: float = RETIRED_KEEP_S
+    """How long a replica that was given up is kept."""
     agent: str = "octopi-node"
     token: TokenSource = lambda: None
     authenticator: Authenticator | None = None

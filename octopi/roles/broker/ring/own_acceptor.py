@@ -13,7 +13,8 @@ from octopi.identifiers import BrokerId, InstanceId
 from octopi.logger import get_logger
 from octopi.roles.acceptor_journal import AcceptorJournal
 from octopi.storage.directories import make_durable_directory
-from octopi.wire.agreement import AcceptorId, AgreedValue, ToAcceptor
+from octopi.tracing import steps
+from octopi.wire.agreement import AcceptorId, AgreedValue, ToAcceptor, ValueChosen
 
 _log = get_logger(__name__)
 
@@ -52,6 +53,8 @@ class OwnAcceptor:
         self._journal = await AcceptorJournal.open(
             self._environment, self._path, broker, self._first
         )
+        if (trace := self._environment.trace) is not None:
+            trace(steps.A1Began(broker, self._journal.identity.directory))
 
     async def close(self) -> None:
         """Close the journal."""
@@ -74,6 +77,8 @@ class OwnAcceptor:
         that is durable."""
         if self._journal is None or not may():
             return
+        if isinstance(message, ValueChosen) and (trace := self._environment.trace) is not None:
+            trace(steps.A3Heard(message.instance, message))
         try:
             answers = await self._journal.receive(message)
         except NotReadyError:  # a snapshot is being written: the proposer asks again
