@@ -10,7 +10,7 @@ from typing import Final
 
 import octopi
 from octopi.cli.demo_cluster import DemoCluster
-from octopi.cli.demonstration import TOPIC, Load, Trial, say, until
+from octopi.cli.demonstration import TOPIC, DemoLoad, Trial, say, until
 from octopi.cli.node_processes import NodeProcesses
 
 _KILL_AT: Final = 0.25
@@ -37,7 +37,7 @@ class RegisterTrial(Trial):
         self._victim = place.leader
         return place
 
-    async def kill(self, load: Load) -> None:
+    async def kill(self, load: DemoLoad) -> None:
         victim = self._victim
         assert victim is not None, "a topic that was just created has a leader"
         await load.acknowledged(_KILL_AT)

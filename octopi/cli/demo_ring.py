@@ -17,7 +17,7 @@ import trio
 
 import octopi
 from octopi.cli.demo_cluster import DemoBrokers, broker_name
-from octopi.cli.demonstration import STREAM_S_MIN, TOPIC, Load, Trial, say, until
+from octopi.cli.demonstration import STREAM_S_MIN, TOPIC, DemoLoad, Trial, say, until
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.free_ports import free_ports
 from octopi.cli.node_processes import NodeProcesses
@@ -81,7 +81,7 @@ class _Round:
     kill_at: float
     restart_at: float
     """Shares of the stream that are acknowledged by then."""
-    kills: tuple[Callable[[Load, octopi.Client], Awaitable[int]], ...]
+    kills: tuple[Callable[[DemoLoad, octopi.Client], Awaitable[int]], ...]
     """Each kills a broker, and returns which, when another one has taken over."""
 
 
@@ -122,7 +122,7 @@ class RingTrial(Trial):
         (place,) = (await client.create_topic(TOPIC, partition_ids=ids)).partitions
         return place
 
-    async def kill(self, load: Load) -> None:
+    async def kill(self, load: DemoLoad) -> None:
         async with octopi.connect(self.cluster.addresses) as client:
             for one in self._rounds:
                 await load.acknowledged(one.kill_at)
@@ -131,14 +131,14 @@ class RingTrial(Trial):
                     await load.acknowledged(one.restart_at)
                 await self._restart(victims, client)
 
-    async def _kill_leader(self, load: Load, client: octopi.Client) -> int:
+    async def _kill_leader(self, load: DemoLoad, client: octopi.Client) -> int:
         (place,) = (await client.describe_topic(TOPIC)).partitions
         victim = (await _leader(client, place.partition)).leader
         assert victim is not None, "it was waited for"
         await load.kill_leader(victim)
         return victim
 
-    async def _kill_home(self, load: Load, client: octopi.Client) -> int:
+    async def _kill_home(self, load: DemoLoad, client: octopi.Client) -> int:
         victim = (await _leader(client, self._home)).leader
         assert victim is not None, "it was waited for"
         before = load.producer.acknowledged_count

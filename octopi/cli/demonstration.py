@@ -73,7 +73,7 @@ class Trial(ABC):
         """Create the topic on one partition; return where that is."""
 
     @abstractmethod
-    async def kill(self, load: Load) -> None:
+    async def kill(self, load: DemoLoad) -> None:
         """Kill nodes, see others take over, and start the killed ones again.
 
         Raises:
@@ -128,7 +128,7 @@ class Demonstration:
             often = "" if stream.times == 1 else f", the file {stream.times:,} times"
             say("producing", f"{stream.line_count:,} messages, {size(stream.bytes)}{often}")
             with self._step("produce, kill, restart"):
-                await Load(cluster, stream, trial.stream_s_min).produce(trial.kill)
+                await DemoLoad(cluster, stream, trial.stream_s_min).produce(trial.kill)
             with self._step("consume"):
                 copy = self._directory / "copy"
                 meter = await _consume(cluster.addresses, copy, stream.bytes)
@@ -198,7 +198,7 @@ class Demonstration:
 
 
 @attrs.define
-class Load:
+class DemoLoad:
     """A stream that is produced while nodes are killed."""
 
     cluster: DemoBrokers
@@ -206,7 +206,7 @@ class Load:
     _stream_s_min: float
     _producer: octopi.Producer | None = None
 
-    async def produce(self, kill: Callable[[Load], Awaitable[None]]) -> None:
+    async def produce(self, kill: Callable[[DemoLoad], Awaitable[None]]) -> None:
         """Produce the stream and wait until each line is acknowledged; call *kill* meanwhile."""
         rate = self._stream.line_count / self._stream_s_min
         meter = RateMeter()
