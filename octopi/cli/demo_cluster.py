@@ -1,9 +1,10 @@
-"""The cluster of `demo`: registers and brokers as processes of this machine."""
+"""The cluster of `demo`: registers and brokers, as processes of this machine."""
 
 from __future__ import annotations
 
 import http.client
 import json
+from abc import ABC, abstractmethod
 from typing import Final
 
 import trio
@@ -20,29 +21,55 @@ _ANSWER_S: Final = 1.0
 """How long a register may take to say which one is active."""
 
 
-class DemoCluster:
-    """A register, or several, and the brokers of their cluster."""
+class DemoBrokers(ABC):
+    """A cluster of brokers, with ids from 1 on."""
 
-    def __init__(self, nodes: NodeProcesses, register_count: int) -> None:
+    def __init__(self, nodes: NodeProcesses) -> None:
         self.nodes: Final = nodes
-        self.register_count: Final = register_count
         self.addresses: tuple[str, ...] = ()
-        """Of the registers, once they were started."""
-        self._secret = join_secret_in(str(nodes.directory / register_name(1, register_count)))
+        """Of the nodes that clients ask first, once they were started."""
 
+    @abstractmethod
     async def start(self, broker_count: int) -> None:
         """Start everything; return when all serve.
 
         Raises:
           CommandError: if a node did not start.
         """
+
+    @abstractmethod
+    async def start_broker(self, broker: int) -> None:
+        """Start a broker; return when it serves.
+
+        Raises:
+          CommandError: if it did not start.
+        """
+
+    async def kill_broker(self, broker: int) -> None:
+        """Kill a broker; return when it has ended."""
+        await self.nodes.kill(broker_name(broker))
+
+    def make_secret(self) -> str:
+        """Make a join secret; return the path of its file."""
+        path = self.nodes.directory / "join-secret"
+        add_secret(path, SystemRandomness().token_bytes(JOIN_SECRET_BYTES))
+        return str(path)
+
+
+class DemoCluster(DemoBrokers):
+    """A register, or several, and the brokers of their cluster."""
+
+    def __init__(self, nodes: NodeProcesses, register_count: int) -> None:
+        super().__init__(nodes)
+        self.register_count: Final = register_count
+        self._secret = join_secret_in(str(nodes.directory / register_name(1, register_count)))
+
+    async def start(self, broker_count: int) -> None:
         if self.register_count == 1:
             name = register_name(1, 1)
             self.addresses = (await self.nodes.start(name, "register", "--gather", "0"),)
         else:
-            self._secret = str(self.nodes.directory / "join-secret")
-            secret = SystemRandomness().token_bytes(JOIN_SECRET_BYTES)
-            add_secret(self.nodes.directory / "join-secret", secret)
+            self._secret = self.make_secret()
             ports = free_ports(self.register_count)
             self.addresses = tuple(f"ws://127.0.0.1:{port}" for port in ports)
         async with trio.open_nursery() as nursery:
@@ -63,17 +90,12 @@ class DemoCluster:
         )
 
     async def start_broker(self, broker: int) -> None:
-        """Start a broker; return when it serves."""
         await self.nodes.start(
             broker_name(broker),
             "broker",
             *("--register", ",".join(self.addresses), "--id", str(broker)),
             *("--join-secret", self._secret),
         )
-
-    async def kill_broker(self, broker: int) -> None:
-        """Kill a broker; return when it has ended."""
-        await self.nodes.kill(broker_name(broker))
 
     async def kill_register(self, number: int) -> None:
         """Kill a register; return when it has ended."""

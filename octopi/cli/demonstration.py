@@ -4,8 +4,9 @@ While the lines of a file are produced to a replicated topic, the leader is kill
 Another broker takes over; the killed one is started again and catches up.  Then all messages are
 read back and compared with the file, and the log files of all replicas with each other.
 
-If the cluster has several registers, the active one is killed at the same time, so another one has
-to be active before it can decide which broker takes over.
+What is started, and what is killed, is a `Trial`.  If a cluster has several registers, the active
+one is killed at the same time, so another one has to be active before it can decide which broker
+takes over.  `octopi.cli.demo_ring` has the trial of a cluster without a register.
 """
 
 from __future__ import annotations
@@ -13,9 +14,16 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -24,9 +32,9 @@ import trio
 
 import octopi
 from octopi.cli import output
-from octopi.cli.demo_cluster import DemoCluster, broker_name
+from octopi.cli.demo_cluster import DemoBrokers, broker_name
 from octopi.cli.failures import CommandError
-from octopi.cli.node_processes import node_processes
+from octopi.cli.node_processes import NodeProcesses, node_processes
 from octopi.cli.producing import LineOptions, LineProducer
 from octopi.cli.rate_meter import RateMeter
 from octopi.cli.rendering import counted, print_table, size
@@ -37,16 +45,40 @@ from octopi.roles.broker.log_files import log_directory
 
 _T = TypeVar("_T")
 
-_TOPIC: Final = "demo"
-_STREAM_S_MIN: Final = 4.0
+TOPIC: Final = "demo"
+"""The topic that is produced to."""
+STREAM_S_MIN: Final = 4.0
 """The stream is slowed down to last at least this long, so that it still runs when the leader
 dies."""
-_KILL_AT: Final = 0.25
-_RESTART_AT: Final = 0.5
-"""The killed broker is started again when this part of the stream is acknowledged."""
 _PATIENCE_S: Final = 30.0
 _LOOK_INTERVAL_S: Final = 0.01
 _PIECE_BYTES: Final = 1024 * 1024
+
+
+class Trial(ABC):
+    """A cluster, and what is killed of it while a stream is produced."""
+
+    cluster: DemoBrokers
+    killed: str
+    """The nodes that were killed, in words."""
+    stream_s_min: float = STREAM_S_MIN
+    """How long the stream is to last at least."""
+
+    @abstractmethod
+    def members(self, brokers: str) -> str:
+        """What the cluster consists of, in words; *brokers* says how many brokers."""
+
+    @abstractmethod
+    async def create_topic(self, client: octopi.Client) -> octopi.PartitionInfo:
+        """Create the topic on one partition; return where that is."""
+
+    @abstractmethod
+    async def kill(self, load: DemoLoad) -> None:
+        """Kill nodes, see others take over, and start the killed ones again.
+
+        Raises:
+          CommandError: if nobody takes over, or a node does not start again.
+        """
 
 
 class Demonstration:
@@ -57,14 +89,14 @@ class Demonstration:
         directory: Path,
         broker_count: int,
         file: Path | None,
-        register_count: int = 1,
-        then: Callable[[DemoCluster], Awaitable[None]] | None = None,
+        trial: Callable[[NodeProcesses], Trial],
+        then: Callable[[DemoBrokers], Awaitable[None]] | None = None,
     ) -> None:
         """*then* is called with the running cluster at the end, before the cluster is stopped."""
         self._directory = directory
         self._broker_count = broker_count
         self._file = file
-        self._register_count = register_count
+        self._trial = trial
         self._then = then
         self._steps: list[tuple[str, float]] = []
         self._verdict = ""
@@ -78,26 +110,25 @@ class Demonstration:
         """
         stream = make_stream(self._file, self._directory)
         async with node_processes(self._directory) as nodes:
-            cluster = DemoCluster(nodes, self._register_count)
+            trial = self._trial(nodes)
+            cluster = trial.cluster
             with self._step("start"):
                 await cluster.start(self._broker_count)
-            brokers = counted(self._broker_count, "broker")
-            one_or_more = (
-                "a register" if self._register_count == 1 else f"{self._register_count} registers"
-            )
-            say("started", f"{one_or_more} and {brokers}, each a process of its own")
+            members = trial.members(counted(self._broker_count, "broker"))
+            say("started", f"{members}, each a process of its own")
             say("console", f"{pages_of(cluster)}/console/")
             with self._step("create topic"):
-                place = await _create_topic(cluster.addresses)
+                async with octopi.connect(cluster.addresses) as client:
+                    place = await trial.create_topic(client)
             say(
                 "created",
-                f"topic {_TOPIC}, partition {place.partition}: led by broker {place.leader}, "
+                f"topic {TOPIC}, partition {place.partition}: led by broker {place.leader}, "
                 f"replicas on brokers {_listed(place.replicas)}",
             )
             often = "" if stream.times == 1 else f", the file {stream.times:,} times"
             say("producing", f"{stream.line_count:,} messages, {size(stream.bytes)}{often}")
             with self._step("produce, kill, restart"):
-                await _LeaderKill(cluster, place, stream).produce()
+                await DemoLoad(cluster, stream, trial.stream_s_min).produce(trial.kill)
             with self._step("consume"):
                 copy = self._directory / "copy"
                 meter = await _consume(cluster.addresses, copy, stream.bytes)
@@ -116,10 +147,9 @@ class Demonstration:
             with self._step("stop"):
                 await nodes.stop()
         say("stopped", "every process")
-        register = "" if self._register_count == 1 else " and of the active register"
         self._verdict = (
             f"OK: {counted(stream.line_count, 'acknowledged message')} survived the death of "
-            f"the leader{register}, each once, in order, on {counted(len(replicas), 'replica')}"
+            f"{trial.killed}, each once, in order, on {counted(len(replicas), 'replica')}"
         )
 
     def report(self) -> None:
@@ -142,8 +172,8 @@ class Demonstration:
         async with octopi.connect(servers) as client:
 
             async def all_committed() -> list[octopi.BrokerLog] | None:
-                (place,) = (await client.describe_topic(_TOPIC)).partitions
-                logs = await client.admin.describe_logs(_TOPIC)
+                (place,) = (await client.describe_topic(TOPIC)).partitions
+                logs = await client.admin.describe_logs(TOPIC)
                 ends = {end for one in logs for end in (one.log.log_end, one.log.highwater)}
                 return logs if len(logs) == len(place.replicas) and len(ends) == 1 else None
 
@@ -151,7 +181,7 @@ class Demonstration:
         directories = {
             one.broker: Path(
                 log_directory(
-                    str(self._directory / broker_name(one.broker)), one.log.partition, _TOPIC
+                    str(self._directory / broker_name(one.broker)), one.log.partition, TOPIC
                 )
             )
             for one in logs
@@ -168,88 +198,84 @@ class Demonstration:
 
 
 @attrs.define
-class _LeaderKill:
-    """Produces a stream, and kills the leader in the middle of it."""
+class DemoLoad:
+    """A stream that is produced while nodes are killed."""
 
-    _cluster: DemoCluster
-    _place: octopi.PartitionInfo
+    cluster: DemoBrokers
     _stream: SampleLines
+    _stream_s_min: float
+    _producer: octopi.Producer | None = None
 
-    async def produce(self) -> None:
-        """Produce the stream and wait until each line is acknowledged; kill and restart the leader
-        meanwhile."""
-        rate = self._stream.line_count / _STREAM_S_MIN
+    async def produce(self, kill: Callable[[DemoLoad], Awaitable[None]]) -> None:
+        """Produce the stream and wait until each line is acknowledged; call *kill* meanwhile."""
+        rate = self._stream.line_count / self._stream_s_min
         meter = RateMeter()
         descriptor = os.open(self._stream.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            servers = self._cluster.addresses
-            async with octopi.connect(servers) as client, client.producer() as producer:
-                lines = LineProducer(producer, _TOPIC, LineOptions(rate=rate), meter)
+            servers = self.cluster.addresses
+            async with octopi.connect(servers) as client, client.producer() as self._producer:
+                lines = LineProducer(self._producer, TOPIC, LineOptions(rate=rate), meter)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(lines.produce, descriptor)
-                    await self._kill_and_restart(producer)
+                    await kill(self)
         finally:
             os.close(descriptor)
         say("produced", f"{meter.summary()}: all acknowledged")
 
-    async def _kill_and_restart(self, producer: octopi.Producer) -> None:
-        cluster, victim = self._cluster, self._place.leader
-        assert victim is not None, "a topic that was just created has a leader"
-        await self._acknowledged(producer, _KILL_AT)
-        register = await self._active_register() if cluster.register_count > 1 else None
-        async with octopi.connect(cluster.addresses) as client, trio.open_nursery() as nursery:
-            pause = _Pause(producer)
+    @property
+    def producer(self) -> octopi.Producer:
+        assert self._producer is not None, "it is producing"
+        return self._producer
+
+    async def acknowledged(self, part: float) -> None:
+        """Wait until the share *part* of the stream is acknowledged."""
+        wanted = math.ceil(part * self._stream.line_count)
+
+        async def enough() -> bool | None:
+            return self.producer.acknowledged_count >= wanted or None
+
+        await until(f"{wanted:,} acknowledgements", enough)
+
+    @asynccontextmanager
+    async def pause_told(self) -> AsyncIterator[None]:
+        """Say, after the block, for how long nothing was acknowledged in it."""
+        pause = _Pause(self.producer)
+        async with trio.open_nursery() as nursery:
             nursery.start_soon(pause.watch)
-            before = producer.acknowledged_count
+            yield
+            nursery.cancel_scope.cancel()
+        say("went on", f"after {pause.longest_s:.2f} s without an acknowledgement")
+
+    async def kill_leader(
+        self, victim: int, also: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Kill broker *victim*, which leads the topic's partition, then do what *also* does; return
+        when another broker leads."""
+        async with octopi.connect(self.cluster.addresses) as client:
+            before = self.producer.acknowledged_count
             killed_at = time.perf_counter()
-            await cluster.kill_broker(victim)
-            after = f"after {before:,} acknowledgements"
-            say("killed", f"broker {victim}, the leader, {after}")
-            if register is not None:
-                await self._kill_register(register)
+            await self.cluster.kill_broker(victim)
+            say("killed", f"broker {victim}, the leader, after {before:,} acknowledgements")
+            if also is not None:
+                await also()
 
             async def successor() -> octopi.PartitionInfo | None:
-                (place,) = (await client.describe_topic(_TOPIC)).partitions
+                (place,) = (await client.describe_topic(TOPIC)).partitions
                 return place if place.leader not in {None, victim} else None
 
             place = await until("another leader", successor)
-            elected_s = time.perf_counter() - killed_at
-            say("elected", f"broker {place.leader}, epoch {place.epoch}, after {elected_s:.2f} s")
-            await self._acknowledged(producer, _RESTART_AT)
-            nursery.cancel_scope.cancel()
-        say("went on", f"after {pause.longest_s:.2f} s without an acknowledgement")
-        if register is not None:
-            await self._restart_register(register)
-        await self._restart(victim)
+        elected_s = time.perf_counter() - killed_at
+        say("elected", f"broker {place.leader}, epoch {place.epoch}, after {elected_s:.2f} s")
 
-    async def _active_register(self, *, but: int | None = None) -> int:
-        """The number of the active register, when *but* one isn't it any more."""
-        probe = partial(self._cluster.active_register, but=but)
-        return await until("an active register", probe)
-
-    async def _kill_register(self, victim: int) -> None:
-        """Kill the active register; return when another one is active."""
-        killed_at = time.perf_counter()
-        await self._cluster.kill_register(victim)
-        say("killed", f"register {victim}, the active one, at the same time")
-        active = await self._active_register(but=victim)
-        say("active", f"register {active}, after {time.perf_counter() - killed_at:.2f} s")
-
-    async def _restart_register(self, victim: int) -> None:
+    async def restart(self, victim: int) -> None:
+        """Start broker *victim* again, which has a replica of the topic; return when that is in
+        sync again."""
         began = time.perf_counter()
-        await self._cluster.start_register(victim)
-        says = (
-            f"register {victim}: serves again {time.perf_counter() - began:.2f} s after its start"
-        )
-        say("restarted", says)
-
-    async def _restart(self, victim: int) -> None:
-        began = time.perf_counter()
-        await self._cluster.start_broker(victim)
-        async with octopi.connect(self._cluster.addresses) as client:
+        await self.cluster.start_broker(victim)
+        async with octopi.connect(self.cluster.addresses) as client:
 
             async def in_sync() -> bool | None:
-                (place,) = (await client.describe_topic(_TOPIC)).partitions
+                (place,) = (await client.describe_topic(TOPIC)).partitions
                 return victim in place.in_sync or None
 
             await until(f"broker {victim} in sync again", in_sync)
@@ -257,15 +283,6 @@ class _LeaderKill:
             "restarted",
             f"broker {victim}: in sync again {time.perf_counter() - began:.2f} s after its start",
         )
-
-    async def _acknowledged(self, producer: octopi.Producer, part: float) -> None:
-        """Wait until the share *part* of the stream is acknowledged."""
-        wanted = math.ceil(part * self._stream.line_count)
-
-        async def enough() -> bool | None:
-            return producer.acknowledged_count >= wanted or None
-
-        await until(f"{wanted:,} acknowledgements", enough)
 
 
 @attrs.define
@@ -286,11 +303,6 @@ class _Pause:
                 count, since = self._producer.acknowledged_count, now
 
 
-async def _create_topic(servers: Sequence[str]) -> octopi.PartitionInfo:
-    async with octopi.connect(servers) as client:
-        return (await client.create_topic(_TOPIC)).partitions[0]
-
-
 async def _consume(servers: Sequence[str], copy: Path, total_bytes: int) -> RateMeter:
     """Write the values of the topic's messages to *copy*, each with a newline after it."""
     meter = RateMeter()
@@ -301,7 +313,7 @@ async def _consume(servers: Sequence[str], copy: Path, total_bytes: int) -> Rate
     ):
         async with (
             octopi.connect(servers) as client,
-            client.consumer(_TOPIC, start="earliest", stop_at_end=True) as consumer,
+            client.consumer(TOPIC, start="earliest", stop_at_end=True) as consumer,
         ):
             async for batch in consumer.batches():
                 values = batch.values()
@@ -327,8 +339,8 @@ async def until(what: str, probe: Callable[[], Awaitable[_T | None]]) -> _T:
     raise CommandError(f"{what}: not within {_PATIENCE_S:g} s")
 
 
-def pages_of(cluster: DemoCluster) -> str:
-    """The address at which the first register serves its pages."""
+def pages_of(cluster: DemoBrokers) -> str:
+    """The address at which the first of the cluster's nodes to ask serves its pages."""
     return cluster.addresses[0].replace("ws", "http", 1)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 import octopi
-from octopi.cli.demo_cluster import DemoCluster
+from octopi.cli.demo_cluster import DemoBrokers
 from octopi.cli.demonstration import pages_of, say
 
 TOPIC: Final = "ticks"
@@ -23,7 +23,7 @@ _AWAY_S: Final = 4.0
 """The time between a kill and the restart of the broker."""
 
 
-async def live_example(cluster: DemoCluster) -> None:
+async def live_example(cluster: DemoBrokers) -> None:
     """Publish numbers, and kill the broker that leads their partition, repeatedly, until
     cancelled."""
     async with octopi.connect(cluster.addresses) as client:
@@ -44,7 +44,7 @@ async def _publish(client: octopi.Client) -> None:
             await trio.sleep(_TICK_S)
 
 
-async def _kill_leader(cluster: DemoCluster, client: octopi.Client) -> None:
+async def _kill_leader(cluster: DemoBrokers, client: octopi.Client) -> None:
     (place,) = (await client.describe_topic(TOPIC)).partitions
     if place.leader is None or len(place.in_sync) < len(place.replicas):
         return  # the broker killed last is not in sync again yet

@@ -104,6 +104,77 @@ def test_the_active_register_is_killed_with_the_leader_and_nothing_is_lost(tmp_p
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.parametrize("brokers", [3, 5])
+def test_brokers_that_lead_and_decide_without_a_register_are_killed_and_nothing_is_lost(
+    tmp_path: Path, brokers: int
+) -> None:
+    with demo(tmp_path, "--ring", "--brokers", str(brokers)) as process:
+        stdout, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stderr) == (0, "")
+    assert f"started    {brokers} brokers without a register, each a process" in stdout
+    home = re.search(
+        r"^home       partition (\d) keeps .* led by broker (\d)", stdout, re.MULTILINE
+    )
+    assert home is not None, stdout
+    topic = re.search(
+        r"^created    topic demo, partition (\d): led by broker (\d)", stdout, re.MULTILINE
+    )
+    assert topic is not None, stdout
+    assert topic[1] != home[1]
+    assert topic[2] != home[2]
+
+    kills = re.findall(
+        r"^killed     broker (\d), (the leader(?: of the home)?),", stdout, re.MULTILINE
+    )
+    assert [what for _, what in kills] == ["the leader", "the leader of the home"]
+    (leader, _), (decider, _) = kills
+    elected = re.findall(
+        r"^elected    broker (\d)( for the home)?, epoch (\d)", stdout, re.MULTILINE
+    )
+    assert [
+        (who != victim, what) for (who, what, _), (victim, _) in zip(elected, kills, strict=True)
+    ] == [
+        (True, ""),
+        (True, " for the home"),
+    ]
+    assert seconds(r"^elected    broker \d, .* after ([\d.]+) s$", stdout) < 5
+    assert seconds(r"^elected    broker \d for the home, .* after ([\d.]+) s$", stdout) < 5
+    assert seconds(r"^decided    retention of topic demo changed, ([\d.]+) s after", stdout) < 10
+
+    again = re.findall(r"^restarted  (.*): everything in sync again", stdout, re.MULTILINE)
+    if brokers == 3:  # one at a time
+        assert again == [f"broker {leader}", f"broker {decider}"]
+    else:
+        assert again == [f"broker {leader} and broker {decider}"]
+    assert re.search(r"^produced   100,000 messages.*: all acknowledged$", stdout, re.MULTILINE)
+    assert re.search(r"^compared   the log files of brokers \d \d \d up to", stdout, re.MULTILINE)
+    assert stdout.splitlines()[-1] == (
+        "OK: 100,000 acknowledged messages survived the death of the leader and of the leader of "
+        "the topic's home, each once, in order, on 3 replicas"
+    )
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert processes_using(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--registers", "3"), "--registers is not an option with --ring"),
+        (("--brokers", "2"), "--ring runs 3 to 9 brokers, not 2"),
+        (("--brokers", "10"), "--ring runs 3 to 9 brokers, not 10"),
+    ],
+    ids=["registers", "too few", "too many"],
+)
+def test_a_demo_without_a_register_refuses_what_it_can_not_show(
+    program: Program, options: tuple[str, str], why: str
+) -> None:
+    result = program("demo", "--ring", *options)
+    assert result.exit_code == 2
+    assert why in result.stderr
+
+
+@pytest.mark.process
+@pytest.mark.slow
 def test_the_demo_repeats_any_file_and_loses_no_line_of_it(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"a\n\nb\xff\r\nc")
