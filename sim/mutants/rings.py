@@ -235,7 +235,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "turns-are-not-taken",
-        _PARTITION,
+        "octopi.ring.election_turns",
         """
 -        members = newest_set(record)
 -        if not members & seen.live or (not record.in_sync and not members <= seen.live):
