@@ -178,7 +178,6 @@ class SharedCursors:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         async with client.consumer(KILLS, start="latest") as consumer:
-            await consumer.until_ready()
             task_status.started()
             async for _ in consumer:
                 asked, self._is_asked = self._is_asked, trio.Event()
