@@ -90,7 +90,7 @@ def test_shared_cursors_that_are_interrupted_leave_no_file_and_no_process(tmp_pa
         (["--relay", "--registers", "3"], "--relay runs three relays only"),
         (["--relay", "--keep"], "--relay runs three relays only"),
         (["--seconds", "5"], "--seconds is for --relay"),
-        (["--relay", "--seconds", "1"], "1 is not in the range"),
+        (["--relay", "--seconds", "1"], "1.0 is not in the range"),
     ],
 )
 def test_options_that_do_not_go_with_relays_are_refused(

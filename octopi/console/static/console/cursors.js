@@ -47,8 +47,11 @@ const colour = (who) => `c${[...who].reduce((sum, one) => (31 * sum + one.codePo
 
 const octopi = await Octopi.connect(undefined, { name: me });
 showState(octopi.state);
+let state = octopi.state;
 octopi.addEventListener("state", ({ detail }) => {
   showState(detail.state);
+  if (detail.state === state) return; // another attempt
+  state = detail.state;
   note(detail.error ? `${detail.state}: ${detail.error.message}` : detail.state);
 });
 
