@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -12,6 +14,8 @@ from tests.browser.tools import NodePeer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+AXE: Final = Path(__file__).parents[2] / ".tools/axe/node_modules/axe-core/axe.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +52,13 @@ def page(chromium_browser: Browser) -> Iterator[Page]:
     yield made
     context.close()
     assert problems == []
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe; without it, the test is skipped."""
+    if not AXE.exists():
+        if os.environ.get("CI"):
+            pytest.fail("CI has to install axe: `make .tools/axe`")
+        pytest.skip("there is no axe: `make .tools/axe` installs it")
+    return AXE.read_text()

@@ -3,9 +3,7 @@ when something is wrong."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.process
 
-AXE: Final = Path(__file__).parents[2] / ".tools/axe/node_modules/axe-core/axe.min.js"
 VIEWS: Final = [
     "overview",
     "topics",
@@ -136,16 +133,6 @@ def test_axe_finds_nothing_serious_when_a_node_is_away(
         page.wait_for_selector("main .card")
         assert serious_faults(page) == [], view
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """The script of axe; without it, the test is skipped."""
-    if not AXE.exists():
-        if os.environ.get("CI"):
-            pytest.fail("CI has to install axe: `make .tools/axe`")
-        pytest.skip("there is no axe: `make .tools/axe` installs it")
-    return AXE.read_text()
 
 
 def serious_faults(page: Page) -> list[Any]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Final
 
 import click
 
+from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options, registers_option
+
+_UNWATCHED_S: Final = 10.0
+"""How long --relay goes on where nobody looks."""
 
 
 @click.command()
@@ -26,8 +31,27 @@ from octopi.cli.invocation import common_options, registers_option
     is_flag=True,
     help="Then run an example for browser tabs until Ctrl-C, and keep killing leaders.",
 )
+@click.option(
+    "--relay",
+    is_flag=True,
+    help="Instead: a page of shared cursors on three relays, whose sequencer is killed.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(3, 3600),
+    metavar="SECONDS",
+    help="How long --relay goes on.  [default: until Ctrl-C; without a terminal, 10]",
+)
 @common_options
-def demo(brokers: int, registers: int, ring: bool, file: Path | None, keep: bool) -> None:
+def demo(
+    brokers: int,
+    registers: int,
+    ring: bool,
+    file: Path | None,
+    keep: bool,
+    relay: bool,
+    seconds: float | None,
+) -> None:
     """Kill a leader while a file is sent through it, and check that nothing is lost.
 
     \b
@@ -37,6 +61,7 @@ def demo(brokers: int, registers: int, ring: bool, file: Path | None, keep: bool
       octopi-node demo --registers 3
       octopi-node demo --ring
       octopi-node demo --keep
+      octopi-node demo --relay
 
     The command starts a register and brokers as processes, on free ports, with their data in a
     temporary directory.  Each line of the file becomes a message of a topic with three replicas; a
@@ -52,7 +77,24 @@ def demo(brokers: int, registers: int, ring: bool, file: Path | None, keep: bool
     the first is in sync again.
 
     The second line of output is the address of the console, a page that shows the cluster live.
+
+    With --relay there are three relays, brokers that keep topics in memory, instead of all that.
+    Open the page that it names in several tabs: each has a cursor that all see.  The relay that is
+    the sequencer is killed every 20 seconds, or when somebody asks for it on the page; no position
+    is lost.  Two robots and a reader prove that without a page as well.
     """
+    if relay:
+        if (brokers, registers, ring, file, keep) != (3, 1, False, None, False):
+            raise CommandError(
+                "--relay runs three relays only: leave --brokers, --registers, --ring, --file and "
+                "--keep out",
+                ExitCode.USAGE,
+            )
+        _share_cursors(seconds)
+        return
+    if seconds is not None:
+        raise CommandError("--seconds is for --relay", ExitCode.USAGE)
+
     from functools import partial
 
     from octopi.cli.demo_registers import RegisterTrial
@@ -74,3 +116,16 @@ def demo(brokers: int, registers: int, ring: bool, file: Path | None, keep: bool
         )
         run(demonstration.run, lambda: "interrupted; every process was stopped")
     demonstration.report()
+
+
+def _share_cursors(seconds: float | None) -> None:
+    from octopi.cli.demo_relay import SharedCursors
+    from octopi.cli.output import is_watched
+    from octopi.cli.running import run
+
+    if seconds is None and not is_watched():
+        seconds = _UNWATCHED_S
+    with tempfile.TemporaryDirectory(prefix="octopi-demo-") as directory:
+        cursors = SharedCursors(Path(directory), seconds)
+        run(cursors.run, cursors.interrupted)
+    cursors.report()
