@@ -61,6 +61,7 @@ class BlockingAdmin(BlockingWrapper[Admin]):
     remove_broker = calling(Admin.remove_broker)
     add_partitions = calling(Admin.add_partitions)
     move_replica = calling(Admin.move_replica)
+    set_relays = calling(Admin.set_relays)
     recover_partition = calling(Admin.recover_partition)
     delete_topic_by_id = calling(Admin.delete_topic_by_id)
 

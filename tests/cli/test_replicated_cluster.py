@@ -126,7 +126,7 @@ def test_a_drained_broker_leads_nothing(ask: Program) -> None:
     headings = "BROKER ADDRESS STATE LEADS REPLICAS STARTS VERSION UPTIME DISK FREE"
     assert listed[0].split() == headings.split()
     second = listed[2].split()
-    assert (second[0], second[2:4]) == ("2", ["up", "0"])
+    assert (second[0], second[2:4]) == ("2", ["drained", "0"])
     brokers = json.loads(ask("brokers", "list", "--json").stdout)
     assert brokers[1]["partitions_led"] == 0
     eventually_healthy(ask)

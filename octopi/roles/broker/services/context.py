@@ -36,7 +36,7 @@ from octopi.wire.endpoints import PASSED_ON
 
 NOT_SERVED = "this broker doesn't serve the partition any more"
 
-OF_MEMORY: Final = PASSED_ON | {
+OF_MEMORY: Final[frozenset[type]] = PASSED_ON | {
     m.Produce,
     m.Fetch,
     m.FindOffset,
