@@ -13,10 +13,10 @@ from typing import Final
 import attrs
 
 from octopi.coordination.controller import Controller
-from octopi.coordination.election import is_sound
 from octopi.coordination.in_sync_changes import newest_set
+from octopi.coordination.recovery_answers import holding, led_answer
 from octopi.errors import NotReadyError, RefusedError, Status
-from octopi.identifiers import NO_EPOCH, BrokerId, PartitionId
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import ACCEPTANCES_WAIT_S
 from octopi.logger import get_logger
 from octopi.roles.register.election_driver import ElectionDriver
@@ -86,7 +86,7 @@ class OperatorRecovery:
         self._require_no_replica()
         with self._election_driver.held(self._partition):
             if not await self._gather_acceptances():
-                return self._decided(message.request)
+                return led_answer(message.request, self._record)
             self._require_no_replica()
             stands = attrs.evolve(self._describe(message.request), candidate=broker)
             if not message.accept_loss:
@@ -109,7 +109,7 @@ class OperatorRecovery:
     async def _ask(self, request: int) -> m.PartitionRecovery:
         """Have the replicas report what they hold."""
         if not await self._gather_acceptances():
-            return self._decided(request)
+            return led_answer(request, self._record)
         self._require_patience()
         return self._describe(request)
 
@@ -200,22 +200,6 @@ class OperatorRecovery:
                 "hold"
             )
 
-    def _decided(self, request: int) -> m.PartitionRecovery:
-        """The answer if the partition has a leader and nothing was ordered."""
-        record = self._record
-        return m.PartitionRecovery(
-            request,
-            self._partition,
-            leader=record.leader,
-            epoch=record.epoch,
-            recovered=False,
-            candidate=record.leader,
-            waits_for=[],
-            replicas=[],
-            lost=[],
-            lost_log_count=0,
-        )
-
     def _describe(self, request: int) -> m.PartitionRecovery:
         record, machine = self._record, self._machine
         decision = machine.conclude(self._partition, ordered=True)
@@ -242,24 +226,14 @@ class OperatorRecovery:
         )
 
     def _holding(self, broker: BrokerId) -> m.ReplicaHolding:
-        machine, controller = self._machine, self._controller
-        change = machine.changes[self._partition]
-        live, record = controller.is_live(broker), self._record
-        member = broker in newest_set(record) | set(record.lost)
-        accepted = change.accepts.get(broker)
-        if accepted is None:
-            return m.ReplicaHolding(broker, live, member, False, False, NO_EPOCH, 0, 0, 0)
-        missing = change.losses(broker, machine.log_ids(self._partition))
-        return m.ReplicaHolding(
+        machine, controller, record = self._machine, self._controller, self._record
+        return holding(
             broker,
-            live,
-            member,
-            answered=True,
-            sound=is_sound(accepted) and not controller.state.brokers[broker].replaced,
-            log_epoch=accepted.log_epoch,
-            log_count=len(accepted.ends),
-            held_bytes=sum(log.end for log in accepted.ends),
-            missing_bytes=sum(one.known_end - one.kept_end for one in missing),
+            machine.changes[self._partition],
+            machine.log_ids(self._partition),
+            is_live=controller.is_live(broker),
+            was_in_sync=broker in newest_set(record) | set(record.lost),
+            has_its_disk=not controller.state.brokers[broker].replaced,
         )
 
 

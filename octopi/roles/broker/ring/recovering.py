@@ -13,11 +13,12 @@ from typing import Final
 
 import trio
 
-from octopi.coordination.election import Election, is_sound
+from octopi.coordination.election import Election
 from octopi.coordination.in_sync_changes import newest_set
+from octopi.coordination.recovery_answers import holding, led_answer
 from octopi.environment import Clock
 from octopi.errors import NotReadyError, RefusedError, Status
-from octopi.identifiers import NO_EPOCH, BrokerId
+from octopi.identifiers import BrokerId
 from octopi.limits import (
     ACCEPTANCES_WAIT_S,
     AGREEMENT_TIMEOUT_S,
@@ -59,7 +60,7 @@ async def recovered(
     _require_leaderless(machine, live)
     stands = await _gathered(machine, live, clock, partitions)
     if stands is None:
-        return _led(order, machine.agreed.record)
+        return led_answer(order.request, machine.agreed.record)
     answer = _described(order, machine, stands, live)
     if not order.accept_loss:
         return answer
@@ -168,7 +169,7 @@ def _described(
         candidate=None if decided is None else decided.leader,
         waits_for=sorted(stands.missing(record, live)),
         replicas=[
-            _holding(one, stands, topics, is_live=one in live, was_in_sync=one in members)
+            holding(one, stands, topics, is_live=one in live, was_in_sync=one in members)
             for one in record.replicas
         ],
         lost=[
@@ -176,41 +177,6 @@ def _described(
             for one in losses[:_LOST_COUNT_MAX]
         ],
         lost_log_count=len(losses),
-    )
-
-
-def _holding(
-    broker: BrokerId, stands: Election, topics: list[str], *, is_live: bool, was_in_sync: bool
-) -> m.ReplicaHolding:
-    accepted = stands.accepts.get(broker)
-    if accepted is None:
-        return m.ReplicaHolding(broker, is_live, was_in_sync, False, False, NO_EPOCH, 0, 0, 0)
-    return m.ReplicaHolding(
-        broker,
-        is_live,
-        was_in_sync,
-        answered=True,
-        sound=is_sound(accepted),
-        log_epoch=accepted.log_epoch,
-        log_count=len(accepted.ends),
-        held_bytes=sum(log.end for log in accepted.ends),
-        missing_bytes=sum(one.known_end - one.kept_end for one in stands.losses(broker, topics)),
-    )
-
-
-def _led(order: m.RecoverPartition, record: m.PartitionRecord) -> m.PartitionRecovery:
-    """The answer if the partition has a leader, and nothing was ordered."""
-    return m.PartitionRecovery(
-        order.request,
-        order.partition,
-        leader=record.leader,
-        epoch=record.epoch,
-        recovered=False,
-        candidate=record.leader,
-        waits_for=[],
-        replicas=[],
-        lost=[],
-        lost_log_count=0,
     )
 
 
