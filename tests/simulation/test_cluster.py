@@ -7,10 +7,11 @@ import trio
 
 from octopi.clients.client import Client
 from octopi.environment import Environment
-from octopi.identifiers import BrokerId
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.simulation.cluster import REGISTER, ClusterOptions, SimulatedCluster
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
+from octopi.wire import messages as m
 from tests.simulation.clusters import ask, play, until
 
 
@@ -131,6 +132,42 @@ def test_replicas_that_move_away_and_back_at_once_have_their_topics_each_time() 
     for seed in (1, 2, 3):
         play(scenario, seed=seed, options=ClusterOptions(brokers=2, replicas=1))
     assert len(moves) == 18
+
+
+def test_a_move_ends_although_a_broker_is_silent_for_a_moment_at_its_last_election() -> None:
+    """While a replica in sync counts as away, no replica goes.  The register tries it again, since
+    not every client does."""
+    late: list[float] = []
+
+    async def move(client: Client) -> None:
+        await client.create_topic("orders")
+        [place] = (await client.describe_topic("orders")).partitions
+        [leaving] = place.replicas
+        joining = BrokerId(3 - leaving)
+
+        def order(request: int) -> m.MoveReplica:
+            return m.MoveReplica(request, PartitionId(place.partition), BrokerId(leaving), joining)
+
+        await client._router.ask_register_once(order, m.Done, 20)  # as the console does
+        [place] = (await client.describe_topic("orders")).partitions
+        assert place.replicas == [joining]
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        def observe(event: Event) -> None:
+            if event.what != steps.E2Announced.text or late:
+                return
+            for record in cluster.decided.records.values():
+                if len(record.in_sync) == 2:  # so the epoch that ends the move was announced
+                    host = cluster.nodes[cluster.host_of(BrokerId(3 - record.leader))].host
+                    host.pause()
+                    late.append(cluster.world.now)
+                    cluster.world.after(1.5, host.resume)
+
+        cluster.world.observers.append(observe)
+        await ask(cluster, move)
+        assert late
+
+    play(scenario, options=ClusterOptions(brokers=2, replicas=1))
 
 
 def test_only_what_the_register_has_on_its_device_counts_as_decided() -> None:

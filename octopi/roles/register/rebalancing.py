@@ -7,13 +7,15 @@ broker is added as a replica and follows; once it is in sync, the leaving broker
 
 from __future__ import annotations
 
+from itertools import count
+
 from octopi.coordination.controller import Controller
 from octopi.coordination.election import ElectionGoal
 from octopi.coordination.placement import balance_leaders, next_replica, spread_replicas
 from octopi.environment import Environment
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.limits import MOVE_TIMEOUT_S
+from octopi.limits import MOVE_ATTEMPTS_MAX, MOVE_TIMEOUT_S, ORDER_RETRY_S
 from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.election_driver import ElectionDriver, no_other
@@ -95,26 +97,40 @@ class Rebalancing:
         if joining not in record.replicas:
             self._require_own_machine(record, leaving, joining)
             await self._grow(record, joining)
-        await self._election_driver.until(
-            lambda: joining in self._record(partition).in_sync,
-            MOVE_TIMEOUT_S,
-            f"broker {joining} in sync",
-        )
+        for attempt in count(1):
+            await self._election_driver.until(
+                lambda: joining in self._record(partition).in_sync,
+                MOVE_TIMEOUT_S,
+                f"broker {joining} in sync",
+            )
+            still_there = await self._leave(partition, leaving)
+            if not still_there:
+                break
+            if attempt == MOVE_ATTEMPTS_MAX:
+                raise RefusedError(
+                    f"partition {partition} stays on brokers {still_there}: one that is in sync "
+                    "goes away again and again",
+                    Status.NOT_READY,
+                )
+            clock = self._environment.clock
+            await clock.sleep_until(clock.now() + ORDER_RETRY_S)
+        _log.info("replica moved", partition=partition, leaving=leaving, joining=joining)
+
+    async def _leave(self, partition: PartitionId, leaving: BrokerId) -> list[BrokerId]:
+        """Have *leaving* be no replica any more; return the replicas that there still are if
+        another one that is in sync was away, which keeps all of them.
+
+        Raises:
+          RefusedError: NOT_READY, if no other broker could lead.
+        """
         record = self._record(partition)
         if not self._others(record, leaving):
             raise no_other(partition)
         replicas = [one for one in record.replicas if one != leaving]
         keep = record.leader if record.leader != leaving else None
-        changed = await self._election_driver.change(
-            partition, ElectionGoal(leader=keep, replicas=replicas)
-        )
-        if leaving in changed.replicas:
-            raise RefusedError(
-                f"partition {partition} stays on brokers {changed.replicas}: one that is in sync "
-                "went away meanwhile",
-                Status.NOT_READY,
-            )
-        _log.info("replica moved", partition=partition, leaving=leaving, joining=joining)
+        goal = ElectionGoal(leader=keep, replicas=replicas)
+        changed = await self._election_driver.change(partition, goal)
+        return changed.replicas if leaving in changed.replicas else []
 
     def _require_own_machine(
         self, record: PartitionRecord, leaving: BrokerId, joining: BrokerId
