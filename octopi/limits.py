@@ -406,8 +406,9 @@ PREPARE_S: Final = 1.0
 MOVE_TIMEOUT_S: Final = 3600.0
 """How long a joining replica may take to catch up before its move is given up."""
 
-MOVE_ATTEMPTS_MAX: Final = 10
-"""How often the register tries to end a move, if another replica in sync is away at that moment."""
+MOVE_RETRY_S: Final = 5.0
+"""How long the register tries to end a move, if a replica in sync is away at that moment; longer
+than a broker's restart usually takes."""
 
 REBALANCE_INTERVAL_S: Final = 5.0
 """Pause between two steps of rebalancing; longer than a broker's restart usually takes."""

@@ -52,7 +52,7 @@ BOUNDS_NOBODY_ELSE = {
         "REMINDER_S",
         "REMINDER_S_MAX",
         "REPLICA_TICK_S",
-        "MOVE_ATTEMPTS_MAX",
+        "MOVE_RETRY_S",
         "RETENTION_CHECK_INTERVAL_S",
         "RETIRED_COUNT_INTERVAL_S",
         "SILENCE_GROWTH",

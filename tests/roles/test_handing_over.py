@@ -155,7 +155,7 @@ async def test_a_replica_stays_where_it_is_if_the_replica_that_replaces_it_dies(
         await left(second, [first])
         for member in (first, third):
             nursery.start_soon(member.accept)
-        await eventually(lambda: bool(refusals))
+        await eventually(lambda: bool(refusals), within_s=15)
         (refusal,) = refusals
         assert isinstance(refusal, m.Failure)
         assert refusal.status == Status.NOT_READY

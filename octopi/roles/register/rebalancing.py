@@ -7,15 +7,15 @@ broker is added as a replica and follows; once it is in sync, the leaving broker
 
 from __future__ import annotations
 
-from itertools import count
+from contextlib import suppress
 
 from octopi.coordination.controller import Controller
 from octopi.coordination.election import ElectionGoal
 from octopi.coordination.placement import balance_leaders, next_replica, spread_replicas
 from octopi.environment import Environment
-from octopi.errors import RefusedError, Status, StorageError
+from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.limits import MOVE_ATTEMPTS_MAX, MOVE_TIMEOUT_S, ORDER_RETRY_S
+from octopi.limits import MOVE_RETRY_S, MOVE_TIMEOUT_S, ORDER_RETRY_S
 from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.election_driver import ElectionDriver, no_other
@@ -82,7 +82,7 @@ class Rebalancing:
 
         Raises:
           RefusedError: UNKNOWN_PARTITION, INVALID_OPTION, or NOT_READY (*joining* didn't catch up
-              in time, or no other broker could lead); then both hold a replica.
+              in time, one in sync went away meanwhile, or no other broker could lead); then both hold a replica.
         """
         record = self._controller.state.partitions.get(partition)
         if record is None:
@@ -97,24 +97,32 @@ class Rebalancing:
         if joining not in record.replicas:
             self._require_own_machine(record, leaving, joining)
             await self._grow(record, joining)
-        for attempt in count(1):
-            await self._election_driver.until(
-                lambda: joining in self._record(partition).in_sync,
-                MOVE_TIMEOUT_S,
-                f"broker {joining} in sync",
-            )
-            still_there = await self._leave(partition, leaving)
-            if not still_there:
-                break
-            if attempt == MOVE_ATTEMPTS_MAX:
+        await self._until_in_sync(partition, joining, MOVE_TIMEOUT_S)
+        clock = self._environment.clock
+        deadline = clock.now() + MOVE_RETRY_S
+        while still_there := await self._leave(partition, leaving):
+            await clock.sleep_until(clock.now() + ORDER_RETRY_S)
+            with suppress(NotReadyError):
+                await self._until_in_sync(partition, joining, deadline - clock.now())
+            if joining not in self._record(partition).in_sync or clock.now() >= deadline:
                 raise RefusedError(
-                    f"partition {partition} stays on brokers {still_there}: one that is in sync "
-                    "goes away again and again",
+                    f"partition {partition} stays on brokers {still_there}: one of them that was "
+                    "in sync is away; move it again when `octopi cluster status` shows all of them",
                     Status.NOT_READY,
                 )
-            clock = self._environment.clock
-            await clock.sleep_until(clock.now() + ORDER_RETRY_S)
         _log.info("replica moved", partition=partition, leaving=leaving, joining=joining)
+
+    async def _until_in_sync(
+        self, partition: PartitionId, joining: BrokerId, timeout_s: float
+    ) -> None:
+        """Wait until *joining* is in sync.
+
+        Raises:
+          NotReadyError: if that takes longer than *timeout_s*.
+        """
+        await self._election_driver.until(
+            lambda: joining in self._record(partition).in_sync, timeout_s, f"broker {joining} in sync"
+        )
 
     async def _leave(self, partition: PartitionId, leaving: BrokerId) -> list[BrokerId]:
         """Have *leaving* be no replica any more; return the replicas that there still are if
