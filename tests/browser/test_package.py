@@ -35,7 +35,8 @@ def package(tmp_path: Path) -> Path:
     [archive] = tmp_path.glob("*.tgz")
     assert archive.name == f"octopi-client-{octopi.__version__}.tgz"
     with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "packed", filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # new in 3.11.4
+        packed.extractall(tmp_path / "packed")
     project = tmp_path / "project"
     (project / "node_modules").mkdir(parents=True)
     shutil.move(tmp_path / "packed/package", project / "node_modules/octopi-client")
