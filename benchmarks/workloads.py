@@ -43,7 +43,7 @@ class Workload:
     """How many messages the producer sends before it waits until they are acknowledged."""
     flush_before_ack: bool = False
     systems: tuple[str, ...] = ()
-    """The systems that run it; empty: all that can."""
+    """The systems that run it, and those that are served by them; empty: all that can."""
     quick: bool = False
     """Whether `make bench-quick` runs it."""
     goals: tuple[str, ...] = ()

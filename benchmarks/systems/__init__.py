@@ -22,8 +22,10 @@ import attrs
 from benchmarks.workloads import Workload
 
 NAMES: Final = (
-    *("octopi", "octopi_blocking", "kafka", "kafka_tool", "rabbitmq", "rabbitmq_tool"),
-    *("redis", "redis_tool", "nats", "nats_tool", "nats_core", "bare"),
+    *("octopi", "octopi_blocking", "octopi_relay"),
+    *("kafka", "kafka_tool", "rabbitmq", "rabbitmq_tool"),
+    *("redis", "redis_tool", "redis_memory", "redis_pubsub"),
+    *("nats", "nats_tool", "nats_memory", "nats_core", "bare"),
 )
 OWN_TOOLS: Final = ("kafka_tool", "rabbitmq_tool", "redis_tool", "nats_tool")
 """The peers' own benchmark tools, each in its own language."""
@@ -59,7 +61,7 @@ def takes_part(name: str, workload: Workload) -> bool:
     module = module_of(name)
     if workload.kind not in module.KINDS:
         return False
-    if workload.systems and server_of(name) not in workload.systems:
+    if workload.systems and not {name, server_of(name)} & {*workload.systems}:
         return False
     return bool(module.runs(workload)) if hasattr(module, "runs") else True
 

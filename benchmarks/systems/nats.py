@@ -114,14 +114,16 @@ def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float]
     return asyncio.run(roles[role](access, **parameters))  # type: ignore[arg-type]
 
 
-async def _connect(address: str, topic: str, replicas: int) -> Any:
+async def _connect(address: str, topic: str, replicas: int, storage: str = "file") -> Any:
     """Connect, and make sure that there is a stream for *topic*."""
     import nats
     from nats.js.errors import BadRequestError
 
     connection = await nats.connect(address, pending_size=64 << 20)
     with contextlib.suppress(BadRequestError):  # another process has created it
-        await connection.jetstream().add_stream(name=topic, subjects=[topic], num_replicas=replicas)
+        await connection.jetstream().add_stream(
+            name=topic, subjects=[topic], num_replicas=replicas, storage=storage
+        )
     return connection
 
 
@@ -154,10 +156,16 @@ class _Acknowledgements:
 
 
 async def produce(
-    access: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
+    access: Gate,
+    address: str,
+    topic: str,
+    size: int,
+    count: int,
+    replicas: int = 1,
+    storage: str = "file",
 ) -> None:
     value = bytes(size)
-    connection = await _connect(address, topic, replicas)
+    connection = await _connect(address, topic, replicas, storage)
     acknowledged = _Acknowledgements(connection)
     await acknowledged.start()
     access.wait()
@@ -218,10 +226,16 @@ async def work_off(
 
 
 async def request(
-    access: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
+    access: Gate,
+    address: str,
+    topic: str,
+    size: int,
+    count: int,
+    replicas: int = 1,
+    storage: str = "file",
 ) -> dict[str, float]:
     value, latencies = bytes(size), []
-    connection = await _connect(address, topic, replicas)
+    connection = await _connect(address, topic, replicas, storage)
     stream = connection.jetstream()
     await stream.publish(topic, value)
     access.wait()

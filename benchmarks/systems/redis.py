@@ -30,8 +30,10 @@ def missing() -> str | None:
 
 
 @contextmanager
-def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
-    """Run the servers within the block."""
+def serving(
+    directory: Path, replicas: int, flush_before_ack: bool, *, in_file: bool = True
+) -> Iterator[Serving]:
+    """Run the servers within the block; without *in_file* they keep everything in memory."""
     version = subprocess.run(
         ["redis-server", "--version"], capture_output=True, text=True, check=True
     ).stdout.split()[2]
@@ -44,7 +46,8 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
             folder = directory / name
             folder.mkdir()
             options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
-            options += ["--appendonly", "yes", "--appendfsync", flushing, "--save", ""]
+            options += ["--appendonly", "yes" if in_file else "no"]
+            options += ["--appendfsync", flushing, "--save", ""]
             if number:
                 options += ["--replicaof", f"127.0.0.1 {ports[0]}", "--repl-diskless-sync-delay"]
                 options += ["0"]
@@ -58,8 +61,9 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
             f"127.0.0.1:{ports[0]}",
             pids,
             version.removeprefix("v="),
-            f"appendonly, fsync {flushing}; pipelines of {_PIPELINE} XADD, XREAD COUNT 1000"
-            + ("; WAIT 2 after each pipeline" if replicas > 1 else ""),
+            (f"appendonly, fsync {flushing}" if in_file else "no appendonly")
+            + f"; pipelines of {_PIPELINE} XADD, XREAD COUNT 1000"
+            + (f"; WAIT {replicas - 1} after each pipeline" if in_file and replicas > 1 else ""),
         )
 
 
