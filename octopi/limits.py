@@ -334,6 +334,19 @@ FETCH_WAIT_S_MAX: Final = 30.0
 
 FETCH_BYTES_DEFAULT: Final = 512 * KIB
 
+LITE_PARTITIONS: Final = 3
+"""The partitions of a topic that Octopi Lite creates."""
+
+LITE_ATTEMPT_S: Final = 3.0
+"""How long Octopi Lite waits for a message to be acknowledged, if the caller gives no time; longer
+than the death of a leader takes."""
+
+LITE_MEMBERS_MAX: Final = 64
+"""The members of a group of Octopi Lite; each has connections of its own."""
+
+LITE_POLL_MESSAGES_MAX: Final = 10_000
+"""The messages of one partition that a poll of Octopi Lite returns."""
+
 NEWEST_RECORDS_LOG_BYTES: Final = MIB
 """The newest batches of a log that are kept in memory: the longest that a producer's client sends,
 and another one while that is on its way to followers and readers."""

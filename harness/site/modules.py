@@ -10,6 +10,7 @@ _MODULES = {
     "octopi": "The client for Trio, and what all clients share: messages, positions, errors.",
     "octopi.aio": "The client for asyncio.",
     "octopi.blocking": "The client for blocking programs.",
+    "octopi.lite": "The calls of a small Kafka; [Lite](../docs/lite.md) explains it.",
     "octopi.testing": "A whole cluster in a test; [testing](../docs/testing.md) explains it.",
     "octopi.spark.session": "Topics as tables and streams; [Spark](../docs/spark.md) explains it.",
 }

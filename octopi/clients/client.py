@@ -226,12 +226,15 @@ class Client(ConsumerMaker):
         bytes_max: int = FETCH_BYTES_DEFAULT,
         wait_s: float = 0.0,
         anchor: str = NO_ANCHOR,
+        at: str | None = None,
     ) -> FetchResult:
         """The messages from *offset* on: as many as fit *bytes_max*, and at least one.  If there is
         none yet, the broker waits for *wait_s*, then the result is empty.  All of them were written
         in one epoch; fetch again for the rest.
 
-        *anchor*: the `FetchResult.anchor` of the fetch that ended at *offset*.
+        *anchor*: the `FetchResult.anchor` of the fetch that ended at *offset*.  *at*: the address
+        of the broker whose replica is read, such as one of `PartitionInfo.readers`; None: the
+        leader's.  A follower knows later than the leader that a message is committed.
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
@@ -240,7 +243,9 @@ class Client(ConsumerMaker):
           RecordError: if a record arrived damaged.
         """
         place = Place(Offset(offset), Anchor(anchor))
-        return await fetch(self._router, topic, place, PartitionId(partition), bytes_max, wait_s)
+        return await fetch(
+            self._router, topic, place, PartitionId(partition), bytes_max, wait_s, at
+        )
 
     @property
     def stored_records(self) -> StoredRecords:

@@ -20,6 +20,7 @@ async def fetch(
     partition: PartitionId,
     bytes_max: int,
     wait_s: float,
+    at: str | None,
 ) -> FetchResult:
     """The messages from *place* on; see `octopi.clients.client.Client.fetch`.
 
@@ -32,15 +33,16 @@ async def fetch(
     not_negative(offset=offset)
     name = topic_name(topic)
     wait_ms = round(wait_s * 1000)
+    what = f"fetch from {topic}/{partition}"
+
+    def question(request: int) -> Fetch:
+        return Fetch(request, name, partition, offset, bytes_max, wait_ms, anchor)
+
     try:
-        found = await router.ask_leader(
-            f"fetch from {topic}/{partition}",
-            name,
-            PartitionId(partition),
-            lambda request: Fetch(request, name, partition, offset, bytes_max, wait_ms, anchor),
-            Fetched,
-            wait_s,
-        )
+        if at is None:
+            found = await router.ask_leader(what, name, partition, question, Fetched, wait_s)
+        else:
+            found = await router.ask_broker(what, at, question, Fetched, wait_s)
     except HistoryForkedError as error:
         if error.offset is None:
             raise

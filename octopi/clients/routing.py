@@ -171,17 +171,22 @@ class RequestRouter:
             self._entrances.learn(one.address for one in answer.brokers if one.live)
 
     async def ask_broker(
-        self, what: str, address: str, question: Callable[[int], Any], expected: type[_T]
+        self,
+        what: str,
+        address: str,
+        question: Callable[[int], Any],
+        expected: type[_T],
+        wait_s: float = 0.0,
     ) -> _T:
-        """Ask the broker at *address*."""
+        """Ask the broker at *address*, which may wait for *wait_s* before it answers."""
 
         async def attempt() -> _T:
             connection = await self._connections.get(address)
             return await connection.request(
-                question(connection.next_request()), expected, self.attempt_timeout_s
+                question(connection.next_request()), expected, self.attempt_timeout_s + wait_s
             )
 
-        return await self.retry(what, attempt)
+        return await self.retry(what, attempt, self.timeout_s + wait_s)
 
     async def describe_node(self, address: str | None = None) -> NodeInfo:
         """The node at *address*; None: the one that this client's questions go to."""

@@ -15,6 +15,7 @@ PAGES = {
     "docs/subscriptions.md": "octopi-node dev",
     "docs/browser.md": "octopi-node dev",
     "docs/http.md": "octopi-node dev",
+    "docs/lite.md": "octopi-node dev",
     "docs/coming-from-kafka.md": "octopi-node dev",
     "docs/coming-from-nats.md": "octopi-node dev",
     "docs/coming-from-redis-streams.md": "octopi-node dev",

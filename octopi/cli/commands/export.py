@@ -34,9 +34,9 @@ _STANDARD: Final = Path("-")
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(["jsonl", "parquet"]),
-    help="JSON lines as `consume --json` prints them, or Parquet.  [default: parquet for a FILE "
-    "that ends with .parquet, else jsonl]",
+    type=click.Choice(["jsonl", "parquet", "lite"]),
+    help="JSON lines as `consume --json` prints them, Parquet, or the files of Octopi Lite.  "
+    "[default: parquet for a FILE that ends with .parquet, else jsonl]",
 )
 @click.option(
     "-o",
@@ -58,7 +58,7 @@ def export(
     /,
     topic: str,
     place: Path,
-    file_format: Literal["jsonl", "parquet"] | None,
+    file_format: Literal["jsonl", "parquet", "lite"] | None,
     start_text: str,
     partition: int | None,
     force: bool,
@@ -74,15 +74,28 @@ def export(
       octopi-node export orders | gzip > orders.jsonl.gz
       octopi-node export orders orders.parquet
       octopi-node export orders yesterday.jsonl -o @-1d
+      octopi-node export lite files --format lite
 
     Without FILE, JSON lines are written to standard output.  `octopi-node import` reads both
     formats.  Messages of a partition are in their order.  A FILE appears when it is complete; if
     the command fails, none is left.  Offsets are written, but an import gives new ones: see
     `octopi-node backup`.
+
+    With --format lite, DIR gets a directory for each broker, with a file for each partition of a
+    topic of Octopi Lite: its messages one behind the other, 256 bytes each, as that broker's
+    replica has them.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s, retry_s=retry_s
     )
+    if file_format == "lite":
+        if place == _STANDARD or start_text != "earliest" or partition is not None:
+            raise CommandError(
+                "--format lite needs a DIR, and writes whole topics: leave -o and -p out",
+                ExitCode.USAGE,
+            )
+        _export_as_lite(settings, topic, place, force=force)
+        return
     if file_format is None:
         file_format = "parquet" if place.suffix == ".parquet" else "jsonl"
     if place.is_dir():
@@ -118,6 +131,26 @@ def export(
         run(partial(_export, settings, topic, options, place, file_format, meter), interrupted)
     where = "" if place == _STANDARD else f" in {place}"
     say(f"{meter.summary()}{where}", err=True)
+
+
+def _export_as_lite(settings: ClientSettings, topic: str, place: Path, *, force: bool) -> None:
+    from octopi.cli.client_request import connected
+    from octopi.cli.lite_export import export_lite
+    from octopi.cli.rendering import counted
+    from octopi.cli.running import run
+
+    meter = RateMeter()
+
+    async def write() -> int:
+        async with connected(settings) as client:
+            return await export_lite(client, topic, place, meter, force=force)
+
+    def interrupted() -> str:
+        return f"interrupted; some files of {place} were not written: run the command again"
+
+    with meter.shown(f"exporting {topic}"):
+        count = run(write, interrupted)
+    say(f"{meter.summary()} in {counted(count, 'file')} of {place}", err=True)
 
 
 async def _export(

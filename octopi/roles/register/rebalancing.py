@@ -82,7 +82,8 @@ class Rebalancing:
 
         Raises:
           RefusedError: UNKNOWN_PARTITION, INVALID_OPTION, or NOT_READY (*joining* didn't catch up
-              in time, one in sync went away meanwhile, or no other broker could lead); then both hold a replica.
+              in time, one in sync went away meanwhile, or no other broker could lead); then both
+              hold a replica.
         """
         record = self._controller.state.partitions.get(partition)
         if record is None:
@@ -121,7 +122,9 @@ class Rebalancing:
           NotReadyError: if that takes longer than *timeout_s*.
         """
         await self._election_driver.until(
-            lambda: joining in self._record(partition).in_sync, timeout_s, f"broker {joining} in sync"
+            lambda: joining in self._record(partition).in_sync,
+            timeout_s,
+            f"broker {joining} in sync",
         )
 
     async def _leave(self, partition: PartitionId, leaving: BrokerId) -> list[BrokerId]:
