@@ -122,10 +122,10 @@ class Client(ConsumerMaker):
         """Create a topic on *partitions* partitions that consistent hashing chooses, or on the
         partitions with *partition_ids*.
 
-        Messages older than *retention* and beyond *retention_bytes* (per partition) are
-        removed, a segment of *segment_bytes* at a time.  With *flush_before_ack* a receipt
-        means that the message is on the broker's device, not only in its page cache.
-        Nothing is acknowledged while fewer than *min_insync* replicas are in sync.
+        Messages older than *retention* and beyond *retention_bytes* (per partition) are removed, a
+        segment of *segment_bytes* at a time.  With *flush_before_ack* a receipt means that the
+        message is on the broker's device.  Nothing is acknowledged while fewer than *min_insync*
+        replicas are in sync.
 
         With *hold* or *hold_bytes* messages stay for durable subscriptions that have yet to process
         them, until they are older than *retention* and *hold*, or beyond *hold_bytes* (per log).
@@ -212,8 +212,7 @@ class Client(ConsumerMaker):
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
           InvalidOptionError: if *place* is no `OffsetSpec`, or an offset already.
         """
-        asked = offset_query(place)
-        if asked is None:
+        if (asked := offset_query(place)) is None:
             raise InvalidOptionError(f"{place!r} is an offset already")
         return await self._router.find_offset(topic_name(topic), PartitionId(partition), *asked)
 
@@ -228,13 +227,11 @@ class Client(ConsumerMaker):
         anchor: str = NO_ANCHOR,
         at: str | None = None,
     ) -> FetchResult:
-        """The messages from *offset* on: as many as fit *bytes_max*, and at least one.  If there is
-        none yet, the broker waits for *wait_s*, then the result is empty.  All of them were written
-        in one epoch; fetch again for the rest.
+        """The messages from *offset* on, of one epoch: as many as fit *bytes_max*, and at least
+        one.  If there is none yet, the broker waits for *wait_s*, then the result is empty.
 
-        *anchor*: the `FetchResult.anchor` of the fetch that ended at *offset*.  *at*: the address
-        of the broker whose replica is read, such as one of `PartitionInfo.readers`; None: the
-        leader's.  A follower knows later than the leader that a message is committed.
+        *anchor*: the `FetchResult.anchor` of the fetch that ended at *offset*.  *at*: the broker to
+        ask, such as one of `PartitionInfo.readers`, which may know of less than the leader.
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
@@ -242,10 +239,8 @@ class Client(ConsumerMaker):
           HistoryForkedError: if *anchor* was given, and the log has another history there.
           RecordError: if a record arrived damaged.
         """
-        place = Place(Offset(offset), Anchor(anchor))
-        return await fetch(
-            self._router, topic, place, PartitionId(partition), bytes_max, wait_s, at
-        )
+        log, place = PartitionId(partition), Place(Offset(offset), Anchor(anchor))
+        return await fetch(self._router, topic, place, log, bytes_max, wait_s, at)
 
     @property
     def stored_records(self) -> StoredRecords:

@@ -26,6 +26,8 @@ BOUNDS_NOBODY_ELSE = {
         "HEARTBEAT_INTERVAL_S",
         "HISTORY_INTERVAL_S",
         "HISTORY_LOOK_S",
+        "LITE_ATTEMPT_S",
+        "LITE_PARTITIONS",
         "HISTORY_RETRY_S_MAX",
         "KNOWN_VALUES_S",
         "LINK_TRIES",

@@ -11,7 +11,8 @@ from trio.testing import MockClock
 
 from octopi import lite
 from octopi.errors import ClosedError, HistoryLostError, InvalidOptionError
-from octopi.limits import RETENTION_CHECK_INTERVAL_S
+from octopi.limits import LITE_MEMBERS_MAX, RETENTION_CHECK_INTERVAL_S
+from octopi.lite import consumer_group
 from octopi.lite.numbers import number_at, padded
 from tests.kit.world import REGISTER, World, running_world
 
@@ -101,6 +102,25 @@ async def test_what_retention_took_is_named_and_the_next_poll_goes_on_behind_it(
             [record] = await group.poll(0)
             assert record.messages == [padded(b"%d" % one) for one in range(oldest, 300)]
             assert record.last == 299
+
+
+async def test_a_poll_returns_a_bounded_number_of_messages_of_a_partition(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_group, "LITE_POLL_MESSAGES_MAX", 3)
+    async with producing() as (world, producer), grouped(world) as group:
+        for number in range(5):
+            await producer.add_message(0, b"%d" % number)
+        polls = [await group.poll(0) for _ in range(3)]
+        assert [[len(one.messages) for one in records] for records in polls] == [[3], [2], []]
+
+
+async def test_a_group_has_members_within_bounds(autojump_clock: MockClock) -> None:
+    async with running_world() as world:
+        for members in (0, LITE_MEMBERS_MAX + 1):
+            with pytest.raises(InvalidOptionError, match="members"):
+                async with grouped(world, members):
+                    pass
 
 
 async def test_partitions_that_do_not_exist_and_wrong_numbers_are_refused(
