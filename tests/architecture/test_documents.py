@@ -42,6 +42,20 @@ def test_terms_are_in_alphabetical_order_and_none_stands_twice() -> None:
     assert terms == sorted(set(terms))
 
 
+def test_each_test_that_a_document_names_exists() -> None:
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    there = set(re.findall(r"(?:\bdef |^)(test_\w+)(?:\(| =)", tests, re.MULTILINE)) | {
+        path.stem for path in (ROOT / "tests").rglob("test_*.py")
+    }
+    named = {
+        name: page.name
+        for page in [ROOT / "README.md", *DOCS.rglob("*.md")]
+        for name in re.findall(r"`(test_\w+)`", page.read_text())
+    }
+    assert len(named) > 300
+    assert {name: page for name, page in named.items() if name not in there} == {}
+
+
 def test_every_term_has_a_meaning() -> None:
     entries = (DOCS / "glossary.md").read_text().split("\n\n")[2:]
     assert [entry for entry in entries if not re.match(r"\*\*[^*]+\*\*\n: \S", entry)] == []
