@@ -60,8 +60,12 @@ class BrokerNodeView:
         from octopi.admin.relay_metrics import RelayMetrics
         from octopi.admin.subscription_metrics import SubscriptionMetrics
 
-        relays = RelayMetrics(self.node.environment.clock, self.node.relays.partitions)
-        return [BrokerMetrics(self.node, logs_max), SubscriptionMetrics(self.node), relays]
+        node, parts = self.node, self.node.parts
+        return [
+            BrokerMetrics(node.replicas, parts.readers, node.streams.readers, logs_max),
+            SubscriptionMetrics(parts),
+            RelayMetrics(node.environment.clock, node.relays.partitions),
+        ]
 
 
 def _some(partitions: list[PartitionId]) -> str:

@@ -46,4 +46,13 @@ class RingBrokerView:
         return [entry.node.address for entry in member.chord.book]
 
     def collectors(self, logs_max: int) -> Sequence[Collector]:
-        return []
+        from octopi.admin.broker_metrics import BrokerMetrics
+        from octopi.admin.ring_metrics import RingMetrics
+        from octopi.admin.subscription_metrics import SubscriptionMetrics
+
+        node = self.node
+        return [
+            BrokerMetrics(node.replicas, node.parts.readers, None, logs_max),
+            SubscriptionMetrics(node.parts),
+            RingMetrics(node),
+        ]

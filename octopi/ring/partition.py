@@ -67,6 +67,7 @@ from octopi.ring.partition_effects import (
     AnnounceTo,
     AnswerLeader,
     DecidedEffect,
+    ElectionBegun,
     InstallDecision,
     ReplicaAdmitted,
     ReplicaRefused,
@@ -396,12 +397,19 @@ class RingPartition:
                 # If it was not made, another broker has announced an epoch, or this one did in an
                 # attempt that it took for failed.  Any broker may hold the election of an epoch: it
                 # is decided once.
+                agreed = decode_partition(value.content)
+                effects: list[DecidedEffect] = []
+                if isinstance(outcome, ChangeMade):
+                    effects.append(ElectionBegun(agreed.announced))
                 if election is self._election:
-                    return self._announced(election, decode_partition(value.content), now)
+                    effects += self._announced(election, agreed, now)
+                return effects
+            case ElectionDecision(election), ChangeMade(value):
+                return [election.decided(decode_partition(value.content).record)]
             case ReadValue(), ChangeNotMade():
                 self._reads_ended += 1
             case ((Announcement(election) | ElectionDecision(election)), _):
-                if election is self._election and not isinstance(outcome, ChangeMade):
+                if election is self._election:
                     self._end_election(now)
             case _, (ChangeMade() | ChangeNotMade() | ChangeInDoubt()):
                 pass

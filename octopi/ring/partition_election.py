@@ -12,8 +12,10 @@ from math import inf
 from octopi.coordination.agreed_partition import AgreedPartition
 from octopi.coordination.election import Election, ElectionGoal
 from octopi.coordination.partition_changes import PartitionChange, decide, recover
-from octopi.identifiers import BrokerId, Epoch
+from octopi.identifiers import BrokerId, Epoch, is_internal
 from octopi.limits import ACCEPT_WAIT_S, ACCEPTANCES_WAIT_S, ELECTION_WAIT_S, PULSE_S
+from octopi.model import PartitionRecord
+from octopi.ring.partition_effects import LeaderDecided
 from octopi.wire.messages import AcceptEpoch
 
 
@@ -105,6 +107,15 @@ class OwnElection:
         if self._election is None or self.is_deciding:
             return None
         return recover(self._election, live, leaderships, topics=self.topics, ordered=True)
+
+    def decided(self, record: PartitionRecord) -> LeaderDecided:
+        """What is to be told of its decision *record*."""
+        stands = self._election
+        if stands is None or record.recovered_epoch != record.epoch:
+            return LeaderDecided(record)
+        topics = [one for one in self.topics if not is_internal(one)]
+        losses = stands.losses(record.leader, topics)
+        return LeaderDecided(record, tuple(losses), was_ordered=self.is_inquiry)
 
     @property
     def topics(self) -> list[str]:

@@ -196,3 +196,26 @@ def test_draining_and_taking_an_order_back_are_shown(
     refused = program("partitions", "move", "3", "--from", "1", "--to", "2", "--server", first.url)
     assert refused.exit_code == ExitCode.REFUSED
     assert "replicas lie where the ring says" in refused.stderr
+
+
+def test_events_of_all_brokers_are_printed_once_and_outlive_a_broker_when_they_were_collected(
+    nodes: NodeProcesses, program: Program
+) -> None:
+    first, second, third = founders = start_ring(nodes, FOUNDERS)
+    known_at_last(program, first, founders)
+    for name, node in (("orders", first), ("bills", second), ("mails", third)):
+        assert program("topics", "create", name, "--server", node.url).exit_code == 0
+    printed = program("events", "-e", "--json", "--server", first.url)
+    assert printed.exit_code == 0, printed.stderr
+    events = [json.loads(one) for one in printed.stdout.splitlines()]
+    created = {one["topic"] for one in events if one["kind"] == "topic_created"}
+    assert created >= {"orders", "bills", "mails"}
+    assert {one["broker"] for one in events if one["kind"] == "broker_joined"} == {1, 2, 3}
+    origins = [one["origin"] for one in events]
+    assert len(set(origins)) == len(origins)
+    assert program("events", "-e", "--server", second.url).exit_code == 0
+    first.kill9()
+    # What broker 1 noted was collected before it died.
+    lines = program("events", "-e", "--server", f"{first.url},{second.url}")
+    assert lines.exit_code == 0, lines.stderr
+    assert "topic mails was created" in lines.stdout

@@ -7,6 +7,7 @@ the connections and the replicas around all of them.  To the replicas it is thei
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
@@ -32,7 +33,9 @@ from octopi.ring.partition_effects import (
     AnnounceTo,
     AnswerLeader,
     DecidedEffect,
+    ElectionBegun,
     InstallDecision,
+    LeaderDecided,
     ReplicaAdmitted,
     ReplicaRefused,
     TellValue,
@@ -45,6 +48,7 @@ from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
 from octopi.roles.broker.ring.pulses import RingPulses
 from octopi.roles.broker.ring.routes import RingRoutes
 from octopi.roles.broker.ring.topics.hosted import HostedTopics
+from octopi.roles.noted_events import NotedEvents
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
@@ -63,6 +67,8 @@ class RingSurroundings:
     routes: RingRoutes
     nursery: trio.Nursery
     """The broker's."""
+    events: NotedEvents
+    """What this broker decides and sees."""
 
 
 class RingPartitions(ControllerLink):
@@ -82,6 +88,9 @@ class RingPartitions(ControllerLink):
         """Set when this process is registered for all partitions that know its broker."""
         self.decided = trio.Event()
         """Set when there is a decision about a partition."""
+        self.events = around.events
+        self.refusals: Counter[str] = Counter()
+        """How often this broker's acceptor refused a proposer, by the reason."""
         self._environment = around.environment
         self._replicas, self._acceptor = around.replicas, around.acceptor
         self._routes = around.routes
@@ -189,7 +198,13 @@ class RingPartitions(ControllerLink):
         does not know: it would not know their first values."""
         if (machine := self._machine(message.instance)) is not None:
             may = partial(self._may, machine, message, answer)
-            self._nursery.start_soon(self._acceptor.accept, message, answer, may)
+            counted = partial(self._count_refusal, answer)
+            self._nursery.start_soon(self._acceptor.accept, message, counted, may)
+
+    def _count_refusal(self, answer: Answer, message: object) -> None:
+        if isinstance(message, m.BallotRefused):
+            self.refusals["ballot"] += 1
+        answer(message)
 
     def _may(
         self, machine: RingPartition, message: m.PrepareBallot | m.AcceptValue, answer: Answer
@@ -204,6 +219,7 @@ class RingPartitions(ControllerLink):
             self._unreadable(message.instance, error)
             return False
         if not may:
+            self.refusals["leader"] += 1
             # Perhaps this broker alone has not heard that the leader was replaced.
             answer(m.KnownValues((m.KnownValue(message.instance, machine.value.change),)))
         return may
@@ -359,7 +375,24 @@ class RingPartitions(ControllerLink):
                     self.decided.set()
                     self.decided = trio.Event()
                 case AnswerLeader(message):
+                    if message.accepted:
+                        self.events.in_sync_changed(message.record)
                     self._replicas.in_sync_altered(message)
+                case ElectionBegun(epoch):
+                    self.events.announced(number, epoch)
+                case LeaderDecided():
+                    self._leader_decided(effect)
+
+    def _leader_decided(self, decided: LeaderDecided) -> None:
+        record = decided.record
+        self.events.leader_decided(record)
+        if record.recovered_epoch == record.epoch:
+            names = {one.topic.topic_id: one.topic.topic for one in self._replicas.store}
+            losses = [
+                f"{names.get(one.topic_id, one.topic_id)} from {one.kept_end} to {one.known_end}"
+                for one in decided.losses
+            ]
+            self.events.recovered(record, losses, ordered=decided.was_ordered)
 
     def _announce(self, brokers: tuple[BrokerId, ...], message: m.AnnounceEpoch) -> None:
         for broker in brokers:

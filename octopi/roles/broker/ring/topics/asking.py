@@ -5,6 +5,7 @@ or by asking, once, the broker that leads the topic's home.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -18,12 +19,13 @@ from octopi.errors import (
     RefusedError,
     Status,
 )
-from octopi.identifiers import PartitionId
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.ring.homes import merged_page
 from octopi.roles.broker.asks import DeciderAsks
 from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.peer_connection import AskingClient
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.cluster_events import ClusterEvents, OwnEventsService
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.operating import RingOperations
 from octopi.roles.broker.ring.peers import RingPeers
@@ -82,6 +84,7 @@ class RingDecider(DeciderAsks):
         operations: RingOperations,
         cluster: str,
         peers: RingPeers,
+        events: ClusterEvents,
     ) -> None:
         """*cluster*: its id.  *peers*: connections for nothing else than this, so that no client
         delays what the brokers say to each other."""
@@ -90,6 +93,7 @@ class RingDecider(DeciderAsks):
         self.operations = operations
         self._cluster = cluster
         self._peers = peers
+        self._events = events
 
     async def ask(self, message: Numbered, client: AskingClient) -> bytes:
         match message:
@@ -101,7 +105,8 @@ class RingDecider(DeciderAsks):
             case m.DescribeCluster():
                 return encode(await self._described(message, client))
             case m.DescribeEvents():
-                return encode(m.EventList(message.request, "", []))
+                found = await self._events.collected(message.after, _grants_of(client))
+                return encode(m.EventList(message.request, self._events.life, found))
         return encode(await self.operations.carry_out(message))
 
     def services(
@@ -114,7 +119,8 @@ class RingDecider(DeciderAsks):
         """
         topics = HomesTopics(self.topics, ask.homes)
         context = DeciderContext(client, tasks, lambda: creator)
-        return ServiceSession("broker", [TopicService(topics, context)])
+        own_events = OwnEventsService(self._events, client)
+        return ServiceSession("broker", [TopicService(topics, context), own_events])
 
     async def _ask_homes(
         self, homes: Sequence[PartitionId], message: Numbered, client: AskingClient
@@ -133,8 +139,7 @@ class RingDecider(DeciderAsks):
         raise RefusedError(f"no answer within {asked_s:g} s", Status.ANSWER_LOST)
 
     async def _answer(self, ask: m.Ask, message: Numbered, client: AskingClient) -> bytes:
-        granted = EVERYTHING if client.entry is None else client.entry.identity.grants
-        own = _OwnAnswer(client, granted)
+        own = _OwnAnswer(client, _grants_of(client))
         creator = Creator(ask.subject, ask.topics_max)
         async with trio.open_nursery() as nursery:
             try:
@@ -240,6 +245,10 @@ class RingDecider(DeciderAsks):
             return count
 
 
+def _grants_of(client: AskingClient) -> Grants:
+    return EVERYTHING if client.entry is None else client.entry.identity.grants
+
+
 def begin_deciding(
     environment: Environment,
     replicas: ReplicaManager,
@@ -260,4 +269,14 @@ def begin_deciding(
     operations = RingOperations(
         clock, member.keeper, member.partitions, member.routes, member.chord
     )
-    return RingDecider(clock, topics, operations, member.cluster, peers)
+    events = ClusterEvents(
+        clock, member.events, member.identity.nonce, peers, partial(_others_of, member)
+    )
+    return RingDecider(clock, topics, operations, member.cluster, peers, events)
+
+
+def _others_of(member: RingMember) -> dict[BrokerId, str]:
+    """The addresses of the other brokers that are there, as far as *member* knows."""
+    chord = member.chord
+    entries = () if chord is None else chord.book
+    return {one.node.broker: one.node.address for one in entries if not one.is_silent}
