@@ -31,9 +31,17 @@ class RingBrokerView:
     def facts(self) -> NodeFacts:
         member, agent = self.node.member, self.node.options.agent
         if member is None:
-            return NodeFacts("broker", agent, "", None, None, [])
+            return NodeFacts("broker", agent, "", None, None, [], in_ring=True)
         identity = member.identity
-        return NodeFacts("broker", agent, member.cluster, identity.broker, identity.incarnation, [])
+        return NodeFacts(
+            "broker",
+            agent,
+            member.cluster,
+            identity.broker,
+            identity.incarnation,
+            [],
+            in_ring=True,
+        )
 
     def why_not_ready(self) -> str:
         member = self.node.member

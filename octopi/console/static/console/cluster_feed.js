@@ -71,7 +71,7 @@ export class ClusterFeed {
 
   // Whether the register is silent: since when (ms), or 0.
   get registerAwaySince() {
-    return this.cluster?.register_trouble ? Math.max(this.#registerHeardAt, this.cluster.register_heard_at_ms) : 0;
+    return this.cluster?.register_trouble && !this.cluster.ring ? Math.max(this.#registerHeardAt, this.cluster.register_heard_at_ms) : 0;
   }
 
   // Why nothing can be changed in the cluster now; empty: it can.
