@@ -582,6 +582,9 @@ lost its data."""
 EVENTS_KEPT_COUNT: Final = 1_000
 """Decisions and observations that the register keeps for people to look at."""
 
+PULSE_STATUS_S: Final = 1.0
+"""How often a broker of a ring tells with its pulses whether its disk and replicas are well."""
+
 EVENTS_COLLECT_S: Final = 1.0
 """How long a broker of a cluster without a register waits for the events that others noted."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from octopi.admin.broker_view import why_not_taking
 from octopi.admin.node_views import NodeFacts
 from octopi.admin.refused_streams import RefusedStreams
 from octopi.roles.broker.ring.node import RingBroker
@@ -45,7 +46,9 @@ class RingBrokerView:
 
     def why_not_ready(self) -> str:
         member = self.node.member
-        return "the broker does not listen yet" if member is None else member.waits_for
+        if member is None:
+            return "the broker does not listen yet"
+        return member.waits_for or why_not_taking(self.node.replicas)
 
     def members(self) -> Iterable[str]:
         member = self.node.member

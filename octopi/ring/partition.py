@@ -28,6 +28,7 @@ election of one epoch, each for itself, and the first decision counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from math import inf
 
 import attrs
@@ -456,7 +457,8 @@ class RingPartition:
 
     def _decide(self, election: OwnElection, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
         """Propose the decision, if it is possible."""
-        change = election.decision(self.agreed, seen.live, seen.leaderships, now)
+        serves = partial(_serves, seen, self.partition)
+        change = election.decision(self.agreed, seen.live, seen.leaderships, now, serves)
         if change is None:
             return []
         election.is_deciding = True
@@ -475,6 +477,10 @@ class RingPartition:
         if self._election is not None:
             assert not self._election.is_over(self.agreed)
         self._proposer.check_invariants()
+
+
+def _serves(seen: SeenBrokers, partition: PartitionId, broker: BrokerId) -> bool:
+    return seen.serves(broker, partition)
 
 
 def _group(value: AgreedValue, agreed: AgreedPartition) -> frozenset[BrokerId]:

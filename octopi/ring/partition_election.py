@@ -6,7 +6,7 @@ It does no I/O, and proposes nothing itself: `octopi.ring.partition` does.  What
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 
 from octopi.coordination.agreed_partition import AgreedPartition
@@ -80,10 +80,12 @@ class OwnElection:
         live: frozenset[BrokerId],
         leaderships: Mapping[BrokerId, int],
         now: float,
+        serves: Callable[[BrokerId], bool] = lambda broker: True,
     ) -> PartitionChange | None:
         """The change that decides it, if that is possible at *now*; None: it isn't.
 
-        *live*: the brokers that are not taken for dead.
+        *live*: the brokers that are not taken for dead.  *serves*: whether a broker's replica takes
+        records; one that doesn't leads only if no other can.
         """
         election, record = self._election, agreed.record
         if election is None or self.is_deciding or self.is_inquiry or not election.accepts:
@@ -97,7 +99,7 @@ class OwnElection:
         self._decide_by = min(self._decide_by, now + ACCEPT_WAIT_S)
         if not election.is_complete(record, live) and now < self._decide_by:
             return None
-        return decide(election, live, leaderships, topics=topics, goal=self._goal)
+        return decide(election, live, leaderships, topics=topics, goal=self._goal, serves=serves)
 
     def ordered(
         self, live: frozenset[BrokerId], leaderships: Mapping[BrokerId, int]

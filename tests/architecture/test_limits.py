@@ -24,6 +24,7 @@ BOUNDS_NOBODY_ELSE = {
         "DISK_LINE_INTERVAL_S",
         "DISK_LOOK_INTERVAL_S",
         "EVENTS_FRESH_S",
+        "PULSE_STATUS_S",
         "HEARTBEAT_INTERVAL_S",
         "HISTORY_INTERVAL_S",
         "HISTORY_LOOK_S",

@@ -111,6 +111,8 @@ class RingPartitions(ControllerLink):
         """Who is there, and which rights to lead this broker has."""
         self.hosted = HostedTopics(around.environment, around.replicas, self.require)
         """The logs of topics that this broker's replicas have."""
+        self._resigned: dict[PartitionId, m.Resign] = {}
+        """What this broker's replicas can't lead any longer."""
         self._accept_to: dict[PartitionId, tuple[Epoch, Answer]] = {}
         """The newest epoch that this broker was told of, and who told it last."""
         self._installing = DecisionInstalling(
@@ -339,11 +341,27 @@ class RingPartitions(ControllerLink):
                 answer(page)
 
     def resign(self, resignation: m.Resign) -> None:
-        machine = self._machines[resignation.partition]
-        self._do(machine, machine.resign(resignation, self._now))
+        self._resigned[resignation.partition] = resignation
+        self._resign_where_possible()
+
+    def _resign_where_possible(self) -> None:
+        """Have another broker lead where this one's replica asked for that, as soon as one is there
+        that takes records."""
+        for partition, asked in list(self._resigned.items()):
+            machine = self._machines[partition]
+            record = machine.agreed.record
+            if (asked.leader, asked.epoch) != (record.leader, record.epoch):
+                del self._resigned[partition]
+                continue
+            takes = partial(self._takes_records, partition)
+            if any(map(takes, self.pulses.others.intersection(record.in_sync))):
+                self._do(machine, machine.resign(asked, self._now))
+
+    def _takes_records(self, partition: PartitionId, broker: BrokerId) -> bool:
+        return self.pulses.takes_records(broker, partition)
 
     def report(self, status: m.BrokerStatus) -> None:
-        """Nobody is told: elections don't look at troubles of other brokers yet."""
+        """Does nothing: it is told with the pulses."""
 
     def expired(self, topic_id: TopicId) -> None:
         """Such a cluster has no topics that expire."""
@@ -419,6 +437,7 @@ class RingPartitions(ControllerLink):
                 self.pulses.send()
             self._installing.note_live(self.pulses.others)
             self._note_fences()
+            self._resign_where_possible()
             seen = self.pulses.seen()
             for machine in list(self._machines.values()):
                 if self._has_part(machine):
