@@ -45,6 +45,7 @@ from octopi.wire.codec import decode, encode
 _ONE_TOPIC: Final = m.DescribeTopic | m.CreateTopic | m.AlterTopic | m.DeleteTopic
 _LOOKUPS: Final = frozenset({m.DescribeTopic, m.ListTopics, m.DescribeCluster})
 """Requests that change nothing, but for a topic that is made when it is first used."""
+_DESCRIPTION: Final = frozenset({m.TopicDescription, m.Failure})
 _PAGE: Final = frozenset({m.TopicList, m.Failure})
 
 
@@ -96,6 +97,8 @@ class RingDecider(DeciderAsks):
         self._events = events
 
     async def ask(self, message: Numbered, client: AskingClient) -> bytes:
+        if isinstance(message, m.CreateTopic) and message.beside:
+            message = await self._placed_beside(message, client)
         match message:
             case m.DescribeTopic() | m.CreateTopic() | m.AlterTopic() | m.DeleteTopic():
                 home = self.topics.home_of(message.topic)
@@ -137,6 +140,33 @@ class RingDecider(DeciderAsks):
         if type(message) in _LOOKUPS:
             raise NotReadyError("the broker that keeps the topic's record gives no answer")
         raise RefusedError(f"no answer within {asked_s:g} s", Status.ANSWER_LOST)
+
+    async def _placed_beside(self, message: m.CreateTopic, client: AskingClient) -> m.CreateTopic:
+        """*message* with the partitions of the topic that the new one is to lie beside: another
+        home may keep that one's record, and only the record's partitions count.
+
+        Raises:
+          RefusedError, UnknownTopicError: if there is no such topic that the client may know of, or
+              the request names other partitions.
+          NotReadyError: if its home can't answer now.
+        """
+        beside = message.beside
+        if not _grants_of(client).covers(beside):
+            # The answer would tell whether there is one, and where.
+            raise RefusedError(f"the token grants nothing on topic {beside!r}", Status.FORBIDDEN)
+        question = m.DescribeTopic(message.request, beside, create=False)
+        home = self.topics.home_of(beside)
+        answer = decode(await self._ask_homes([home], question, client), _DESCRIPTION)
+        if isinstance(answer, m.Failure):
+            raise refusal(answer)
+        assert isinstance(answer, m.TopicDescription), "the codec takes nothing else here"
+        wanted = [one.partition for one in answer.topic.partitions]
+        if message.partitions is not None or message.partition_count not in (0, len(wanted)):
+            raise RefusedError(
+                f"a topic beside {beside} has its {len(wanted)} partitions, no other ones",
+                Status.INVALID_OPTION,
+            )
+        return attrs.evolve(message, beside="", partition_count=len(wanted), partitions=wanted)
 
     async def _answer(self, ask: m.Ask, message: Numbered, client: AskingClient) -> bytes:
         own = _OwnAnswer(client, _grants_of(client))

@@ -241,8 +241,7 @@ class HomesTopics(KeptTopics):
     ) -> TopicRecord:
         if beside:
             raise RefusedError(
-                "a cluster without a register creates no topic beside another one yet: name the "
-                "partitions instead",
+                f"the broker that was asked did not say which partitions topic {beside} has",
                 Status.INVALID_OPTION,
             )
         create = partial(self._home(name).create, topic_name(name), partition_count, partitions)
