@@ -31,10 +31,10 @@ class BrokerMetrics(Collector):
         self,
         replicas: ReplicaManager,
         readers: Readers,
-        streams: ReaderCounts | None,
+        streams: ReaderCounts,
         logs_max: int,
     ) -> None:
-        """*streams*: those who read over HTTP; None: the broker serves no streams."""
+        """*streams*: those who read over HTTP."""
         self._logs = replicas.store
         self._manager = replicas
         self._readers = readers
@@ -176,12 +176,9 @@ class BrokerMetrics(Collector):
             sent.add_metric(labels, one.sent_lag_bytes)
             if one.lag_bytes is not None:
                 each.add_metric(labels, one.lag_bytes)
-        yield from (count, most, each, sent)
-        if self._streams is None:
-            return
         waiting = GaugeMetricFamily(
             "octopi_stream_readers", "Readers over HTTP that wait for content.", labels=["mode"]
         )
         waiting.add_metric(["long-poll"], self._streams.long_poll)
         waiting.add_metric(["sse"], self._streams.sse)
-        yield waiting
+        yield from (count, most, each, sent, waiting)

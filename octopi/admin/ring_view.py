@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from octopi.admin.broker_view import why_not_taking
 from octopi.admin.node_views import NodeFacts
-from octopi.admin.refused_streams import RefusedStreams
 from octopi.roles.broker.ring.node import RingBroker
 from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
@@ -21,9 +20,7 @@ class RingBrokerView:
 
     def __init__(self, node: RingBroker) -> None:
         self.node = node
-        self.streams: StreamService = RefusedStreams(
-            "a cluster without a register serves no streams over HTTP yet"
-        )
+        self.streams: StreamService = node.streams
 
     @property
     def traffic(self) -> ServerStatistics:
@@ -63,7 +60,7 @@ class RingBrokerView:
 
         node = self.node
         return [
-            BrokerMetrics(node.replicas, node.parts.readers, None, logs_max),
+            BrokerMetrics(node.replicas, node.parts.readers, node.streams.led.readers, logs_max),
             SubscriptionMetrics(node.parts),
             RingMetrics(node),
         ]

@@ -364,7 +364,7 @@ class RingPartitions(ControllerLink):
         """Does nothing: it is told with the pulses."""
 
     def expired(self, topic_id: TopicId) -> None:
-        """Such a cluster has no topics that expire."""
+        """Does nothing: `octopi.roles.broker.ring.topics.streams` has them deleted."""
 
     # --- what machines say -------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ from octopi.wire.codec import decode, encode
 _ONE_TOPIC: Final = m.DescribeTopic | m.CreateTopic | m.AlterTopic | m.DeleteTopic
 _LOOKUPS: Final = frozenset({m.DescribeTopic, m.ListTopics, m.DescribeCluster})
 """Requests that change nothing, but for a topic that is made when it is first used."""
+_DONE: Final = frozenset({m.Done, m.Failure})
 _DESCRIPTION: Final = frozenset({m.TopicDescription, m.Failure})
 _PAGE: Final = frozenset({m.TopicList, m.Failure})
 
@@ -209,6 +210,19 @@ class RingDecider(DeciderAsks):
             f"{address}, which keeps the topic's record, gave no answer: {answers[0]}",
             Status.ANSWER_LOST,
         )
+
+    async def delete_expired(self, topic: str, topic_id: str) -> None:
+        """Have the home of *topic* delete it, if it has that id.
+
+        Raises:
+          OctopiError: if it is not known to be deleted.
+        """
+        nobody = AskingClient(None, trio.Semaphore(1))
+        order = m.DeleteTopicById(1, topic_id)
+        data = await self._ask_homes([self.topics.home_of(topic)], order, nobody)
+        answer = decode(data, _DONE)
+        if isinstance(answer, m.Failure):
+            raise refusal(answer)
 
     # --- all topics ----------------------------------------------------------------------------
 
