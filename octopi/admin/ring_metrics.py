@@ -18,7 +18,7 @@ from octopi.roles.broker.ring.node import RingBroker
 from octopi.roles.broker.ring.partitions import RingPartitions
 
 _NOTED: Final = (
-    ("octopi_elections", "Leaders appointed in elections of this broker.", "leader"),
+    ("octopi_elections", "How often this broker became a leader.", "leader"),
     ("octopi_elections_begun", "Elections that this broker began.", "epoch_announced"),
     ("octopi_in_sync_changes", "Changes of in-sync sets by this broker.", "in_sync"),
     (

@@ -85,7 +85,7 @@ async def test_the_death_of_a_broker_and_the_elections_after_it_are_told_once(
         elected = [one for one in found if one.kind == "leader"]
         assert {one.partition for one in elected} >= led
         assert len({(one.partition, one.epoch) for one in elected}) == len(elected)
-        assert {one.kind for one in found} >= {"epoch_announced", "in_sync"}
+        assert "in_sync" in {one.kind for one in found}
         cluster.restart("b")
         await ring.ideal("a", "b", "c", "d", "e")
         # It has begun to count anew, and those whom it had told go on with it.
