@@ -24,7 +24,6 @@ from octopi.errors import NotReadyError, OctopiError, RefusedError, Status
 from octopi.identifiers import BrokerId, Epoch, InstanceId, PartitionId, TopicId
 from octopi.limits import ELECTION_TURN_S, PULSE_S, VALUES_TOLD_MAX
 from octopi.logger import get_logger
-from octopi.model import PartitionRecord
 from octopi.replication.effects import Refusal
 from octopi.ring.cluster_record import ClusterRecord, PartitionKind
 from octopi.ring.first_partition import first_partition_value, instance_of, partition_of
@@ -44,6 +43,7 @@ from octopi.ring.partition_effects import (
 from octopi.roles.broker.controller_link import ControllerLink
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.decision_notes import DecisionNotes
 from octopi.roles.broker.ring.installing import DecisionInstalling
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
 from octopi.roles.broker.ring.pulses import RingPulses
@@ -112,8 +112,7 @@ class RingPartitions(ControllerLink):
         """Who is there, and which rights to lead this broker has."""
         self.hosted = HostedTopics(around.environment, around.replicas, self.require)
         """The logs of topics that this broker's replicas have."""
-        self._noted: dict[PartitionId, tuple[Epoch, int]] = {}
-        """The newest records by which this process leads, as events: epochs and versions."""
+        self._notes = DecisionNotes(me, around.replicas, around.events)
         self._resigned: dict[PartitionId, m.Resign] = {}
         """What this broker's replicas can't lead any longer."""
         self._accept_to: dict[PartitionId, tuple[Epoch, Answer]] = {}
@@ -392,7 +391,7 @@ class RingPartitions(ControllerLink):
                 case ReplicaRefused(why):
                     self._failed(RefusedError(f"partition {number}: {why}", Status.BROKER_FENCED))
                 case InstallDecision(record):
-                    self._note_leading(record)
+                    self._notes.in_force(record)
                     self._installing.install(number)
                     self.decided.set()
                     self.decided = trio.Event()
@@ -401,30 +400,7 @@ class RingPartitions(ControllerLink):
                 case ElectionBegun(epoch):
                     self.events.announced(number, epoch)
                 case LeaderDecided():
-                    self._leader_decided(effect)
-
-    def _note_leading(self, record: PartitionRecord) -> None:
-        """*record* is in force: who leads by it notes that, as nobody else surely learns of it."""
-        if (record.leader, record.leader_incarnation) != (self.me.broker, self.me.incarnation):
-            return
-        before = self._noted.get(record.partition, (Epoch(1), 0))
-        if (record.epoch, record.version) <= before:
-            return
-        self._noted[record.partition] = record.epoch, record.version
-        if record.epoch > before[0]:
-            self.events.leader_decided(record)
-        else:
-            self.events.in_sync_changed(record)
-
-    def _leader_decided(self, decided: LeaderDecided) -> None:
-        record = decided.record
-        if record.recovered_epoch == record.epoch:
-            names = {one.topic.topic_id: one.topic.topic for one in self._replicas.store}
-            losses = [
-                f"{names.get(one.topic_id, one.topic_id)} from {one.kept_end} to {one.known_end}"
-                for one in decided.losses
-            ]
-            self.events.recovered(record, losses, ordered=decided.was_ordered)
+                    self._notes.decided(effect)
 
     def _announce(self, brokers: tuple[BrokerId, ...], message: m.AnnounceEpoch) -> None:
         for broker in brokers:
