@@ -595,6 +595,15 @@ lost its data."""
 EVENTS_KEPT_COUNT: Final = 1_000
 """Decisions and observations that the register keeps for people to look at."""
 
+PULSE_STATUS_S: Final = 1.0
+"""How often a broker of a ring tells with its pulses whether its disk and replicas are well."""
+
+EVENTS_COLLECT_S: Final = 1.0
+"""How long a broker of a cluster without a register waits for the events that others noted."""
+
+EVENTS_FRESH_S: Final = 0.5
+"""How long it tells what it has collected without asking again."""
+
 HISTORY_INTERVAL_S: Final = 10.0
 """How often a broker notes what it took and gave, in the topic of rates: a chart of half an hour
 then has 180 points."""

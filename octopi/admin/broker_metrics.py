@@ -13,7 +13,9 @@ from prometheus_client.registry import Collector
 
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.local_log import LocalLog
-from octopi.roles.broker.node import BrokerNode
+from octopi.roles.broker.readers import Readers
+from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.streams.reading import ReaderCounts
 
 CONSUMERS_COUNT_MAX: Final = 1_000
 """The number of consumers with series of their own: the ones with the most lag."""
@@ -25,11 +27,18 @@ _CONSUMER: Final = [*_LOG, "consumer", "reading", "agent"]
 class BrokerMetrics(Collector):
     """Collects them from the state of a broker."""
 
-    def __init__(self, node: BrokerNode, logs_max: int) -> None:
-        self._logs = node.replicas.store
-        self._manager = node.replicas
-        self._readers = node.parts.readers
-        self._streams = node.streams.readers
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        readers: Readers,
+        streams: ReaderCounts,
+        logs_max: int,
+    ) -> None:
+        """*streams*: those who read over HTTP."""
+        self._logs = replicas.store
+        self._manager = replicas
+        self._readers = readers
+        self._streams = streams
         self._logs_max = logs_max
 
     def collect(self) -> Iterator[Metric]:

@@ -9,6 +9,7 @@ from octopi.admin.node_views import NodeFacts
 from octopi.identifiers import PartitionId
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.node import BrokerNode
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
 
@@ -43,14 +44,7 @@ class BrokerNodeView:
         link, manager = self.node.link, self.node.replicas
         if link is None or not link.is_joined:
             return "the broker is not connected to the register yet"
-        led = [one.partition for one in manager.replicas if one.machine.role == Role.LEADER]
-        if led and manager.status.disk.trouble:
-            return f"{manager.status.disk.trouble}; it leads {_some(led)}"
-        troubled = manager.status.troubles(manager.replicas)
-        hurt = [one for one in led if one in troubled]
-        if hurt:
-            return f"it leads {_some(hurt)}: {troubled[hurt[0]]}"
-        return self.node.relays.why_not_ready
+        return why_not_taking(manager) or self.node.relays.why_not_ready
 
     def members(self) -> Iterable[str]:
         return [*self.node.options.registers, *self.node.replicas.metadata.addresses.values()]
@@ -60,8 +54,22 @@ class BrokerNodeView:
         from octopi.admin.relay_metrics import RelayMetrics
         from octopi.admin.subscription_metrics import SubscriptionMetrics
 
-        relays = RelayMetrics(self.node.environment.clock, self.node.relays.partitions)
-        return [BrokerMetrics(self.node, logs_max), SubscriptionMetrics(self.node), relays]
+        node, parts = self.node, self.node.parts
+        return [
+            BrokerMetrics(node.replicas, parts.readers, node.streams.readers, logs_max),
+            SubscriptionMetrics(parts),
+            RelayMetrics(node.environment.clock, node.relays.partitions),
+        ]
+
+
+def why_not_taking(manager: ReplicaManager) -> str:
+    """Why a broker takes no records for something that it leads; empty: it takes them."""
+    led = [one.partition for one in manager.replicas if one.machine.role == Role.LEADER]
+    if led and manager.status.disk.trouble:
+        return f"{manager.status.disk.trouble}; it leads {_some(led)}"
+    troubled = manager.status.troubles(manager.replicas)
+    hurt = [one for one in led if one in troubled]
+    return f"it leads {_some(hurt)}: {troubled[hurt[0]]}" if hurt else ""
 
 
 def _some(partitions: list[PartitionId]) -> str:

@@ -27,6 +27,7 @@ from octopi.admin.page_writer import (
     count_wanted,
     number_wanted,
 )
+from octopi.admin.ring_look import ring_page
 from octopi.clients.answers import BrokerLog, NodeInfo
 from octopi.identifiers import SYSTEM_PREFIX, PartitionId
 from octopi.wire.messages import (
@@ -107,6 +108,7 @@ async def cluster_page(
     page.field("unserved_topic_count", len(cluster.unserved))
     page.field("register_heard_at_ms", seen.register_heard_at_ms)
     page.field("register_trouble", seen.register_trouble[:REASON_CHARACTERS_MAX])
+    page.field("ring", None if seen.ring is None else ring_page(seen.ring))
     left_at = {one.broker: one.at_ms for one in seen.events.events if one.kind == "broker_left"}
     leads: dict[int | None, int] = {}
     holds: dict[int, int] = {}
@@ -123,6 +125,8 @@ async def cluster_page(
             "address": one.address,
             "state": "silent" if one.broker in seen.look.silent else state,
             "live": one.live,
+            "drained": one.drained,
+            "leaving": one.leaving,
             "incarnation": one.incarnation,
             "leads": leads.get(one.broker, 0),
             "replicas": holds.get(one.broker, 0),

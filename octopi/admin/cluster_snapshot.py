@@ -32,7 +32,8 @@ TAKES_NOTHING: Final = "takes no records"
 """State of a partition whose leader can't append while no other replica can lead."""
 
 FULL_DISK_HELP: Final = (
-    "free space on that disk, or move replicas away: `octopi-node partitions move`"
+    "free space on that disk, or move replicas away: `octopi-node partitions move`, or without a "
+    "register `octopi-node ring leave`"
 )
 
 

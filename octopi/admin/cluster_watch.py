@@ -25,6 +25,7 @@ from octopi.admin.cluster_snapshot import (
 )
 from octopi.admin.message_count_watch import MessageCountWatch
 from octopi.admin.page_writer import InSlices
+from octopi.admin.ring_look import RingLook, look_at_ring
 from octopi.admin.subscription_watch import SubscriptionWatch
 from octopi.clients.answers import BrokerLog
 from octopi.clients.client import Client
@@ -58,6 +59,11 @@ REGISTER_AWAY: Final = (
     "is back; start it again"
 )
 
+RING_AWAY: Final = (
+    "not all brokers that keep records of topics answer: what was known last of topics and leaders "
+    "is shown; see which brokers are down (`octopi-node ring show`)"
+)
+
 
 @attrs.frozen
 class CachedSnapshot:
@@ -85,6 +91,8 @@ class CachedSnapshot:
     """When the register answered last."""
     register_trouble: str = ""
     """Why the register did not answer: what it said last is shown again.  Empty: it did."""
+    ring: RingLook | None = None
+    """What brokers say of the ring, in a cluster without a register."""
 
 
 class ClusterWatch:
@@ -96,8 +104,12 @@ class ClusterWatch:
         servers: Callable[[], list[str]],
         agent: str,
         credentials: Credentials,
+        *,
+        in_ring: bool = False,
     ) -> None:
-        """*servers* returns the addresses of the register."""
+        """*servers* returns the addresses of the register, or of the node itself *in_ring*: in a
+        cluster without one."""
+        self._in_ring = in_ring
         self._environment = environment
         self._servers = servers
         self._agent = agent
@@ -152,10 +164,14 @@ class ClusterWatch:
         except OctopiError as error:
             if last is None:
                 raise
-            # The brokers go on without the register, and so does what is shown of them.
+            # The brokers go on without the register, and so does what is shown of them.  In a ring
+            # some broker that keeps records of topics does not answer, or has just begun to.
             trouble, heard_at_ms = str(error), last.register_heard_at_ms
             topics, events = last.topics, last.events
             seen = await look_at_logs(client, last.look.cluster, in_order=False)
+        ring = None
+        if self._in_ring:
+            ring = await look_at_ring(router, seen.cluster.brokers)
         lists: dict[int, ReadingList] = {}
 
         async def ask(broker: BrokerInfo) -> None:
@@ -189,7 +205,7 @@ class ClusterWatch:
                 names.setdefault(one.partition, []).append(info.topic)
                 needed = max(info.options.min_insync, min_insync.get(one.partition, 1))
                 min_insync[one.partition] = needed
-        away = [REGISTER_AWAY] if trouble else []
+        away = [RING_AWAY if self._in_ring else REGISTER_AWAY] if trouble else []
         return CachedSnapshot(
             self._environment.clock.wall_ms(),
             seen,
@@ -204,6 +220,7 @@ class ClusterWatch:
             min_insync,
             heard_at_ms,
             trouble,
+            ring,
         )
 
 

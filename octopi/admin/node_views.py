@@ -28,6 +28,8 @@ class NodeFacts:
     """The addresses of the registers; empty if this node is the only one."""
     active_register: str = ""
     """The address of the active one of several registers; empty: this node knows of none."""
+    in_ring: bool = False
+    """Whether its cluster has no register, but a ring of brokers."""
 
 
 class NodeView(Protocol):

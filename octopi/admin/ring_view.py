@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from octopi.admin.broker_view import why_not_taking
 from octopi.admin.node_views import NodeFacts
-from octopi.admin.refused_streams import RefusedStreams
 from octopi.roles.broker.ring.node import RingBroker
 from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
@@ -20,9 +20,7 @@ class RingBrokerView:
 
     def __init__(self, node: RingBroker) -> None:
         self.node = node
-        self.streams: StreamService = RefusedStreams(
-            "a cluster without a register serves no streams over HTTP yet"
-        )
+        self.streams: StreamService = node.streams
 
     @property
     def traffic(self) -> ServerStatistics:
@@ -31,13 +29,23 @@ class RingBrokerView:
     def facts(self) -> NodeFacts:
         member, agent = self.node.member, self.node.options.agent
         if member is None:
-            return NodeFacts("broker", agent, "", None, None, [])
+            return NodeFacts("broker", agent, "", None, None, [], in_ring=True)
         identity = member.identity
-        return NodeFacts("broker", agent, member.cluster, identity.broker, identity.incarnation, [])
+        return NodeFacts(
+            "broker",
+            agent,
+            member.cluster,
+            identity.broker,
+            identity.incarnation,
+            [],
+            in_ring=True,
+        )
 
     def why_not_ready(self) -> str:
         member = self.node.member
-        return "the broker does not listen yet" if member is None else member.waits_for
+        if member is None:
+            return "the broker does not listen yet"
+        return member.waits_for or why_not_taking(self.node.replicas)
 
     def members(self) -> Iterable[str]:
         member = self.node.member
@@ -46,4 +54,13 @@ class RingBrokerView:
         return [entry.node.address for entry in member.chord.book]
 
     def collectors(self, logs_max: int) -> Sequence[Collector]:
-        return []
+        from octopi.admin.broker_metrics import BrokerMetrics
+        from octopi.admin.ring_metrics import RingMetrics
+        from octopi.admin.subscription_metrics import SubscriptionMetrics
+
+        node = self.node
+        return [
+            BrokerMetrics(node.replicas, node.parts.readers, node.streams.led.readers, logs_max),
+            SubscriptionMetrics(node.parts),
+            RingMetrics(node),
+        ]

@@ -21,7 +21,7 @@ from octopi.errors import RefusedError
 from octopi.identifiers import PartitionId, TopicId
 from octopi.metrics.highwater_times import HighwaterTimes
 from octopi.metrics.labelled_counter import SERIES_COUNT_MAX, LabelledCounter, Labels
-from octopi.roles.broker.node import BrokerNode
+from octopi.roles.broker.client_parts import ClientParts
 from octopi.roles.broker.subscriptions.led_partition import LedPartition
 from octopi.subscriptions.log_mark import LogMark
 from octopi.subscriptions.log_queue import LogQueue
@@ -82,10 +82,10 @@ class _Look:
 class SubscriptionMetrics(SlowCollector):
     """Those of one broker.  `look` comes before `collect`, which is quick."""
 
-    def __init__(self, node: BrokerNode, series_max: int = SERIES_COUNT_MAX) -> None:
+    def __init__(self, parts: ClientParts, series_max: int = SERIES_COUNT_MAX) -> None:
         """*series_max*: series of each gauge that have labels."""
-        self._subscriptions = node.parts.subscriptions
-        self._clock = node.environment.clock
+        self._subscriptions = parts.subscriptions
+        self._clock = parts.environment.clock
         self._series_max = series_max
         self._times: HighwaterTimes[tuple[TopicId, PartitionId]] = HighwaterTimes()
         self._last = _Look(series_max)

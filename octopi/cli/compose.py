@@ -82,6 +82,7 @@ class NodePlace:
             lambda: node.facts().registers or [url],
             AGENT,
             Credentials(self.shelter.token, self._secrets),
+            in_ring=node.facts().in_ring,
         )
         self._nursery.start_soon(self._site.watch.run)
         if self.history is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -10,7 +11,8 @@ from octopi.admin.ring_view import RingBrokerView
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings
 from octopi.cli.nodes import addresses_in, begin_broker
-from octopi.roles.broker.ring.node import run_ring_broker
+from octopi.history.ring_history import write_ring_history
+from octopi.roles.broker.ring.node import RingBroker, run_ring_broker
 from octopi.roles.broker.ring.options import RingOptions
 
 
@@ -46,10 +48,16 @@ async def run_ring_node(
             authenticator=place.shelter.authenticator,
             memory_budget_bytes=common.memory_budget,
         )
+
+        def show(node: RingBroker) -> None:
+            place.show(RingBrokerView(node))
+            if common.history:
+                place.history = partial(write_ring_history, node)
+
         await run_ring_broker(
             place.environment,
             options,
             stop=stop,
-            show=lambda node: place.show(RingBrokerView(node)),
+            show=show,
             task_status=place,
         )

@@ -1,6 +1,6 @@
-"""The messages of the topic ``_octopi.events``: which events of the register are to be written.
+"""The messages of the topic ``_octopi.events``: which events of a node are to be written.
 
-The register's own list of events is the queue: it is bounded, and drops the oldest.
+The node's own list of events is the queue: it is bounded, and drops the oldest.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class HistoryMessage:
 
 
 class EventMessages:
-    """The events of one life of the register, in their order, each until it is written."""
+    """The events of one life of a node, in their order, each until it is written."""
 
     def __init__(self, after: Callable[[int], list[ClusterEvent]], life: Callable[[], str]) -> None:
         """*after* returns the kept events behind a number, oldest first.  *life* returns the nonce
-        of this start of the register; empty, until it has begun."""
+        of this start of the node; empty, until it has begun."""
         self._after = after
         self._life = life
         self._written = 0
@@ -40,7 +40,7 @@ class EventMessages:
         self._seen: list[int] = []
         """The numbers of the events that `pending` returned last."""
         self.dropped_count = 0
-        """Events that the register's list dropped before they were written."""
+        """Events that the node's list dropped before they were written."""
 
     def pending(self) -> list[HistoryMessage]:
         """The oldest events that are not written yet, at most `HISTORY_BATCH_MAX` of them."""
@@ -60,8 +60,10 @@ class EventMessages:
 
 def event_message(event: ClusterEvent, life: str) -> HistoryMessage:
     """The message of *event*: the fields of the page ``/api/v1/events``, with the life of the
-    register, within which events are numbered."""
-    content = {"format": FORMAT, "life": life, **attrs.asdict(event)}
+    node, within which events are numbered."""
+    fields = attrs.asdict(event)
+    del fields["origin"]  # life and number say that here
+    content = {"format": FORMAT, "life": life, **fields}
     return HistoryMessage(event.at_ms, as_json(content))
 
 

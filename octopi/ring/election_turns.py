@@ -9,7 +9,7 @@ import attrs
 
 from octopi.coordination.agreed_partition import AgreedPartition
 from octopi.coordination.in_sync_changes import newest_set
-from octopi.identifiers import BrokerId, Incarnation
+from octopi.identifiers import BrokerId, Incarnation, PartitionId
 from octopi.limits import ELECTION_TURN_S, ELECTION_WAIT_S
 
 
@@ -25,6 +25,8 @@ class SeenBrokers:
     """How many partitions each leads, as far as it is known here."""
     unwilling: frozenset[BrokerId] = frozenset()
     """Those that are to lead only what no other broker can lead: they are drained."""
+    serves: Callable[[BrokerId, PartitionId], bool] = lambda broker, partition: True
+    """Whether a broker's replica takes records, as far as it is known here: not on a full disk."""
 
 
 class ElectionTurns:

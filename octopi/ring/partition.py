@@ -28,6 +28,7 @@ election of one epoch, each for itself, and the first decision counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from math import inf
 
 import attrs
@@ -67,6 +68,7 @@ from octopi.ring.partition_effects import (
     AnnounceTo,
     AnswerLeader,
     DecidedEffect,
+    ElectionBegun,
     InstallDecision,
     ReplicaAdmitted,
     ReplicaRefused,
@@ -396,12 +398,19 @@ class RingPartition:
                 # If it was not made, another broker has announced an epoch, or this one did in an
                 # attempt that it took for failed.  Any broker may hold the election of an epoch: it
                 # is decided once.
+                agreed = decode_partition(value.content)
+                effects: list[DecidedEffect] = []
+                if isinstance(outcome, ChangeMade):
+                    effects.append(ElectionBegun(agreed.announced))
                 if election is self._election:
-                    return self._announced(election, decode_partition(value.content), now)
+                    effects += self._announced(election, agreed, now)
+                return effects
+            case ElectionDecision(election), ChangeMade(value):
+                return [election.decided(decode_partition(value.content).record)]
             case ReadValue(), ChangeNotMade():
                 self._reads_ended += 1
             case ((Announcement(election) | ElectionDecision(election)), _):
-                if election is self._election and not isinstance(outcome, ChangeMade):
+                if election is self._election:
                     self._end_election(now)
             case _, (ChangeMade() | ChangeNotMade() | ChangeInDoubt()):
                 pass
@@ -448,7 +457,8 @@ class RingPartition:
 
     def _decide(self, election: OwnElection, now: float, seen: SeenBrokers) -> list[DecidedEffect]:
         """Propose the decision, if it is possible."""
-        change = election.decision(self.agreed, seen.live, seen.leaderships, now)
+        serves = partial(_serves, seen, self.partition)
+        change = election.decision(self.agreed, seen.live, seen.leaderships, now, serves)
         if change is None:
             return []
         election.is_deciding = True
@@ -467,6 +477,10 @@ class RingPartition:
         if self._election is not None:
             assert not self._election.is_over(self.agreed)
         self._proposer.check_invariants()
+
+
+def _serves(seen: SeenBrokers, partition: PartitionId, broker: BrokerId) -> bool:
+    return seen.serves(broker, partition)
 
 
 def _group(value: AgreedValue, agreed: AgreedPartition) -> frozenset[BrokerId]:

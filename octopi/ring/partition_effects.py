@@ -7,7 +7,8 @@ from typing import TypeAlias
 import attrs
 
 from octopi.agreement.proposer import SendToAcceptor
-from octopi.identifiers import BrokerId
+from octopi.coordination.election import LogLoss
+from octopi.identifiers import BrokerId, Epoch
 from octopi.model import PartitionRecord
 from octopi.wire.agreement import ValueChosen
 from octopi.wire.messages import AnnounceEpoch, InSyncAltered
@@ -57,6 +58,24 @@ class AnswerLeader:
     message: InSyncAltered
 
 
+@attrs.frozen
+class ElectionBegun:
+    """An election that this broker holds has begun: it announced this epoch."""
+
+    epoch: Epoch
+
+
+@attrs.frozen
+class LeaderDecided:
+    """The election that this broker held was decided as it proposed."""
+
+    record: PartitionRecord
+    losses: tuple[LogLoss, ...] = ()
+    """What is known to be lost, if the record says that something may be."""
+    was_ordered: bool = False
+    """Whether an operator ordered it."""
+
+
 DecidedEffect: TypeAlias = (
     SendToAcceptor
     | TellValue
@@ -65,4 +84,6 @@ DecidedEffect: TypeAlias = (
     | ReplicaRefused
     | InstallDecision
     | AnswerLeader
+    | ElectionBegun
+    | LeaderDecided
 )

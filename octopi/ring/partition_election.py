@@ -6,14 +6,16 @@ It does no I/O, and proposes nothing itself: `octopi.ring.partition` does.  What
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 
 from octopi.coordination.agreed_partition import AgreedPartition
 from octopi.coordination.election import Election, ElectionGoal
 from octopi.coordination.partition_changes import PartitionChange, decide, recover
-from octopi.identifiers import BrokerId, Epoch
+from octopi.identifiers import BrokerId, Epoch, is_internal
 from octopi.limits import ACCEPT_WAIT_S, ACCEPTANCES_WAIT_S, ELECTION_WAIT_S, PULSE_S
+from octopi.model import PartitionRecord
+from octopi.ring.partition_effects import LeaderDecided
 from octopi.wire.messages import AcceptEpoch
 
 
@@ -78,10 +80,12 @@ class OwnElection:
         live: frozenset[BrokerId],
         leaderships: Mapping[BrokerId, int],
         now: float,
+        serves: Callable[[BrokerId], bool] = lambda broker: True,
     ) -> PartitionChange | None:
         """The change that decides it, if that is possible at *now*; None: it isn't.
 
-        *live*: the brokers that are not taken for dead.
+        *live*: the brokers that are not taken for dead.  *serves*: whether a broker's replica takes
+        records; one that doesn't leads only if no other can.
         """
         election, record = self._election, agreed.record
         if election is None or self.is_deciding or self.is_inquiry or not election.accepts:
@@ -95,7 +99,7 @@ class OwnElection:
         self._decide_by = min(self._decide_by, now + ACCEPT_WAIT_S)
         if not election.is_complete(record, live) and now < self._decide_by:
             return None
-        return decide(election, live, leaderships, topics=topics, goal=self._goal)
+        return decide(election, live, leaderships, topics=topics, goal=self._goal, serves=serves)
 
     def ordered(
         self, live: frozenset[BrokerId], leaderships: Mapping[BrokerId, int]
@@ -105,6 +109,15 @@ class OwnElection:
         if self._election is None or self.is_deciding:
             return None
         return recover(self._election, live, leaderships, topics=self.topics, ordered=True)
+
+    def decided(self, record: PartitionRecord) -> LeaderDecided:
+        """What is to be told of its decision *record*."""
+        stands = self._election
+        if stands is None or record.recovered_epoch != record.epoch:
+            return LeaderDecided(record)
+        topics = [one for one in self.topics if not is_internal(one)]
+        losses = stands.losses(record.leader, topics)
+        return LeaderDecided(record, tuple(losses), was_ordered=self.is_inquiry)
 
     @property
     def topics(self) -> list[str]:

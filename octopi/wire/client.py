@@ -117,13 +117,13 @@ class ReadingInfo:
 
 @attrs.frozen
 class ClusterEvent:
-    """Something that the register decided or saw.  Fields that don't apply are None or empty."""
+    """Something that a register or a broker noted.  Fields that don't apply are None or empty."""
 
     number: int
-    """Counts the events of one generation of the register, from 1."""
+    """Counts the events of one life of the node that is asked, from 1."""
     at_ms: int
     kind: Text
-    """One of `octopi.roles.register.event_log.KINDS`."""
+    """One of `octopi.roles.noted_events.KINDS`."""
     partition: PartitionId | None
     broker: BrokerId | None
     topic: Text
@@ -131,6 +131,8 @@ class ClusterEvent:
     in_sync: Brokers
     text: Text
     """A description of the event, for people."""
+    origin: Annotated[Text, MayBeMissing()] = ""
+    """The life of the broker that noted it, "/", and its number there; empty: a register did."""
 
 
 @request("describe_topic", CLIENT_TO_DECIDER, needs=ANYTHING_ON_ITS_TOPIC, asked_s=ASK_TIMEOUT_S)
@@ -274,8 +276,7 @@ class EventList:
 
     request: int
     life: Text
-    """The nonce of the register's generation, in which the numbers began at 1; empty before a
-    cluster is formed."""
+    """The nonce of the node's life in which the numbers began; empty before it has a cluster."""
     events: Annotated[list[ClusterEvent], AtMost(EVENTS_KEPT_COUNT)]
 
 

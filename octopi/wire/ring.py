@@ -52,6 +52,7 @@ from octopi.wire.declarations import (
     on_the_cluster,
     request,
 )
+from octopi.wire.membership import BrokerStatus
 
 _OF_NODES: Final = on_the_cluster(Verb.REPLICATE)
 _Point: TypeAlias = Annotated[RingPoint, Within(0, (1 << RING_BITS) - 1)]
@@ -309,6 +310,8 @@ class Pulse:
     broker: Annotated[BrokerId, Within(1, BROKER_ID_MAX)]
     incarnation: IncarnationNumber
     leads: Annotated[tuple[LedEpoch, ...], AtMost(VALUES_TOLD_MAX)]
+    status: Annotated[BrokerStatus | None, MayBeMissing()] = None
+    """How full its disk is, and all its replicas that take no records; None: as it told before."""
 
 
 @answer("pulse_heard", BROKER_TO_BROKER_BACK, since=2)

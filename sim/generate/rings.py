@@ -16,7 +16,6 @@ from typing import Final
 
 import attrs
 
-from octopi.model import QUEUE_MODES
 from octopi.simulation.disk.faults import Delay, DiskFault, Fail, Tear
 from octopi.simulation.faults.actions import (
     Action,
@@ -119,14 +118,11 @@ def _workload(seed: int, workload: WorkloadOptions) -> WorkloadOptions:
     kept = [one for one in workload.chores if one in _KEPT_CHORES]
     more = [randomness.choice(_CHORES) for _ in range(randomness.choice((0, 0, 1, 1, 2, 3)))]
     pause_s = _randomness(seed, "pause").choice((0.004, 0.02, 0.05))
-    # Topics of dead letters lie beside those of their queues: such clusters make none yet.
-    mode = "failover" if workload.member_mode in QUEUE_MODES else workload.member_mode
     return attrs.evolve(
         workload,
         chores=(*kept, *more),
         entrances="brokers",
         pause_s=pause_s,
-        member_mode=mode,
     )
 
 

@@ -87,7 +87,7 @@ async def test_nodes_export_exactly_the_documented_metrics(tmp_path: Path) -> No
                 register = await exported([nodes.register], f"Bearer {mine}")
                 broker = await exported(nodes.brokers, f"Bearer {mine}")
     says = documented()
-    assert list(says) == ["Every node", "Brokers", "Relays", "Registers"]
+    assert list(says) == ["Every node", "Brokers", "Relays", "Registers", "Rings"]
     assert broker == says["Every node"] | says["Brokers"]
     assert register == says["Every node"] | says["Registers"]
 

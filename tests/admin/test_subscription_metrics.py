@@ -83,7 +83,7 @@ async def test_only_the_subscriptions_with_the_greatest_lags_have_series_of_thei
                 name = f"program-{number}"
                 await client.admin.create_subscription("orders", name)
                 await client.admin.reset_subscription("orders", name, end)
-        metrics = SubscriptionMetrics(shown[0], series_max=2)
+        metrics = SubscriptionMetrics(shown[0].parts, series_max=2)
         await metrics.look()
         families = {one.name: one.samples for one in metrics.collect()}
         lags = {

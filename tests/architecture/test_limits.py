@@ -23,6 +23,8 @@ BOUNDS_NOBODY_ELSE = {
         "DELETION_RETRY_S",
         "DISK_LINE_INTERVAL_S",
         "DISK_LOOK_INTERVAL_S",
+        "EVENTS_FRESH_S",
+        "PULSE_STATUS_S",
         "HEARTBEAT_INTERVAL_S",
         "HISTORY_INTERVAL_S",
         "HISTORY_LOOK_S",

@@ -16,6 +16,7 @@ from octopi.cli.failures import ExitCode
 from octopi.clients.ring import order_leave
 from octopi.wire.ring import LeaveProgress
 from tests.cli.conftest import Program
+from tests.cli.test_bench_and_events import started
 from tests.kit.ring_processes import start_ring
 
 FOUNDERS = 3
@@ -196,3 +197,58 @@ def test_draining_and_taking_an_order_back_are_shown(
     refused = program("partitions", "move", "3", "--from", "1", "--to", "2", "--server", first.url)
     assert refused.exit_code == ExitCode.REFUSED
     assert "replicas lie where the ring says" in refused.stderr
+
+
+def test_events_of_all_brokers_are_printed_once_and_outlive_a_broker_when_they_were_collected(
+    nodes: NodeProcesses, program: Program
+) -> None:
+    first, second, third = founders = start_ring(nodes, FOUNDERS)
+    known_at_last(program, first, founders)
+    for name, node in (("orders", first), ("bills", second), ("mails", third)):
+        assert program("topics", "create", name, "--server", node.url).exit_code == 0
+    printed = program("events", "-e", "--json", "--server", first.url)
+    assert printed.exit_code == 0, printed.stderr
+    events = [json.loads(one) for one in printed.stdout.splitlines()]
+    created = {one["topic"] for one in events if one["kind"] == "topic_created"}
+    assert created >= {"orders", "bills", "mails"}
+    assert {one["broker"] for one in events if one["kind"] == "broker_joined"} == {1, 2, 3}
+    origins = [one["origin"] for one in events]
+    assert len(set(origins)) == len(origins)
+    assert program("events", "-e", "--server", second.url).exit_code == 0
+    first.kill9()
+    # What broker 1 noted was collected before it died.
+    lines = program("events", "-e", "--server", f"{first.url},{second.url}")
+    assert lines.exit_code == 0, lines.stderr
+    assert "topic mails was created" in lines.stdout
+
+
+def test_events_that_are_followed_go_on_at_another_broker_and_none_is_printed_twice(
+    nodes: NodeProcesses, program: Program
+) -> None:
+    first, second, _ = founders = start_ring(nodes, FOUNDERS)
+    known_at_last(program, first, founders)
+    servers = f"{first.url},{second.url}"
+    following = started("events", "--json", "--server", servers, "--retry", "60")
+    printed: list[dict[str, Any]] = []
+
+    def until(topic: str) -> None:
+        assert following.stdout is not None
+        for line in following.stdout:
+            printed.append(json.loads(line))
+            if (printed[-1]["kind"], printed[-1]["topic"]) == ("topic_created", topic):
+                return
+        pytest.fail("the command has ended")
+
+    try:
+        assert program("topics", "create", "before", "--server", second.url).exit_code == 0
+        until("before")
+        first.kill9()
+        created = program("topics", "create", "after", "--server", second.url)
+        assert created.exit_code == 0, created.stderr
+        until("after")
+    finally:
+        following.kill()
+        following.communicate()
+    origins = [one["origin"] for one in printed]
+    assert len(set(origins)) == len(origins)
+    assert "broker_left" in {one["kind"] for one in printed}

@@ -299,6 +299,10 @@ async def test_a_partition_whose_last_replica_in_sync_is_lost_goes_on_by_order(
         }
         recovered = await client.admin.recover_partition(partition, accept_loss=True)
         assert recovered.recovered
+        events = (await client.admin.describe_events()).events
+        [told] = [one for one in events if one.kind == "recovered"]
+        assert (told.partition, told.broker) == (partition, recovered.leader)
+        assert "by an operator's order" in told.text
         assert FIVE[(recovered.leader or 0) - 1] in followers
         with pytest.raises(RefusedError, match="begins again empty"):
             await client.admin.recover_partition(partition, empty_on=1)

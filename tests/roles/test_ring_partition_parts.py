@@ -27,6 +27,7 @@ from octopi.roles.broker.ring.partitions import (
     begin_partitions,
 )
 from octopi.roles.broker.ring.routes import RingRoutes
+from octopi.roles.noted_events import NotedEvents
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
@@ -96,7 +97,8 @@ async def stage() -> AsyncIterator[Stage]:
         nodes = (node(1), attrs.evolve(node(2), directory=acceptor.identity.directory), node(3))
         records.append(formed(ClusterId("0123456789abcdef"), 2, 3, nodes))
         routes = cast(RingRoutes, NoRoutes())
-        around = RingSurroundings(environment, replicas, acceptor, routes, nursery)
+        events = NotedEvents(environment.clock)
+        around = RingSurroundings(environment, replicas, acceptor, routes, nursery, events)
         identity = BrokerIdentity("", BrokerId(2), Incarnation(1), "n", "cache")
         partitions = await begin_partitions(around, identity, lambda error: None)
         partitions.begin(records[0])

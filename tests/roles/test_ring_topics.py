@@ -13,6 +13,7 @@ from octopi.clients.client import Client
 from octopi.errors import RefusedError, TopicExistsError, UnknownTopicError
 from octopi.identifiers import is_internal
 from octopi.testing import Cluster, simulated
+from octopi.wire import messages as m
 from tests.kit.ring import RingOfHosts
 from tests.kit.ring_clients import client_of
 from tests.roles.test_ring_fail_over import stored
@@ -188,3 +189,59 @@ async def test_topics_are_created_and_deleted_while_brokers_die_and_all_agree_in
             return set(found) == wanted and len(found) == 3 * len(wanted)
 
         await cluster.eventually(agreed, "each replica has the logs of its topics", within_s=60.0)
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_topic_beside_another_one_lies_on_its_partitions_wherever_both_records_are(
+    cluster: Cluster,
+) -> None:
+    async with clients(cluster) as (_, one, other):
+        await one.create_topic("orders", partition_ids=[5, 2, 7])
+        ask = other._router.ask_register
+
+        async def beside(name: str, topic: str, count: int = 0) -> list[int]:
+            options = m.TopicOptions()
+
+            def question(request: int) -> m.CreateTopic:
+                return m.CreateTopic(request, name, count, None, options, topic)
+
+            made = await ask("create a topic", question, m.TopicDescription)
+            return [place.partition for place in made.topic.partitions]
+
+        for number in range(6):  # their records lie in several homes
+            assert await beside(f"beside-{number}", "orders") == [5, 2, 7]
+        assert await beside("counted", "orders", count=3) == [5, 2, 7]
+        with pytest.raises(RefusedError, match="has its 3 partitions, no other ones"):
+            await beside("more", "orders", count=4)
+        with pytest.raises(UnknownTopicError, match="no topic invoices"):
+            await beside("alone", "invoices")
+        with pytest.raises(UnknownTopicError):
+            await one.describe_topic("alone")
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_queue_gives_up_a_message_as_a_dead_letter_beside_its_topic(
+    cluster: Cluster,
+) -> None:
+    async with clients(cluster) as (_, one, other):
+        await one.create_topic("orders", partitions=2)
+        async with one.producer() as producer:
+            for number in range(10):
+                await producer.send("orders", b"%d" % number, key=b"%d" % number)
+        async with other.subscription("orders", "mails", mode="shared") as queue:
+            for _ in range(10):
+                message = await anext(queue)
+                if message.value == b"7":
+                    message.reject("no such customer")
+                else:
+                    message.acknowledge()
+        dead = await one.describe_topic("orders.mails.dead")
+        topic = await one.describe_topic("orders")
+        assert [place.partition for place in dead.partitions] == [
+            place.partition for place in topic.partitions
+        ]
+        await cluster.eventually(lambda: _has_dead(one), "the letter is there", within_s=20.0)
+
+
+async def _has_dead(client: Client) -> bool:
+    return await stored(client, "orders.mails.dead") == [b"7"]

@@ -1,4 +1,4 @@
-"""`octopi-node events`: what the register decides and sees, as it happens."""
+"""`octopi-node events`: what a register, or brokers without one, decide and see, as it happens."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _INTERVAL_S: Final = 1.0
 """How often the register is asked for new events."""
+
+_ORIGINS_KEPT: Final = 5_000
+"""Of how many events it is remembered that they were printed: more than a broker tells."""
 
 
 @click.command()
@@ -57,6 +60,9 @@ def events(
     when the register is started.  The console shows the same events.  If the register can't be
     reached for a time, the command goes on when it is back.  With --json each event is an object on
     a line of its own.
+
+    In a cluster without a register each broker notes what it decides and sees itself, and the
+    broker that is asked collects what all have noted.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s, retry_s=retry_s
@@ -101,7 +107,7 @@ async def _follow(client: Client, printer: _Printer, retry_s: float) -> None:
             is_missing = True
             continue
         if is_missing:
-            say("the register answers again", err=True)
+            say("events are told again", err=True)
         is_missing, answered_at = False, trio.current_time()
 
 
@@ -113,6 +119,8 @@ class _Printer:
         self._count_max = count_max
         self._count = 0
         self._life: str | None = None
+        self._origins: dict[str, None] = {}
+        """Of events of brokers without a register: those that were printed, the newest last."""
         self.last = 0
         """The number of the newest event that was printed."""
 
@@ -129,7 +137,9 @@ class _Printer:
         """Print the events that are new.  After a start of the register the next answer has
         them, from the first one on."""
         if self._life not in (None, "", found.life):
-            say("the register was started anew; its events begin again", err=True)
+            if not self._origins:
+                say("the register was started anew; its events begin again", err=True)
+            # Otherwise another broker tells what all have noted, with numbers of its own.
             self._life, self.last = found.life, 0
             return
         self._life = found.life
@@ -137,11 +147,22 @@ class _Printer:
             if one.number <= self.last or self.is_done:
                 continue
             self.last = one.number
+            if self._is_known(one.origin):
+                continue
             self._count += 1
             if self._as_json:
                 print_json_line({"life": found.life, **attrs.asdict(one)})
             else:
                 say(_line(one))
+
+    def _is_known(self, origin: str) -> bool:
+        """Whether the event from there was printed; it counts as printed from now on."""
+        is_known = origin in self._origins
+        if origin and not is_known:
+            self._origins[origin] = None
+            if len(self._origins) > _ORIGINS_KEPT:
+                del self._origins[next(iter(self._origins))]
+        return is_known
 
 
 def _line(event: ClusterEvent) -> str:

@@ -20,6 +20,18 @@ from octopi.wire.messages import BrokerStatus, ReplicaTrouble
 _REPLICAS_MAX: Final = 1_000
 
 
+def status_of(
+    disk_trouble: str, room: DiskSpace | None, troubles: Mapping[PartitionId, str]
+) -> BrokerStatus:
+    """All that is to be told, whatever was told before."""
+    return BrokerStatus(
+        told(disk_trouble),
+        None if room is None else room.free_bytes,
+        None if room is None else room.total_bytes,
+        [ReplicaTrouble(one, told(why)) for one, why in islice(troubles.items(), _REPLICAS_MAX)],
+    )
+
+
 class StatusReport:
     """What the register was told on one membership connection."""
 
@@ -54,9 +66,4 @@ class StatusReport:
         for partition in news:
             self._troubles[partition] = troubles.get(partition, "")
         self._disk_trouble, self._room, self._told_at = disk_trouble, room, now
-        return BrokerStatus(
-            told(disk_trouble),
-            None if room is None else room.free_bytes,
-            None if room is None else room.total_bytes,
-            [ReplicaTrouble(one, told(troubles.get(one, ""))) for one in news],
-        )
+        return status_of(disk_trouble, room, {one: troubles.get(one, "") for one in news})

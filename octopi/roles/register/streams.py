@@ -1,337 +1,63 @@
-"""Answers requests for streams at a register: it creates and deletes them, and forwards the others
-to the leaders of their partitions."""
+"""Streams over HTTP at a register: see `octopi.roles.streams.deciding`."""
 
 from __future__ import annotations
 
-from typing import Final
-
-import attrs
+from collections.abc import Awaitable, Callable
 
 from octopi.environment import Environment
-from octopi.errors import (
-    NotReadyError,
-    OctopiError,
-    RefusedError,
-    Status,
-    TopicExistsError,
-    UnknownTopicError,
-)
-from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
-from octopi.limits import HTTP_BODY_BYTES_MAX
+from octopi.errors import NotReadyError
+from octopi.identifiers import PartitionId, TopicName
 from octopi.model import StreamDefinition, TopicRecord
 from octopi.roles.register.node import RegisterNode
-from octopi.roles.streams import exchange
-from octopi.roles.streams.exchange import ANYWHERE, FORK, INITIAL, NO_STORE, StreamCaller
-from octopi.roles.streams.forwarding import asked_host, forward
-from octopi.security.grants import Verb
-from octopi.streams import content_types, paths
-from octopi.streams.definitions import (
-    content_type_of,
-    definition_of,
-    expiry_headers,
-    is_closing,
-    is_same,
-)
-from octopi.streams.forks import ForkOrder, fork_definition, order_of
-from octopi.streams.offsets import offset_text
-from octopi.streams.problems import StreamProblem, conflict, deleted, invalid, unknown
+from octopi.roles.streams.deciding import StreamDecisions, StreamTopics
+from octopi.roles.streams.exchange import StreamCaller
+from octopi.roles.streams.forwarding import forward
+from octopi.security.quotas import Creator
 from octopi.transport.http_requests import HttpAnswer, HttpRequest
 
-_OF_WRITES: Final = ("authorization", "stream-closed")
-"""Headers of a PUT that its writes have, too."""
-_CREATIONS_MAX: Final = 10
-"""How often a PUT finds an expired stream in its place, before it is refused."""
+
+class RegisterStreams(StreamDecisions):
+    """The streams of a register's topics."""
+
+    def __init__(self, environment: Environment, node: RegisterNode) -> None:
+        super().__init__(_RegisterTopics(environment, node), node.traffic.memory)
 
 
-class RegisterStreams:
-    """See `octopi.roles.streams.exchange.StreamService`."""
-
+class _RegisterTopics(StreamTopics):
     def __init__(self, environment: Environment, node: RegisterNode) -> None:
         self._environment = environment
         self._node = node
 
-    async def answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
-        """The answer; errors are answers, too."""
-        try:
-            return await self._answer(request, caller)
-        except OctopiError as error:
-            return exchange.problem_answer(error)
+    def known(self, topic: TopicName) -> TopicRecord | None:
+        return self._node.controller.state.topic(topic)
 
-    async def _answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
-        topic = paths.topic_of(request.path)
-        caller.require_method(request.method, topic)
-        known = self._node.controller.state.topic(topic)
-        if known is not None and known.is_relay and request.method != "DELETE":
-            raise RefusedError(f"topic {topic} is in memory, and no stream", Status.WRONG_KIND)
-        asked = exchange.parameters(request)
-        memory = caller.accounts(self._node.traffic.memory)
-        body = await exchange.received(request, memory, HTTP_BODY_BYTES_MAX)
-        match request.method:
-            case "PUT":
-                return await self._put(request, caller, topic, body)
-            case "DELETE":
-                await self._delete(topic)
-                return HttpAnswer(204, b"", "", (NO_STORE, ANYWHERE))
-            case "POST":
-                await self._create_lazily(request, caller, topic)
-        return await self._forward(request, caller, topic, body, asked.get("partition", ""))
+    def has_forks(self, topic: TopicName) -> bool:
+        return self._node.controller.state.has_forks(topic)
 
-    async def _delete(self, topic: TopicName) -> None:
-        try:
-            await self._node.topics.delete(topic)
-        except UnknownTopicError:
-            raise self._missing(topic) from None
+    async def find(self, topic: TopicName, *, creator: Creator | None) -> TopicRecord:
+        return await self._node.topics.find(topic, creator=creator)
 
-    def _missing(self, topic: TopicName) -> StreamProblem:
-        """The refusal of a request for a stream that isn't there."""
-        state = self._node.controller.state
-        return deleted(topic) if state.has_forks(topic) else unknown(topic)
+    async def create(
+        self, topic: TopicName, *, beside: str, creator: Creator, stream: StreamDefinition
+    ) -> TopicRecord:
+        return await self._node.topics.create(topic, beside=beside, creator=creator, stream=stream)
 
-    async def _create_lazily(
-        self, request: HttpRequest, caller: StreamCaller, topic: TopicName
-    ) -> None:
-        """Create the stream that ``curl -d`` writes to, if there is none."""
-        given = content_types.essence(request.headers.get("content-type", ""))
-        if given != content_types.FORM or self._node.controller.state.topic(topic) is not None:
-            return
-        caller.require(Verb.CREATE, topic)
-        await self._node.topics.find(topic, creator=caller.creator)
+    async def delete(self, topic: TopicName) -> None:
+        await self._node.topics.delete(topic)
 
-    async def _forward(
+    async def served(
         self,
         request: HttpRequest,
         caller: StreamCaller,
-        topic: TopicName,
         body: bytes,
-        partition: str = "",
+        place: Callable[[], Awaitable[PartitionId]],
     ) -> HttpAnswer:
-        """Have the leader answer.
-
-        Raises:
-          OctopiError: if there is no such stream, or nobody leads it.
-        """
-
         async def locate() -> str:
-            try:
-                record = await self._node.topics.find(topic, creator=None)
-            except UnknownTopicError:
-                raise self._missing(topic) from None
-            place = self._node.controller.view.partition(
-                self._node.controller.state.partitions[_chosen(record, partition)]
-            )
-            if place.leader is None or not place.leader_address:
+            controller = self._node.controller
+            partition = await place()
+            found = controller.view.partition(controller.state.partitions[partition])
+            if found.leader is None or not found.leader_address:
                 raise NotReadyError("no broker leads the stream's partition now")
-            return place.leader_address
+            return found.leader_address
 
         return await forward(self._environment, request, body, caller, locate)
-
-    # --- creating ----------------------------------------------------------------------------
-
-    async def _put(
-        self, request: HttpRequest, caller: StreamCaller, topic: TopicName, body: bytes
-    ) -> HttpAnswer:
-        wanted, order = definition_of(request.headers), order_of(request.headers)
-        if body or order is not None or is_closing(request.headers):
-            caller.require(Verb.PUBLISH, topic)
-        if order is not None:
-            wanted = await self._fork_of(request, caller, order, wanted)
-        record, found = await self._ensure_living(request, caller, topic, wanted)
-        begin = offset_text(TopicId(record.topic_id), Offset(0))
-        if found is not None:
-            answer = found
-            if ("stream-next-offset", begin) in found.headers and is_same(record.stream, wanted):
-                # Whoever created it may have failed before the content was written.
-                if order is not None:
-                    filled = await self._fill_fork(request, caller, topic, wanted, body)
-                    answer = answer if 400 <= filled.status < 500 else filled
-                elif body:
-                    answer = await self._write_initial(request, caller, topic, wanted, body)
-            if not is_same(record.stream, wanted):
-                raise conflict(
-                    f"the stream exists already, as {content_type_of(record.stream)}, and the "
-                    "request describes another one"
-                )
-            told = {name for name, _ in answer.headers}
-            if answer.status == 200 and ("stream-closed" in told) != is_closing(request.headers):
-                raise conflict("the stream exists already, and only one of both is closed")
-        elif order is not None:
-            answer = await self._fill_fork(request, caller, topic, wanted, body)
-            if 400 <= answer.status < 500:
-                await self._delete_if_same(record)
-        elif body or is_closing(request.headers):
-            answer = await self._write_initial(request, caller, topic, wanted, body)
-        else:
-            headers = (NO_STORE, ANYWHERE, ("stream-next-offset", begin), *expiry_headers(wanted))
-            answer = HttpAnswer(201, b"", "", headers)
-        if answer.status >= 300:
-            return answer
-        told_headers = [pair for pair in answer.headers if pair[0] != "content-length"]
-        if found is None:
-            scheme = "https" if request.asker.is_secure else "http"
-            path = request.path + (f"?{request.raw_query}" if request.raw_query else "")
-            told_headers.append(("location", f"{scheme}://{asked_host(request)}{path}"))
-        status = 201 if found is None else 200
-        return HttpAnswer(status, b"", content_type_of(record.stream), tuple(told_headers))
-
-    async def _ensure_living(
-        self,
-        request: HttpRequest,
-        caller: StreamCaller,
-        topic: TopicName,
-        wanted: StreamDefinition,
-    ) -> tuple[TopicRecord, HttpAnswer | None]:
-        """The topic, and what its leader says of the stream; None: the topic was created now.
-
-        Raises:
-          OctopiError: see `_ensure`, `_head`.
-        """
-        for _ in range(_CREATIONS_MAX):
-            record, is_new = await self._ensure(caller, topic, wanted)
-            if is_new:
-                return record, None
-            found = await self._head(request, caller, topic)
-            if found is not None:
-                return record, found
-            await self._delete_if_same(record)  # it has expired: begin anew
-        raise NotReadyError("the stream is created and deleted by others all the time")
-
-    async def _ensure(
-        self, caller: StreamCaller, topic: TopicName, wanted: StreamDefinition
-    ) -> tuple[TopicRecord, bool]:
-        """The topic, and whether it was created now."""
-        state = self._node.controller.state
-        if state.topic(topic) is None:
-            if state.has_forks(topic):
-                raise conflict("a stream of that name was deleted, and there are forks of it")
-            beside = wanted.ancestors[0] if wanted.ancestors else ""
-            try:
-                made = await self._node.topics.create(
-                    topic, beside=beside, creator=caller.creator, stream=wanted
-                )
-            except TopicExistsError:
-                pass  # another request was faster
-            else:
-                return made, True
-        return await self._node.topics.find(topic, creator=None), False
-
-    async def _fork_of(
-        self,
-        request: HttpRequest,
-        caller: StreamCaller,
-        order: ForkOrder,
-        wanted: StreamDefinition,
-    ) -> StreamDefinition:
-        """The definition of the fork that *request* describes.
-
-        Raises:
-          OctopiError: if its source can't be forked so.
-        """
-        caller.require(Verb.SUBSCRIBE, order.source)
-        state = self._node.controller.state
-        source = state.topic(order.source)
-        if source is None:
-            if state.has_forks(order.source):
-                raise conflict(f"stream {order.source} was deleted")
-            raise unknown(order.source)
-        if len(source.partitions) > 1:
-            raise invalid(f"topic {order.source} has several partitions: it can't be forked")
-        named = request.headers.get("content-type", "")
-        return fork_definition(order, wanted, source.stream, names_type=bool(named))
-
-    async def _fill_fork(
-        self,
-        request: HttpRequest,
-        caller: StreamCaller,
-        topic: TopicName,
-        wanted: StreamDefinition,
-        body: bytes,
-    ) -> HttpAnswer:
-        """Have the leader write what the fork inherits and its initial content, as one batch, then
-        close it if it shall be.
-
-        Raises:
-          OctopiError: if that is not known to be done; a repetition of the request does it then.
-        """
-        headers = {
-            name: request.headers[name] for name in _OF_WRITES[:1] if name in request.headers
-        }
-        headers |= {"content-type": wanted.content_type, "octopi-asked-host": asked_host(request)}
-        copying = attrs.evolve(
-            request, method="POST", headers={**headers, FORK: wanted.forked_from}
-        )
-        answer = await self._forward(copying, caller, topic, body)
-        if answer.status < 300 and is_closing(request.headers):
-            closing = attrs.evolve(
-                request, method="POST", headers={**headers, "stream-closed": "true"}
-            )
-            answer = await self._forward(closing, caller, topic, b"")
-        return answer
-
-    async def _delete_if_same(self, record: TopicRecord) -> None:
-        known = self._node.controller.state.topic(record.topic)
-        if known is not None and known.topic_id == record.topic_id:
-            await self._delete(TopicName(record.topic))
-
-    async def _head(
-        self, request: HttpRequest, caller: StreamCaller, topic: TopicName
-    ) -> HttpAnswer | None:
-        """What the leader says of the stream; None: it has expired, or was deleted meanwhile.
-
-        Raises:
-          OctopiError: if the leader can't say it now.
-        """
-        headers = {name: request.headers[name] for name in _OF_WRITES if name in request.headers}
-        asked = attrs.evolve(
-            request, method="HEAD", headers={**headers, "octopi-asked-host": asked_host(request)}
-        )
-        try:
-            answer = await self._forward(asked, caller, topic, b"")
-        except StreamProblem as problem:
-            if problem.status != Status.UNKNOWN_TOPIC:
-                raise
-            return None
-        if answer.status in {404, 410}:
-            return None
-        if answer.status >= 300:  # the reason would be in a body, which such an answer has not
-            raise NotReadyError("the leader of the stream can't say what it has")
-        return answer
-
-    async def _write_initial(
-        self,
-        request: HttpRequest,
-        caller: StreamCaller,
-        topic: TopicName,
-        wanted: StreamDefinition,
-        body: bytes,
-    ) -> HttpAnswer:
-        headers = {name: request.headers[name] for name in _OF_WRITES if name in request.headers}
-        headers |= {
-            "content-type": wanted.content_type,
-            INITIAL: "true",
-            "octopi-asked-host": asked_host(request),
-        }
-        write = attrs.evolve(request, method="POST", headers=headers)
-        return await self._forward(write, caller, topic, body)
-
-
-def _chosen(record: TopicRecord, partition: str) -> PartitionId:
-    """The partition that a request is about.
-
-    Raises:
-      StreamProblem: if it names none of the topic, or the topic has several and it names none.
-    """
-    numbers = ", ".join(str(one) for one in record.partitions[:20])
-    if not partition:
-        if len(record.partitions) > 1:
-            raise invalid(
-                f"the topic has the partitions {numbers}: choose one with ?partition=NUMBER"
-            )
-        return record.partitions[0]
-    if not (partition.isascii() and partition.isdigit() and len(partition) <= 9):
-        raise invalid(f"partition is a number, not {partition[:20]!r}")
-    chosen = PartitionId(int(partition))
-    if chosen not in record.partitions:
-        raise StreamProblem(
-            f"the topic has the partitions {numbers}, not {chosen}", Status.UNKNOWN_PARTITION
-        )
-    return chosen

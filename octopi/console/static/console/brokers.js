@@ -4,13 +4,14 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { addressOf } from "./address.js";
 import { brokerAway, registerAway } from "./overview.js";
 import { actionButton, reasonsNot, table, topicsOf } from "./parts.js";
+import { ringCard } from "./ring.js";
 import { MARKS, markOf, topology } from "./topology.js";
 import { uptimeOf, versionOf, versionsCard } from "./versions.js";
 import { count, size } from "./words.js";
 
 export function brokersTab(feed, actions) {
   if (feed.view.names.length) return brokerPage(feed, actions);
-  return [feed.registerAwaySince ? registerAway(feed) : nothing, ...feed.cluster.brokers.filter((one) => !one.live && one.state === "away").map((one) => brokerAway(feed.cluster, one)), versionsCard(feed.cluster), topology(feed.cluster, feed.isStale || feed.registerAwaySince > 0)];
+  return [feed.registerAwaySince ? registerAway(feed) : nothing, ...feed.cluster.brokers.filter((one) => !one.live && one.state === "away").map((one) => brokerAway(feed.cluster, one)), versionsCard(feed.cluster), feed.cluster.ring ? ringCard(feed.cluster) : nothing, topology(feed.cluster, feed.isStale || feed.registerAwaySince > 0)];
 }
 
 function brokerPage(feed, actions) {
@@ -26,9 +27,9 @@ function brokerPage(feed, actions) {
   const whyNotMoved = feed.whyNoChange || (movable.length || cluster.more ? "" : "No other broker that is up lacks one of its partitions, so none can be moved.");
   const whyNotDrained = feed.whyNoChange || (canBeLedElsewhere(cluster, held, number) ? "" : "No other replica is in sync, so no other broker can lead.");
   const mayDrain = isAdmin && one.live;
-  const mayMove = isAdmin && held.length > 0 && cluster.brokers.length > 1;
+  const mayMove = isAdmin && !cluster.ring && held.length > 0 && cluster.brokers.length > 1;
   const facts = [
-    ["state", one.state],
+    ["state", [one.state, ...(one.leaving ? ["leaving for good"] : one.drained ? ["drained until it is started again"] : [])].join(", ")],
     ["address", one.address],
     ["leads", `${count(one.leads)} of ${count(one.replicas)} replicas`],
     ["disk", one.disk_free_bytes === null ? "–" : `${size(one.disk_free_bytes)} of ${size(one.disk_total_bytes)} free`],

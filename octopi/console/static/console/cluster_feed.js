@@ -71,7 +71,7 @@ export class ClusterFeed {
 
   // Whether the register is silent: since when (ms), or 0.
   get registerAwaySince() {
-    return this.cluster?.register_trouble ? Math.max(this.#registerHeardAt, this.cluster.register_heard_at_ms) : 0;
+    return this.cluster?.register_trouble && !this.cluster.ring ? Math.max(this.#registerHeardAt, this.cluster.register_heard_at_ms) : 0;
   }
 
   // Why nothing can be changed in the cluster now; empty: it can.
@@ -228,6 +228,11 @@ export class ClusterFeed {
       ({ events } = await this.pages.get("events?after=0"));
     }
     this.#life = life;
+    if (events.some((one) => one.origin)) {
+      // Brokers without a register: another one may have told them before, with numbers of its own.
+      const told = new Set(events.map(eventKey));
+      this.#pastEvents = this.#pastEvents.filter((one) => !told.has(eventKey(one)));
+    }
     this.#ownEvents = [...events.reverse(), ...this.#ownEvents].slice(0, EVENTS_MAX);
     this.#joinEvents();
   }
@@ -246,7 +251,7 @@ export class ClusterFeed {
       this.traffic.begin(pointsOf(rates, amountsOfAll));
       this.#beginTopic();
       const oldest = this.#ownEvents.at(-1)?.number ?? Infinity;
-      const known = new Set(this.#pastEvents.map(eventKey));
+      const known = new Set([...this.#pastEvents, ...this.#ownEvents.filter((one) => one.origin)].map(eventKey));
       for (const event of events) {
         const isKnown = known.has(eventKey(event)) || (event.life === this.#life && event.number >= oldest);
         if (!isKnown) this.#pastEvents.push(event);
@@ -308,8 +313,9 @@ export class ClusterFeed {
   }
 }
 
-function eventKey({ life, number }) {
-  return `${life} ${number}`;
+// Who noted it, and its number there: a broker that tells what others noted has numbers of its own.
+function eventKey({ life, number, origin }) {
+  return origin || `${life}/${number}`;
 }
 
 export function consumerName({ broker, consumer, topic, partition }) {

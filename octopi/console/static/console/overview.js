@@ -105,12 +105,12 @@ export function brokerAway(cluster, { broker, address, left_at_ms: left }) {
   const losses = oneMoreLoss(cluster);
   return html`
     <section class="card alarm" aria-labelledby="away-${broker}" id="broker-away">
-      <h2 id="away-${broker}">Broker ${broker} is away <small>${left ? `since ${date(left)}, ${duration(Date.now() - left)}` : "since before the register was started"}</small></h2>
+      <h2 id="away-${broker}">Broker ${broker} is away <small>${left ? `since ${date(left)}, ${duration(Date.now() - left)}` : cluster.ring ? "it is not known since when" : "since before the register was started"}</small></h2>
       <p>${plural(missing.length, "partition")} ${missing.length === 1 ? "has" : "have"} a replica less: ${topicsOfAll(missing)}. ${leaderless.length ? html`<b class="warning">${plural(leaderless.length, "partition")} without a leader: ${topicsOfAll(leaderless)}.</b>` : "All of them have a leader: nothing is lost, and producing and consuming go on."}</p>
       ${losses.length
         ? html`<ul>${losses.map((one) => html`<li>${lossOf(one)}</li>`)}</ul>`
         : leaderless.length ? nothing : html`<p>If one more broker is lost, other replicas in sync lead, and all goes on.</p>`}
-      <p>Start it again where it was (<code>${address.replace(/^wss?:\/\//, "")}</code>), with the same command: it catches up by itself. <a href=${addressOf("runbook", ["broker-away"])}>What to do</a>, also if its disk is lost. <a href=${brokerAddress(broker)}>Broker\u00a0${broker}</a></p>
+      <p>Start it again where it was (<code>${address.replace(/^wss?:\/\//, "")}</code>), with the same command: it catches up by itself. <a href=${addressOf("runbook", [cluster.ring ? "ring-broker-away" : "broker-away"])}>What to do</a>, also if its disk is lost. <a href=${brokerAddress(broker)}>Broker\u00a0${broker}</a></p>
     </section>
   `;
 }

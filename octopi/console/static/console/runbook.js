@@ -14,6 +14,15 @@ const PAGES = {
       ["If a partition has no leader, see which replicas it waits for; start those first. This command changes nothing", "octopi-node partitions recover 7"],
     ],
   },
+  "ring-broker-away": {
+    title: "A broker is away, without a register",
+    section: "A cluster without a register",
+    steps: [
+      ["Start it again with the command, the data directory and the address that it had. It joins the ring, catches up, and is in sync again by itself. Watch that with", "octopi-node status"],
+      ["If it does not come back, have the others take over what it has, and remove it for good; otherwise they do so after ten minutes, and it stays in lists", "octopi-node brokers remove 2"],
+      ["If a partition has no leader, see which replicas it waits for; start those first. This command changes nothing", "octopi-node partitions recover 7"],
+    ],
+  },
   "register-away": {
     title: "The register does not answer",
     section: "Restart the register, Lose the register",

@@ -16,7 +16,7 @@ export function topology(cluster, isStale = false) {
       <h2 id="topology-title">Brokers <small>${count(cluster.brokers.length)}</small></h2>
       <p class="hint">♛ leads, ● in sync, ◐ behind (with how much it lacks), ○ no answer. p0: partition 0, e2: its leader's epoch.</p>
       <div class="brokers">
-        ${register(cluster)}
+        ${cluster.ring ? agreed(cluster) : register(cluster)}
         ${cluster.brokers.map((one) => broker(one, chips.get(one.broker) ?? []))}
         ${cluster.brokers.length ? nothing : html`<p class="empty">No broker has joined yet.</p>`}
       </div>
@@ -37,6 +37,20 @@ function register({ cluster, register: node, partition_count: partitions, topic_
   `;
 }
 
+// In the place of the register, where brokers agree on what it would decide.
+function agreed({ cluster, ring, partition_count: partitions, topic_count: topics }) {
+  return html`
+    <article class="node register up">
+      <h3>No register <span class="state">a ring of brokers</span></h3>
+      <dl>
+        <dt>cluster</dt><dd><code>${cluster}</code></dd>
+        <dt>holds</dt><dd>${plural(topics, "topic")}, ${plural(partitions, "partition")}</dd>
+        <dt>agreed by</dt><dd>${ring.acceptors.length ? `brokers ${ring.acceptors.join(", ")}` : "–"}</dd>
+      </dl>
+    </article>
+  `;
+}
+
 function room({ disk_free_bytes: free, disk_total_bytes: total, disk_trouble: trouble }) {
   if (trouble) return html`<dd class="warning" title=${trouble}>full</dd>`;
   return html`<dd>${free === null || free === undefined ? "–" : `${size(free)} of ${size(total)} free`}</dd>`;
@@ -48,14 +62,14 @@ function program(node) {
   return html`<dt>version</dt><dd>${versionOf(node)}</dd><dt>up for</dt><dd>${uptimeOf(node)}</dd>`;
 }
 
-function broker({ broker, state, address, leads, incarnation, left_at_ms: left, ...node }, chips) {
+function broker({ broker, state, address, leads, incarnation, left_at_ms: left, drained, leaving, ...node }, chips) {
   const isSilent = chips.length > 0 && chips.every((one) => one.mark === "unknown");
   const lag = isSilent ? null : Math.max(0, ...chips.map((one) => one.lag ?? 0));
   const isBehind = chips.some((one) => one.mark === "behind");
   const shown = chips.slice(0, CHIPS_MAX);
   return html`
     <article class="node ${state}">
-      <h3><a href=${brokerAddress(broker)}>Broker ${broker}</a> <span class="state">${state}${left ? ` for ${duration(Date.now() - left)}` : ""}</span></h3>
+      <h3><a href=${brokerAddress(broker)}>Broker ${broker}</a> <span class="state">${state}${left ? ` for ${duration(Date.now() - left)}` : ""}${leaving ? ", leaving" : drained ? ", drained" : ""}</span></h3>
       <dl>
         <dt>at</dt><dd><code>${address.replace(/^wss?:\/\//, "") || "–"}</code></dd>
         <dt>leads</dt><dd>${count(leads)} of ${plural(chips.length, "replica")}</dd>

@@ -107,3 +107,4 @@ class ClusterCare:
             _log.info("not removed yet", broker=broker, why=str(error))
         else:
             _log.info("broker removed for good", broker=broker)
+            self._partitions.events.removed(broker)

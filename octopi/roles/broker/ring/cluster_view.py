@@ -14,7 +14,7 @@ from octopi.identifiers import PartitionId
 from octopi.model import TopicRecord
 from octopi.roles.broker.ring.partitions import RingPartitions
 from octopi.roles.broker.ring.routes import RingRoutes
-from octopi.wire.messages import BrokerInfo, PartitionInfo, TopicInfo
+from octopi.wire.messages import BrokerInfo, PartitionInfo, ReplicaTroubleAt, TopicInfo
 
 
 class RingView:
@@ -59,6 +59,11 @@ class RingView:
             readers=readers,
             waits_for=[] if leads else sorted(gone.intersection(record.in_sync)),
             is_stuck=False,
+            troubles=[
+                ReplicaTroubleAt(one, why)
+                for one in record.replicas
+                if (why := self._partitions.pulses.trouble(one, number))
+            ],
             recovered_epoch=record.recovered_epoch,
         )
 
@@ -70,9 +75,19 @@ class RingView:
             for one in self._routes.brokers(())
             if self._partitions.pulses.is_there(one.broker)
         }
-        return [
-            attrs.evolve(one, partitions_led=led[one.broker]) for one in self._routes.brokers(there)
-        ]
+        return [self._told(one, led[one.broker]) for one in self._routes.brokers(there)]
+
+    def _told(self, broker: BrokerInfo, led: int) -> BrokerInfo:
+        status = self._partitions.pulses.status(broker.broker)
+        if status is None:
+            return attrs.evolve(broker, partitions_led=led)
+        return attrs.evolve(
+            broker,
+            partitions_led=led,
+            disk_free_bytes=status.disk_free_bytes,
+            disk_total_bytes=status.disk_total_bytes,
+            disk_trouble=status.disk_trouble,
+        )
 
     def partitions(self) -> list[PartitionInfo]:
         """All partitions, in order."""

@@ -67,10 +67,11 @@ class LeadMoves:
         return self._partitions.me.broker in self._partitions.pulses.unwilling
 
     def _willing(self) -> set[BrokerId]:
-        """The brokers that are in sync somewhere, are there, and may lead."""
+        """The brokers that are in sync somewhere, are there and well, and may lead."""
         pulses = self._partitions.pulses
         known = {broker for one in self._partitions for broker in one.agreed.record.in_sync}
-        return {one for one in known - pulses.unwilling if pulses.is_there(one)}
+        willing = (one for one in known - pulses.unwilling if pulses.is_there(one))
+        return {one for one in willing if not pulses.is_troubled(one)}
 
     async def _hand_over(self, machine: RingPartition, goal: ElectionGoal) -> None:
         try:

@@ -50,6 +50,7 @@ from octopi.roles.broker.ring.peers import RingPeers
 from octopi.roles.broker.ring.place import RingPlace
 from octopi.roles.broker.ring.routes import RingRoutes
 from octopi.roles.broker.ring.store import KeptRing, StoredRing
+from octopi.roles.noted_events import NotedEvents
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
@@ -80,6 +81,8 @@ class RingMember:
         self.ended = trio.Event()
         """Set when it ends by itself: because of a failure, or because it left for good."""
         self.address = address
+        self.events = NotedEvents(environment.clock)
+        """What this broker decides and sees."""
         self._environment = environment
         self._options = options
         self._remember = remember
@@ -104,7 +107,10 @@ class RingMember:
         self._moved = trio.Event()
         self._has_left = False
         """Whether it is known that this broker was removed from the cluster for good."""
-        self._place = RingPlace(environment, self._peers, self._kept, self.fail, self._wake)
+        self.place = RingPlace(
+            environment, self._peers, self._kept, self.fail, self._wake, self.events
+        )
+        """Its place on the ring."""
 
     def now(self) -> float:
         """The time by this broker's clock."""
@@ -123,7 +129,7 @@ class RingMember:
     @property
     def chord(self) -> Chord | None:
         """None: the broker has no place on the ring yet."""
-        return self._place.chord
+        return self.place.chord
 
     @property
     def is_member(self) -> bool:
@@ -158,7 +164,7 @@ class RingMember:
                     self.fail(error)
                     await trio.sleep_forever()
                 self._join()
-                await self._place.entered.wait()
+                await self.place.entered.wait()
                 partitions = await self._begin_partitions()
                 nursery.start_soon(partitions.run)
                 nursery.start_soon(GroupFollowing(self._environment.clock, self, partitions).run)
@@ -262,7 +268,7 @@ class RingMember:
         founded = any(one.identity == me.identity for one in record.growths[0].members)
         begins = founded or self._kept.content.was_member
         addresses = [*self._options.join, *(one.address for one in record.growths[0].members)]
-        self._place.join(me, known, list(dict.fromkeys(addresses)), begins=begins)
+        self.place.join(me, known, list(dict.fromkeys(addresses)), begins=begins)
         self._note_gone()
 
     def _note_gone(self) -> None:
@@ -277,7 +283,7 @@ class RingMember:
                 self.fail(refusal_of(m.RingRefusal.BROKER_REMOVED))
                 return
             _log.info("this broker has left the cluster for good: its data is needed no more")
-            self._place.leave()
+            self.place.leave()
             self._kept.store_then(self.ended.set)  # it will not even ask to be let in again
 
     async def _begin_partitions(self) -> RingPartitions:
@@ -287,7 +293,12 @@ class RingMember:
           StorageError: if a replica can't begin.
         """
         around = RingSurroundings(
-            self._environment, self._replicas, self._acceptor, self.routes, self._nursery
+            self._environment,
+            self._replicas,
+            self._acceptor,
+            self.routes,
+            self._nursery,
+            self.events,
         )
         self.partitions = await begin_partitions(around, self.identity, self.fail)
         assert self.keeper.record is not None
@@ -333,7 +344,7 @@ class RingMember:
                     raise NotReadyError("this broker has no place on the ring yet")
                 self.partitions.heard(message, answer)
             case m.Meet() | m.Stabilise() | m.Probe() | m.FindHolder() | m.Leave():
-                self._place.receive(message, answer)
+                self.place.receive(message, answer)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no request for a broker")
 
@@ -425,7 +436,7 @@ class RingMember:
         """
         if not self.is_member:
             raise NotReadyError(f"this broker is no member of the ring: {self.waits_for}")
-        return await self._place.locate(key)
+        return await self.place.locate(key)
 
     def fail(self, error: OctopiError) -> None:
         """This broker can't go on."""
@@ -441,14 +452,14 @@ class RingMember:
         clock = self._environment.clock
         while True:
             self._moved = trio.Event()
-            wakes_at = min(self.keeper.wakes_at, self._forming.wakes_at, self._place.wakes_at)
+            wakes_at = min(self.keeper.wakes_at, self._forming.wakes_at, self.place.wakes_at)
             # Differences of times are inexact: it may seem to be a little too early.
             with clock.timeout(max(_CLOCK_RESOLUTION_S, wakes_at - clock.now())):
                 await self._moved.wait()
             now = clock.now()
             self._forming.tick(now)
             self.keeper.tick(now)
-            self._place.tick(now)
+            self.place.tick(now)
 
     def _newest(self) -> StoredRing:
         """All that is known now and is to be stored."""

@@ -31,6 +31,7 @@ from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.broker.ring.peers import RingPeers
 from octopi.roles.broker.ring.session import RingAskSession, RingService, RingSession
 from octopi.roles.broker.ring.topics.asking import RingDecider, begin_deciding
+from octopi.roles.broker.ring.topics.streams import RingStreams
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.session import BrokerSession
 from octopi.storage.directories import lock_directory, make_durable_directory
@@ -51,6 +52,8 @@ class RingBroker:
     traffic: ServerStatistics
     replicas: ReplicaManager
     parts: ClientParts
+    streams: RingStreams
+    """Over HTTP."""
     member: RingMember | None = None
     """None until it listens."""
     decider: RingDecider | None = None
@@ -105,7 +108,15 @@ async def run_ring_broker(
             interval_s = options.retention_check_interval_s
             parts = begin_client_parts(environment, replicas, interval_s, nursery, topic_logs)
             traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
-            node = RingBroker(environment, options, traffic, replicas, parts)
+
+            def decider() -> RingDecider:
+                if node.decider is None:
+                    raise NotReadyError("this broker is not in the ring yet")
+                return node.decider
+
+            streams = RingStreams(environment, replicas, traffic.memory, decider, nursery)
+            nursery.start_soon(streams.led.expiry.run)
+            node = RingBroker(environment, options, traffic, replicas, parts, streams)
             show(node)
             await _serve(node, identity, topic_logs, nursery, stop, task_status, problems)
             await replicas.close()

@@ -7,6 +7,7 @@ the connections and the replicas around all of them.  To the replicas it is thei
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
@@ -32,7 +33,9 @@ from octopi.ring.partition_effects import (
     AnnounceTo,
     AnswerLeader,
     DecidedEffect,
+    ElectionBegun,
     InstallDecision,
+    LeaderDecided,
     ReplicaAdmitted,
     ReplicaRefused,
     TellValue,
@@ -40,11 +43,13 @@ from octopi.ring.partition_effects import (
 from octopi.roles.broker.controller_link import ControllerLink
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.decision_notes import DecisionNotes
 from octopi.roles.broker.ring.installing import DecisionInstalling
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
 from octopi.roles.broker.ring.pulses import RingPulses
 from octopi.roles.broker.ring.routes import RingRoutes
 from octopi.roles.broker.ring.topics.hosted import HostedTopics
+from octopi.roles.noted_events import NotedEvents
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
@@ -63,6 +68,8 @@ class RingSurroundings:
     routes: RingRoutes
     nursery: trio.Nursery
     """The broker's."""
+    events: NotedEvents
+    """What this broker decides and sees."""
 
 
 class RingPartitions(ControllerLink):
@@ -82,6 +89,9 @@ class RingPartitions(ControllerLink):
         """Set when this process is registered for all partitions that know its broker."""
         self.decided = trio.Event()
         """Set when there is a decision about a partition."""
+        self.events = around.events
+        self.refusals: Counter[str] = Counter()
+        """How often this broker's acceptor refused a proposer, by the reason."""
         self._environment = around.environment
         self._replicas, self._acceptor = around.replicas, around.acceptor
         self._routes = around.routes
@@ -102,6 +112,9 @@ class RingPartitions(ControllerLink):
         """Who is there, and which rights to lead this broker has."""
         self.hosted = HostedTopics(around.environment, around.replicas, self.require)
         """The logs of topics that this broker's replicas have."""
+        self._notes = DecisionNotes(me, around.replicas, around.events)
+        self._resigned: dict[PartitionId, m.Resign] = {}
+        """What this broker's replicas can't lead any longer."""
         self._accept_to: dict[PartitionId, tuple[Epoch, Answer]] = {}
         """The newest epoch that this broker was told of, and who told it last."""
         self._installing = DecisionInstalling(
@@ -189,7 +202,13 @@ class RingPartitions(ControllerLink):
         does not know: it would not know their first values."""
         if (machine := self._machine(message.instance)) is not None:
             may = partial(self._may, machine, message, answer)
-            self._nursery.start_soon(self._acceptor.accept, message, answer, may)
+            counted = partial(self._count_refusal, answer)
+            self._nursery.start_soon(self._acceptor.accept, message, counted, may)
+
+    def _count_refusal(self, answer: Answer, message: object) -> None:
+        if isinstance(message, m.BallotRefused):
+            self.refusals["ballot"] += 1
+        answer(message)
 
     def _may(
         self, machine: RingPartition, message: m.PrepareBallot | m.AcceptValue, answer: Answer
@@ -204,6 +223,7 @@ class RingPartitions(ControllerLink):
             self._unreadable(message.instance, error)
             return False
         if not may:
+            self.refusals["leader"] += 1
             # Perhaps this broker alone has not heard that the leader was replaced.
             answer(m.KnownValues((m.KnownValue(message.instance, machine.value.change),)))
         return may
@@ -323,14 +343,30 @@ class RingPartitions(ControllerLink):
                 answer(page)
 
     def resign(self, resignation: m.Resign) -> None:
-        machine = self._machines[resignation.partition]
-        self._do(machine, machine.resign(resignation, self._now))
+        self._resigned[resignation.partition] = resignation
+        self._resign_where_possible()
+
+    def _resign_where_possible(self) -> None:
+        """Have another broker lead where this one's replica asked for that, as soon as one is there
+        that takes records."""
+        for partition, asked in list(self._resigned.items()):
+            machine = self._machines[partition]
+            record = machine.agreed.record
+            if (asked.leader, asked.epoch) != (record.leader, record.epoch):
+                del self._resigned[partition]
+                continue
+            takes = partial(self._takes_records, partition)
+            if any(map(takes, self.pulses.others.intersection(record.in_sync))):
+                self._do(machine, machine.resign(asked, self._now))
+
+    def _takes_records(self, partition: PartitionId, broker: BrokerId) -> bool:
+        return self.pulses.takes_records(broker, partition)
 
     def report(self, status: m.BrokerStatus) -> None:
-        """Nobody is told: elections don't look at troubles of other brokers yet."""
+        """Does nothing: it is told with the pulses."""
 
     def expired(self, topic_id: TopicId) -> None:
-        """Such a cluster has no topics that expire."""
+        """Does nothing: `octopi.roles.broker.ring.topics.streams` has them deleted."""
 
     # --- what machines say -------------------------------------------------------------------
 
@@ -354,12 +390,17 @@ class RingPartitions(ControllerLink):
                     self._installing.install(number)
                 case ReplicaRefused(why):
                     self._failed(RefusedError(f"partition {number}: {why}", Status.BROKER_FENCED))
-                case InstallDecision():
+                case InstallDecision(record):
+                    self._notes.in_force(record)
                     self._installing.install(number)
                     self.decided.set()
                     self.decided = trio.Event()
                 case AnswerLeader(message):
                     self._replicas.in_sync_altered(message)
+                case ElectionBegun(epoch):
+                    self.events.announced(number, epoch)
+                case LeaderDecided():
+                    self._notes.decided(effect)
 
     def _announce(self, brokers: tuple[BrokerId, ...], message: m.AnnounceEpoch) -> None:
         for broker in brokers:
@@ -386,6 +427,7 @@ class RingPartitions(ControllerLink):
                 self.pulses.send()
             self._installing.note_live(self.pulses.others)
             self._note_fences()
+            self._resign_where_possible()
             seen = self.pulses.seen()
             for machine in list(self._machines.values()):
                 if self._has_part(machine):

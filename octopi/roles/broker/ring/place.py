@@ -29,6 +29,7 @@ from octopi.roles.broker.ring.description import refusal_of
 from octopi.roles.broker.ring.lookups import AwaitedLookups
 from octopi.roles.broker.ring.peers import RingPeers
 from octopi.roles.broker.ring.store import KeptRing
+from octopi.roles.noted_events import NotedEvents
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
@@ -44,6 +45,7 @@ class RingPlace:
         kept: KeptRing,
         fail: Callable[[OctopiError], None],
         moved: Callable[[], None],
+        events: NotedEvents,
     ) -> None:
         """*fail* is told if the others refuse this broker for good.  *moved*: `tick` may have
         something to do earlier."""
@@ -56,6 +58,11 @@ class RingPlace:
         self._kept = kept
         self._fail = fail
         self._moved = moved
+        self._events = events
+        self._first: m.RingNode | None = None
+        """The first successor."""
+        self.refused_joins = 0
+        """How often this broker let another one not in."""
         self._lookups = AwaitedLookups()
 
     @property
@@ -88,7 +95,11 @@ class RingPlace:
         """
         if self.chord is None:
             raise NotReadyError("this broker has no place on the ring yet")
-        self._perform(self.chord.receive(message, self._environment.clock.now()), answer)
+        effects = self.chord.receive(message, self._environment.clock.now())
+        if isinstance(message, m.Meet):
+            refusals = [one for one in effects if isinstance(one, AnswerNode)]
+            self.refused_joins += any(isinstance(one.answer, m.RingRefused) for one in refusals)
+        self._perform(effects, answer)
 
     async def locate(self, key: RingPoint) -> HolderFound:
         """The holder of *key*; this broker has a place.
@@ -106,6 +117,7 @@ class RingPlace:
         self, effects: list[RingEffect], answer: Callable[[object], None] = lambda message: None
     ) -> None:
         """Do what the machine says.  *answer* answers the message that led to it."""
+        self._note_lost()
         for place, effect in enumerate(effects):
             match effect:
                 case SendToNode(node, message) if isinstance(message, m.Leave):
@@ -129,8 +141,21 @@ class RingPlace:
                     self._lookups.conclude(number, outcome)
         self._moved()
 
+    def _note_lost(self) -> None:
+        """The broker that stands before one that is gone is the one that notices it first."""
+        chord = self.chord
+        if chord is None:
+            return
+        former, self._first = self._first, chord.neighbours.first
+        is_first = self._first is not None and former is not None and self._first.is_same(former)
+        if former is not None and not is_first and chord.book.is_silent(former):
+            why = f"broker {chord.me.broker}, which stands before it on the ring, got no answer"
+            self._events.left(former.broker, why)
+
     def _enter(self) -> None:
         assert self.chord is not None
+        me = self.chord.me
+        self._events.joined(me.broker, me.incarnation, me.address)
         _log.info("in the ring", broker=self.chord.me.broker)
         self.entered.set()
         if not self._kept.content.was_member:

@@ -14,18 +14,21 @@ from octopi.coordination.agreed_partition import RegisteredIncarnation
 from octopi.environment import Clock
 from octopi.errors import ConnectionLostError, Status
 from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId
-from octopi.limits import VALUES_TOLD_MAX
+from octopi.limits import PULSE_STATUS_S, VALUES_TOLD_MAX
 from octopi.logger import get_logger
 from octopi.replication.effects import Refusal
 from octopi.ring.election_turns import SeenBrokers
 from octopi.ring.first_partition import instance_of
 from octopi.ring.lease_grants import LeaseHolder, granted
 from octopi.ring.partition import RingPartition
+from octopi.ring.told_health import ToldHealth
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.held_leases import HeldLeases
 from octopi.roles.broker.ring.own_acceptor import OwnAcceptor
 from octopi.roles.broker.ring.routes import RingRoutes
+from octopi.roles.broker.status_report import status_of
 from octopi.wire import messages as m
+from octopi.wire.membership import BrokerStatus
 
 _log = get_logger(__name__)
 
@@ -55,6 +58,10 @@ class RingPulses:
         self._leases = HeldLeases()
         self.unwilling: frozenset[BrokerId] = frozenset()
         """The brokers that are to lead only what no other broker can lead."""
+        self._health = ToldHealth()
+        self._status = BrokerStatus("", None, None, [])
+        """What this broker told last."""
+        self._status_at = -inf
         self._lost: Counter[BrokerId] = Counter()
         """How many pulses in a row found no process."""
 
@@ -85,13 +92,47 @@ class RingPulses:
     def seen(self) -> SeenBrokers:
         """What this broker sees of the others now."""
         leaders = Counter(one.agreed.record.leader for one in self._machines.values())
-        return SeenBrokers(self.live, self.is_suspected, leaders, self.unwilling)
+        return SeenBrokers(
+            self.live, self.is_suspected, leaders, self.unwilling, self.takes_records
+        )
+
+    # --- disks and replicas --------------------------------------------------------------------
+
+    def status(self, broker: BrokerId) -> BrokerStatus | None:
+        """What a broker that is there told of its disk; None: nothing is known."""
+        return self._health.status(broker) if self.is_there(broker) else None
+
+    def trouble(self, broker: BrokerId, partition: PartitionId) -> str:
+        """Why the replica of a broker that is there takes no records; empty: no reason is known."""
+        return self._health.trouble(broker, partition) if self.is_there(broker) else ""
+
+    def takes_records(self, broker: BrokerId, partition: PartitionId) -> bool:
+        """Whether a broker's replica takes records, as far as it is known here."""
+        return not self._health.trouble(broker, partition)
+
+    def is_troubled(self, broker: BrokerId) -> bool:
+        """Whether any replica of a broker takes no records."""
+        return self._health.is_troubled(broker)
+
+    def _news(self, now: float) -> BrokerStatus | None:
+        """What to tell of this broker's disk and replicas now; None: nothing."""
+        health, replicas = self._replicas.status, self._replicas.replicas
+        status = status_of(health.disk.trouble, health.disk.room(), health.troubles(replicas))
+        self._health.told(self._me.broker, self._me.incarnation, status)
+        before, self._status = self._status, status
+        is_same = (status.disk_trouble, status.replicas) == (before.disk_trouble, before.replicas)
+        if is_same and now < self._status_at + PULSE_STATUS_S:
+            return None
+        self._status_at = now
+        return status
 
     # --- sending and answering ---------------------------------------------------------------
 
     def heard(self, message: m.Pulse) -> m.PulseHeard:
         """Another broker is there, and leads some partitions; return the answer."""
         self._heard.hear(message.broker, message.incarnation, self._clock.now())
+        if message.status is not None:
+            self._health.told(message.broker, message.incarnation, message.status)
         grants = []
         for one in message.leads:
             machine = self._machines.get(one.partition)
@@ -117,6 +158,7 @@ class RingPulses:
         for machine in self._machines.values():
             if me.broker in machine.brokers:
                 peers |= machine.brokers
+        news = self._news(now)
         led = [(machine, m.LedEpoch(machine.partition, epoch)) for machine, epoch in self._led()]
         for broker in sorted(peers | {me.broker}):
             leads = [
@@ -124,7 +166,7 @@ class RingPulses:
                 for machine, one in led
                 if any(member.broker == broker for member in machine.value.members)
             ]
-            pulse = m.Pulse(1, me.broker, me.incarnation, tuple(leads[:VALUES_TOLD_MAX]))
+            pulse = m.Pulse(1, me.broker, me.incarnation, tuple(leads[:VALUES_TOLD_MAX]), news)
             if broker == me.broker:
                 self._leases.granted(pulse, self.heard(pulse), now)
             else:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import attrs
 
 from octopi.environment import Environment
-from octopi.errors import NotReadyError, OctopiError, Status
+from octopi.errors import NotReadyError, OctopiError, Status, refused
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.limits import FORWARD_S, HTTP_BODY_BYTES_MAX, HTTP_FORK_BYTES_MAX, HTTP_JSON_BYTES_MAX
 from octopi.record import Message
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.redirects import redirect
-from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.streams import content
@@ -43,10 +42,11 @@ class BrokerStreams:
         environment: Environment,
         manager: ReplicaManager,
         memory: MemoryBudget,
-        registers: RegisterAddresses,
+        registers: Iterable[str],
         report: Callable[[TopicId], None],
     ) -> None:
-        """*registers*: their addresses.  *report* tells the register of an expired stream."""
+        """*registers*: their addresses; none in a cluster without one.  *report* tells whoever
+        decides of an expired stream."""
         self._environment = environment
         self._manager = manager
         self._memory = memory
@@ -69,10 +69,9 @@ class BrokerStreams:
         asked = exchange.parameters(request)
         body = await exchange.received(request, caller.accounts(self._memory), HTTP_BODY_BYTES_MAX)
         if request.method not in {"PUT", "DELETE"}:
-            log = self._log(topic, asked.get("partition", ""))
-            driver = None if log is None else self._manager.replica(log.partition)
-            if log is not None and driver is not None and await self._leads(log, driver):
-                return await self._serve(request, caller, log, driver, body)
+            served = await self.served(request, caller, topic, asked.get("partition", ""), body)
+            if served is not None:
+                return served
 
         async def locate() -> str:
             return self._address(topic, asked.get("partition", ""), request)
@@ -80,6 +79,32 @@ class BrokerStreams:
         if hops_of(request) and request.method in {"PUT", "DELETE"}:
             raise look_again("a broker decides about no topic")
         return await forward(self._environment, request, body, caller, locate)
+
+    async def served(
+        self,
+        request: HttpRequest,
+        caller: StreamCaller,
+        topic: TopicName,
+        partition: str,
+        body: bytes,
+    ) -> HttpAnswer | None:
+        """The answer, if this broker leads the stream; None: it does not.
+
+        Raises:
+          OctopiError: why the request is refused, or can't be answered now.
+        """
+        log = self._log(topic, partition)
+        driver = None if log is None else self._manager.replica(log.partition)
+        if log is None or driver is None or not await self._leads(log, driver):
+            return None
+        if (fence := self._manager.fence(log.partition)) is not None:
+            raise refused(fence.status, fence.reason)
+        return await self._serve(request, caller, log, driver, body)
+
+    def has_log(self, topic: TopicName) -> bool:
+        """Whether this broker has a log of the stream, as a leader or a follower."""
+        logs = self._manager.store.logs
+        return any((topic, one.partition) in logs for one in self._manager.replicas)
 
     def _log(self, topic: TopicName, partition: str) -> LocalLog | None:
         """This broker's log of the stream; None: it has none.

@@ -5,6 +5,7 @@ or by asking, once, the broker that leads the topic's home.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -18,12 +19,13 @@ from octopi.errors import (
     RefusedError,
     Status,
 )
-from octopi.identifiers import PartitionId
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.ring.homes import merged_page
 from octopi.roles.broker.asks import DeciderAsks
 from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.peer_connection import AskingClient
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.cluster_events import ClusterEvents, OwnEventsService
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.operating import RingOperations
 from octopi.roles.broker.ring.peers import RingPeers
@@ -43,6 +45,8 @@ from octopi.wire.codec import decode, encode
 _ONE_TOPIC: Final = m.DescribeTopic | m.CreateTopic | m.AlterTopic | m.DeleteTopic
 _LOOKUPS: Final = frozenset({m.DescribeTopic, m.ListTopics, m.DescribeCluster})
 """Requests that change nothing, but for a topic that is made when it is first used."""
+_DONE: Final = frozenset({m.Done, m.Failure})
+_DESCRIPTION: Final = frozenset({m.TopicDescription, m.Failure})
 _PAGE: Final = frozenset({m.TopicList, m.Failure})
 
 
@@ -82,6 +86,7 @@ class RingDecider(DeciderAsks):
         operations: RingOperations,
         cluster: str,
         peers: RingPeers,
+        events: ClusterEvents,
     ) -> None:
         """*cluster*: its id.  *peers*: connections for nothing else than this, so that no client
         delays what the brokers say to each other."""
@@ -90,8 +95,11 @@ class RingDecider(DeciderAsks):
         self.operations = operations
         self._cluster = cluster
         self._peers = peers
+        self._events = events
 
     async def ask(self, message: Numbered, client: AskingClient) -> bytes:
+        if isinstance(message, m.CreateTopic) and message.beside:
+            message = await self._placed_beside(message, client)
         match message:
             case m.DescribeTopic() | m.CreateTopic() | m.AlterTopic() | m.DeleteTopic():
                 home = self.topics.home_of(message.topic)
@@ -101,7 +109,8 @@ class RingDecider(DeciderAsks):
             case m.DescribeCluster():
                 return encode(await self._described(message, client))
             case m.DescribeEvents():
-                return encode(m.EventList(message.request, "", []))
+                found = await self._events.collected(message.after, _grants_of(client))
+                return encode(m.EventList(message.request, self._events.life, found))
         return encode(await self.operations.carry_out(message))
 
     def services(
@@ -114,7 +123,8 @@ class RingDecider(DeciderAsks):
         """
         topics = HomesTopics(self.topics, ask.homes)
         context = DeciderContext(client, tasks, lambda: creator)
-        return ServiceSession("broker", [TopicService(topics, context)])
+        own_events = OwnEventsService(self._events, client)
+        return ServiceSession("broker", [TopicService(topics, context), own_events])
 
     async def _ask_homes(
         self, homes: Sequence[PartitionId], message: Numbered, client: AskingClient
@@ -132,9 +142,35 @@ class RingDecider(DeciderAsks):
             raise NotReadyError("the broker that keeps the topic's record gives no answer")
         raise RefusedError(f"no answer within {asked_s:g} s", Status.ANSWER_LOST)
 
+    async def _placed_beside(self, message: m.CreateTopic, client: AskingClient) -> m.CreateTopic:
+        """*message* with the partitions of the topic that the new one is to lie beside: another
+        home may keep that one's record, and only the record's partitions count.
+
+        Raises:
+          RefusedError, UnknownTopicError: if there is no such topic that the client may know of, or
+              the request names other partitions.
+          NotReadyError: if its home can't answer now.
+        """
+        beside = message.beside
+        if not _grants_of(client).covers(beside):
+            # The answer would tell whether there is one, and where.
+            raise RefusedError(f"the token grants nothing on topic {beside!r}", Status.FORBIDDEN)
+        question = m.DescribeTopic(message.request, beside, create=False)
+        home = self.topics.home_of(beside)
+        answer = decode(await self._ask_homes([home], question, client), _DESCRIPTION)
+        if isinstance(answer, m.Failure):
+            raise refusal(answer)
+        assert isinstance(answer, m.TopicDescription), "the codec takes nothing else here"
+        wanted = [one.partition for one in answer.topic.partitions]
+        if message.partitions is not None or message.partition_count not in (0, len(wanted)):
+            raise RefusedError(
+                f"a topic beside {beside} has its {len(wanted)} partitions, no other ones",
+                Status.INVALID_OPTION,
+            )
+        return attrs.evolve(message, beside="", partition_count=len(wanted), partitions=wanted)
+
     async def _answer(self, ask: m.Ask, message: Numbered, client: AskingClient) -> bytes:
-        granted = EVERYTHING if client.entry is None else client.entry.identity.grants
-        own = _OwnAnswer(client, granted)
+        own = _OwnAnswer(client, _grants_of(client))
         creator = Creator(ask.subject, ask.topics_max)
         async with trio.open_nursery() as nursery:
             try:
@@ -174,6 +210,19 @@ class RingDecider(DeciderAsks):
             f"{address}, which keeps the topic's record, gave no answer: {answers[0]}",
             Status.ANSWER_LOST,
         )
+
+    async def delete_expired(self, topic: str, topic_id: str) -> None:
+        """Have the home of *topic* delete it, if it has that id.
+
+        Raises:
+          OctopiError: if it is not known to be deleted.
+        """
+        nobody = AskingClient(None, trio.Semaphore(1))
+        order = m.DeleteTopicById(1, topic_id)
+        data = await self._ask_homes([self.topics.home_of(topic)], order, nobody)
+        answer = decode(data, _DONE)
+        if isinstance(answer, m.Failure):
+            raise refusal(answer)
 
     # --- all topics ----------------------------------------------------------------------------
 
@@ -240,6 +289,10 @@ class RingDecider(DeciderAsks):
             return count
 
 
+def _grants_of(client: AskingClient) -> Grants:
+    return EVERYTHING if client.entry is None else client.entry.identity.grants
+
+
 def begin_deciding(
     environment: Environment,
     replicas: ReplicaManager,
@@ -260,4 +313,14 @@ def begin_deciding(
     operations = RingOperations(
         clock, member.keeper, member.partitions, member.routes, member.chord
     )
-    return RingDecider(clock, topics, operations, member.cluster, peers)
+    events = ClusterEvents(
+        clock, member.events, member.identity.nonce, peers, partial(_others_of, member)
+    )
+    return RingDecider(clock, topics, operations, member.cluster, peers, events)
+
+
+def _others_of(member: RingMember) -> dict[BrokerId, str]:
+    """The addresses of the other brokers that are there, as far as *member* knows."""
+    chord = member.chord
+    entries = () if chord is None else chord.book
+    return {one.node.broker: one.node.address for one in entries if not one.is_silent}

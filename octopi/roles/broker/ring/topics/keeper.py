@@ -32,6 +32,7 @@ from octopi.roles.broker.ring.routes import KnowsBrokers, RingRoutes
 from octopi.roles.broker.ring.topics.led import LedTopics
 from octopi.roles.broker.ring.topics.ports import TopicCluster
 from octopi.roles.broker.subscriptions.broker_subscriptions import leaderships
+from octopi.roles.noted_events import NotedEvents
 from octopi.roles.topic_service import KeptTopics
 from octopi.security.quotas import NOBODY, Creator
 from octopi.transport.failures import refusal
@@ -86,6 +87,11 @@ class RingTopics(TopicCluster):
                 self._led[partition] = led
                 self._tasks.start_soon(led.begin)
             await clock.sleep_until(clock.now() + REPLICA_TICK_S)
+
+    @property
+    def topic_count(self) -> int:
+        """The number of topics whose records this broker keeps now, as it leads their homes."""
+        return sum(len(one.topics) for one in self._led.values() if one.is_ready)
 
     def led(self, partition: PartitionId) -> LedTopics:
         """The topics of a partition that this broker leads.
@@ -148,6 +154,10 @@ class RingTopics(TopicCluster):
     @property
     def clock(self) -> Clock:
         return self._environment.clock
+
+    @property
+    def events(self) -> NotedEvents:
+        return self._partitions.events
 
     @property
     def partition_count(self) -> int:
@@ -231,8 +241,7 @@ class HomesTopics(KeptTopics):
     ) -> TopicRecord:
         if beside:
             raise RefusedError(
-                "a cluster without a register creates no topic beside another one yet: name the "
-                "partitions instead",
+                f"the broker that was asked did not say which partitions topic {beside} has",
                 Status.INVALID_OPTION,
             )
         create = partial(self._home(name).create, topic_name(name), partition_count, partitions)

@@ -42,6 +42,7 @@ from octopi.roles.broker.ring.topics.carrying_out import appended, carried_out
 from octopi.roles.broker.ring.topics.hosted import HostedTopics
 from octopi.roles.broker.ring.topics.ports import TopicCluster, TopicLogs
 from octopi.roles.broker.subscriptions.ports import Leadership
+from octopi.roles.noted_events import changed_options
 from octopi.security.quotas import Creator, exceeded
 from octopi.storage.brief_lock import BriefLock
 from octopi.wire import messages as m
@@ -175,6 +176,7 @@ class LedTopics:
                     await self._set(HomeTopic(record, TopicState.CREATING, creator.subject))
                     await self._finish_locked(name)
                 _log.info("topic created", topic=name, partitions=chosen)
+                self._cluster.events.topic_created(name)
                 return record
 
         return await carried_out(self._tasks, work)
@@ -219,6 +221,8 @@ class LedTopics:
                     version = record.version + 1
                     record = attrs.evolve(record, options=altered, version=version)
                     await self._set(attrs.evolve(topic, topic=record, state=TopicState.ALTERING))
+                    changed = changed_options(topic.topic.options, altered)
+                    self._cluster.events.topic_altered(name, changed)
                 await self._finish_locked(name)
                 return record
 
@@ -247,6 +251,7 @@ class LedTopics:
                 topic = self._require(name)
                 await self._set(attrs.evolve(topic, state=TopicState.DELETING))
                 _log.info("topic deleted", topic=name)
+                self._cluster.events.topic_deleted(name)
                 try:
                     await self._finish_locked(name)
                 except NotReadyError:

@@ -9,6 +9,7 @@ from octopi.environment import Clock
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.replication.effects import Answer
 from octopi.roles.broker.subscriptions.ports import LoadedStates
+from octopi.roles.noted_events import NotedEvents
 from octopi.wire import messages as m
 
 
@@ -33,6 +34,10 @@ class TopicCluster(Protocol):
     @property
     def clock(self) -> Clock:
         """The broker's clock."""
+
+    @property
+    def events(self) -> NotedEvents:
+        """What the broker decides and sees."""
 
     @property
     def partition_count(self) -> int:
