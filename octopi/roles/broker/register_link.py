@@ -44,6 +44,7 @@ from octopi.roles.broker.controller_link import Decisions, MemberLink, RelayOrde
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.order_parts import check_each_once
 from octopi.roles.broker.register_addresses import RegisterAddresses
+from octopi.roles.broker.taking_over import TakingOver
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
@@ -87,8 +88,12 @@ class RegisterLink(MemberLink):
         decisions: Decisions,
         relays: RelayOrders,
         remember: Callable[[BrokerIdentity], Awaitable[None]],
+        taking_over: TakingOver | None = None,
     ) -> None:
+        """*taking_over*: asks the register whether it has handed the cluster over; None: this
+        broker is not prepared for that."""
         self._environment = environment
+        self._taking_over = taking_over
         self._relays = relays
         self._registers = registers
         self._address = address
@@ -277,9 +282,16 @@ class RegisterLink(MemberLink):
                     )
                     await nursery.start(session.run)
                     try:
+                        taking_over = self._taking_over
+                        if taking_over is not None and await taking_over.ask(
+                            connection, self._identity
+                        ):
+                            return  # nobody leads by this register any more
                         self._identity = await session.join(
                             self._address, self._host, self._remember
                         )
+                        if taking_over is not None:
+                            connection.post(m.RingReady(taking_over.directory))
                         self._failures, duplicate_since, redirects = 0, math.inf, 0
                         self._registers.prefer(register)
                         joined_at = clock.now()

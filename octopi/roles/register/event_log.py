@@ -16,6 +16,7 @@ from octopi.coordination.journal_entries import (
     BrokerRemoved,
     Entry,
     EpochAnnounced,
+    HandedOver,
     PartitionDecided,
     RegisterStarted,
     RelaySetDecided,
@@ -86,6 +87,8 @@ class EventLog:
                 state = "are in force" if relays.in_force else "were ordered"
                 text = f"relay partition {relays.partition}: the members {members} {state}"
                 self._note("relay_set", text)
+            case HandedOver():
+                self._note("handed_over", "the register handed the cluster over to its brokers")
             case TopicDeleted(topic):
                 self._note("topic_deleted", f"topic {topic} was deleted", topic=topic)
 
