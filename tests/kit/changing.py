@@ -8,10 +8,11 @@ from functools import partial
 import attrs
 import trio
 
-from octopi.identifiers import BrokerId
+from octopi.coordination.agreed_partition import decode_partition
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.model import PartitionRecord
+from octopi.ring.hand_over import HandOver, handed_over_entries
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
-from octopi.roles.broker.ring.node import RingBroker
 from octopi.roles.broker.taking_over import is_taken_over
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
@@ -116,10 +117,38 @@ class ChangingCluster:
 
         await self.cluster.eventually(are_there, "all brokers have joined", within_s=30.0)
 
+    async def in_ring(self, within_s: float = 60.0) -> None:
+        """Wait until all brokers are in one ring."""
+        await self.ring.ideal(*self.brokers, within_s=within_s)
+
+    def check_handed_over(self) -> None:
+        """Check that all brokers have taken over the same, and all that the registers decided."""
+        for name in self.brokers:
+            hand_over = self.ring.nodes[name].hand_over
+            assert hand_over is not None
+            for node in self.register_nodes.values():
+                state = node.controller.state
+                if not node.handing_over.is_done.is_set():
+                    continue  # another one is active
+                assert state.handed_over is not None
+                assert HandOver(handed_over_entries(state)).record == hand_over.record
+                for partition in range(hand_over.record.taken_over):
+                    chosen = hand_over.chosen(PartitionId(partition))
+                    decided = state.partitions.get(PartitionId(partition))
+                    assert (chosen is None) == (decided is None)
+                    if chosen is not None and decided is not None:
+                        taken = decode_partition(chosen.value.content).record
+                        assert _content(taken) == _content(decided)
+
     def known_records(self) -> Iterator[PartitionRecord]:
         """What brokers know to be decided now, whoever decided it."""
-        for node in (*self.nodes.values(), *self.ring.nodes.values()):
-            yield from node.replicas.decisions()
+        for register in self.register_nodes.values():
+            if register.handing_over.is_done.is_set():
+                yield from register.controller.state.partitions.values()
+        for with_register in self.nodes.values():
+            yield from with_register.replicas.decisions()
+        for without in self.ring.nodes.values():
+            yield from without.replicas.decisions()
         for member in self.ring.members().values():
             if member.partitions is not None:
                 yield from (machine.agreed.record for machine in member.partitions)
@@ -152,6 +181,3 @@ def _content(record: PartitionRecord) -> tuple[object, ...]:
         sorted(record.replicas),
         sorted(record.in_sync),
     )
-
-
-__all__ = ["ChangingCluster", "OneDecider", "RingBroker", "register_address"]

@@ -70,10 +70,9 @@ class RingOperations:
         return m.Done(order.request)
 
     def _some_addresses(self) -> list[str]:
-        found = sorted(
-            {self._chord.me.broker: self._chord.me.address, **self._routes.addresses()}.items()
-        )
-        return [address for _, address in found[:GROWTH_MEMBERS_MAX]]
+        me = self._chord.me
+        found = {me.broker: me.address, **self._routes.addresses()}
+        return [found[broker] for broker in sorted(found)[:GROWTH_MEMBERS_MAX]]
 
     async def _drain(self, broker: BrokerId) -> None:
         """Have other brokers lead the partitions of *broker*; it gets no leadership until it is
