@@ -10,6 +10,7 @@ import trio
 
 from octopi.cli.broker_nodes import run_broker_node
 from octopi.cli.config import BrokerSettings, NodeSettings
+from octopi.cli.ring_nodes import run_ring_node  # loaded before nobody leads for a moment
 from octopi.limits import PARTITION_COUNT_DEFAULT, REPLICA_COUNT_DEFAULT
 from octopi.operating_system import SystemDisk
 from octopi.roles.broker.taking_over import is_taken_over
@@ -42,7 +43,5 @@ async def run_changing_node(
     host, _, port = settings.listen.rpartition(":")
     if told and port == "0":  # clients and other brokers know the free one that it got
         settings = attrs.evolve(settings, listen=f"{host}:{urlsplit(told[0]).port}")
-    from octopi.cli.ring_nodes import run_ring_node
-
     counts = PARTITION_COUNT_DEFAULT, REPLICA_COUNT_DEFAULT  # it forms no cluster
     await run_ring_node(settings, *counts, common, stop, tell)
