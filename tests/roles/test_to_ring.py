@@ -17,6 +17,7 @@ from octopi.coordination.decisions import ClusterDecision
 from octopi.coordination.journal_entries import HandedOver
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.ring.cluster_record import encode_cluster
+from octopi.roles.broker.ring.topics import led
 from octopi.roles.register.handing_over import HandingOver
 from octopi.testing import Cluster, simulated
 from octopi.wire import messages as m
@@ -195,6 +196,28 @@ def test_a_register_that_tells_before_its_entry_is_durable_is_noticed(
 
     with pytest.raises(AssertionError, match="decides beside the ring"):
         scenario()
+
+
+@simulated(seeds=2, brokers=1, oracle=False)
+async def test_leaders_that_die_while_they_write_topics_down_remove_no_log(
+    cluster: Cluster,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(led, "TOPIC_ENTRIES_AT_ONCE_MAX", 1)
+        async with changed(cluster) as one:
+            names = [f"topic-{number}" for number in range(24)]
+            async with one.client.producer() as producer:
+                for name in names:
+                    await one.client.create_topic(name)
+                    await producer.send(name, name.encode())
+            await one.order()
+            for _ in range(6):
+                await cluster.sleep(0.4 + 0.4 * cluster.random.random())
+                cluster.kill(cluster.random.choice(THREE), restart_s=0.1)
+            await one.is_whole()
+            assert [info.topic for info in await one.client.topics()] == ["orders", *sorted(names)]
+            for name in names:
+                assert await stored(one.client, name) == [name.encode()]
 
 
 # --- wrong orders --------------------------------------------------------------------------
