@@ -15,9 +15,15 @@ from octopi.clients.client import Client, connect
 from octopi.clients.ring import hand_over_to_ring
 from octopi.coordination.decisions import ClusterDecision
 from octopi.coordination.journal_entries import HandedOver
-from octopi.errors import OctopiError, RefusedError, Status
+from octopi.errors import OctopiError, OutcomeUnknownError, RefusedError, Status
+from octopi.identifiers import PartitionId
+from octopi.replication.effects import Refusal
 from octopi.ring.cluster_record import encode_cluster
+from octopi.ring.homes import Entry
 from octopi.roles.broker.ring.topics import led
+from octopi.roles.broker.ring.topics.carrying_out import appended
+from octopi.roles.broker.ring.topics.hosted import HostedTopics
+from octopi.roles.broker.ring.topics.ports import TopicLogs
 from octopi.roles.register.handing_over import HandingOver
 from octopi.testing import Cluster, simulated
 from octopi.wire import messages as m
@@ -198,26 +204,53 @@ def test_a_register_that_tells_before_its_entry_is_durable_is_noticed(
         scenario()
 
 
-@simulated(seeds=2, brokers=1, oracle=False)
-async def test_leaders_that_die_while_they_write_topics_down_remove_no_log(
-    cluster: Cluster,
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(led, "TOPIC_ENTRIES_AT_ONCE_MAX", 1)
+def leaders_die_between_two_pieces() -> None:
+    """Have the first leaders of partitions die when they have written some of the topics down."""
+    begun: list[PartitionId] = []
+
+    async def hang_after_one(
+        logs: TopicLogs, partition: PartitionId, entries: list[Entry]
+    ) -> Refusal | None:
+        refusal = await appended(logs, partition, entries)
+        if partition not in begun:
+            begun.append(partition)
+            await trio.sleep_forever()
+        return refusal
+
+    @simulated(brokers=1, oracle=False)
+    async def scenario(cluster: Cluster) -> None:
         async with changed(cluster) as one:
-            names = [f"topic-{number}" for number in range(24)]
+            names = [f"topic-{number}" for number in range(16)]
             async with one.client.producer() as producer:
                 for name in names:
                     await one.client.create_topic(name)
                     await producer.send(name, name.encode())
             await one.order()
-            for _ in range(6):
-                await cluster.sleep(0.4 + 0.4 * cluster.random.random())
-                cluster.kill(cluster.random.choice(THREE), restart_s=0.1)
+            await cluster.eventually(lambda: len(begun) == 8, "all have begun", within_s=30.0)
+            for name in THREE:  # whoever leads next has read nothing of the log before
+                cluster.kill(name, restart_s=0.5)
+            await cluster.sleep(1.0)
             await one.is_whole()
             assert [info.topic for info in await one.client.topics()] == ["orders", *sorted(names)]
             for name in names:
                 assert await stored(one.client, name) == [name.encode()]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(led, "TOPIC_ENTRIES_AT_ONCE_MAX", 1)
+        patch.setattr(led, "appended", hang_after_one)
+        scenario()
+
+
+def test_leaders_that_die_while_they_write_topics_down_remove_no_log() -> None:
+    leaders_die_between_two_pieces()
+
+
+def test_a_leader_that_removes_logs_before_all_topics_are_written_down_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HostedTopics, "awaits_topics", lambda self, partition: False)
+    with pytest.raises((AssertionError, OutcomeUnknownError)):
+        leaders_die_between_two_pieces()
 
 
 # --- wrong orders --------------------------------------------------------------------------
