@@ -43,8 +43,8 @@ def to_ring(
       octopi-node cluster to-ring --server ws://127.0.0.1:7000
 
     The register hands over all that it has decided, and decides nothing any more.  Each broker
-    takes that over within its process.  For a second or so nobody leads: producers and consumers
-    wait, and no message is lost.  The register refuses as long as a broker is away or is not
+    takes that over within its process.  For a moment nobody leads: producers and consumers wait,
+    and no message is lost.  The register refuses as long as a broker is away or is not
     prepared, and says what to do.
 
     The command waits until all brokers have taken over.  They go on by themselves if it is
