@@ -846,6 +846,14 @@ RING_SUCCESSORS: Final = 4
 five acceptors.  All four of them fail within one repair of the ring (2 s) with a probability of
 1e-13, if brokers live for an hour."""
 
+TOPIC_ENTRIES_AT_ONCE_MAX: Final = 100
+"""Entries about topics that are appended at once to the log of a partition that a register handed
+over: other appends go on between them."""
+
+RECORD_ACCEPTORS_FIRST: Final = 5
+"""Acceptors of the record of a cluster that a register handed over, if there are so many brokers:
+two of them may be away."""
+
 BOOK_COUNT: Final = 512
 """Brokers of a ring that each of its brokers remembers: up to so many brokers, everyone knows
 everyone, and a look-up takes one hop.  About 100 KiB."""

@@ -36,6 +36,7 @@ async def run_broker_node(
             listen=settings.listen,
             data_directory=settings.data_dir,
             registers=addresses_in(settings.register),
+            join=tuple(addresses_in(settings.join)),
             secrets=secrets,
             advertise=settings.advertise,
             broker=None if settings.id is None else BrokerId(settings.id),

@@ -129,7 +129,8 @@ class BrokerSettings:
         "",
         "OCTOPI_JOIN",
         "addresses of brokers of a cluster without a register, separated by commas; if its own is "
-        "among them, it forms the cluster with the others",
+        "among them, it forms the cluster with the others.  Beside --register: those by which it "
+        "goes on when the register has handed the cluster over (`octopi-node cluster to-ring`)",
     )
     relay_peers: str = _setting(
         "",

@@ -26,7 +26,7 @@ _SECTIONS: Final = {
     "Try it": ("demo", "dev"),
     "Messages": ("produce", "consume", "topics", "subscriptions", "dead-letters", "consumers"),
     "Run a cluster": ("serve", "status", "events", "brokers", "partitions", "bench"),
-    "Without a register": ("ring", "relay"),
+    "Without a register": ("ring", "cluster", "relay"),
     "Topics in files": ("export", "import", "backup", "restore"),
     "Data on disks": ("verify", "salvage", "retired"),
     "Access": ("context", "token", "secret", "tls"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from octopi.clients.client import Client
 from octopi.clients.options import not_negative
 from octopi.identifiers import BrokerId, PartitionId
+from octopi.wire.hand_over import ClusterHandedOver, HandOverToRing
 from octopi.wire.ring import (
     DescribeRing,
     LeaveProgress,
@@ -25,6 +26,21 @@ async def describe_ring(client: Client) -> RingDescription:
       RefusedError: WRONG_ENDPOINT, if it belongs to a cluster with a register.
     """
     return await client._router.ask_register("describe the ring", DescribeRing, RingDescription)
+
+
+async def hand_over_to_ring(client: Client, *, dry_run: bool = False) -> list[str]:
+    """Have the brokers of a cluster decide without its register from now on; return their
+    addresses.  *dry_run*: only find out whether that is possible.  It may be called again.
+
+    Raises:
+      RefusedError: INVALID_OPTION, if something has to be done before.
+    """
+    answer = await client._router.ask_register(
+        "hand the cluster over to its brokers",
+        lambda request: HandOverToRing(request, dry_run),
+        ClusterHandedOver,
+    )
+    return answer.brokers
 
 
 async def order_leave(client: Client, broker: int, *, is_taken_back: bool = False) -> LeaveProgress:

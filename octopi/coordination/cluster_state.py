@@ -16,6 +16,7 @@ from octopi.coordination.journal_entries import (
     ClusterFormed,
     Entry,
     EpochAnnounced,
+    HandedOver,
     OlderTopicFound,
     PartitionDecided,
     RegisterStarted,
@@ -72,6 +73,8 @@ class ClusterState:
         self.unfit_topics: set[str] = set()
         """Ids of topics that no broker can hold because their names or ids are illegal: an earlier
         register took them from a broker without a check.  They can be deleted by their ids."""
+        self.handed_over: HandedOver | None = None
+        """Nothing is decided after it; None: the cluster has a register."""
         self._announced: dict[PartitionId, Epoch] = {}
         self._topics: dict[str, TopicRecord] = {}
         self._names: list[str] = []
@@ -124,6 +127,10 @@ class ClusterState:
         """How many of the topics *owner* has created."""
         return self._owned[owner]
 
+    def owner(self, name: str) -> str:
+        """Who created the topic of that name; empty if that is not known."""
+        return self._owners.get(name, "")
+
     def topic(self, name: str) -> TopicRecord | None:
         """The topic of that name."""
         return self._topics.get(name)
@@ -157,7 +164,10 @@ class ClusterState:
 
     def apply(self, entry: Entry) -> None:
         """Take note of *entry*."""
+        assert self.handed_over is None, "nothing is decided after the cluster was handed over"
         match entry:
+            case HandedOver():
+                self.handed_over = entry
             case ClusterFormed():
                 self.cluster = entry.cluster
                 self.partition_count = entry.partition_count
@@ -257,6 +267,8 @@ class ClusterState:
         entries += (
             TopicCreated(self._topics[name], self._owners.get(name, "")) for name in self._names
         )
+        if self.handed_over is not None:
+            entries.append(self.handed_over)
         return entries
 
     def _removal_entries(self) -> list[Entry]:

@@ -106,6 +106,17 @@ class Controller:
         all brokers have reported yet that are needed to adopt it."""
         return partition in self._rebuild.newest
 
+    @property
+    def is_learning(self) -> bool:
+        """Whether brokers have reported decisions that this register lacks and can't take over
+        yet."""
+        return bool(self._rebuild.newest or self._rebuild.topics)
+
+    @property
+    def live(self) -> frozenset[BrokerId]:
+        """The brokers that are members now."""
+        return frozenset(self._live)
+
     def apply(self, entry: Entry) -> None:
         """Take note of *entry*, which is in the journal."""
         self.state.apply(entry)

@@ -127,6 +127,15 @@ class RelaySetDecided:
     record: RelaySetRecord
 
 
+@attrs.frozen
+class HandedOver:
+    """The cluster has no register any more.  No entry follows, ever: its brokers decide from what
+    the entries before say, and from *record*."""
+
+    record: bytes
+    """The first record of the cluster without a register (`octopi.ring.cluster_record`)."""
+
+
 Entry = (
     ClusterFormed
     | RegisterStarted
@@ -140,4 +149,5 @@ Entry = (
     | OlderTopicFound
     | TopicRemoved
     | RelaySetDecided
+    | HandedOver
 )

@@ -73,7 +73,7 @@ from octopi.replication.producer_sequences import producer_of
 
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     SUBSCRIPTIONS_LOG: frozenset("smak"),
-    TOPICS_LOG: frozenset("the"),
+    TOPICS_LOG: frozenset("ther"),
 }
 """The kinds of keys that each internal log has, beside those of snapshots."""
 

@@ -99,6 +99,9 @@ class ClusterRecord:
     """Brokers that are to be removed for good as soon as nothing counts on them, likewise."""
     gone: tuple[BrokerId, ...] = ()
     """Brokers that were removed for good, likewise."""
+    taken_over: int = 0
+    """How many partitions, from 0, the cluster had when a register handed it over; 0: it never had
+    a register."""
 
     def partition_count(self, kind: PartitionKind) -> int:
         """The number of partitions of *kind*."""
@@ -202,6 +205,8 @@ class ClusterRecord:
         named = [node.broker for one in self.growths for node in one.members]
         if not max(named) <= self.ids <= BROKER_ID_MAX:
             return f"it gives ids up to {BROKER_ID_MAX}, among them those that it names"
+        if not 0 <= self.taken_over <= ends[PartitionKind.LOG]:
+            return "no more partitions were taken over than there are"
         size = len(encode_cluster(self))
         if size > AGREED_BYTES_MAX:
             return f"it has at most {AGREED_BYTES_MAX} bytes, not {size}"
@@ -248,6 +253,7 @@ def _node_fault(node: RingNode) -> str:
 
 def encode_cluster(record: ClusterRecord) -> bytes:
     """The bytes of *record*."""
+    taken_over = {"taken_over": record.taken_over} if record.taken_over else {}
     return cbor2.dumps(
         {
             "cluster": record.cluster,
@@ -266,6 +272,7 @@ def encode_cluster(record: ClusterRecord) -> bytes:
             "drained": list(record.drained),
             "leaving": list(record.leaving),
             "gone": list(record.gone),
+            **taken_over,
         }
     )
 
@@ -289,7 +296,8 @@ def decode_cluster(data: bytes) -> ClusterRecord:
             "drained": [*drained],
             "leaving": [*leaving],
             "gone": [*gone],
-        } if len(fields) == 7:
+            **others,
+        } if others.keys() <= {"taken_over"}:
             record = ClusterRecord(
                 ClusterId(cluster),
                 homes,
@@ -298,11 +306,18 @@ def decode_cluster(data: bytes) -> ClusterRecord:
                 tuple(_ids(drained)),
                 tuple(_ids(leaving)),
                 tuple(_ids(gone)),
+                _number(others.get("taken_over", 0)),
             )
             if why := record.fault():
                 raise ValueError(why)
             return record
     raise ValueError("it is no record of a cluster")
+
+
+def _number(field: object) -> int:
+    if type(field) is not int:
+        raise ValueError("a count is no number")
+    return field
 
 
 def _growth(fields: Any) -> Growth:  # noqa: ANN401

@@ -9,6 +9,8 @@ key                   value
                       replicas have a log of it.  Without a value: they have none any more
 ``e/`` home           in the log of a partition: the newest order of that home that was carried out
                       here.  Orders that come late are refused by it
+``r/register``        in the log of a partition that a register handed over: all its topics stand
+                      before this
 ====================  ============================================================================
 
 A topic's *home* is the partition that consistent hashing chooses among the first partitions of the
@@ -32,6 +34,9 @@ from octopi.wire.codec import fault_in
 
 Entry: TypeAlias = tuple[str, Mapping[str, Any] | None]
 """A key, and its value; None: the key is removed."""
+
+TAKEN_OVER: Final[Entry] = ("r/register", {"topics": "taken over"})
+"""What says that the topics of a partition that a register handed over are all in its log."""
 
 _CONVERTER: Final = make_converter(forbid_extra_keys=True)
 
@@ -102,6 +107,8 @@ class TopicsOfPartition:
     """The topics of which it has logs."""
     orders: dict[PartitionId, OrderNumber] = attrs.field(factory=dict)
     """The newest order of each home."""
+    is_taken_over: bool = False
+    """Whether it says that all topics are there that a register handed over."""
 
     def read(self, key: str, value: Mapping[str, Any] | None) -> None:
         """Take over an entry.
@@ -116,6 +123,8 @@ class TopicsOfPartition:
             self._set(self.hosted, TopicId(name), None if value is None else _hosted(value))
         elif kind == "e" and value is not None:
             self.orders[PartitionId(int(name))] = _CONVERTER.structure(value, OrderNumber)
+        elif key == TAKEN_OVER[0]:
+            self.is_taken_over = value is not None
 
     @staticmethod
     def _set(known: dict[Any, Any], name: str, one: object) -> None:

@@ -30,6 +30,7 @@ KINDS: Final = (
     "topic_altered",
     "topic_deleted",
     "relay_set",
+    "handed_over",
 )
 
 

@@ -113,7 +113,7 @@ def test_topics_are_kept_through_whatever_broker_and_survive_a_kill(
     ("flags", "why"),
     [
         (("--join", "ws://a:1"), "need one join secret"),
-        (("--join", "ws://a:1", "--register", "ws://r:1"), "--register is not an option"),
+        (("--join", "ws://a:1", "--register", "ws://r:1"), "need one join secret"),
         (("--join", "ws://a:1", "--id", "3"), "--id is not an option"),
         (("--join", "ws://a:1", "--peers", "ws://r:1"), "--peers is not an option"),
         (("--partitions", "3"), "--partitions is not an option of a broker"),

@@ -9,6 +9,7 @@ import attrs
 import click
 
 from octopi.cli.config import (
+    DEFAULT_SERVER,
     BrokerSettings,
     Configuration,
     LogSettings,
@@ -189,6 +190,8 @@ def _register(
 def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str, object]) -> _Node:
     formed = {key: flags.pop(key) for key in _REGISTER_ONLY}
     settings = configuration.section(BrokerSettings, **flags)
+    if settings.join and not settings.relay_peers and _has_register(settings, flags):
+        return _prepared(settings, common, formed)
     if settings.relay_peers or settings.join:
         return _without_register(configuration, settings, common, formed, flags)
     _refuse("broker", formed)
@@ -202,6 +205,25 @@ def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str,
         from octopi.cli.broker_nodes import run_broker_node
 
         await _managed("broker", partial(run_broker_node, settings, common, stop), stop)
+
+    return node
+
+
+def _has_register(settings: BrokerSettings, flags: dict[str, object]) -> bool:
+    """Whether it was said which register the broker has."""
+    return flags["register"] is not None or settings.register != DEFAULT_SERVER
+
+
+def _prepared(settings: BrokerSettings, common: NodeSettings, formed: dict[str, object]) -> _Node:
+    """A broker with a register, which goes on without when that has handed the cluster over."""
+    workers = settings.workers if settings.workers > 1 else None
+    _refuse("broker with --join", {**formed, "workers": workers})
+    _need_secret(common)
+
+    async def node(stop: trio.Event) -> None:
+        from octopi.cli.changing_nodes import run_changing_node
+
+        await _managed("broker", partial(run_changing_node, settings, common, stop), stop)
 
     return node
 

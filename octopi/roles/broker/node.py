@@ -34,6 +34,11 @@ from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.no_ring import NoRingService
 from octopi.roles.broker.services.session import BrokerSession
 from octopi.roles.broker.streams.service import BrokerStreams
+from octopi.roles.broker.taking_over import (
+    TakingOver,
+    acceptor_number,
+    refuse_without_register,
+)
 from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 from octopi.storage.directories import lock_directory, make_durable_directory
@@ -65,6 +70,9 @@ class BrokerOptions:
     broker: BrokerId | None = None
     """The id that the broker shall have; None: the id in the data directory, else one from the
     register."""
+    join: tuple[str, ...] = ()
+    """Addresses of brokers by which it joins when the register has handed the cluster over; empty:
+    it is not prepared for that."""
     host: str = ""
     """The label of its machine: brokers with one label never have replicas of the same partition;
     empty: it is the only broker of its machine."""
@@ -105,6 +113,8 @@ class BrokerNode:
     """The topics that it holds in memory."""
     started_at: float
     """When it began to serve, by its clock."""
+    taking_over: TakingOver | None = None
+    """None: it is not prepared for a cluster without a register."""
     link: MemberLink | None = None
     """The link to the register; None until it exists."""
 
@@ -123,19 +133,26 @@ async def run_broker(
     show: Callable[[BrokerNode], None] = lambda node: None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run a broker until *stop* is set; ``started`` gives its url once it has joined.  *show* is
+    """Run a broker until *stop* is set, or its register has handed the cluster over to it (see
+    `octopi.roles.broker.taking_over`); ``started`` gives its url once it has joined.  *show* is
     called with the node before it joins, for the admin pages.
 
     Raises:
       DirectoryInUseError: if another process has the data directory.
       StorageError: if the directory can't be read or written.
       UnreachableError: if it can't listen at the address.
-      RefusedError: if the register refuses this broker for good.
+      RefusedError: if the register refuses this broker for good, or this broker belongs to a
+          cluster without a register.
     """
     disk, data_directory = environment.disk, options.data_directory
     await make_durable_directory(disk, data_directory)
     lock = lock_directory(disk, data_directory)
     try:
+        refuse_without_register(environment, data_directory)
+        taking_over: TakingOver | None = None
+        if options.join:
+            number = await acceptor_number(environment, data_directory)
+            taking_over = TakingOver(environment, data_directory, number)
         identity = await begin_incarnation(environment, data_directory, options.broker)
         flusher = Flusher(environment.clock)
         async with trio.open_nursery() as nursery:
@@ -195,6 +212,7 @@ async def run_broker(
                 streams,
                 relays,
                 environment.clock.now(),
+                taking_over,
             )
             relays.load(identity)
             show(node)
@@ -212,8 +230,8 @@ async def _serve(
     stop: trio.Event,
     task_status: trio.TaskStatus[str],
 ) -> None:
-    """Serve and stay joined until *stop* is set; then hand over, leave, and close the
-    connections."""
+    """Serve and stay joined until *stop* is set; then hand over, leave, and close the connections.
+    If the register has handed the cluster over, nobody decides who leads instead of this broker."""
     environment, options, replicas = node.environment, node.options, node.replicas
     services = client_services(node)
 
@@ -268,21 +286,36 @@ async def _serve(
             replicas,
             node.relays,
             remember,
+            node.taking_over,
         )
         node.link = link
         replicas.reach(link)
         nursery.start_soon(_join, nursery, link, task_status, address)
-        await stop.wait()
-        # Other brokers lead before the clients of this one are disconnected, and the register
-        # removes this broker from its members before the followers lose their streams.
-        replicas.stop()
-        await node.parts.prepare_hand_over()
-        await node.relays.hand_over()
-        await link.hand_over()
+        taken_over = trio.Event() if node.taking_over is None else node.taking_over.is_done
+        await either_of(stop, taken_over)
+        if not taken_over.is_set():
+            # Other brokers lead before the clients of this one are disconnected, and the register
+            # removes this broker from its members before the followers lose their streams.
+            replicas.stop()
+            await node.parts.prepare_hand_over()
+            await node.relays.hand_over()
+            await link.hand_over()
         await link.leave()
         closing.set()
         await served.wait()
         nursery.cancel_scope.cancel()
+
+
+async def either_of(one: trio.Event, other: trio.Event) -> None:
+    """Wait until one of two events is set."""
+
+    async def wait(event: trio.Event) -> None:
+        await event.wait()
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, one)
+        nursery.start_soon(wait, other)
 
 
 async def _join(

@@ -17,10 +17,8 @@ import trio
 from octopi.coordination.acceptance_pages import pages_of
 from octopi.environment import Environment
 from octopi.errors import (
-    Blame,
     ConnectionLostError,
     DiskFullError,
-    OctopiError,
     ProtocolError,
     RefusedError,
     Status,
@@ -42,8 +40,10 @@ from octopi.replication.effects import Refusal
 from octopi.retry import backoff_s
 from octopi.roles.broker.controller_link import Decisions, MemberLink, RelayOrders
 from octopi.roles.broker.identity import BrokerIdentity
+from octopi.roles.broker.link_failures import first_error, is_final
 from octopi.roles.broker.order_parts import check_each_once
 from octopi.roles.broker.register_addresses import RegisterAddresses
+from octopi.roles.broker.taking_over import TakingOver
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
@@ -87,8 +87,12 @@ class RegisterLink(MemberLink):
         decisions: Decisions,
         relays: RelayOrders,
         remember: Callable[[BrokerIdentity], Awaitable[None]],
+        taking_over: TakingOver | None = None,
     ) -> None:
+        """*taking_over*: asks the register whether it has handed the cluster over; None: this
+        broker is not prepared for that."""
         self._environment = environment
+        self._taking_over = taking_over
         self._relays = relays
         self._registers = registers
         self._address = address
@@ -277,9 +281,16 @@ class RegisterLink(MemberLink):
                     )
                     await nursery.start(session.run)
                     try:
+                        taking_over = self._taking_over
+                        if taking_over is not None and await taking_over.ask(
+                            connection, self._identity
+                        ):
+                            return  # nobody leads by this register any more
                         self._identity = await session.join(
                             self._address, self._host, self._remember
                         )
+                        if taking_over is not None:
+                            connection.post(m.RingReady(taking_over.directory))
                         self._failures, duplicate_since, redirects = 0, math.inf, 0
                         self._registers.prefer(register)
                         joined_at = clock.now()
@@ -304,14 +315,14 @@ class RegisterLink(MemberLink):
                         nursery.cancel_scope.cancel()
             except* (ConnectionLostError, UnreachableError, ProtocolError) as group:
                 if not self._is_leaving:
-                    _log.warning("register lost", register=register, why=str(_first(group)))
+                    _log.warning("register lost", register=register, why=str(first_error(group)))
             except* DiskFullError as group:
-                full = _first(group)
+                full = first_error(group)
                 assert isinstance(full, DiskFullError)
                 self._decisions.disk_refused(full)
                 _log.warning("can't join before the disk has space", why=str(full))
             except* RefusedError as group:
-                one = _first(group)
+                one = first_error(group)
                 assert isinstance(one, RefusedError)
                 refusal = one
             if refusal is not None and self._registers.redirected(refusal):
@@ -324,10 +335,10 @@ class RegisterLink(MemberLink):
                 # A broker must not stop leading because its token or its join secret is not valid
                 # any more, because another program has the register's address, or because a message
                 # was changed on its way: its operator can correct that.
-                is_final = _is_final(refusal) and (
+                is_for_good = is_final(refusal) and (
                     not self._has_joined or refusal.meaning.of_identity
                 )
-                if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or is_final:
+                if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or is_for_good:
                     raise refusal
                 _log.warning(
                     "register refuses",
@@ -346,12 +357,6 @@ class RegisterLink(MemberLink):
             if self._failures > LINK_TRIES:
                 pause_s = backoff_s(randomness, self._failures - LINK_TRIES)
             await clock.sleep_until(clock.now() + pause_s)
-
-
-def _is_final(refusal: RefusedError) -> bool:
-    """Whether the register refuses this broker for good.  A fault of the register itself, such as
-    of its disk, may be repaired while the broker waits."""
-    return not refusal.retryable and refusal.meaning.fault is not Blame.NODE
 
 
 class _Session:
@@ -489,11 +494,3 @@ class _Session:
                 why=undone[0].reason,
             )
         self._connection.post(m.OrderCarriedOut(order.request, undone))
-
-
-def _first(group: BaseExceptionGroup[OctopiError]) -> OctopiError:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, OctopiError)
-    return error

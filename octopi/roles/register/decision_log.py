@@ -113,6 +113,8 @@ class DecisionLog:
             self._tracer.deciding(decision)
         if self.failure is not None:
             raise NotReadyError("the register decides nothing any more")
+        if self._controller.state.handed_over is not None:
+            raise NotReadyError("the register has handed its cluster over, and decides nothing")
         entries = [entry for decision in decisions for entry in decision.entries]
         try:
             self._entries.append(entries)

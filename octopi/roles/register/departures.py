@@ -61,6 +61,8 @@ class Departures:
         """The connection of a joined broker ended."""
         if self._members.get(member.broker) is not member:
             return  # there is a newer one
+        if self._controller.state.handed_over is not None:
+            return  # the brokers look after each other
         if member.was_silent:
             self.gone(member)
         elif not self._stop.is_set():
@@ -107,7 +109,7 @@ class Departures:
 
     def gone(self, member: Member) -> None:
         """The broker of that connection is no longer a member, unless it has a newer connection."""
-        if self._stop.is_set():
+        if self._stop.is_set() or self._controller.state.handed_over is not None:
             return  # the register ended the connection: the broker is not gone
         broker, incarnation = member.broker, member.incarnation
         if self._members.get(broker) is member:

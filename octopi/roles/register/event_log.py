@@ -8,6 +8,7 @@ from octopi.coordination.journal_entries import (
     BrokerRemoved,
     Entry,
     EpochAnnounced,
+    HandedOver,
     PartitionDecided,
     RegisterStarted,
     RelaySetDecided,
@@ -46,6 +47,8 @@ class EventLog(NotedEvents):
                 state = "are in force" if relays.in_force else "were ordered"
                 text = f"relay partition {relays.partition}: the members {members} {state}"
                 self.note("relay_set", text)
+            case HandedOver():
+                self.note("handed_over", "the register handed the cluster over to its brokers")
             case TopicDeleted(topic):
                 self.topic_deleted(topic)
 

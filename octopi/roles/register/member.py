@@ -13,7 +13,7 @@ import trio
 from octopi.coordination.controller import Controller
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, NotReadyError, ProtocolError, RefusedError
-from octopi.identifiers import BrokerId, Incarnation, PartitionId
+from octopi.identifiers import BrokerId, DirectoryId, Incarnation, PartitionId
 from octopi.limits import (
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     ORDER_RETRY_S,
@@ -73,6 +73,9 @@ class Member:
         self.broker = BrokerId(0)
         """Its id, once it has joined."""
         self.incarnation = Incarnation(0)
+        self.directory = DirectoryId("")
+        """The number of its acceptor's journal, if it can be a broker of a ring; otherwise
+        empty."""
         self.is_closed = False
         """Whether the connection has ended."""
         self.is_over: Final = trio.Event()
@@ -103,6 +106,10 @@ class Member:
     def end_reason(self) -> str | None:
         """Why the connection ended; None while it hasn't."""
         return self._connection.end_reason
+
+    async def dismiss(self) -> None:
+        """The register has handed over: the broker asks it for that when it connects again."""
+        await self._connection.close(1001, "the register has handed the cluster over")
 
     async def replace(self) -> None:
         """The broker has a newer connection: close this one."""

@@ -24,6 +24,7 @@ from octopi.roles.register.election_driver import ElectionDriver
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.gathering import Gathering
 from octopi.roles.register.hand_overs import HandOvers
+from octopi.roles.register.handing_over import HandingOver
 from octopi.roles.register.leader_requests import LeaderRequests
 from octopi.roles.register.members import Members
 from octopi.roles.register.options import RegisterOptions
@@ -77,6 +78,14 @@ class RegisterNode:
         )
         self.hand_overs = HandOvers(
             environment, self.controller, self.tracer, self.members, self.election_driver
+        )
+        self.handing_over = HandingOver(
+            environment,
+            self.controller,
+            self.decisions,
+            self.gathering,
+            self.members,
+            options.replica_count,
         )
         self.rebalancing = Rebalancing(
             environment,

@@ -16,7 +16,12 @@ from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.own_secret import own_secret
 from octopi.roles.register.register_journal import open_register_journal
-from octopi.roles.register.service_sessions import SESSIONS, run_parts
+from octopi.roles.register.service_sessions import (
+    SESSIONS,
+    begin,
+    end_when_handed_over,
+    keep_tasks,
+)
 from octopi.roles.register.startup_recovery import replay
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.tracing import steps
@@ -80,7 +85,8 @@ async def run_register(
         try:
             async with trio.open_nursery() as nursery:
                 ending = trio.Event()
-                node = RegisterNode(environment, options, journal, nursery, ending)
+                tasks: trio.Nursery = await nursery.start(keep_tasks)
+                node = RegisterNode(environment, options, journal, tasks, ending)
                 replay(node.controller, entries, options.data_directory)
                 _log.info(
                     "journal read",
@@ -93,9 +99,9 @@ async def run_register(
                 secrets = options.secrets or await own_secret(
                     environment, options.data_directory, is_first_start=not entries
                 )
-                node.admissions.start()
+                begin(node, tasks)
                 show(node)
-                run_parts(node, nursery)
+                nursery.start_soon(end_when_handed_over, node, tasks)
                 nursery.start_soon(_end, node, stop, ending)
                 await serve(
                     environment,

@@ -44,7 +44,15 @@ class MembershipSession:
 
     def handle(self, message: object) -> None:
         """Collect the inventory, then admit."""
+        handing_over = self._node.handing_over
         match message:
+            case m.AskHandOver():
+                self._connection.post(handing_over.page(message))
+            case m.Join() if handing_over.is_done.is_set():
+                handing_over.refuse_broker()
+            case m.RingReady():
+                self._require_joined()
+                self._member.directory = message.directory
             case m.Inventory():
                 if self._asked or len(self._inventory) >= _INVENTORY_PAGES_MAX:
                     raise ProtocolError("inventory comes before join, in bounded number")

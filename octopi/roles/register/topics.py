@@ -15,7 +15,7 @@ from octopi.coordination.decisions import (
     TopicDeletionDecision,
 )
 from octopi.environment import Environment
-from octopi.errors import InvalidTopicError, NotReadyError, OctopiError
+from octopi.errors import InvalidTopicError, NotReadyError, OctopiError, Status
 from octopi.identifiers import BrokerId, PartitionId, system_name_fault, topic_name
 from octopi.limits import LIST_COUNT_MAX
 from octopi.logger import get_logger
@@ -107,8 +107,7 @@ class Topics(KeptTopics):
         # Not a task of the request: else, if the client is lost, no broker would hold the topic.
         self._tasks.start_soon(self._install, creation, self._removing.get(name))
         await installing.wait()
-        await self._decisions.durable()
-        await self._decisions.shorten()
+        await self._finished()
         return creation.topic
 
     async def create_relayed(
@@ -192,8 +191,7 @@ class Topics(KeptTopics):
         installing = self._installing.get(alteration.topic.topic_id)
         self._tasks.start_soon(self._alter_everywhere, alteration, installing, altered)
         await altered.wait()
-        await self._decisions.durable()
-        await self._decisions.shorten()
+        await self._finished()
         return self._controller.topics.of_id(alteration.topic.topic_id)
 
     async def _alter_everywhere(
@@ -296,7 +294,20 @@ class Topics(KeptTopics):
         self._tasks.start_soon(self._remove_everywhere, deletion, self._removing.get(name), removed)
         self._removing[name] = removed
         await removed.wait()
+        await self._finished()
+
+    async def _finished(self) -> None:
+        """What was decided about a topic was told.
+
+        Raises:
+          NotReadyError: with ANSWER_LOST, if it is not known to be durable, or if the cluster was
+              handed over before it was told: its brokers do that now.
+        """
         await self._decisions.durable()
+        if self._controller.state.handed_over is not None:
+            raise NotReadyError(
+                "the register has handed the cluster over meanwhile", Status.ANSWER_LOST
+            )
         await self._decisions.shorten()
 
     async def _remove_everywhere(

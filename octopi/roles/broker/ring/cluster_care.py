@@ -33,8 +33,12 @@ class ClusterCare:
         partitions: RingPartitions,
         peers: RingPeers,
         moves: LeadMoves,
+        *,
+        ends_drain: bool = True,
     ) -> None:
-        """*chord*: this broker, which is a member."""
+        """*chord*: this broker, which is a member.  *ends_drain*: whether it was started again, so
+        that it is not drained any more."""
+        self._ends_drain = ends_drain
         self._clock = environment.clock
         self._draw = environment.randomness.random
         self._chord = chord
@@ -49,7 +53,8 @@ class ClusterCare:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_comparing)
             nursery.start_soon(self._keep_record)
-            await self._end_drain(self._chord.me.broker)
+            if self._ends_drain:
+                await self._end_drain(self._chord.me.broker)
             nursery.start_soon(self._moves.run)
 
     async def _end_drain(self, me: BrokerId) -> None:

@@ -69,6 +69,8 @@ class GroupFollowing:
         for machine in self._partitions:
             if not machine.leads or moving == MOVES_AT_ONCE_MAX:
                 continue
+            if self._partitions.hosted.awaits_topics(machine.partition):
+                continue
             agreed = machine.agreed
             growth = record.growth_of(PartitionKind.LOG, machine.partition)
             assert growth is not None

@@ -32,6 +32,7 @@ from octopi.logger import get_logger
 from octopi.ring.chord import Chord
 from octopi.ring.cluster_record import ClusterRecord
 from octopi.ring.first_partition import first_partition_value, partition_of
+from octopi.ring.hand_over import HandOver
 from octopi.ring.lookup import HolderFound
 from octopi.ring.points import choose_point
 from octopi.roles.broker.identity import BrokerIdentity
@@ -50,6 +51,7 @@ from octopi.roles.broker.ring.peers import RingPeers
 from octopi.roles.broker.ring.place import RingPlace
 from octopi.roles.broker.ring.routes import RingRoutes
 from octopi.roles.broker.ring.store import KeptRing, StoredRing
+from octopi.roles.broker.ring.taken_over import take_over
 from octopi.roles.noted_events import NotedEvents
 from octopi.wire import messages as m
 
@@ -72,9 +74,10 @@ class RingMember:
         remember: Callable[[BrokerIdentity], Awaitable[None]],
         nursery: trio.Nursery,
         replicas: ReplicaManager,
+        hand_over: HandOver | None = None,
     ) -> None:
         """*address*: where others reach this broker.  *remember* stores the identity durably.
-        *nursery*: the broker's."""
+        *nursery*: the broker's.  *hand_over*: what a register handed over."""
         self.identity = identity
         self.failure: OctopiError | None = None
         """Why this broker ends, if something is wrong."""
@@ -97,6 +100,9 @@ class RingMember:
         )
         self.routes = RingRoutes(self._peers, self)
         self._replicas = replicas
+        self._hand_over = hand_over
+        self._takes_over = False
+        """Whether this process is the first one without a register."""
         self.partitions: RingPartitions | None = None
         """None: the broker has no place on the ring yet."""
         self._forming = Forming(
@@ -182,9 +188,11 @@ class RingMember:
           StorageError: if that fails, or it is damaged.
           RefusedError: if the data directory belongs to a cluster with a register.
         """
-        if self.identity.register is not None:
+        if self.identity.register is not None and self._hand_over is None:
             raise RefusedError(
-                f"{self._options.data_directory} belongs to a broker of a cluster with a register",
+                f"{self._options.data_directory} belongs to a broker of a cluster with a register: "
+                "start it with --register and --join, and let the register hand the cluster over "
+                "(`octopi-node cluster to-ring`)",
                 Status.WRONG_CLUSTER,
             )
         self._kept.load()
@@ -192,6 +200,10 @@ class RingMember:
             await self._set_identity(attrs.evolve(self.identity, broker=own))
         if self.identity.broker is not None:
             await self._acceptor.open(self.identity.broker)
+        if self._hand_over is not None:
+            self._takes_over = take_over(
+                self._hand_over, self.identity, self._acceptor, self._kept, self._options
+            )
         if self._kept.content.cluster is not None:
             self.keeper.learn(self._kept.content.cluster)
 
@@ -299,6 +311,7 @@ class RingMember:
             self.routes,
             self._nursery,
             self.events,
+            self._hand_over,
         )
         self.partitions = await begin_partitions(around, self.identity, self.fail)
         assert self.keeper.record is not None
@@ -310,7 +323,13 @@ class RingMember:
         clock = self._environment.clock
         moves = LeadMoves(clock, partitions, self._replicas)
         return ClusterCare(
-            self._environment, self.chord, self.keeper, partitions, self._peers, moves
+            self._environment,
+            self.chord,
+            self.keeper,
+            partitions,
+            self._peers,
+            moves,
+            ends_drain=not self._takes_over,
         )
 
     async def _note_admitted(self, partitions: RingPartitions) -> None:
@@ -416,6 +435,8 @@ class RingMember:
     def _first(self, instance: InstanceId) -> m.AgreedValue | None:
         """The first value of *instance*; None: it is accepted like any other one (`Forming`), or
         not known yet, and then the acceptor is asked nothing."""
+        if self._hand_over is not None and (told := self._hand_over.first(instance)) is not None:
+            return told
         record, partition = self.keeper.record, partition_of(instance)
         if record is None or partition is None:
             return None

@@ -17,6 +17,7 @@ from octopi.limits import (
     FOUNDERS_MAX,
 )
 from octopi.ring.founders import founder_list
+from octopi.ring.hand_over import HandOver
 from octopi.roles.broker.asks import DeciderAsks
 from octopi.roles.broker.client_parts import ClientParts, ServiceMaker, begin_client_parts
 from octopi.roles.broker.flusher import Flusher
@@ -34,6 +35,7 @@ from octopi.roles.broker.ring.topics.asking import RingDecider, begin_deciding
 from octopi.roles.broker.ring.topics.streams import RingStreams
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.session import BrokerSession
+from octopi.roles.broker.taking_over import load_hand_over
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.pending_requests import Numbered
@@ -54,6 +56,8 @@ class RingBroker:
     parts: ClientParts
     streams: RingStreams
     """Over HTTP."""
+    hand_over: HandOver | None
+    """What a register handed over; None: the cluster never had one."""
     member: RingMember | None = None
     """None until it listens."""
     decider: RingDecider | None = None
@@ -83,6 +87,7 @@ async def run_ring_broker(
     lock = lock_directory(disk, data_directory)
     problems: list[OctopiError] = []
     try:
+        hand_over = load_hand_over(environment, data_directory)
         identity = await begin_incarnation(environment, data_directory, None)
         flusher = Flusher(environment.clock)
         async with trio.open_nursery() as nursery:
@@ -116,7 +121,7 @@ async def run_ring_broker(
 
             streams = RingStreams(environment, replicas, traffic.memory, decider, nursery)
             nursery.start_soon(streams.led.expiry.run)
-            node = RingBroker(environment, options, traffic, replicas, parts, streams)
+            node = RingBroker(environment, options, traffic, replicas, parts, streams, hand_over)
             show(node)
             await _serve(node, identity, topic_logs, nursery, stop, task_status, problems)
             await replicas.close()
@@ -147,7 +152,14 @@ async def _serve(
     def member() -> RingMember:
         if node.member is None:
             node.member = RingMember(
-                environment, options, address, identity, remember, nursery, replicas
+                environment,
+                options,
+                address,
+                identity,
+                remember,
+                nursery,
+                replicas,
+                node.hand_over,
             )
         return node.member
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from octopi.environment import Clock
 from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.limits import HAND_OVER_TIMEOUT_S, LIST_COUNT_MAX
+from octopi.limits import GROWTH_MEMBERS_MAX, HAND_OVER_TIMEOUT_S, LIST_COUNT_MAX
 from octopi.ring.chord import Chord
 from octopi.ring.cluster_record import ClusterRecord, PartitionKind, first_members
 from octopi.ring.leaving import parts_of, what_it_waits_for
@@ -35,7 +35,9 @@ class RingOperations:
         self._partitions = partitions
         self._routes = routes
 
-    async def carry_out(self, order: Numbered) -> m.Done | m.PartitionRecovery:
+    async def carry_out(
+        self, order: Numbered
+    ) -> m.Done | m.PartitionRecovery | m.ClusterHandedOver:
         """Carry out an order; return the answer.
 
         Raises:
@@ -51,6 +53,8 @@ class RingOperations:
                 return await recovered(order, self._clock, self._partitions, self._routes)
             case m.AddPartitions(count=count):
                 await self._add_partitions(count)
+            case m.HandOverToRing():  # it is so already
+                return m.ClusterHandedOver(order.request, self._some_addresses())
             case m.MoveReplica():
                 raise RefusedError(
                     "in a cluster without a register replicas lie where the ring says: drain the "
@@ -64,6 +68,11 @@ class RingOperations:
                     Status.INVALID_OPTION,
                 )
         return m.Done(order.request)
+
+    def _some_addresses(self) -> list[str]:
+        me = self._chord.me
+        found = {me.broker: me.address, **self._routes.addresses()}
+        return [found[broker] for broker in sorted(found)[:GROWTH_MEMBERS_MAX]]
 
     async def _drain(self, broker: BrokerId) -> None:
         """Have other brokers lead the partitions of *broker*; it gets no leadership until it is

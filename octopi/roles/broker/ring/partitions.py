@@ -27,6 +27,7 @@ from octopi.logger import get_logger
 from octopi.replication.effects import Refusal
 from octopi.ring.cluster_record import ClusterRecord, PartitionKind
 from octopi.ring.first_partition import first_partition_value, instance_of, partition_of
+from octopi.ring.hand_over import HandOver
 from octopi.ring.lease_grants import may_accept
 from octopi.ring.partition import OwnReplica, RingPartition
 from octopi.ring.partition_effects import (
@@ -70,6 +71,8 @@ class RingSurroundings:
     """The broker's."""
     events: NotedEvents
     """What this broker decides and sees."""
+    hand_over: HandOver | None = None
+    """What a register handed over."""
 
 
 class RingPartitions(ControllerLink):
@@ -99,6 +102,7 @@ class RingPartitions(ControllerLink):
         self._identity = around.acceptor.identity
         self._ancestors = tuple(ancestors)
         self._nursery = around.nursery
+        self.hand_over = around.hand_over
         self._failed = failed
         self._machines: dict[PartitionId, RingPartition] = {}
         self.pulses = RingPulses(
@@ -128,6 +132,7 @@ class RingPartitions(ControllerLink):
         """The cluster has the partitions of *record*, and those brokers are to lead nothing that
         it says."""
         self.pulses.unwilling = record.unwilling
+        self.hosted.taken_over = record.taken_over
         reports = {one.partition: one for one in self._replicas.replica_reports()}
         for number in range(record.partition_count(PartitionKind.LOG)):
             partition = PartitionId(number)
@@ -142,6 +147,9 @@ class RingPartitions(ControllerLink):
             instance = instance_of(partition)
             machine = RingPartition(partition, instance, self.me, first, draw, own)
             self._machines[partition] = machine
+            told = None if self.hand_over is None else self.hand_over.chosen(partition)
+            if told is not None:
+                self._do(machine, machine.learn(told, self._now))
             self._installing.install(partition)  # the first value is known to everybody
 
     def partition(self, number: PartitionId) -> RingPartition | None:

@@ -30,7 +30,13 @@ from octopi.roles.register.group.stored_journal import StoredJournal
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.register_journal import JournalTracer, decode, encode
-from octopi.roles.register.service_sessions import SESSIONS, NodeSession, run_parts
+from octopi.roles.register.service_sessions import (
+    SESSIONS,
+    NodeSession,
+    begin,
+    end_when_handed_over,
+    keep_tasks,
+)
 from octopi.roles.register.startup_recovery import replay
 from octopi.security.join_secret import SECRET_FILE
 from octopi.storage.directories import lock_directory, make_durable_directory
@@ -229,16 +235,17 @@ class _Running:
         ending = trio.Event()
         _log.info("this register is active", term=term, entries=len(entries))
         async with trio.open_nursery() as nursery:
-            node = RegisterNode(environment, options, journal, nursery, ending, self._traffic)
+            tasks: trio.Nursery = await nursery.start(keep_tasks)
+            node = RegisterNode(environment, options, journal, tasks, ending, self._traffic)
             replay(node.controller, entries, options.data_directory)
             if trace is not None:
                 trace(steps.R1Read(entries=entries))
             connections = self._connections = ActiveConnections()
             try:
-                node.admissions.start()
+                begin(node, tasks)
                 self._node = node
                 self._show(node)
-                run_parts(node, nursery)
+                nursery.start_soon(end_when_handed_over, node, tasks)
                 nursery.start_soon(_end_with, journal, group, ending)
                 nursery.start_soon(_end_asked, stop, node, ending)
                 await ending.wait()

@@ -9,7 +9,14 @@ from octopi.roles.register.services.context import RegisterContext
 from octopi.transport.services import Service
 from octopi.wire import messages as m
 
-_Order = m.DrainBroker | m.AddPartitions | m.MoveReplica | m.RemoveBroker | m.SetRelays
+_Order = (
+    m.HandOverToRing
+    | m.DrainBroker
+    | m.AddPartitions
+    | m.MoveReplica
+    | m.RemoveBroker
+    | m.SetRelays
+)
 
 
 class OperatingService(Service):
@@ -26,6 +33,7 @@ class OperatingService(Service):
                 m.MoveReplica: self._start,
                 m.RemoveBroker: self._start,
                 m.SetRelays: self._start,
+                m.HandOverToRing: self._start,
             }
         )
         self._context = context
@@ -43,6 +51,9 @@ class OperatingService(Service):
         message: _Order,
     ) -> None:
         """What operators ask."""
+        if isinstance(message, m.HandOverToRing):
+            self._connection.post(await self._node.handing_over.order(message))
+            return
         self._node.gathering.require_over()
         rebalancing = self._node.rebalancing
         match message:

@@ -63,6 +63,14 @@ class HostedTopics:
         self._read: dict[PartitionId, _ReadTopics] = {}
         self._reading: set[PartitionId] = set()
         self._wanted = trio.Event()
+        self.taken_over = 0
+        """How many partitions, from 0, a register handed over."""
+
+    def awaits_topics(self, partition: PartitionId) -> bool:
+        """Whether the log of *partition* may lack topics that a register handed over, as far as it
+        was read here."""
+        read = self._read.get(partition)
+        return partition < self.taken_over and (read is None or not read.content.is_taken_over)
 
     def is_behind(self, replica: ReplicaDriver) -> bool:
         """Whether a replica that leads has not carried out yet what former leaders may have
@@ -171,7 +179,8 @@ class HostedTopics:
         gone = [one for one in read.touched if one not in hosted]
         leader = replica.machine.leader
         led = None if leader is None else leader.logs.get(TopicId(TOPICS_LOG))
-        if led is not None and read.done < led.started_at <= read.end:
+        may_lack = self.awaits_topics(partition)
+        if led is not None and read.done < led.started_at <= read.end and not may_lack:
             # Entries that say so may have been left out by a snapshot.
             logs = [one for one in self._replicas.store if one.partition == partition]
             spare = (one.topic_id for one in logs if not is_internal(one.topic_id))
@@ -191,7 +200,7 @@ class HostedTopics:
         _check(await self._replicas.remove_topics(list(removed.values())))
 
     def _tell_least(self, replica: ReplicaDriver, read: _ReadTopics) -> None:
-        if replica.machine.leader is not None:
+        if replica.machine.leader is not None and not self.awaits_topics(replica.partition):
             topics: list[TopicRecord] = list(read.content.hosted.values())
             least = min((one.options.min_insync for one in topics), default=1)
             self._require(replica.partition, least)

@@ -23,7 +23,7 @@ from octopi.identifiers import BrokerId, PartitionId, TopicName, topic_name
 from octopi.limits import REPLICA_TICK_S, TOPIC_ORDER_S
 from octopi.model import StreamDefinition, TopicOptions, TopicRecord
 from octopi.ring.cluster_record import PartitionKind
-from octopi.ring.homes import home_of
+from octopi.ring.homes import Entry, home_of
 from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.cluster_view import RingView
@@ -167,6 +167,17 @@ class RingTopics(TopicCluster):
     def replicas(self, partition: PartitionId) -> Collection[BrokerId]:
         machine = self._partitions.partition(partition)
         return () if machine is None else machine.agreed.record.replicas
+
+    def handed_over(self, partition: PartitionId) -> Sequence[Entry] | None:
+        record, hand_over = self._known.record, self._partitions.hand_over
+        if record is None or partition >= record.taken_over:
+            return None
+        if hand_over is None:
+            raise NotReadyError(
+                f"the topics of partition {partition} are not in its log yet, and this broker "
+                "joined after a register had handed them over"
+            )
+        return hand_over.topic_entries(partition)
 
     def new_id(self) -> str:
         return self._environment.randomness.token_bytes(8).hex()

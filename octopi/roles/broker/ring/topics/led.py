@@ -27,7 +27,12 @@ from octopi.errors import (
     UnknownTopicError,
 )
 from octopi.identifiers import PartitionId, TopicName, system_name_fault, topic_name
-from octopi.limits import ORDER_RETRY_S, TOPIC_COUNT_MAX, TOPIC_ORDER_S
+from octopi.limits import (
+    ORDER_RETRY_S,
+    TOPIC_COUNT_MAX,
+    TOPIC_ENTRIES_AT_ONCE_MAX,
+    TOPIC_ORDER_S,
+)
 from octopi.logger import get_logger
 from octopi.model import StreamDefinition, TopicOptions, TopicRecord
 from octopi.ring.homes import (
@@ -85,8 +90,10 @@ class LedTopics:
         while not self.is_over:
             try:
                 loaded = await self._logs.load(self.partition)
-                self._content = topics_of(loaded.values)
-                break
+                content = topics_of(loaded.values)
+                if content.is_taken_over or not await self._take_over():
+                    self._content = content
+                    break
             except NotLeaderError:
                 self.has_ended = True
             except (OctopiError, ValueError) as error:
@@ -96,6 +103,21 @@ class LedTopics:
         for topic in topics:
             if topic.state is not TopicState.READY:
                 self._tasks.start_soon(self._go_on, topic.topic.topic)
+
+    async def _take_over(self) -> bool:
+        """If a register handed the partition over, write down its topics; say whether it did.
+
+        Raises:
+          NotReadyError: if they are not known to be all committed.
+        """
+        entries = self._cluster.handed_over(self.partition)
+        if entries is None:
+            return False
+        for at in range(0, len(entries), TOPIC_ENTRIES_AT_ONCE_MAX):
+            some = list(entries[at : at + TOPIC_ENTRIES_AT_ONCE_MAX])
+            if refusal := await appended(self._logs, self.partition, some):
+                raise NotReadyError(f"not stored: {refusal.reason}")
+        return True
 
     @property
     def is_over(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from octopi.environment import Clock
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.replication.effects import Answer
+from octopi.ring.homes import Entry
 from octopi.roles.broker.subscriptions.ports import LoadedStates
 from octopi.roles.noted_events import NotedEvents
 from octopi.wire import messages as m
@@ -45,6 +46,14 @@ class TopicCluster(Protocol):
 
     def replicas(self, partition: PartitionId) -> Collection[BrokerId]:
         """The replicas of a partition."""
+
+    def handed_over(self, partition: PartitionId) -> Sequence[Entry] | None:
+        """What the log ``~topics`` of *partition* has to say if a register handed the partition
+        over, the last one of which says that this is all; None: none did.
+
+        Raises:
+          NotReadyError: if that is not known here.
+        """
 
     def new_id(self) -> str:
         """The id of a new topic."""

@@ -1,0 +1,206 @@
+"""What a broker has of a register that handed its cluster over: the file ``hand_over`` of its data
+directory (`docs/decisions/0117-a-register-hands-its-cluster-over-by-one-entry.md`).
+
+A broker with that file joins no register any more.  It is never removed: acceptors compute from it
+what counts as accepted before all ballots.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+import trio
+
+from octopi.agreement.entries import DirectoryEntry
+from octopi.environment import Disk, Environment
+from octopi.errors import RefusedError, Status, StorageError
+from octopi.identifiers import DirectoryId
+from octopi.limits import ACCEPTOR_SNAPSHOT_ENTRIES, REQUEST_TIMEOUT_S
+from octopi.logger import get_logger
+from octopi.ring.hand_over import HandOver
+from octopi.roles.acceptor_journal import ACCEPTOR_ENTRIES
+from octopi.roles.broker.identity import BrokerIdentity
+from octopi.roles.register.register_journal import decode
+from octopi.storage import checkpoint
+from octopi.storage.directories import make_durable_directory
+from octopi.storage.owned_journal import open_owned_journal
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+
+_log = get_logger(__name__)
+
+_FILE: Final = "hand_over"
+
+
+def is_taken_over(disk: Disk, data_directory: str) -> bool:
+    """Whether a register has handed over to the broker of *data_directory*.
+
+    Raises:
+      StorageError: if the directory can't be read.
+    """
+    path = f"{data_directory}/{_FILE}"
+    try:
+        disk.read_file(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StorageError(f"{path} can't be read: {error.strerror}") from error
+    return True
+
+
+def load_hand_over(environment: Environment, data_directory: str) -> HandOver | None:
+    """What a register has handed over to the broker of *data_directory*; None: nothing.
+
+    Raises:
+      StorageError: if the file is damaged, or can't be read.
+    """
+    path = f"{data_directory}/{_FILE}"
+    fields = checkpoint.load(environment.disk, path)
+    if fields is None:
+        return None
+    try:
+        return _hand_over(fields)
+    except ValueError as error:
+        raise StorageError(
+            f"{path} is damaged: {error}; put it back from another broker, where it is the same"
+        ) from error
+
+
+def _hand_over(fields: dict[str, Any]) -> HandOver:
+    match fields:
+        case {"entries": [*entries]} if all(isinstance(one, bytes) for one in entries):
+            return _of_entries(entries)
+    raise ValueError("a field is missing, or of another type")
+
+
+def _of_entries(entries: list[bytes]) -> HandOver:
+    """Raises ValueError if they are none."""
+    try:
+        decoded = [decode(one) for one in entries]
+    except Exception as error:  # the codec raises several classes
+        raise ValueError(f"an entry can't be read ({type(error).__name__})") from error
+    return HandOver(decoded)
+
+
+def refuse_without_register(environment: Environment, data_directory: str) -> None:
+    """Refuse to run the broker of *data_directory* with a register, if it belongs to a cluster
+    without one.
+
+    Raises:
+      RefusedError: WRONG_CLUSTER, if it does.
+      StorageError: if the directory can't be read.
+    """
+    for name in (_FILE, "ring"):
+        try:
+            environment.disk.read_file(f"{data_directory}/{name}")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError(
+                f"{data_directory}/{name} can't be read: {error.strerror}"
+            ) from error
+        raise RefusedError(
+            f"the broker in {data_directory} belongs to a cluster without a register: start it "
+            "with --join and the addresses of other brokers, and without --register",
+            Status.WRONG_CLUSTER,
+        )
+
+
+async def acceptor_number(environment: Environment, data_directory: str) -> DirectoryId:
+    """The number of the acceptor's journal in *data_directory*, which is begun if there is none.
+
+    Raises:
+      StorageError: if the disk fails, or the journal is damaged.
+    """
+    path = f"{data_directory}/acceptor"
+    await make_durable_directory(environment.disk, path)
+    journal, number, _ = await open_owned_journal(
+        environment,
+        path,
+        ACCEPTOR_ENTRIES,
+        DirectoryEntry,
+        snapshot_entries=ACCEPTOR_SNAPSHOT_ENTRIES,
+    )
+    await journal.close()
+    return number
+
+
+@attrs.define(eq=False)
+class TakingOver:
+    """Asks the register, whenever this broker connects to it, whether it has handed over."""
+
+    environment: Environment
+    data_directory: str
+    directory: DirectoryId
+    """The number of this broker's acceptor."""
+    is_done: trio.Event = attrs.field(factory=trio.Event)
+    """Set when this broker has stored what was handed over, and joins no register any more."""
+
+    async def ask(self, connection: Connection, identity: BrokerIdentity) -> bool:
+        """Ask the register on *connection*; whether it has handed over, and that is stored.
+
+        Raises:
+          RefusedError: if this broker is not among those that take over.
+          ConnectionLostError, ProtocolError: if the register does not answer.
+          StorageError: if the disk fails, or this broker's acceptor is another one than the
+              register knows.
+        """
+        entries: list[bytes] = []
+        while True:
+            question = m.AskHandOver(connection.next_request(), len(entries))
+            page = await connection.request(question, m.HandOverPage, REQUEST_TIMEOUT_S)
+            if not page.is_handed_over:
+                return False
+            entries += page.entries
+            if not page.more:
+                break
+        await self._store(entries, identity)
+        self.is_done.set()
+        return True
+
+    async def _store(self, entries: list[bytes], identity: BrokerIdentity) -> None:
+        try:
+            hand_over = _of_entries(entries)
+        except ValueError as error:
+            raise StorageError(f"what the register hands over can't be used: {error}") from error
+        if identity.broker is None:
+            raise RefusedError(
+                "this cluster has no register any more: start this new broker with --join alone",
+                Status.WRONG_CLUSTER,
+            )
+        check_takes_over(hand_over, identity, self.directory, self.data_directory)
+        path = f"{self.data_directory}/{_FILE}"
+        await checkpoint.store(self.environment.disk, path, {"entries": entries})
+        _log.info("the cluster has no register from now on", broker=identity.broker)
+
+
+def check_takes_over(
+    hand_over: HandOver, identity: BrokerIdentity, directory: DirectoryId, data_directory: str
+) -> None:
+    """Check that the broker *identity*, whose acceptor has the number *directory*, is one of those
+    that were handed the cluster.
+
+    Raises:
+      RefusedError: WRONG_CLUSTER or BROKER_FENCED, if it is not.
+      StorageError: if its acceptor is another one than the register knew.
+    """
+    record = hand_over.record
+    if identity.cluster not in {"", record.cluster}:
+        raise RefusedError(
+            f"the broker belongs to cluster {identity.cluster}, and the register handed over "
+            f"{record.cluster}",
+            Status.WRONG_CLUSTER,
+        )
+    node = None if identity.broker is None else hand_over.node(identity.broker)
+    if node is None:
+        raise RefusedError(
+            f"broker {identity.broker} is not among those that took the cluster over: start one "
+            "with an empty data directory and --join",
+            Status.BROKER_FENCED,
+        )
+    if node.directory != directory:
+        raise StorageError(
+            f"{data_directory}/acceptor is another one than when the cluster was handed over: put "
+            "it back, or start a broker with an empty data directory and --join"
+        )

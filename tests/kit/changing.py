@@ -1,0 +1,183 @@
+"""A simulated cluster with a register whose brokers may change over to one without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import attrs
+import trio
+
+from octopi.coordination.agreed_partition import decode_partition
+from octopi.identifiers import BrokerId, PartitionId
+from octopi.model import PartitionRecord
+from octopi.ring.hand_over import HandOver, handed_over_entries
+from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
+from octopi.roles.broker.taking_over import is_taken_over
+from octopi.roles.register.node import RegisterNode
+from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.running import run_register
+from octopi.testing import Cluster
+from octopi.testing.program import Host
+from tests.kit.join_secrets import SECRETS
+from tests.kit.ring import PORT, RingOfHosts, address
+
+REGISTER_PORT = 7000
+
+
+def register_address(name: str) -> str:
+    return f"ws://{name}:{REGISTER_PORT}"
+
+
+class ChangingCluster:
+    """One register or several, and brokers that are prepared to go on without."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: Iterable[str],
+        *,
+        registers: Iterable[str] = ("r",),
+        partitions: int = 8,
+        replicas: int = 3,
+        prepared: bool = True,
+    ) -> None:
+        self.cluster = cluster
+        self.ring = RingOfHosts(cluster)
+        self.brokers = tuple(brokers)
+        self.registers = tuple(registers)
+        self.nodes: dict[str, BrokerNode] = {}
+        """The newest process of each broker that has a register."""
+        self.register_nodes: dict[str, RegisterNode] = {}
+        self.errors: dict[str, list[Exception]] = {}
+        self.join = {name: self._addresses() if prepared else () for name in self.brokers}
+        """By which addresses each broker joins when it is started the next time."""
+        self._partitions, self._replicas = partitions, replicas
+        for name in self.registers:
+            cluster.program(name, partial(self._run_register, name))
+        for number, name in enumerate(self.brokers, 1):
+            cluster.program(name, partial(self._run_broker, name, BrokerId(number)))
+
+    def _addresses(self) -> tuple[str, ...]:
+        return tuple(address(one) for one in self.brokers)
+
+    async def _run_register(self, name: str, host: Host) -> None:
+        options = RegisterOptions(
+            listen=f"{name}:{REGISTER_PORT}",
+            data_directory="data",
+            partition_count=self._partitions,
+            replica_count=self._replicas,
+            gather_s=1.0,
+            secrets=SECRETS,
+            peers=tuple(map(register_address, self.registers)) if len(self.registers) > 1 else (),
+        )
+
+        def show(node: RegisterNode) -> None:
+            self.register_nodes[name] = node
+
+        await self._noting(name, partial(run_register, host.environment, options, show=show))
+
+    async def _run_broker(self, name: str, broker: BrokerId, host: Host) -> None:
+        options = BrokerOptions(
+            listen=f"{name}:{PORT}",
+            data_directory="data",
+            registers=list(map(register_address, self.registers)),
+            secrets=SECRETS,
+            broker=broker,
+            join=self.join[name],
+        )
+
+        def show(node: BrokerNode) -> None:
+            self.nodes[name] = node
+
+        if not (self.join[name] and is_taken_over(host.disk, "data")):
+            await self._noting(name, partial(run_broker, host.environment, options, show=show))
+        self.nodes.pop(name, None)
+        await self.ring.run(name, self.join[name], host)
+
+    async def _noting(self, name: str, run: partial) -> None:  # type: ignore[type-arg]
+        try:
+            await run(stop=trio.Event())
+        except Exception as error:
+            self.errors.setdefault(name, []).append(error)
+            raise
+
+    # --- what is decided -----------------------------------------------------------------------
+
+    async def joined(self) -> None:
+        """Wait until all brokers have joined the register, and are prepared if they can be."""
+
+        def are_there() -> bool:
+            return all(
+                (node := self.nodes.get(name)) is not None
+                and node.link is not None
+                and node.link.is_joined
+                for name in self.brokers
+            )
+
+        await self.cluster.eventually(are_there, "all brokers have joined", within_s=30.0)
+
+    async def in_ring(self, within_s: float = 60.0) -> None:
+        """Wait until all brokers are in one ring."""
+        await self.ring.ideal(*self.brokers, within_s=within_s)
+
+    def check_handed_over(self) -> None:
+        """Check that all brokers have taken over the same, and all that the registers decided."""
+        for name in self.brokers:
+            hand_over = self.ring.nodes[name].hand_over
+            assert hand_over is not None
+            for node in self.register_nodes.values():
+                state = node.controller.state
+                if not node.handing_over.is_done.is_set():
+                    continue  # another one is active
+                assert state.handed_over is not None
+                assert HandOver(handed_over_entries(state)).record == hand_over.record
+                for partition in range(hand_over.record.taken_over):
+                    chosen = hand_over.chosen(PartitionId(partition))
+                    decided = state.partitions.get(PartitionId(partition))
+                    assert (chosen is None) == (decided is None)
+                    if chosen is not None and decided is not None:
+                        taken = decode_partition(chosen.value.content).record
+                        assert _content(taken) == _content(decided)
+
+    def known_records(self) -> Iterator[PartitionRecord]:
+        """What brokers know to be decided now, whoever decided it."""
+        for register in self.register_nodes.values():
+            if register.handing_over.is_done.is_set():
+                yield from register.controller.state.partitions.values()
+        for with_register in self.nodes.values():
+            yield from with_register.replicas.decisions()
+        for without in self.ring.nodes.values():
+            yield from without.replicas.decisions()
+        for member in self.ring.members().values():
+            if member.partitions is not None:
+                yield from (machine.agreed.record for machine in member.partitions)
+
+
+@attrs.define
+class OneDecider:
+    """Checks that all records of one epoch and version of a partition are the same."""
+
+    changing: ChangingCluster
+    seen: dict[tuple[int, int, int], PartitionRecord] = attrs.field(factory=dict)
+
+    def look(self) -> None:
+        for record in self.changing.known_records():
+            key = (record.partition, record.epoch, record.version)
+            before = self.seen.setdefault(key, record)
+            assert _content(before) == _content(record), (before, record)
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            self.look()
+            await self.changing.cluster.sleep(0.02)
+
+
+def _content(record: PartitionRecord) -> tuple[object, ...]:
+    return (
+        record.leader,
+        record.leader_incarnation,
+        sorted(record.replicas),
+        sorted(record.in_sync),
+    )
