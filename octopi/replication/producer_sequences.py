@@ -25,6 +25,7 @@ import attrs
 from octopi.errors import Status
 from octopi.identifiers import RING_LOGS, Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import PRODUCERS_PER_LOG_MAX, RECENT_BATCHES_COUNT, REQUEST_IDS_PER_LOG_MAX
+from octopi.model import NO_RECORD, LastRecord
 from octopi.record import PRODUCER_ID_BYTES, Request, Run, Scan
 
 CLOSER: Final = ProducerId(b"octopi: closed\0\0")
@@ -211,6 +212,11 @@ class ProducerSequences:
         that is known."""
         known = self._producers.get(producer)
         return Sequence(known.next_sequence if known and known.epoch == epoch else 0)
+
+    def last_record(self, producer: ProducerId) -> LastRecord:
+        """The newest record of *producer* that the log holds."""
+        known = self._producers.get(producer)
+        return LastRecord(known.epoch, known.next_sequence - 1) if known else NO_RECORD
 
     @property
     def is_closed(self) -> bool:

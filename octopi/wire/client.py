@@ -13,7 +13,15 @@ import attrs
 from octopi.field_bounds import AtMost, MayBeMissing, MayBeNegative
 from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
 from octopi.limits import ASK_TIMEOUT_S, EVENTS_KEPT_COUNT, LIST_COUNT_MAX, UNSERVED_TOPICS_MAX
-from octopi.model import KindText, StreamDefinition, TopicKind, TopicOptions, Verb
+from octopi.model import (
+    Condition,
+    KindText,
+    LastRecord,
+    StreamDefinition,
+    TopicKind,
+    TopicOptions,
+    Verb,
+)
 from octopi.wire.common import (
     Agent,
     Anchor,
@@ -286,12 +294,27 @@ class Produce:
 
     The records are all of version 1, or all of version 2 and of one producer with
     consecutive sequences.
+
+    With `expected_end` or `after` they are appended only if that holds of the log; otherwise the
+    answer is ``condition_failed`` with the log's end, once all before that is committed.  A
+    repetition of records that are stored is answered with their receipt in any case.
     """
 
     request: int
     topic: Text
     partition: PartitionId
     records: Records
+    expected_end: Annotated[Offset | None, MayBeMissing()] = None
+    """The log ends there: the first record gets this offset."""
+    after: Annotated[LastRecord | None, MayBeMissing()] = None
+    """This is the newest record of their producer in the log."""
+
+    @property
+    def condition(self) -> Condition | None:
+        """What has to hold of the log; None: nothing."""
+        if self.expected_end is None and self.after is None:
+            return None
+        return Condition(self.expected_end, self.after)
 
 
 @answer("produced", TO_CLIENT)

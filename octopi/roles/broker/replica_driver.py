@@ -28,6 +28,7 @@ from octopi.errors import (
 )
 from octopi.identifiers import NO_EPOCH, BrokerId, Incarnation, Offset, PartitionId, TopicId
 from octopi.logger import get_logger
+from octopi.model import Condition
 from octopi.replication.effects import (
     Answer,
     Append,
@@ -147,14 +148,16 @@ class ReplicaDriver:
         if not self._busy:
             self._drain()
 
-    def produce(self, log: LocalLog, records: bytes, answer: Answer) -> None:
-        """Append *records*; *answer* is called once, now or later.
+    def produce(
+        self, log: LocalLog, records: bytes, answer: Answer, condition: Condition | None = None
+    ) -> None:
+        """Append *records* if *condition* holds; *answer* is called once, now or later.
 
         Raises:
           RefusedError: if the records are not valid.
         """
         found = scan_produced(records)
-        self.submit(self._requests.produced(log, records, found, answer))
+        self.submit(self._requests.produced(log, records, found, answer, condition))
 
     def append_made(
         self, log: LocalLog, make: Callable[[LogLeader], bytes | Offset], answer: Answer
