@@ -218,6 +218,20 @@ class ProducerSequences:
         known = self._producers.get(producer)
         return LastRecord(known.epoch, known.next_sequence - 1) if known else NO_RECORD
 
+    def newest_record(self, producer: ProducerId) -> tuple[Offset, int] | None:
+        """Where the newest record of *producer* is: the offset of a record, and how many records
+        behind that; None: the log has none of it."""
+        known = self._producers.get(producer)
+        if known is None or not known.batches:
+            return None
+        first, offset = known.batches[-1]
+        return offset, known.next_sequence - 1 - first
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next new producer makes the table forget another one."""
+        return len(self._producers) >= self._producers_max
+
     @property
     def is_closed(self) -> bool:
         """Whether the log was closed: it takes no more records."""

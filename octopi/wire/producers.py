@@ -6,9 +6,10 @@ from typing import Annotated
 
 import attrs
 
-from octopi.field_bounds import AtMost
+from octopi.field_bounds import AtMost, MayBeMissing
 from octopi.identifiers import Offset, PartitionId
-from octopi.model import Verb
+from octopi.limits import INPUT_BYTES_MAX
+from octopi.model import LastRecord, Verb
 from octopi.wire.common import Text
 from octopi.wire.declarations import CLIENT_TO_LEADER, TO_CLIENT, answer, on_its_topic, request
 
@@ -31,6 +32,8 @@ class DescribeProducer:
     after: int | None
     """Begin it only if this is the last epoch; otherwise the request is refused with
     ``producer_fenced``.  None: whatever the last one is."""
+    of_pipe: Annotated[bool, MayBeMissing()] = False
+    """Whether the answer tells what the log has of a pipe: `last` and the fields behind it."""
 
 
 @answer("producer_description", TO_CLIENT)
@@ -47,3 +50,10 @@ class ProducerDescription:
     end: Offset
     """All that is stored of the producer's earlier epochs lies before this offset, and all before
     it is committed."""
+    last: Annotated[LastRecord | None, MayBeMissing()] = None
+    """The newest record of the producer in the log."""
+    input: Annotated[bytes, AtMost(INPUT_BYTES_MAX), MayBeMissing()] = b""
+    """The header of that record which says from which input it comes
+    (`octopi.clients.piping.input_place`).  Empty: it has none, or retention has removed it."""
+    forgets: Annotated[bool, MayBeMissing()] = False
+    """Whether so many producers have written to the log that it has forgotten some."""
