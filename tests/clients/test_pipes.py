@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 import octopi
+from octopi.clients.piping import pipe_output
 from octopi.wire import messages as m
 from tests.kit.world import World, read_all, running_world, values
 
@@ -183,6 +184,24 @@ async def test_a_member_that_was_replaced_stores_nothing_more(autojump_clock: Mo
             await be_replaced()
         found = await values(client, "invoices")
         assert [one.split()[1] for one in found] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_a_program_waits_while_much_of_what_it_sent_is_not_stored(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipe_output, "PIPE_BUFFER_BYTES", 5_000)
+    async with running_world() as world, world.client() as client:
+        await filled(world, 200)
+        greatest = 0
+        async with client.pipe("orders", "billing", into="invoices") as pipe:
+            async for order in pipe:
+                [output] = pipe._outputs.values()
+                greatest = max(greatest, output.log.waiting_bytes)
+                await pipe.send(order.value + bytes(1_000))
+                if order.value == b"199":
+                    break
+        assert len(await values(client, "invoices")) == 200
+        assert 3_000 < greatest < 5_000
 
 
 async def test_a_pipe_into_a_topic_in_which_nothing_can_be_written_says_so(

@@ -86,6 +86,8 @@ class Pipe:
         self._is_exclusive = is_exclusive
         self._outputs: dict[PartitionId, PipeOutput] = {}
         self._in_hand: _InHand | None = None
+        self._taken: tuple[Message, PipeOutput] | None = None
+        """The next message, while it is found out whether it has to be processed."""
         self._forks = 0
         """The losses of the input that were looked at."""
         self._is_closed = False
@@ -125,10 +127,15 @@ class Pipe:
     async def __anext__(self) -> Message:
         self._end_unit()
         while True:
-            message = await anext(self._subscription)
-            self._check_forks()
-            output = self._output_of(message)
+            if self._taken is None:  # a cancelled task has taken it, if it is there
+                message = await anext(self._subscription)
+                self._check_forks()
+                if (output := self._output_of(message)) is None:
+                    continue
+                self._taken = message, output
+            message, output = self._taken
             await output.ready()
+            self._taken = None
             if output.is_over:
                 continue  # another member processes it
             unit = Unit.of(TopicId(self._source.topic_id), message)
@@ -239,10 +246,18 @@ class Pipe:
             if PartitionId(number) not in self._outputs:
                 self._begin(PartitionId(number), Claim(claim))
 
-    def _output_of(self, message: Message) -> PipeOutput:
-        if message.partition not in self._outputs:
+    def _output_of(self, message: Message) -> PipeOutput | None:
+        """Where the results of *message* go, which the subscription has just handed out; None: the
+        log has gone to another member."""
+        try:
+            claim = self._subscription.claim
+        except LookupError:
+            return None
+        output = self._outputs.get(message.partition)
+        if output is None or output.log.claim != claim:
             self._look_at_claims()
-        return self._outputs[message.partition]
+            output = self._outputs.get(message.partition)
+        return output if output is not None and output.log.claim == claim else None
 
     def _begin(self, partition: PartitionId, claim: Claim) -> None:
         places = [one.partition for one in self._source.partitions]

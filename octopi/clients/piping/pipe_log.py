@@ -111,6 +111,8 @@ class PipeLog:
         """The newest output that the log is known to have; None: none."""
         self.is_checked = False
         """Whether the log of the input was seen to have the unit of `place`, or comes behind it."""
+        self._front = 0
+        """Behind the newest unit that was processed."""
         self._waiting: deque[_Waiting] = deque()
         self._units: deque[tuple[Unit, InputPlace | None]] = deque()
         """Processed units, oldest first, each with its last output; None: it has none."""
@@ -182,7 +184,8 @@ class PipeLog:
         Raises:
           HistoryForkedError: if the outputs come from another history of the log.
         """
-        assert not self.needs_look, "a pipe looks before it processes"
+        if unit.next_offset <= self._front:
+            return False  # it comes again because a connection was lost
         if self.place is None or self.is_checked:
             return True
         known = self.place.unit
@@ -202,6 +205,7 @@ class PipeLog:
 
     def processed(self, unit: Unit, outputs: list[Output]) -> None:
         """The program has processed *unit*, and sends *outputs* for it."""
+        self._front = unit.next_offset
         last: InputPlace | None = None
         for index, output in enumerate(outputs):
             last = InputPlace(unit, index, index == len(outputs) - 1)
