@@ -18,11 +18,11 @@ from octopi.clients.answers import FetchResult
 from octopi.clients.background import background_tasks, check_trio
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.connections import Connections
-from octopi.clients.consuming.consumer_maker import ConsumerMaker
 from octopi.clients.consuming.start_position import OffsetSpec, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
 from octopi.clients.options import UNCHANGED, Unchanged, check_connection_name, within
+from octopi.clients.piping.pipe_maker import PipeMaker
 from octopi.clients.subscribing.subscription_options import PREFETCH
 from octopi.clients.topic_creation import alter_topic, create_checked, milliseconds
 from octopi.environment import Environment
@@ -55,7 +55,6 @@ from octopi.version import __version__
 from octopi.wire.messages import DeleteTopic, FoundOffset, TopicInfo, TopicKind, TopicOptions
 
 if TYPE_CHECKING:
-    from octopi.clients.piping.pipe import Pipe
     from octopi.clients.producing.producer import Producer
     from octopi.clients.stored_records import StoredRecords
     from octopi.clients.subscribing.administration import Creation
@@ -67,7 +66,7 @@ AGENT: Final = f"octopi-python/{__version__}"
 DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
 
 
-class Client(ConsumerMaker):
+class Client(PipeMaker):
     """A connection to a cluster.  Made by `connect`; use it from any number of tasks.
 
     Topics, producers and consumers are here; the operations on the cluster are in `admin`.
@@ -402,63 +401,6 @@ class Client(ConsumerMaker):
         from octopi.clients.subscribing.opening import open_member
 
         return open_member(self._cluster, topic, name, mode, options)
-
-    def pipe(
-        self,
-        topic: str,
-        name: str,
-        *,
-        into: str,
-        mode: Literal["exclusive", "failover"] = "exclusive",
-        member: str | None = None,
-        create: Creation = "create_or_attach",
-        start: Literal["earliest", "latest"] = "earliest",
-        take_over: bool = False,
-        from_mark: bool = False,
-        session_timeout_s: float = 10.0,
-        release_timeout_s: float = 10.0,
-        expires: timedelta | None = timedelta(days=7),
-        window_bytes: int = CONSUMER_WINDOW_BYTES,
-        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
-        reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
-    ) -> AbstractAsyncContextManager[Pipe]:
-        """A member of the durable subscription *name* of *topic*, whose results go to the topic
-        *into*, for the block: each result is stored once, whatever fails meanwhile.
-
-        The results of each log of *topic* go to one log of *into*: of its first partition to the
-        first partition there, and so on, in turn.  Both topics have to exist.  Leaving the block
-        normally counts the message in hand as processed, and waits until all results are stored.
-        Leaving it by an exception, or cancelled, drops what was sent for the message in hand.
-
-        *from_mark*: if *into* doesn't tell any more how far the pipe was, go on at the mark of the
-        subscription, behind which results may come twice; otherwise that is an error.
-        *delivery_timeout_s*: how long a request to *into* is tried.  The other options are those of
-        `subscription`.
-
-        Raises:
-          RefusedError: WRONG_KIND, if one of the topics is in memory.
-          Also the errors of `subscription`.
-        """
-        from octopi.clients.piping.pipe import open_pipe
-
-        return open_pipe(
-            self._cluster,
-            topic,
-            name,
-            into,
-            mode=mode,
-            member=member,
-            create=create,
-            start=start,
-            from_mark=from_mark,
-            session_timeout_s=session_timeout_s,
-            release_timeout_s=release_timeout_s,
-            expires=expires,
-            window_bytes=window_bytes,
-            delivery_timeout_s=delivery_timeout_s,
-            reconnect_timeout_s=reconnect_timeout_s,
-            **({"take_over": True} if take_over else {}),
-        )
 
     def mark_keeper(
         self,

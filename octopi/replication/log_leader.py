@@ -13,9 +13,9 @@ from collections import deque
 
 import attrs
 
+from octopi.conditions import NO_RECORD, Condition, LastRecord
 from octopi.errors import Status
 from octopi.identifiers import BrokerId, Epoch, Offset, TopicId
-from octopi.model import NO_RECORD, Condition, LastRecord
 from octopi.record import Scan
 from octopi.replication.effects import (
     Answer,

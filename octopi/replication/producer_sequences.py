@@ -22,10 +22,10 @@ from typing import Any, Final
 
 import attrs
 
+from octopi.conditions import NO_RECORD, LastRecord
 from octopi.errors import Status
 from octopi.identifiers import RING_LOGS, Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import PRODUCERS_PER_LOG_MAX, RECENT_BATCHES_COUNT, REQUEST_IDS_PER_LOG_MAX
-from octopi.model import NO_RECORD, LastRecord
 from octopi.record import PRODUCER_ID_BYTES, Request, Run, Scan
 
 CLOSER: Final = ProducerId(b"octopi: closed\0\0")

@@ -13,15 +13,7 @@ import attrs
 from octopi.field_bounds import AtMost, MayBeMissing, MayBeNegative
 from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
 from octopi.limits import ASK_TIMEOUT_S, EVENTS_KEPT_COUNT, LIST_COUNT_MAX, UNSERVED_TOPICS_MAX
-from octopi.model import (
-    Condition,
-    KindText,
-    LastRecord,
-    StreamDefinition,
-    TopicKind,
-    TopicOptions,
-    Verb,
-)
+from octopi.model import KindText, StreamDefinition, TopicKind, TopicOptions, Verb
 from octopi.wire.common import (
     Agent,
     Anchor,
@@ -285,55 +277,6 @@ class EventList:
     """The nonce of the register's generation, in which the numbers began at 1; empty before a
     cluster is formed."""
     events: Annotated[list[ClusterEvent], AtMost(EVENTS_KEPT_COUNT)]
-
-
-@request("produce", CLIENT_TO_LEADER, needs=on_its_topic(Verb.PUBLISH))
-@attrs.frozen
-class Produce:
-    """Append records.  Answer: `Produced`, once they are committed.
-
-    The records are all of version 1, or all of version 2 and of one producer with
-    consecutive sequences.
-
-    With `expected_end` or `after` they are appended only if that holds of the log; otherwise the
-    answer is ``condition_failed`` with the log's end, once all before that is committed.  A
-    repetition of records that are stored is answered with their receipt in any case.
-    """
-
-    request: int
-    topic: Text
-    partition: PartitionId
-    records: Records
-    expected_end: Annotated[Offset | None, MayBeMissing()] = None
-    """The log ends there: the first record gets this offset."""
-    after: Annotated[LastRecord | None, MayBeMissing()] = None
-    """This is the newest record of their producer in the log."""
-
-    @property
-    def condition(self) -> Condition | None:
-        """What has to hold of the log; None: nothing."""
-        if self.expected_end is None and self.after is None:
-            return None
-        return Condition(self.expected_end, self.after)
-
-
-@answer("produced", TO_CLIENT)
-@attrs.frozen
-class Produced:
-    """The records are committed, one behind the other."""
-
-    request: int
-    offset: Offset
-    """The offset of the first record."""
-    epoch: Epoch
-    """The epoch of the leader that appended them."""
-    duplicate: bool
-    """Whether they had been appended before; then this repeats the first receipt."""
-    id: Annotated[bytes, AtMost(16), MayBeMissing()] = b""
-    """In a topic in memory: the id of the first record.  Empty: it is a log topic, or a repetition
-    of which the first time is forgotten."""
-    digest: Annotated[bytes, AtMost(32), MayBeMissing()] = b""
-    """In a topic in memory: the digest of all records up to the last one of these."""
 
 
 @request("find_offset", CLIENT_TO_LEADER, needs=on_its_topic(Verb.SUBSCRIBE))

@@ -14,6 +14,7 @@ import trio
 from octopi.clients.client import Client
 from octopi.environment import Environment
 from octopi.errors import OctopiError, TopicExistsError, UnknownTopicError
+from octopi.limits import GROWN_BATCH_BYTES
 from octopi.retry import may_pass
 from octopi.simulation.history.events import LogName
 from sim.run.client_log import ClientLog
@@ -53,6 +54,7 @@ class PipeProgram(MemberLives):
                 take_over=is_exclusive and randomness.random() < 0.4,
                 session_timeout_s=SESSION_TIMEOUT_S,
                 release_timeout_s=_RELEASE_TIMEOUT_S,
+                batch_bytes=randomness.choice((1, 1, 300, GROWN_BATCH_BYTES)),
                 delivery_timeout_s=5.0,
                 reconnect_timeout_s=None,
             ) as pipe:

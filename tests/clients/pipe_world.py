@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from octopi.clients.piping.input_place import InputPlace, Unit
-from octopi.clients.piping.pipe_log import Found, Output, PipeLog
+from octopi.clients.piping.pipe_log import Found, PipeLog, PipeResult
 from octopi.errors import MemberFencedError
 from octopi.identifiers import (
     BrokerId,
@@ -43,8 +43,8 @@ def unit(number: int) -> Unit:
     return Unit(TOPIC, PARTITION, Offset(100 * number), Offset(100 * number + 100), number)
 
 
-def results(number: int) -> list[Output]:
-    return [Output(b"%d.%d" % (number, i), None, NO_HEADERS, 0) for i in range(RESULTS[number])]
+def results(number: int) -> list[PipeResult]:
+    return [PipeResult(b"%d.%d" % (number, i), None, NO_HEADERS, 0) for i in range(RESULTS[number])]
 
 
 @attrs.define
@@ -128,7 +128,7 @@ class PipeWorld:
     def take_over(self) -> None:
         if len(self.owners) < OWNERS_MAX:
             claim = Claim(len(self.owners) + 1)
-            log = self.pipe_log("orders/3", PRODUCER, claim)
+            log = self.pipe_log("orders/3", PRODUCER, claim, batch_bytes=150)
             self.owners.append(Owner(log, self.marked))
 
     def step(self, number: int, *, sends: bool, hears: bool) -> None:

@@ -214,6 +214,21 @@ async def test_a_pipe_into_a_topic_in_which_nothing_can_be_written_says_so(
                 pass
 
 
+async def test_a_task_that_is_cancelled_while_it_asks_loses_no_message(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client:
+        await filled(world, 20)
+        async with client.pipe("orders", "billing", into="invoices", batch_bytes=1) as pipe:
+            seen: list[bytes] = []
+            while seen[-1:] != [b"19"]:
+                with trio.move_on_after(0.0005):
+                    order = await anext(pipe)
+                    seen.append(order.value)
+                    await pipe.send(order.value)
+        assert seen == await values(client, "invoices") == [b"%d" % one for one in range(20)]
+
+
 async def test_misuse_is_told_at_once(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         await filled(world, 1)

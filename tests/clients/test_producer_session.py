@@ -14,6 +14,7 @@ from octopi.clients.producing.load import ProducerLoad
 from octopi.clients.producing.producer_options import ProducerOptions
 from octopi.clients.producing.producer_session import ProducerSession
 from octopi.clients.producing.session_options import SessionOptions
+from octopi.conditions import Condition
 from octopi.errors import (
     ClosedError,
     ConditionFailedError,
@@ -46,7 +47,6 @@ from octopi.limits import (
     QUESTION_INTERVAL_S,
     RECORDS_PER_PRODUCE_MAX,
 )
-from octopi.model import Condition
 from octopi.record import NO_HEADERS, decode
 
 OPTIONS = SessionOptions(

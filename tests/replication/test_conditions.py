@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from octopi.conditions import NO_RECORD, Condition, LastRecord
 from octopi.errors import Status
 from octopi.identifiers import BrokerId, Epoch, Offset, ProducerEpoch, ProducerId, Sequence
-from octopi.model import NO_RECORD, Condition, LastRecord
 from octopi.record import BatchBuilder, encode_opaque, scan
 from octopi.replication.effects import (
     Append,

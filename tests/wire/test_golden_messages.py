@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from octopi.conditions import LastRecord
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 
@@ -58,7 +59,7 @@ VECTORS = [
             partition=0,
             records=b"",
             expected_end=0,
-            after=m.LastRecord(3, -1),
+            after=LastRecord(3, -1),
         ),
         "a7 6474797065 6770726f64756365"
         "6772657175657374 01"

@@ -14,7 +14,7 @@ from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.options import one_of, within
 from octopi.clients.piping.input_place import InputPlace, Unit
-from octopi.clients.piping.pipe_log import Output, PipeLog
+from octopi.clients.piping.pipe_log import PipeLog, PipeResult
 from octopi.clients.piping.pipe_output import PipeOutput
 from octopi.clients.producing.arguments import as_bytes, milliseconds
 from octopi.clients.subscribing.opening import open_member
@@ -27,7 +27,7 @@ from octopi.errors import (
     Status,
 )
 from octopi.identifiers import Claim, Offset, PartitionId, TopicId, TopicName, topic_name
-from octopi.limits import BATCH_BYTES_MAX, OFFSET_MAX, RECORDS_PER_PRODUCE_MAX
+from octopi.limits import BATCH_BYTES_MAX, OFFSET_MAX, RECORD_BYTES_MAX, RECORDS_PER_PRODUCE_MAX
 from octopi.record import NO_HEADERS, BatchBuilder, Message, producer_id_of
 from octopi.record_headers import INPUT_HEADER
 from octopi.wire.messages import TopicInfo
@@ -47,7 +47,7 @@ class _InHand:
     message: Message
     unit: Unit
     output: PipeOutput
-    sent: list[Output] = attrs.field(factory=list)
+    sent: list[PipeResult] = attrs.field(factory=list)
     sent_bytes: int = 0
 
 
@@ -73,6 +73,7 @@ class Pipe:
         into: TopicInfo,
         *,
         from_mark: bool,
+        batch_bytes: int,
         delivery_timeout_s: float,
         is_exclusive: bool,
     ) -> None:
@@ -82,6 +83,7 @@ class Pipe:
         self._source = source
         self._into = into
         self._from_mark = from_mark
+        self._batch_bytes = batch_bytes
         self._delivery_timeout_s = delivery_timeout_s
         self._is_exclusive = is_exclusive
         self._outputs: dict[PartitionId, PipeOutput] = {}
@@ -175,7 +177,7 @@ class Pipe:
             raise in_hand.output.error
         clock = self._cluster.environment.clock
         timestamp_ms = clock.wall_ms() if timestamp is None else milliseconds(timestamp)
-        output = Output(
+        output = PipeResult(
             as_bytes("value", value),
             None if key is None else as_bytes("key", key),
             dict(headers),
@@ -265,7 +267,9 @@ class Pipe:
         target = targets[places.index(partition) % len(targets)]
         name = f"{self.topic}/{partition} into {self.into}/{target}"
         producer_id = producer_id_of("pipe", f"{self._subscription.sid}/{partition}")
-        log = PipeLog(name, producer_id, claim, from_mark=self._from_mark)
+        log = PipeLog(
+            name, producer_id, claim, from_mark=self._from_mark, batch_bytes=self._batch_bytes
+        )
         output = PipeOutput(
             self._cluster,
             log,
@@ -299,6 +303,7 @@ def open_pipe(
     *,
     mode: str,
     from_mark: bool,
+    batch_bytes: int,
     delivery_timeout_s: float,
     **options: Any,  # noqa: ANN401
 ) -> AbstractAsyncContextManager[Pipe]:
@@ -308,9 +313,16 @@ def open_pipe(
       InvalidOptionError: if an option is out of its range.
     """
     one_of("mode", mode, "exclusive", "failover")
+    within("batch_bytes", batch_bytes, 1, BATCH_BYTES_MAX - RECORD_BYTES_MAX)
     within("delivery_timeout_s", delivery_timeout_s, 0.001, 86_400)
     member = open_member(cluster, topic, name, mode, {**options, "mark": "manual"})
-    return _opened(cluster, member, topic, into, mode, from_mark, delivery_timeout_s)
+    settings = {
+        "from_mark": from_mark,
+        "batch_bytes": batch_bytes,
+        "delivery_timeout_s": delivery_timeout_s,
+        "is_exclusive": mode == "exclusive",
+    }
+    return _opened(cluster, member, topic, into, settings)
 
 
 @asynccontextmanager
@@ -319,9 +331,7 @@ async def _opened(
     member: AbstractAsyncContextManager[Any],
     topic: str,
     into: str,
-    mode: str,
-    from_mark: bool,
-    delivery_timeout_s: float,
+    settings: Mapping[str, Any],
 ) -> AsyncIterator[Pipe]:
     source = await cluster.router.describe_topic(topic_name(topic))
     target = await cluster.router.describe_topic(topic_name(into))
@@ -331,16 +341,7 @@ async def _opened(
                 f"topic {info.topic} is in memory: pipes lead from logs to logs", Status.WRONG_KIND
             )
     async with member as subscription, background_tasks() as nursery:
-        pipe = Pipe(
-            cluster,
-            nursery,
-            subscription,
-            source,
-            target,
-            from_mark=from_mark,
-            delivery_timeout_s=delivery_timeout_s,
-            is_exclusive=mode == "exclusive",
-        )
+        pipe = Pipe(cluster, nursery, subscription, source, target, **settings)
         try:
             nursery.start_soon(pipe.watch)
             yield pipe

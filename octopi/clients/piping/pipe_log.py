@@ -34,16 +34,16 @@ from typing import Final
 import attrs
 
 from octopi.clients.piping.input_place import InputPlace, Unit
+from octopi.conditions import NO_RECORD, Condition, LastRecord
 from octopi.errors import HistoryForkedError, MemberFencedError, RefusedError, Status
 from octopi.identifiers import Claim, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import GROWN_BATCH_BYTES, RECORDS_PER_PRODUCE_MAX
-from octopi.model import NO_RECORD, Condition, LastRecord
 from octopi.record import BatchBuilder
 from octopi.record_headers import INPUT_HEADER
 
 
 @attrs.frozen
-class Output:
+class PipeResult:
     """A message that the program sends."""
 
     value: bytes
@@ -83,9 +83,9 @@ class PipeBatch:
 
 
 @attrs.define
-class _Waiting:
+class _WaitingResult:
     place: InputPlace
-    output: Output
+    output: PipeResult
 
 
 class PipeLog:
@@ -96,11 +96,18 @@ class PipeLog:
     """
 
     def __init__(
-        self, name: str, producer_id: ProducerId, claim: Claim, *, from_mark: bool = False
+        self,
+        name: str,
+        producer_id: ProducerId,
+        claim: Claim,
+        *,
+        from_mark: bool = False,
+        batch_bytes: int = GROWN_BATCH_BYTES,
     ) -> None:
         """*name*: the log of the input and that of the output, for the texts of errors.
         *from_mark*: go on at the mark of the subscription if the log of the output doesn't tell the
-        place; see `octopi.Client.pipe`."""
+        place; see `octopi.Client.pipe`.  *batch_bytes*: the size of a full request."""
+        self._batch_bytes = batch_bytes
         self._name = name
         self.producer_id = producer_id
         self.claim = claim
@@ -113,7 +120,7 @@ class PipeLog:
         """Whether the log of the input was seen to have the unit of `place`, or comes behind it."""
         self._front = 0
         """Behind the newest unit that was processed."""
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingResult] = deque()
         self._units: deque[tuple[Unit, InputPlace | None]] = deque()
         """Processed units, oldest first, each with its last output; None: it has none."""
         self._in_flight: PipeBatch | None = None
@@ -121,7 +128,7 @@ class PipeLog:
         self._after: LastRecord | None = None
         """The record that the next one has to come after; None: one of this owner's."""
         self.waiting_bytes = 0
-        """The size of what the log is not known to have, as counted by `Output`."""
+        """The size of what the log is not known to have, as counted by `PipeResult`."""
 
     # --- what the log of the output has -------------------------------------------------
 
@@ -203,14 +210,14 @@ class PipeLog:
         self.is_checked = True
         return not self.place.is_last
 
-    def processed(self, unit: Unit, outputs: list[Output]) -> None:
+    def processed(self, unit: Unit, outputs: list[PipeResult]) -> None:
         """The program has processed *unit*, and sends *outputs* for it."""
         self._front = unit.next_offset
         last: InputPlace | None = None
         for index, output in enumerate(outputs):
             last = InputPlace(unit, index, index == len(outputs) - 1)
             if self.place is None or not self.place.reaches(last):
-                self._waiting.append(_Waiting(last, output))
+                self._waiting.append(_WaitingResult(last, output))
                 self.waiting_bytes += output.counted_bytes
         self._units.append((unit, last))
 
@@ -243,7 +250,7 @@ class PipeLog:
             headers = {**output.headers, INPUT_HEADER: one.place.encode()}
             builder.add(output.value, output.key, headers, output.timestamp_ms)
             places.append(one.place)
-            if builder.size_bytes >= GROWN_BATCH_BYTES or len(places) >= RECORDS_PER_PRODUCE_MAX:
+            if builder.size_bytes >= self._batch_bytes or len(places) >= RECORDS_PER_PRODUCE_MAX:
                 break
         condition = None if self._after is None else Condition(after=self._after)
         epoch = ProducerEpoch(self.claim)

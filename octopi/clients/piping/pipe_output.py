@@ -15,11 +15,11 @@ from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.leader_errors import may_pass_at_a_leader
 from octopi.clients.news import News
 from octopi.clients.piping.input_place import InputPlace, Unit
-from octopi.clients.piping.pipe_log import Found, Output, PipeBatch, PipeLog
+from octopi.clients.piping.pipe_log import Found, PipeBatch, PipeLog, PipeResult
+from octopi.conditions import NO_RECORD
 from octopi.errors import HistoryForkedError, MemberFencedError, OctopiError, RefusedError, Status
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import PIPE_BUFFER_BYTES
-from octopi.model import NO_RECORD
 from octopi.record import Message
 from octopi.wire.messages import DescribeProducer, Produce, Produced, ProducerDescription
 
@@ -94,7 +94,7 @@ class PipeOutput:
         self.scope.cancel()
         self.news.tell()
 
-    def processed(self, message: Message, unit: Unit, outputs: list[Output]) -> None:
+    def processed(self, message: Message, unit: Unit, outputs: list[PipeResult]) -> None:
         """The program has processed *message*."""
         self._messages.append(message)
         self.log.processed(unit, outputs)

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from octopi.clients.options import within
+from octopi.conditions import Condition
 from octopi.errors import InvalidOptionError
 from octopi.identifiers import Offset
 from octopi.limits import OFFSET_MAX
-from octopi.model import Condition
 from octopi.wire.messages import TopicInfo
 
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,6 +6,7 @@ from collections import deque
 
 import attrs
 
+from octopi.conditions import Condition
 from octopi.errors import (
     ConditionFailedError,
     DeliveryError,
@@ -15,7 +16,6 @@ from octopi.errors import (
     RefusedError,
 )
 from octopi.identifiers import Epoch, Offset, Sequence
-from octopi.model import Condition
 from octopi.record import BatchBuilder
 
 

@@ -32,6 +32,7 @@ from octopi.clients.producing.effects import (
 from octopi.clients.producing.producer_session import ProducerSession
 from octopi.clients.producing.sender_tracer import SenderTracer
 from octopi.clients.suspicion import RequestSuspicion
+from octopi.conditions import Condition
 from octopi.errors import (
     ConnectionLostError,
     OctopiError,
@@ -40,7 +41,6 @@ from octopi.errors import (
     RefusedError,
 )
 from octopi.identifiers import Epoch, Offset, PartitionId, ProducerEpoch, TopicName
-from octopi.model import Condition
 from octopi.retry import Backoff, may_pass
 from octopi.timers import TimerQueue
 from octopi.tracing import client as steps

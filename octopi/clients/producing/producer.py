@@ -28,6 +28,7 @@ from octopi.clients.producing.receipts import PendingReceipt, Receipt
 from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.producing.topic_route import TopicRoute
 from octopi.clients.producing.unreported_failures import UnreportedFailures
+from octopi.conditions import Condition
 from octopi.errors import (
     ClosedError,
     DeliveryError,
@@ -37,7 +38,6 @@ from octopi.errors import (
     RefusedError,
 )
 from octopi.identifiers import PartitionId, ProducerId, topic_name
-from octopi.model import Condition
 from octopi.record import NO_HEADERS, PRODUCER_ID_BYTES, check_values, producer_id_of
 from octopi.retry import may_pass, retry
 from octopi.timers import TimerQueue

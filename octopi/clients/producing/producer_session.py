@@ -58,6 +58,7 @@ from octopi.clients.producing.effects import (
 from octopi.clients.producing.load import ProducerLoad
 from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.suspicion import SilenceTimer
+from octopi.conditions import Condition
 from octopi.errors import (
     ConnectionLostError,
     DeliveryError,
@@ -69,7 +70,6 @@ from octopi.errors import (
 )
 from octopi.identifiers import ProducerEpoch, ProducerId, Sequence
 from octopi.limits import LEADER_SILENCE_S, RECORDS_PER_PRODUCE_MAX
-from octopi.model import Condition
 from octopi.record import STRUCTURED_BYTES_MIN
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from octopi.conditions import Condition
 from octopi.errors import NotLeaderError, OctopiError, Status
 from octopi.identifiers import Offset
-from octopi.model import Condition
 from octopi.record import Scan, scan
 from octopi.replication.effects import Answer, CommitReceipt, OnLog, PartitionEffect, Refusal, Reply
 from octopi.replication.log_leader import LogLeader

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from octopi.conditions import Condition
 from octopi.environment import Environment
 from octopi.errors import (
     CorruptLogError,
@@ -28,7 +29,6 @@ from octopi.errors import (
 )
 from octopi.identifiers import NO_EPOCH, BrokerId, Incarnation, Offset, PartitionId, TopicId
 from octopi.logger import get_logger
-from octopi.model import Condition
 from octopi.replication.effects import (
     Answer,
     Append,
