@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 import octopi
 from octopi.clients.piping import pipe_output
+from octopi.limits import RETENTION_CHECK_INTERVAL_S
 from octopi.wire import messages as m
 from tests.kit.world import World, read_all, running_world, values
 
@@ -227,6 +228,31 @@ async def test_a_task_that_is_cancelled_while_it_asks_loses_no_message(
                     seen.append(order.value)
                     await pipe.send(order.value)
         assert seen == await values(client, "invoices") == [b"%d" % one for one in range(20)]
+
+
+async def test_a_pipe_whose_last_result_retention_has_removed_goes_on_at_its_mark_if_told_so(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client:
+        await filled(world, 5)
+        await client.create_topic("short", segment_bytes=4096, retention_bytes=4096)
+        async with client.pipe("orders", "billing", into="short") as pipe:
+            await work(pipe, results=1, stop_at=4)
+        async with client.producer() as producer:
+            for _ in range(40):
+                await producer.send("short", bytes(1000))
+            await producer.send("orders", b"5")
+        await trio.sleep(2 * RETENTION_CHECK_INTERVAL_S)
+        assert b"4.0" not in await values(client, "short")
+
+        async def go_on(*, from_mark: bool) -> None:
+            async with client.pipe("orders", "billing", into="short", from_mark=from_mark) as pipe:
+                await work(pipe, results=1, stop_at=5)
+
+        with pytest.raises(octopi.RefusedError, match="from_mark=True"):
+            await go_on(from_mark=False)
+        await go_on(from_mark=True)
+        assert (await values(client, "short"))[-1] == b"5.0"
 
 
 async def test_misuse_is_told_at_once(autojump_clock: MockClock) -> None:
