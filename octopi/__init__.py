@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from octopi.clients.consuming.multi_topic_consumer import LeftTopic, MultiTopicConsumer
     from octopi.clients.consuming.positions import Positions
     from octopi.clients.consuming.start_position import LastMessages, OffsetSpec, Start, last
+    from octopi.clients.piping.pipe import Pipe
     from octopi.clients.producing.producer import Producer
     from octopi.clients.producing.receipts import PendingReceipt, Receipt
     from octopi.clients.stored_records import RecordReader, StoredRecords
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Blame,
         ChecksumError,
         ClosedError,
+        ConditionFailedError,
         ConnectionLostError,
         DeliveryError,
         HistoryForkedError,
@@ -150,6 +152,7 @@ _MODULES = {
     "ClosedError": "octopi.errors",
     "ClusterEvent": "octopi.wire.messages",
     "ClusterInfo": "octopi.clients.answers",
+    "ConditionFailedError": "octopi.errors",
     "ConnectionLostError": "octopi.errors",
     "Consumer": "octopi.clients.consuming.consumer",
     "DealtBatch": "octopi.clients.subscribing.dealt",
@@ -191,6 +194,7 @@ _MODULES = {
     "PartitionInfo": "octopi.wire.messages",
     "PartitionRecovery": "octopi.wire.messages",
     "PendingReceipt": "octopi.clients.producing.receipts",
+    "Pipe": "octopi.clients.piping.pipe",
     "Place": "octopi.position",
     "Position": "octopi.position",
     "Positions": "octopi.clients.consuming.positions",
@@ -252,6 +256,7 @@ __all__ = [
     "ClosedError",
     "ClusterEvent",
     "ClusterInfo",
+    "ConditionFailedError",
     "ConnectionLostError",
     "Consumer",
     "DealtBatch",
@@ -293,6 +298,7 @@ __all__ = [
     "PartitionInfo",
     "PartitionRecovery",
     "PendingReceipt",
+    "Pipe",
     "Place",
     "Position",
     "Positions",

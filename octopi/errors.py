@@ -28,6 +28,7 @@ The tree::
     +-- TopicReplacedError         the topic of a position was deleted and created again
     +-- DeliveryError              a message got no receipt
         +-- NotDeliveredError          the message is certainly not stored
+        |   +-- ConditionFailedError       the log does not end where the message was to be appended
         +-- OutcomeUnknownError        the message may or may not be stored
 
 An error has a class of its own if some caller reacts to it.  Every other refusal is a
@@ -66,6 +67,7 @@ class Status(IntEnum):
 
     MALFORMED_RECORD = 30
     RECORD_CHECKSUM = 31
+    CONDITION_FAILED = 32
     OFFSET_INSIDE_RECORD = 33
     OFFSET_OUT_OF_RANGE = 34
     SEQUENCE_GAP = 35
@@ -251,6 +253,13 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         Blame.NEITHER,
         400,
         "send the records again: their bytes changed on the way",
+        before_append=True,
+    ),
+    Status.CONDITION_FAILED: StatusMeaning(
+        False,
+        Blame.CALLER,
+        409,
+        "read the log up to the `offset` in the answer, which is its end, and decide again",
         before_append=True,
     ),
     Status.OFFSET_INSIDE_RECORD: StatusMeaning(
@@ -825,6 +834,26 @@ class NotDeliveredError(DeliveryError):
         if isinstance(cause, OctopiError) and not getattr(cause, "retryable", True):
             return cause.code
         return "not_delivered"
+
+
+class ConditionFailedError(NotDeliveredError):
+    """The log did not end where the message was to be appended (``expected_end``), so the message
+    is certainly not stored.  Read on up to `end`, and decide again."""
+
+    _code = "condition_failed"
+
+    def __init__(self, message: str, end: int | None = None) -> None:
+        super().__init__(message, end)
+        self.end: int | None = end
+        """The end of the log, to which all is committed (bytes); None: it is not known."""
+
+    @property
+    def code(self) -> str:
+        """``condition_failed``."""
+        return self._code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class OutcomeUnknownError(DeliveryError):

@@ -547,6 +547,14 @@ PRODUCERS_PER_LOG_MAX: Final = 10_000
 """Producers that a log remembers to detect duplicates.  The producer that has been silent longest
 is forgotten first; it is refused with ``unknown_producer`` if it comes back."""
 
+INPUT_BYTES_MAX: Final = 128
+"""The header of an output of a pipe that says which message it comes from; one of the largest
+numbers has 93 bytes."""
+
+PIPE_BUFFER_BYTES: Final = 8 * MIB
+"""What a pipe holds of outputs that are not stored, for one log of its input, before the program
+waits; the outputs of one message may be as much more."""
+
 RECENT_BATCHES_COUNT: Final = REQUESTS_IN_FLIGHT_MAX
 """Receipts that a log remembers for each producer: as many as the producer can have unanswered."""
 

@@ -22,6 +22,10 @@ from octopi.limits import HEADER_COUNT_MAX, HEADER_NAME_BYTES_MAX
 
 NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
+INPUT_HEADER: Final = "octopi-input"
+"""The header of records that a pipe wrote: which message they come from
+(`octopi.clients.piping.input_place`)."""
+
 _UNFIT: Final = "invalid_option"
 
 _HEADER_NAME: Final = struct.Struct(">H")

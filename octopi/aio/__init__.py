@@ -19,6 +19,7 @@ from octopi.aio.consuming import (
     AsyncioRecordReader as RecordReader,
     AsyncioStoredRecords as StoredRecords,
 )
+from octopi.aio.piping import AsyncioPipe as Pipe
 from octopi.aio.producing import (
     AsyncioPendingReceipt as PendingReceipt,
     AsyncioProducer as Producer,
@@ -37,6 +38,7 @@ __all__ = [
     "MarkKeeper",
     "MultiTopicConsumer",
     "PendingReceipt",
+    "Pipe",
     "Producer",
     "QueueSubscription",
     "RecordReader",

@@ -16,6 +16,7 @@ from octopi.aio.consuming import (
     AsyncioStoredRecords,
 )
 from octopi.aio.guest_run import GuestRun, awaited_in_asyncio
+from octopi.aio.piping import AsyncioPipe
 from octopi.aio.producing import AsyncioProducer
 from octopi.aio.subscribing import (
     AsyncioMarkKeeper,
@@ -83,6 +84,7 @@ class AsyncioClient(Wrapper[Client]):
     find_offset = calling(Client.find_offset)
     fetch = calling(Client.fetch)
     producer = opening(Client.producer, AsyncioProducer)
+    pipe = opening(Client.pipe, AsyncioPipe)
     mark_keeper = opening(Client.mark_keeper, AsyncioMarkKeeper)
 
     @property

@@ -57,10 +57,17 @@ class AsyncioProducer(Wrapper[Producer]):
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        expected_end: int | None = None,
     ) -> Receipt:
         """Send a message and wait until it is committed; see `octopi.Producer.send`."""
         pending = await self.submit(
-            topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            timestamp=timestamp,
+            partition=partition,
+            expected_end=expected_end,
         )
         return await pending.receipt()
 
@@ -73,6 +80,7 @@ class AsyncioProducer(Wrapper[Producer]):
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        expected_end: int | None = None,
     ) -> AsyncioPendingReceipt:
         """Queue a message.  Await the returned object for the receipt, if you need it; see
         `octopi.Producer.submit`."""
@@ -82,7 +90,13 @@ class AsyncioProducer(Wrapper[Producer]):
         return AsyncioPendingReceipt(
             self._run,
             inner.submit_nowait(
-                topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition
+                topic,
+                value,
+                key=key,
+                headers=headers,
+                timestamp=timestamp,
+                partition=partition,
+                expected_end=expected_end,
             ),
         )
 
@@ -95,6 +109,7 @@ class AsyncioProducer(Wrapper[Producer]):
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        expected_end: int | None = None,
     ) -> AsyncioPendingReceipt:
         """`submit` from synchronous code of the loop; see `octopi.Producer.submit_nowait`.
 
@@ -104,7 +119,13 @@ class AsyncioProducer(Wrapper[Producer]):
         return AsyncioPendingReceipt(
             self._run,
             self._inner.submit_nowait(
-                topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition
+                topic,
+                value,
+                key=key,
+                headers=headers,
+                timestamp=timestamp,
+                partition=partition,
+                expected_end=expected_end,
             ),
         )
 

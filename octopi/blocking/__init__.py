@@ -24,6 +24,7 @@ from octopi.blocking.dealt import (
     BlockingDealtBatch as DealtBatch,
     BlockingDealtMessage as DealtMessage,
 )
+from octopi.blocking.piping import BlockingPipe as Pipe
 from octopi.blocking.producing import (
     BlockingPendingReceipt as PendingReceipt,
     BlockingProducer as Producer,
@@ -45,6 +46,7 @@ __all__ = [
     "MarkKeeper",
     "MultiTopicConsumer",
     "PendingReceipt",
+    "Pipe",
     "Producer",
     "QueueSubscription",
     "RecordReader",

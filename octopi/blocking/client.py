@@ -18,6 +18,7 @@ from octopi.blocking.consuming import (
     BlockingMultiTopicConsumer,
     BlockingStoredRecords,
 )
+from octopi.blocking.piping import BlockingPipe
 from octopi.blocking.producing import producing
 from octopi.blocking.subscribing import (
     BlockingMarkKeeper,
@@ -85,6 +86,7 @@ class BlockingClient(BlockingWrapper[Client]):
     find_offset = calling(Client.find_offset)
     fetch = calling(Client.fetch)
     producer = producing(Client.producer)
+    pipe = opening(Client.pipe, BlockingPipe)
     mark_keeper = opening(Client.mark_keeper, BlockingMarkKeeper)
 
     @property

@@ -19,8 +19,14 @@ from octopi.blocking.wrapping import BlockingWrapper
 from octopi.clients.background import background_tasks
 from octopi.clients.client import Client
 from octopi.clients.leader_lookup import partition_of
+from octopi.clients.producing.arguments import (
+    as_bytes,
+    check_one_log,
+    condition_of,
+    milliseconds,
+)
 from octopi.clients.producing.partitioner import StickyPartitioner, place_for_key
-from octopi.clients.producing.producer import Producer, as_bytes, milliseconds
+from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.receipts import Receipt
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import CLIENT_BATCH_BYTES, KIB
@@ -123,11 +129,12 @@ class BlockingProducer(BlockingWrapper[Producer]):
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        expected_end: int | None = None,
     ) -> Receipt:
         """Send a message and wait until it is committed; see `octopi.Producer.send`.
 
         One thread that sends message by message does so on a connection of its own, without a
-        change of threads, unless the producer has a name.
+        change of threads, unless the producer has a name, or the message an *expected_end*.
 
         If it is interrupted while it waits for the receipt (by Ctrl-C or a `timeout`), the message
         stays queued and will be delivered; if that fails, `flush` (or the end of the producer's
@@ -136,14 +143,21 @@ class BlockingProducer(BlockingWrapper[Producer]):
         self._thread.check()
         inner = self._inner
         is_quiet = self._queue.is_empty and self._direct.is_ready and inner.is_idle
-        if is_quiet and not inner.is_named:
+        if is_quiet and not inner.is_named and expected_end is None:
             receipt = self._send_directly(topic, value, key, headers, timestamp, partition)
             if receipt is not None:
                 return receipt
-        send = partial(inner.send, topic, value, key=key, headers=headers)
-        return self._thread.call(
-            partial(self._after_queue, partial(send, timestamp=timestamp, partition=partition))
+        send = partial(
+            inner.send,
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            timestamp=timestamp,
+            partition=partition,
+            expected_end=expected_end,
         )
+        return self._thread.call(partial(self._after_queue, send))
 
     def submit(
         self,
@@ -154,6 +168,7 @@ class BlockingProducer(BlockingWrapper[Producer]):
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        expected_end: int | None = None,
     ) -> BlockingPendingReceipt:
         """Queue a message.  Call `receipt` of the returned object, if you need it; see
         `octopi.Producer.submit`."""
@@ -161,6 +176,11 @@ class BlockingProducer(BlockingWrapper[Producer]):
         if self._inner.description(topic) is None:
             self._thread.call(partial(self._inner.prepare, topic))
         submission = self._submission(topic, value, key, headers, timestamp, partition)
+        if expected_end is not None:
+            condition_of(expected_end)
+            if (info := self._inner.description(topic)) is not None:
+                check_one_log(info, submission.key, partition)
+            submission.expected_end = expected_end
         self._queue.put(submission)
         return BlockingPendingReceipt(self._thread, self._queue, submission)
 
@@ -173,6 +193,7 @@ class BlockingProducer(BlockingWrapper[Producer]):
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        expected_end: int | None = None,
     ) -> BlockingPendingReceipt:
         """`submit` without waiting; see `octopi.Producer.submit_nowait`.
 
@@ -183,7 +204,13 @@ class BlockingProducer(BlockingWrapper[Producer]):
             self._inner.check_open()
             raise trio.WouldBlock
         return self.submit(
-            topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            timestamp=timestamp,
+            partition=partition,
+            expected_end=expected_end,
         )
 
     def submit_many(

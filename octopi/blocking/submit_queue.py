@@ -38,6 +38,7 @@ class Submission:
     headers: Mapping[str, bytes] | None
     timestamp: datetime | None
     partition: int | None
+    expected_end: int | None = None
     pending: PendingReceipt | None = None
     """What the producer gave; None: it has not taken the message yet."""
     error: OctopiError | None = None
@@ -133,6 +134,7 @@ class SubmitQueue:
                         headers=one.headers,
                         timestamp=one.timestamp,
                         partition=one.partition,
+                        expected_end=one.expected_end,
                     )
                 except OctopiError as error:
                     self._fail(one, error)

@@ -52,6 +52,11 @@ class ProduceRun:
                 self._lines = LineProducer(producer, self.topic, self.options, self.meter)
                 await work(self._lines)
 
+    @property
+    def end(self) -> int | None:
+        """Where the log ends behind the messages; None: they were appended wherever it ended."""
+        return None if self._lines is None else self._lines.end
+
     def summary(self) -> str:
         """What to say when the command was interrupted."""
         count = 0 if self._producer is None else self._producer.acknowledged_count

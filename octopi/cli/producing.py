@@ -47,6 +47,9 @@ class LineOptions:
     as_json: bool = False
     """Whether a line is a JSON object."""
     partition: int | None = None
+    expected_end: int | None = None
+    """Where the log has to end for the first message; each further one has to lie behind the one
+    before it.  None: messages are appended wherever the log ends."""
     rate: float = math.inf
     """The largest number of messages per second."""
     skip: int = 0
@@ -70,6 +73,8 @@ class LineProducer:
         """Whether lines are values, and all else is the same for all messages."""
         self._taken = options.skip
         """The number of lines that were taken or skipped."""
+        self.end: int | None = options.expected_end
+        """Where the log has to end for the next message; None: anywhere."""
         self._first_lines: dict[Batch, int] = {}
         """The first line of each batch that is not known to be stored, in their order."""
 
@@ -139,6 +144,8 @@ class LineProducer:
         text = f"{unit} {first:,} is the first that was not acknowledged: {go_on}"
         if first <= self._taken:
             text += f" ({unit}s from there on may be stored already, and would be stored twice)"
+        if self.end is not None:
+            text += f", with --expected-end {self.end} if the log still ends there"
         return text
 
     async def _lines_of(self, descriptor: int) -> AsyncGenerator[Portion, None]:
@@ -165,6 +172,19 @@ class LineProducer:
                 value, key, headers, timestamp = item, options.key, options.headers, None
             else:
                 value, key, headers, timestamp = self._message(item)
+            if self.end is not None:
+                receipt = await self._producer.send(
+                    topic,
+                    value,
+                    key=key,
+                    headers=headers,
+                    timestamp=timestamp,
+                    partition=partition,
+                    expected_end=self.end,
+                )
+                self.end = receipt.next_offset
+                self._taken += 1
+                continue
             try:
                 pending = await submit(
                     topic,

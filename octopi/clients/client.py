@@ -18,11 +18,11 @@ from octopi.clients.answers import FetchResult
 from octopi.clients.background import background_tasks, check_trio
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.connections import Connections
-from octopi.clients.consuming.consumer_maker import ConsumerMaker
 from octopi.clients.consuming.start_position import OffsetSpec, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
 from octopi.clients.options import UNCHANGED, Unchanged, check_connection_name, within
+from octopi.clients.piping.pipe_maker import PipeMaker
 from octopi.clients.subscribing.subscription_options import PREFETCH
 from octopi.clients.topic_creation import alter_topic, create_checked, milliseconds
 from octopi.environment import Environment
@@ -66,7 +66,7 @@ AGENT: Final = f"octopi-python/{__version__}"
 DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
 
 
-class Client(ConsumerMaker):
+class Client(PipeMaker):
     """A connection to a cluster.  Made by `connect`; use it from any number of tasks.
 
     Topics, producers and consumers are here; the operations on the cluster are in `admin`.

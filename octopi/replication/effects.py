@@ -42,6 +42,8 @@ class Refusal:
 
     status: Status
     reason: str
+    offset: Offset | None = None
+    """See `octopi.wire.common.Failure`."""
 
 
 Answer = Callable[[CommitReceipt | Refusal], None]

@@ -9,8 +9,11 @@ there are no others.
 
 from __future__ import annotations
 
+from collections import deque
+
 import attrs
 
+from octopi.conditions import NO_RECORD, Condition, LastRecord
 from octopi.errors import Status
 from octopi.identifiers import BrokerId, Epoch, Offset, TopicId
 from octopi.record import Scan
@@ -33,6 +36,16 @@ from octopi.replication.producer_sequences import Duplicate, Refused, Repeated
 
 
 @attrs.frozen
+class _Refuted:
+    """A request whose condition doesn't hold, because of records that are not committed yet."""
+
+    end: Offset
+    """The log's end when it came."""
+    refusal: Refusal
+    answer: Answer
+
+
+@attrs.frozen
 class _Waiting:
     """An appended batch whose sender waits for the commit."""
 
@@ -51,8 +64,9 @@ class LogLeader:
     # A node may lead many thousands of logs; slots save a dictionary of attributes for each.
     # fmt: off
     __slots__ = (
-        "_acknowledged", "_durable", "_fenced", "_in_sync_count", "_others", "_replicated",
-        "_settled_together_below", "_waiting", "epoch", "fences", "log", "started_at",
+        "_acknowledged", "_durable", "_fenced", "_in_sync_count", "_others", "_refuted",
+        "_replicated", "_settled_together_below", "_waiting", "epoch", "fences", "log",
+        "started_at",
     )
     # fmt: on
 
@@ -69,6 +83,7 @@ class LogLeader:
         self._durable = log.flush_before_ack
         self._acknowledged: dict[BrokerId, Offset] = {}
         self._waiting: list[_Waiting] = []
+        self._refuted: deque[_Refuted] = deque()
         self.fences: ProducerFences | None = None
         """The fences of producers in this log; None: none are kept."""
         self._fenced: dict[TopicId, LogState] | None = None
@@ -79,13 +94,16 @@ class LogLeader:
 
     # --- producing -------------------------------------------------------------------
 
-    def receive(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
-        """A producer sent valid *records*, which *scan* describes (step 1)."""
+    def receive(
+        self, records: bytes, scan: Scan, answer: Answer, condition: Condition | None = None
+    ) -> list[Effect]:
+        """A producer sent valid *records*, which *scan* describes (step 1).  They are appended only
+        if *condition* holds, but a repetition is acknowledged in any case."""
         if self._in_sync_count < (least := self._min_insync):
             reason = f"{self._in_sync_count} of at least {least} replicas are in sync"
             return [Reply(answer, Refusal(Status.NOT_READY, reason))]
         if not scan.runs:
-            return self._receive_version_1(records, scan, answer)
+            return self._receive_version_1(records, scan, answer, condition)
         run = scan.runs[0]
         if len(scan.runs) > 1 or run.count != scan.count:
             return [
@@ -111,24 +129,55 @@ class LogLeader:
                 reason = "the records are stored, and those before them are gone by now: where is"
                 return [Reply(answer, Refusal(Status.RECEIPT_FORGOTTEN, f"{reason} not known"))]
             return [FindDuplicate(verdict.offset, verdict.skip, answer)]
-        return self._append(records, scan, answer)
+        return self._append(records, scan, answer, condition)
 
-    def _receive_version_1(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
+    def _receive_version_1(
+        self, records: bytes, scan: Scan, answer: Answer, condition: Condition | None
+    ) -> list[Effect]:
         verdict = self.log.sequences.check_requests(scan.requests)
         if isinstance(verdict, Refused):
             return [Reply(answer, Refusal(verdict.status, verdict.reason))]
         if isinstance(verdict, Repeated):
             return self._answer_again(verdict.first, verdict.last, answer)
-        return self._append(records, scan, answer)
+        return self._append(records, scan, answer, condition)
 
-    def _append(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
+    def _append(
+        self, records: bytes, scan: Scan, answer: Answer, condition: Condition | None
+    ) -> list[Effect]:
         if self.log.sequences.is_closed:
             reason = "the topic was closed: it takes no more messages"
             return [Reply(answer, Refusal(Status.TOPIC_CLOSED, reason))]
+        if condition is not None and (reason := self._refutes(condition, scan)):
+            return self._refuse_once_committed(reason, answer)
         append = Append(records, scan, answer)
         # If a restart lost the epoch of records, they would count as those of an older one.
         begins = self.log.epochs.begin(self.epoch, self.log.end)
         return [StoreEpochs(), append] if begins else [append]
+
+    def _refutes(self, condition: Condition, scan: Scan) -> str:
+        """Why *condition* doesn't hold for the records of *scan*; empty: it holds."""
+        log = self.log
+        if condition.expected_end is not None and condition.expected_end != log.end:
+            return f"the log ends at {log.end}, not at {condition.expected_end}"
+        if condition.after is not None:
+            if not scan.runs:
+                return "records of version 1 have no sequences, so they come after none"
+            last = log.sequences.last_record(scan.runs[0].producer_id)
+            if condition.after != last:
+                return f"the newest record of the producer is {_named(last)}, not " + _named(
+                    condition.after
+                )
+        return ""
+
+    def _refuse_once_committed(self, reason: str, answer: Answer) -> list[Effect]:
+        """Refuse a request whose condition doesn't hold, when all that the log holds now is
+        committed.  Records that are taken back refute nothing, and whoever is told the log's end
+        can read up to there."""
+        refusal = Refusal(Status.CONDITION_FAILED, reason, self.log.end)
+        if self.log.end <= self.log.highwater:
+            return [Reply(answer, refusal)]
+        self._refuted.append(_Refuted(self.log.end, refusal, answer))
+        return []
 
     def appended(self, base: Offset, scan: Scan, answer: Answer) -> list[Effect]:
         """The batch is appended at *base* (step 2)."""
@@ -184,6 +233,9 @@ class LogLeader:
         ]
         self._waiting.clear()
         self._settled_together_below = self.log.end
+        # Nothing of these was appended, and whether their conditions hold is not decided.
+        effects += [Reply(one.answer, Refusal(Status.NOT_READY, reason)) for one in self._refuted]
+        self._refuted.clear()
         return effects
 
     # --- committing ------------------------------------------------------------------
@@ -271,6 +323,9 @@ class LogLeader:
             settled += 1
             effects.append(Reply(waiting.answer, waiting.receipt))
         del self._waiting[:settled]
+        while self._refuted and self._refuted[0].end <= end:
+            refuted = self._refuted.popleft()
+            effects.append(Reply(refuted.answer, refuted.refusal))
         return effects
 
     def check_invariants(self) -> None:
@@ -280,4 +335,12 @@ class LogLeader:
         ends = [waiting.end for waiting in self._waiting]
         assert ends == sorted(ends)
         assert all(self.log.highwater < end <= self.log.end for end in ends)
+        ends = [refuted.end for refuted in self._refuted]
+        assert ends == sorted(ends)
+        assert all(self.log.highwater < end <= self.log.end for end in ends)
         assert all(end <= self.log.end for end in self._acknowledged.values())
+
+
+def _named(last: LastRecord) -> str:
+    """*last* in a reason."""
+    return "none" if last == NO_RECORD else f"sequence {last.sequence} of epoch {last.epoch}"

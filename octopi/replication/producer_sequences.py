@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import attrs
 
+from octopi.conditions import NO_RECORD, LastRecord
 from octopi.errors import Status
 from octopi.identifiers import RING_LOGS, Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import PRODUCERS_PER_LOG_MAX, RECENT_BATCHES_COUNT, REQUEST_IDS_PER_LOG_MAX
@@ -211,6 +212,25 @@ class ProducerSequences:
         that is known."""
         known = self._producers.get(producer)
         return Sequence(known.next_sequence if known and known.epoch == epoch else 0)
+
+    def last_record(self, producer: ProducerId) -> LastRecord:
+        """The newest record of *producer* that the log holds."""
+        known = self._producers.get(producer)
+        return LastRecord(known.epoch, known.next_sequence - 1) if known else NO_RECORD
+
+    def newest_record(self, producer: ProducerId) -> tuple[Offset, int] | None:
+        """Where the newest record of *producer* is: the offset of a record, and how many records
+        behind that; None: the log has none of it."""
+        known = self._producers.get(producer)
+        if known is None or not known.batches:
+            return None
+        first, offset = known.batches[-1]
+        return offset, known.next_sequence - 1 - first
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next new producer makes the table forget another one."""
+        return len(self._producers) >= self._producers_max
 
     @property
     def is_closed(self) -> bool:

@@ -280,40 +280,6 @@ class EventList:
     events: Annotated[list[ClusterEvent], AtMost(EVENTS_KEPT_COUNT)]
 
 
-@request("produce", CLIENT_TO_LEADER, needs=on_its_topic(Verb.PUBLISH))
-@attrs.frozen
-class Produce:
-    """Append records.  Answer: `Produced`, once they are committed.
-
-    The records are all of version 1, or all of version 2 and of one producer with
-    consecutive sequences.
-    """
-
-    request: int
-    topic: Text
-    partition: PartitionId
-    records: Records
-
-
-@answer("produced", TO_CLIENT)
-@attrs.frozen
-class Produced:
-    """The records are committed, one behind the other."""
-
-    request: int
-    offset: Offset
-    """The offset of the first record."""
-    epoch: Epoch
-    """The epoch of the leader that appended them."""
-    duplicate: bool
-    """Whether they had been appended before; then this repeats the first receipt."""
-    id: Annotated[bytes, AtMost(16), MayBeMissing()] = b""
-    """In a topic in memory: the id of the first record.  Empty: it is a log topic, or a repetition
-    of which the first time is forgotten."""
-    digest: Annotated[bytes, AtMost(32), MayBeMissing()] = b""
-    """In a topic in memory: the digest of all records up to the last one of these."""
-
-
 @request("find_offset", CLIENT_TO_LEADER, needs=on_its_topic(Verb.SUBSCRIBE))
 @attrs.frozen
 class FindOffset:

@@ -78,6 +78,7 @@ from sim.generate.scenarios_of_leaders import (
     unsteady,
 )
 from sim.generate.scenarios_of_loss import LOSS_SCENARIOS, joins_while_more_comes
+from sim.generate.scenarios_of_pipes import PIPE_SCENARIOS
 from sim.generate.scenarios_of_queues import QUEUE_SCENARIOS
 from sim.generate.scenarios_of_registers import (
     altered,
@@ -220,7 +221,8 @@ SCENARIOS: Final = (
 """All scenarios that are drawn."""
 
 SCENARIOS_BY_NAME: Final[Mapping[str, Callable[[Random], Scenario]]] = {
-    tell.__name__.lstrip("_"): tell for tell in (*SCENARIOS, *GROUP_SCENARIOS, *RING_SCENARIOS)
+    tell.__name__.lstrip("_"): tell
+    for tell in (*SCENARIOS, *GROUP_SCENARIOS, *RING_SCENARIOS, *PIPE_SCENARIOS)
 }
-"""Each of these scenarios once, and those with several registers or none, by the name of its
-function without leading underscores."""
+"""Each of these scenarios once, and those with several registers or none, or with pipes, by the
+name of its function without leading underscores."""

@@ -14,6 +14,7 @@ from sim.mutants import (
     forks,
     groups,
     orders,
+    pipes,
     queues,
     recovery,
     register,
@@ -43,6 +44,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *entrances.MUTANTS,
         *groups.MUTANTS,
         *rings.MUTANTS,
+        *pipes.MUTANTS,
     )
 }
 """All mutants by name, in the order in which they are listed."""

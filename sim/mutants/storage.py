@@ -230,10 +230,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "unknown-outcomes-called-failures",
-        "octopi.clients.producing.producer_session",
+        "octopi.clients.producing.batches",
         """
--        unknown = batch.maybe_stored or batch.sent_at is not None
-+        unknown = False
+-    unknown = batch.maybe_stored or batch.sent_at is not None
++    unknown = False
 """,
         "a producer reports a message as not stored although the outcome is unknown",
         HISTORY,

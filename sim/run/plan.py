@@ -155,6 +155,8 @@ class WorkloadOptions:
     and the register behind it.  Each client is told brokers in an order of its own."""
     named_producers: int = 0
     """How many of the producers have a name, which each start of them opens again."""
+    pipes: bool = False
+    """Whether the members are those of a pipe to a topic of its own; in the modes with marks."""
 
 
 @attrs.frozen

@@ -22,6 +22,7 @@ from sim.run.group_notes import GroupNotes
 from sim.run.member_program import MemberProgram
 from sim.run.opaque_producer_program import OpaqueProducerProgram
 from sim.run.operator_program import Operator
+from sim.run.pipe_program import PipeProgram, PipeReader
 from sim.run.producer_program import ProducerProgram
 from sim.run.queue_member_program import QueueMemberProgram
 from sim.run.queue_notes import QueueNotes
@@ -43,8 +44,8 @@ class Workload:
         self.consumers = [
             ConsumerProgram(client_log, number) for number in range(1, workload.consumers + 1)
         ]
-        self.members: list[MemberProgram] | list[QueueMemberProgram]
-        self._queue_reader: QueueReader | None = None
+        self.members: list[MemberProgram] | list[QueueMemberProgram] | list[PipeProgram]
+        self._queue_reader: QueueReader | PipeReader | None = None
         numbers = range(1, workload.members + 1)
         notes: SubscriptionNotes
         if workload.member_mode in QUEUE_MODES:
@@ -53,6 +54,10 @@ class Workload:
             self._queue_reader = QueueReader(client_log, of_queue)
         else:
             notes = self._group = GroupNotes(client_log)
+        if workload.pipes:
+            self.members = [PipeProgram(client_log, one) for one in numbers]
+            self._queue_reader = PipeReader(client_log)
+        elif workload.member_mode not in QUEUE_MODES:
             self.members = [MemberProgram(client_log, self._group, one) for one in numbers]
         self.opaque = OpaqueProducerProgram(client_log)
         self.operator = Operator(client_log, notes)

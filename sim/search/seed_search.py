@@ -52,11 +52,16 @@ def _draw_scenario(seed: int, tier: Tier | None) -> Plan:
     return scenario_plans.draw(seed, tier or "message")
 
 
+def _draw_pipes(seed: int, tier: Tier | None) -> Plan:
+    return scenario_plans.draw_of_pipes(seed, tier or "message")
+
+
 SOURCES: Final[dict[str, Callable[[int, Tier | None], Plan]]] = {
     "swarm": swarm.draw,
     "scenarios": _draw_scenario,
     "registers": groups.draw,
     "ring": rings.draw,
+    "pipes": _draw_pipes,
 }
 """By the name of a source of plans: the function that draws a plan from a seed."""
 

@@ -19,6 +19,7 @@ PAIRS: dict[type, type] = {
     octopi.MarkKeeper: octopi.aio.MarkKeeper,
     octopi.MultiTopicConsumer: octopi.aio.MultiTopicConsumer,
     octopi.PendingReceipt: octopi.aio.PendingReceipt,
+    octopi.Pipe: octopi.aio.Pipe,
     octopi.Producer: octopi.aio.Producer,
     octopi.QueueSubscription: octopi.aio.QueueSubscription,
     octopi.RecordReader: octopi.aio.RecordReader,
@@ -73,6 +74,7 @@ WITHIN = {
     "start",
     "taking_many",
     "until_ready",
+    "watch",
 }
 """Methods that are not for programs: what opens and closes blocks, and what the parts of the client
 tell one another.  Names that begin with ``take_`` are such, too."""

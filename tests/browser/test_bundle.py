@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 BUNDLER = ROOT / ".tools/bundler/node_modules/.bin/rollup"
 CONFIGURATION = ROOT / "requirements/bundler/rollup.config.mjs"
 BUNDLE = "octopi.min.js"
-BYTES_MAX = 17_000
+BYTES_MAX = 17_500
 """It has 16,800; docs/browser.md and decision 66 say so."""
 SUBSCRIPTIONS_BYTES_MAX = 13_000
 """It has 11,300."""

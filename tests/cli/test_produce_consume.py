@@ -71,6 +71,22 @@ def test_a_line_may_bring_its_own_key(
     assert keys == [("k", "v::w"), (None, "no key"), ("", "x")]
 
 
+def test_messages_are_appended_in_a_row_where_the_log_is_said_to_end(
+    program: Program, consume: Consume, topic: str
+) -> None:
+    first = program("produce", topic, "a", "b", "--expected-end", "0")
+    assert first.exit_code == 0, first.stderr
+    end = first.stdout.strip()
+    for wrong in ("0", "1000000"):
+        late = program("produce", topic, "never", "--expected-end", wrong)
+        assert (late.exit_code, late.stdout) == (4, "")
+        assert f"the log ends at {end}, not at {wrong}" in late.stderr
+        assert "read the log up to" in late.stderr
+    second = program("produce", topic, "c", "--expected-end", end)
+    assert int(second.stdout) > int(end)
+    assert consume(topic, "-e") == b"a\nb\nc\n"
+
+
 def test_messages_go_to_the_partition_that_is_named(
     program: Program, consume: Consume, tmp_path: Path, topic: str
 ) -> None:

@@ -14,8 +14,10 @@ from octopi.clients.producing.load import ProducerLoad
 from octopi.clients.producing.producer_options import ProducerOptions
 from octopi.clients.producing.producer_session import ProducerSession
 from octopi.clients.producing.session_options import SessionOptions
+from octopi.conditions import Condition
 from octopi.errors import (
     ClosedError,
+    ConditionFailedError,
     ConnectionLostError,
     NotDeliveredError,
     OutcomeUnknownError,
@@ -616,3 +618,94 @@ def test_a_batch_that_waits_for_an_epoch_for_too_long_is_not_delivered() -> None
     log.session.began(ProducerEpoch(1))
     log.add(b"b")
     assert log.sent() == [(b"b", 1, 0)]
+
+
+def conditional(log: Log, value: bytes, expected_end: int) -> Batch:
+    """A message that is to be stored at *expected_end*."""
+    condition = Condition(Offset(expected_end))
+    return log.session.add(value, None, NO_HEADERS, 0, log.now, condition)
+
+
+def refute(log: Log, batch: Batch, end: int) -> None:
+    why = refused(Status.CONDITION_FAILED, "no", offset=end)
+    log.session.refused(batch, batch.attempt, why)
+
+
+def test_a_message_with_a_condition_is_on_its_way_alone() -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    b = conditional(log, b"b", 100)
+    (c,) = log.add(b"c")
+    assert log.sent() == [(b"a", 0, 0)]
+    log.answer(a)
+    assert log.sent() == [(b"b", 0, 1)]
+    log.answer(b)
+    assert log.sent() == [(b"c", 0, 2)]
+    log.answer(c)
+    assert len(b) == 0
+
+
+def test_it_does_not_join_an_open_batch_and_takes_no_further_messages() -> None:
+    log = Log()
+    first = log.session.add(b"a", None, NO_HEADERS, 0, log.now)
+    b = conditional(log, b"b", 100)
+    last = log.session.add(b"c", None, NO_HEADERS, 0, log.now)
+    assert len({id(first), id(b), id(last)}) == 3
+    assert [first.sealed, b.sealed, last.sealed] == [True, True, False]
+
+
+def test_the_sequences_of_a_refuted_message_go_to_the_next_one() -> None:
+    log = Log()
+    a = conditional(log, b"a", 100)
+    assert log.sent() == [(b"a", 0, 0)]
+    refute(log, a, 300)
+    assert isinstance(a.outcome, ConditionFailedError)
+    assert (a.outcome.end, a.outcome.code) == (300, "condition_failed")
+    log.add(b"b")
+    assert log.sent() == [(b"b", 0, 0)]
+
+
+def test_a_copy_without_answer_is_not_stored_either_if_the_log_goes_on_behind_the_offset() -> None:
+    log = Log()
+    a = conditional(log, b"a", 100)
+    log.sent()
+    assert log.reconnect() == [(b"a", 0, 0)]
+    refute(log, a, 101)
+    assert isinstance(a.outcome, ConditionFailedError)
+    log.add(b"b")
+    assert log.sent() == [(b"b", 0, 0)]
+
+
+@pytest.mark.parametrize("end", [60, 100])
+def test_it_may_be_stored_if_the_log_does_not_reach_beyond_the_offset(end: int) -> None:
+    log = Log()
+    a = conditional(log, b"a", 100)
+    log.sent()
+    log.reconnect()
+    refute(log, a, end)
+    assert isinstance(a.outcome, OutcomeUnknownError)
+    log.add(b"b")
+    assert log.sent() == [(b"b", 0, 1)]
+
+
+def test_a_condition_that_a_leader_can_not_decide_is_sent_again() -> None:
+    log = Log()
+    a = conditional(log, b"a", 100)
+    log.sent()
+    log.refuse(a, Status.NOT_READY)
+    log.advance()
+    log.session.connected()
+    assert log.sent() == [(b"a", 0, 0)]
+    refute(log, a, 200)
+    assert isinstance(a.outcome, ConditionFailedError)
+
+
+def test_a_named_producer_begins_no_epoch_because_of_a_refuted_message() -> None:
+    log = Log(is_named=True)
+    a = conditional(log, b"a", 100)
+    assert log.advance() == [BeginEpoch(None)]
+    log.session.began(ProducerEpoch(7))
+    assert log.sent() == [(b"a", 7, 0)]
+    refute(log, a, 300)
+    conditional(log, b"b", 300)
+    assert log.sent() == [(b"b", 7, 0)]

@@ -27,10 +27,10 @@ const DEEDS = {
   produce: async ({ as, by, topic, name }) => {
     producers.set(as, await (await clients.get(by)()).producer(name, { topics: [topic] }));
   },
-  send: async ({ as, by, topic, value, key, headers, timestamp, partition }) => {
+  send: async ({ as, by, topic, value, key, headers, timestamp, partition, expected_end: expectedEnd }) => {
     const octopi = producers.get(as) ?? (await clients.get(by)());
     const named = Object.fromEntries(Object.entries(headers ?? {}).map(([name, one]) => [name, given(one)]));
-    return shownReceipt(await octopi.publish(topic, given(value), { key: key && given(key), headers: named, timestamp, partition }));
+    return shownReceipt(await octopi.publish(topic, given(value), { key: key && given(key), headers: named, timestamp, partition, expectedEnd }));
   },
   "send numbered": async ({ by, topic }) => {
     const octopi = await clients.get(by)();
@@ -74,7 +74,7 @@ async function sendNumbered(octopi, topic, sending) {
   return receipts;
 }
 
-const shownReceipt = ({ partition, offset, duplicate }) => ({ partition, offset, duplicate });
+const shownReceipt = ({ partition, offset, nextOffset: next, duplicate }) => ({ partition, offset, next, duplicate });
 
 function shown({ topic, partition, offset, nextOffset, timestamp, key, value, headers }) {
   const named = Object.fromEntries(Object.entries(headers).map(([name, one]) => [name, shownBytes(one)]));

@@ -14,6 +14,7 @@ _OF_ARGUMENTS: Final = {
         "headers": "headers",
         "timestamp": "time stamps",
         "partition": "choice of the partition",
+        "expected_end": "appending on a condition",
     },
     "read": {
         "partition": "choice of the partition",

@@ -35,6 +35,7 @@ LACKS: Final = {
     "name is escaped into one",
     "a start at a time": "a read begins at the beginning, at an offset, or at the end",
     "a start at the last messages": "the bytes of a stream don't tell where a message begins",
+    "appending on a condition": "a write is appended wherever the stream ends",
     "an error if a topic was made again": "an offset of the deleted stream gets 410, as one whose "
     "content retention has removed",
     "an error of consumers whose client is closed": "there is no client, only requests",

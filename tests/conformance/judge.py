@@ -149,6 +149,8 @@ class Judge:
         command = {**step, "by": client, "topic": self._name_of(step)}
         if "from" in step:
             command["from"] = self._start(step["from"])
+        if "expected_end" in step:
+            command["expected_end"] = self._start(step["expected_end"])
         return command
 
     def _name_of(self, step: Step) -> Any:  # noqa: ANN401
@@ -168,6 +170,8 @@ class Judge:
                     text = re.sub("@.*?:", f"@{start['id']}:", text)
                 ahead = start.get("ahead", 0)
                 return re.sub(r"=(\d+)", lambda found: f"={int(found[1]) + ahead}", text)
+            case {"behind": name}:
+                return self._saved[name]["next"]
             case {"offset of": name}:
                 return self._saved[name]["offset"] + start.get("plus", 0)
         return start

@@ -187,6 +187,7 @@ async def _send(producer: Any, command: Command) -> object:  # noqa: ANN401
         headers=headers,
         timestamp=None if timestamp is None else UNIX_ZERO + timedelta(milliseconds=timestamp),
         partition=command.get("partition"),
+        expected_end=command.get("expected_end"),
     )
     return _shown_receipt(receipt)
 
@@ -208,6 +209,7 @@ def _shown_receipt(receipt: octopi.Receipt) -> dict[str, object]:
     return {
         "partition": receipt.partition,
         "offset": receipt.offset,
+        "next": receipt.next_offset,
         "duplicate": receipt.duplicate,
     }
 

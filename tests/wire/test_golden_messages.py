@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from octopi.conditions import LastRecord
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 
@@ -50,6 +51,23 @@ VECTORS = [
         "65746f706963 666f7264657273"
         "69706172746974696f6e 03"
         "677265636f726473 4200ff",
+    ),
+    (
+        m.Produce(
+            request=1,
+            topic="t",
+            partition=0,
+            records=b"",
+            expected_end=0,
+            after=LastRecord(3, -1),
+        ),
+        "a7 6474797065 6770726f64756365"
+        "6772657175657374 01"
+        "65746f706963 6174"
+        "69706172746974696f6e 00"
+        "677265636f726473 40"
+        "6c65787065637465645f656e64 00"
+        "656166746572 a2 6565706f6368 03 6873657175656e6365 20",
     ),
     (
         m.Delivery(request=2, offset=2**33, records=b"", highwater=2**16),

@@ -58,6 +58,12 @@ if TYPE_CHECKING:
     "-p", "--partition", type=int, help="Partition of every message; by default the key decides."
 )
 @click.option(
+    "--expected-end",
+    type=click.IntRange(min=0),
+    metavar="OFFSET",
+    help="Append only if the log ends at OFFSET, and all messages there in a row.",
+)
+@click.option(
     "--skip",
     type=click.IntRange(min=0),
     default=0,
@@ -95,6 +101,7 @@ def produce(
     headers: tuple[str, ...],
     as_json: bool,
     partition: int | None,
+    expected_end: int | None,
     skip: int,
     no_create: bool,
     rate: float | None,
@@ -117,6 +124,9 @@ def produce(
     created, which is told.  The command returns when every message is acknowledged, and prints a
     summary on standard error.  If it fails, it names the first line that was not acknowledged, and
     --skip goes on there.
+
+    With --expected-end the first message is appended only if the log ends there, and each further
+    one only directly behind the one before.  The new end is printed on standard output.
 
     With --json a line has "value", and perhaps "key", "headers" and "timestamp_ms"; bytes that are
     no text are in "value_base64" and "key_base64" in base 64.
@@ -141,6 +151,7 @@ def produce(
         headers=_headers(headers),
         as_json=as_json,
         partition=partition,
+        expected_end=expected_end,
         rate=math.inf if rate is None else rate,
         skip=skip,
         unit="message" if messages else "line",
@@ -169,6 +180,8 @@ def produce(
         with meter.shown("producing", size_bytes):
             run(partial(produce_run.produce, work), produce_run.summary)
     say(meter.summary(), err=True)
+    if produce_run.end is not None:
+        say(str(produce_run.end))
 
 
 def _check(key: str | None, key_separator: str | None, as_json: bool) -> None:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import attrs
 
-from octopi.errors import DeliveryError
+from octopi.conditions import Condition
+from octopi.errors import (
+    ConditionFailedError,
+    DeliveryError,
+    NotDeliveredError,
+    OctopiError,
+    OutcomeUnknownError,
+    RefusedError,
+)
 from octopi.identifiers import Epoch, Offset, Sequence
 from octopi.record import BatchBuilder
 
@@ -38,6 +48,8 @@ class Batch:
     """Whether it takes no more messages, and is to be sent without lingering."""
     urgent: bool = False
     """Whether its receipt is awaited."""
+    condition: Condition | None = None
+    """What has to hold of the log; such a batch is on its way alone."""
     first_sequence: Sequence | None = None
     """The sequence of its first message; None while it waits to be sent."""
     maybe_stored: bool = False
@@ -57,3 +69,51 @@ class Batch:
         batch, may be kept for long."""
         self.sent_at = None
         self.builder = BatchBuilder()
+
+
+def refutation(log: str, batch: Batch, why: RefusedError) -> ConditionFailedError | None:
+    """The outcome of *batch*, whose condition does not hold according to *why*; None: an earlier
+    copy of it may be stored.
+
+    A batch that is to be appended where the log ends can be stored at that offset only.  If the log
+    has committed something else there, none of its copies ever is.
+    """
+    expected = None if batch.condition is None else batch.condition.expected_end
+    if batch.maybe_stored and (why.offset is None or expected is None or why.offset <= expected):
+        return None
+    error = ConditionFailedError(f"{log}: {why}", why.offset)
+    error.__cause__ = why
+    return error
+
+
+def verdict(log: str, batch: Batch, why: OctopiError) -> DeliveryError:
+    """The outcome of *batch* if it is not sent again because of *why*."""
+    unknown = batch.maybe_stored or batch.sent_at is not None
+    error = (OutcomeUnknownError if unknown else NotDeliveredError)(f"{log}: {why}")
+    error.__cause__ = why
+    return error
+
+
+def check_batches(
+    unanswered: deque[Batch], waiting: deque[Batch], open_batch: Batch | None, bound: int
+) -> None:
+    """Assert that *unanswered* batches have growing sequences below *bound*, that one with a
+    condition is alone, and that *waiting* ones have none; only the last of those is open."""
+    sequence = 0
+    for batch in unanswered:
+        assert batch.first_sequence is not None
+        assert batch.sealed
+        assert batch.first_sequence >= sequence
+        assert batch.condition is None or len(unanswered) == 1
+        sequence = batch.first_sequence + len(batch)
+    assert sequence <= bound
+    for batch in waiting:
+        assert batch.sent_at is None
+        assert batch.first_sequence is None
+        assert batch.outcome is None
+        assert not batch.maybe_stored
+        assert batch.sealed == (batch is not open_batch)
+        assert len(batch) > 0
+    assert open_batch is None or open_batch is waiting[-1]
+    deadlines = [batch.deadline for batch in [*unanswered, *waiting]]
+    assert deadlines == sorted(deadlines)

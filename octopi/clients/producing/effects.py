@@ -6,7 +6,8 @@ import attrs
 
 from octopi.clients.producing.batches import Batch
 from octopi.errors import OctopiError, RefusedError
-from octopi.identifiers import ProducerEpoch
+from octopi.identifiers import PartitionId, ProducerEpoch, TopicName
+from octopi.wire.messages import Produce
 
 
 @attrs.frozen
@@ -18,6 +19,14 @@ class Send:
     records: bytes
     epoch: ProducerEpoch
     """The producer epoch of the sequences in *records*."""
+
+    def request(self, number: int, topic: TopicName, partition: PartitionId) -> Produce:
+        """The message to send."""
+        condition = self.batch.condition
+        if condition is None:
+            return Produce(number, topic, partition, self.records)
+        end, after = condition.expected_end, condition.after
+        return Produce(number, topic, partition, self.records, end, after)
 
 
 @attrs.frozen

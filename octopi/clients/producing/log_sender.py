@@ -32,6 +32,7 @@ from octopi.clients.producing.effects import (
 from octopi.clients.producing.producer_session import ProducerSession
 from octopi.clients.producing.sender_tracer import SenderTracer
 from octopi.clients.suspicion import RequestSuspicion
+from octopi.conditions import Condition
 from octopi.errors import (
     ConnectionLostError,
     OctopiError,
@@ -49,7 +50,6 @@ from octopi.wire.messages import (
     DescribeProducer,
     Failure,
     PartitionInfo,
-    Produce,
     Produced,
     ProducerDescription,
     TopicInfo,
@@ -116,14 +116,17 @@ class LogSender:
         timestamp_ms: int,
         *,
         urgent: bool,
+        condition: Condition | None = None,
     ) -> Batch:
-        """Queue a message; return its batch, of which it is the last message.
+        """Queue a message; return its batch, of which it is the last message; with a *condition* it
+        is the only one.
 
         Raises:
           MalformedRecordError: if it doesn't fit the record format; it isn't queued.
         """
         session = self.session
-        batch = session.add(value, key, headers, timestamp_ms, self._clock.now())
+        now = self._clock.now()
+        batch = session.add(value, key, headers, timestamp_ms, now, condition)
         if urgent:
             session.hurry(batch)
         if urgent or batch.sealed or batch.last_position == 0:
@@ -184,8 +187,8 @@ class LogSender:
         for effect in session.advance(self._clock.now()):
             traced = None if tracer is None else tracer.before(effect)
             match effect:
-                case Send(batch, attempt, records):
-                    self._send(batch, attempt, records)
+                case Send():
+                    self._send(effect)
                     if traced is not None:
                         traced()
                 case Settled():
@@ -210,13 +213,13 @@ class LogSender:
             self._wakes_at = wake_at
             self._shared.timers.set(wake_at, self._wake)
 
-    def _send(self, batch: Batch, attempt: int, records: bytes) -> None:
+    def _send(self, send: Send) -> None:
         connection = self._connection
         assert connection is not None, "the session sends only while it is connected"
         request = connection.next_request()
         connection.ask(
-            Produce(request, self.topic, self.partition, records),
-            partial(self._take_answer, connection, request, batch, attempt),
+            send.request(request, self.topic, self.partition),
+            partial(self._take_answer, connection, request, send.batch, send.attempt),
         )
 
     def _take_answer(

@@ -7,12 +7,17 @@ It keeps the producer's bounds, and routes messages to logs.  The batches of eac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
+from octopi.clients.producing.arguments import (
+    as_bytes,
+    check_one_log,
+    condition_of,
+    milliseconds,
+)
 from octopi.clients.producing.effects import Settled
 from octopi.clients.producing.lent_sessions import LentSessions
 from octopi.clients.producing.load import ProducerLoad
@@ -23,10 +28,10 @@ from octopi.clients.producing.receipts import PendingReceipt, Receipt
 from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.producing.topic_route import TopicRoute
 from octopi.clients.producing.unreported_failures import UnreportedFailures
+from octopi.conditions import Condition
 from octopi.errors import (
     ClosedError,
     DeliveryError,
-    InvalidOptionError,
     NotDeliveredError,
     OctopiError,
     ProducerFencedError,
@@ -37,8 +42,6 @@ from octopi.record import NO_HEADERS, PRODUCER_ID_BYTES, check_values, producer_
 from octopi.retry import may_pass, retry
 from octopi.timers import TimerQueue
 from octopi.wire.messages import TopicInfo
-
-_UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Producer:
@@ -114,11 +117,16 @@ class Producer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        expected_end: int | None = None,
     ) -> Receipt:
         """Send a message and wait until it is committed.
 
         Calls from many tasks share batches.  To send many messages from one task use
         `submit`, which doesn't wait for each.
+
+        *expected_end*: store the message only if its log ends at this offset, so that it gets this
+        offset: `next_offset` of the last message that you know.  See "Appending on a condition" in
+        docs/clients.md.  The log is that of *key* or *partition*, or the only one of the topic.
 
         If it is cancelled while it waits for room or for the register, the message is not taken and
         will never be stored.  If it is cancelled later, the message stays queued and will be
@@ -126,12 +134,16 @@ class Producer:
 
         Raises:
           NotDeliveredError: the message is certainly not stored.
+          ConditionFailedError: nor is it because the log has another end than *expected_end*.
           OutcomeUnknownError: the delivery time-out ended and it may or may not be stored.
           Also the errors of `submit`.
         """
         if topic not in self._routes or self._is_full:
             await self.prepare(topic)
-        return await self._take(topic, value, key, headers, timestamp, partition, urgent=True)
+        condition = None if expected_end is None else condition_of(expected_end)
+        return await self._take(
+            topic, value, key, headers, timestamp, partition, condition, urgent=True
+        )
 
     async def submit(
         self,
@@ -142,6 +154,7 @@ class Producer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        expected_end: int | None = None,
     ) -> PendingReceipt:
         """Queue a message.  Await the returned object for the receipt, if you need it.
 
@@ -150,13 +163,15 @@ class Producer:
 
         *key* chooses the partition (``crc32(key) % count``), unless *partition* is given.
         *timestamp* is an aware datetime; None: now.  *headers*: the names are text.
+        *expected_end*: as for `send`.
 
         Raises:
           InvalidTopicError: if *topic* is no legal name.
           UnknownTopicError: if there is no such topic and the producer doesn't create topics.
           RefusedError: UNKNOWN_PARTITION, if the topic is not on *partition*.
           MalformedRecordError: if the message is too large or its headers too many.
-          InvalidOptionError: if *timestamp* has no time zone.
+          InvalidOptionError: if *timestamp* has no time zone, or it isn't clear of which log
+              *expected_end* is.
           NotDeliveredError: if there was no room, or no answer of the register, within the delivery
               time-out.
           ClosedError: if the producer was closed.
@@ -164,7 +179,8 @@ class Producer:
         """
         if topic not in self._routes or self._is_full or self._yield_is_due:
             await self.prepare(topic)
-        return self._take(topic, value, key, headers, timestamp, partition)
+        condition = None if expected_end is None else condition_of(expected_end)
+        return self._take(topic, value, key, headers, timestamp, partition, condition)
 
     async def submit_many(
         self,
@@ -214,6 +230,7 @@ class Producer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | None = None,
         partition: int | None = None,
+        expected_end: int | None = None,
     ) -> PendingReceipt:
         """`submit` from synchronous code.
 
@@ -224,7 +241,8 @@ class Producer:
         if topic not in self._routes or self._is_full:
             self.check_open()
             raise trio.WouldBlock
-        return self._take(topic, value, key, headers, timestamp, partition)
+        condition = None if expected_end is None else condition_of(expected_end)
+        return self._take(topic, value, key, headers, timestamp, partition, condition)
 
     async def flush(self) -> None:
         """Send all queued messages without lingering, and wait until every message that was
@@ -257,6 +275,7 @@ class Producer:
         headers: Mapping[str, bytes] | None,
         timestamp: datetime | None,
         partition: int | None,
+        condition: Condition | None = None,
         urgent: bool = False,
     ) -> PendingReceipt:
         """Take a message, without waiting, so it is taken as a whole or not at all."""
@@ -268,8 +287,12 @@ class Producer:
         if key is not None and type(key) is not bytes:
             key = as_bytes("key", key)
         timestamp_ms = self.wall_ms() if timestamp is None else milliseconds(timestamp)
+        if condition is not None:
+            check_one_log(route.info, key, partition)
         sender = route.sender_for(key, partition)
-        batch = sender.take(value, key, headers or NO_HEADERS, timestamp_ms, urgent=urgent)
+        batch = sender.take(
+            value, key, headers or NO_HEADERS, timestamp_ms, urgent=urgent, condition=condition
+        )
         if partition is None and key is None:
             route.sticky_batch = batch
         builder = batch.builder
@@ -467,25 +490,3 @@ class Producer:
             sender.close(self._closed_by)
         self.lent.close(self._closed_by)
         self._room.unpark_all()
-
-
-def as_bytes(name: str, value: object) -> bytes:
-    """*value* as immutable bytes.
-
-    Raises:
-      TypeError: if it is no bytes; the text calls it *name*.
-    """
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    raise TypeError(f"{name} must be bytes, not {type(value).__name__}")
-
-
-def milliseconds(timestamp: datetime) -> int:
-    """*timestamp* in milliseconds since 1970-01-01 UTC.
-
-    Raises:
-      InvalidOptionError: if it has no time zone.
-    """
-    if timestamp.tzinfo is None:
-        raise InvalidOptionError(f"the timestamp {timestamp} has no time zone")
-    return (timestamp - _UNIX_ZERO) // timedelta(milliseconds=1)

@@ -24,8 +24,10 @@ if no later answer settles it, its sender gets `OutcomeUnknownError`.
 
 **Silence.**  While the leader leaves a request unanswered, `AskLeader` has the driver ask
 the register whether it still leads.  If another broker does, the driver calls
-`disconnected`, and the unanswered batches are sent there again.  Otherwise the session keeps
-waiting.
+`disconnected`, and the unanswered batches are sent there again.  Otherwise the session waits.
+
+**Conditions.**  A batch with a condition is on its way alone, so the sequences of one that is
+refused go to the next one.
 
 **Deadlines.**  An unanswered batch whose time is up is reported, but stays in the queue while a
 batch behind it may still be delivered, because the broker appends that one only after the records
@@ -43,7 +45,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from octopi.clients.producing.batches import Batch, Stored
+from octopi.clients.producing.batches import Batch, Stored, check_batches, refutation, verdict
 from octopi.clients.producing.effects import (
     AskLeader,
     BeginEpoch,
@@ -56,6 +58,7 @@ from octopi.clients.producing.effects import (
 from octopi.clients.producing.load import ProducerLoad
 from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.suspicion import SilenceTimer
+from octopi.conditions import Condition
 from octopi.errors import (
     ConnectionLostError,
     DeliveryError,
@@ -103,8 +106,7 @@ class ProducerSession:
         """Whether the driver performs `BeginEpoch`."""
         self._next_sequence = 0
         self._epoch_over = is_named
-        """Whether the next batch that gets sequences begins a new epoch; it gets them once no batch
-        is unanswered."""
+        """Whether the next batch begins a new epoch, as soon as no batch is unanswered."""
         self._unanswered: deque[Batch] = deque()
         self._waiting: deque[Batch] = deque()
         self._open: Batch | None = None
@@ -141,16 +143,22 @@ class ProducerSession:
         headers: Mapping[str, bytes],
         timestamp_ms: int,
         now: float,
+        condition: Condition | None = None,
     ) -> Batch:
-        """Take a message; return its batch, of which it is the last message.
+        """Take a message; return its batch, of which it is the last message; with a *condition* it
+        is the only one.
 
         Raises:
           MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
         """
-        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
+        batch = self._open if condition is None else None
+        batch = batch or Batch(now + self._options.delivery_timeout_s, now, condition=condition)
         batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
         if batch is not self._open:
+            self.seal()
             self._begin(batch)
+        if condition is not None:
+            self.seal()
         self._seal_if_full(batch)
         return batch
 
@@ -282,6 +290,8 @@ class ProducerSession:
                 self._settle(batch, forgotten)
                 self._unanswered.remove(batch)
                 batch.drop_messages()
+            case Status.CONDITION_FAILED:
+                self._refute(batch, why)
             case Status.SEQUENCE_GAP if batch is not self._unanswered[0]:
                 # The missing records are before it in the queue, and are sent again first.
                 self.disconnected(why)
@@ -297,7 +307,7 @@ class ProducerSession:
     def fail(self, why: OctopiError) -> None:
         """A retry can't help, or isn't wanted: settle all batches now."""
         for batch in [*self._unanswered, *self._waiting]:
-            self._settle(batch, self._verdict(batch, why))
+            self._settle(batch, verdict(self._log, batch, why))
         self._forget_unanswered()
         for batch in self._waiting:
             batch.drop_messages()
@@ -357,6 +367,8 @@ class ProducerSession:
         """Whether a waiting batch may be given sequences now."""
         if self._epoch_over:
             return not self._unanswered and not self._is_beginning
+        if self._unanswered and (self._waiting[0].condition or self._unanswered[0].condition):
+            return False  # a batch with a condition is on its way alone
         return len(self._unanswered) < self._options.batches_in_flight
 
     def _send_due(self, now: float) -> None:
@@ -428,11 +440,21 @@ class ProducerSession:
         """The batch was refused for good."""
         if batch.maybe_stored:
             # The batches behind it keep their sequences: if it is stored, they can be stored, too.
-            self._settle(batch, self._verdict(batch, why))
+            self._settle(batch, verdict(self._log, batch, why))
             self._unanswered.remove(batch)
             batch.drop_messages()
         else:
-            self._drop(batch, self._verdict(batch, why))
+            self._drop(batch, verdict(self._log, batch, why))
+
+    def _refute(self, batch: Batch, why: RefusedError) -> None:
+        """The condition of *batch* doesn't hold."""
+        error = refutation(self._log, batch, why)
+        if error is None:
+            return self._give_up(batch, why)
+        self._settle(batch, error)
+        self._unanswered.remove(batch)
+        self._next_sequence -= len(batch)  # it was on its way alone: the next one gets them
+        batch.drop_messages()
 
     def _drop(self, batch: Batch, error: DeliveryError) -> None:
         """The batch is certainly not stored and is not sent again."""
@@ -460,12 +482,6 @@ class ProducerSession:
         self._waiting.extendleft(again)
         self._epoch_over = True
 
-    def _verdict(self, batch: Batch, why: OctopiError) -> DeliveryError:
-        unknown = batch.maybe_stored or batch.sent_at is not None
-        error = (OutcomeUnknownError if unknown else NotDeliveredError)(f"{self._log}: {why}")
-        error.__cause__ = why
-        return error
-
     def _forget_unanswered(self) -> None:
         """Drop all unanswered batches.  The new epoch fences copies that are still on their way."""
         for batch in self._unanswered:
@@ -480,21 +496,5 @@ class ProducerSession:
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""
-        sequence = 0
-        for batch in self._unanswered:
-            assert batch.first_sequence is not None
-            assert batch.sealed
-            assert batch.first_sequence >= sequence
-            sequence = batch.first_sequence + len(batch)
-        assert sequence <= self._next_sequence
-        for batch in self._waiting:
-            assert batch.sent_at is None
-            assert batch.first_sequence is None
-            assert batch.outcome is None
-            assert not batch.maybe_stored
-            assert batch.sealed == (batch is not self._open)
-            assert len(batch) > 0
-        assert self._open is None or self._open is self._waiting[-1]
+        check_batches(self._unanswered, self._waiting, self._open, self._next_sequence)
         assert len(self._unanswered) <= self._options.batches_in_flight
-        deadlines = [b.deadline for b in [*self._unanswered, *self._waiting]]
-        assert deadlines == sorted(deadlines)

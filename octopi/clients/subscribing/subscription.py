@@ -352,6 +352,10 @@ class Subscription:
         if why is not None:
             self._fail(why)
 
+    def fail(self, why: OctopiError) -> None:
+        """Hand out nothing more, because of *why*."""
+        self._fail(why)
+
     def _fail(self, why: OctopiError) -> None:
         self._error = self._error or why
         for log in list(self._logs.values()):

@@ -127,12 +127,16 @@ export interface PublishOptions {
   partition?: number;
   /** ms since 1970; default: now. */
   timestamp?: number;
+  /** Where the log has to end: otherwise `condition_failed`, whose `end` says where it does. */
+  expectedEnd?: number;
   signal?: AbortSignal;
 }
 
 export interface Receipt {
   partition: number;
   offset: number;
+  /** Where the next message of the log begins. */
+  nextOffset: number;
   /** Whether it had been stored by an earlier attempt. */
   duplicate: boolean;
   /** Of a topic in memory: 16 bytes that sort by time. */
@@ -329,6 +333,8 @@ export declare class OctopiError extends Error {
   readonly code: string;
   /** Whether trying again can help. */
   readonly retryable: boolean;
+  /** Of `condition_failed`: where the log ends. */
+  readonly end?: number | null;
 }
 
 export interface OctopiEvents {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from octopi.conditions import Condition
 from octopi.errors import NotLeaderError, OctopiError, Status
 from octopi.identifiers import Offset
 from octopi.record import Scan, scan
@@ -30,9 +31,15 @@ class LogRequests:
         self._tracer = tracer
 
     def produced(
-        self, log: LocalLog, records: bytes, found: Scan, answer: Answer
+        self,
+        log: LocalLog,
+        records: bytes,
+        found: Scan,
+        answer: Answer,
+        condition: Condition | None = None,
     ) -> Callable[[], list[PartitionEffect]]:
-        """The event that a client sent valid *records*, which *found* describes."""
+        """The event that a client sent valid *records*, which *found* describes, to be appended if
+        *condition* holds."""
         tracer = self._tracer
         if tracer is not None:
             answer = tracer.observed(log, found, answer)
@@ -48,7 +55,7 @@ class LogRequests:
                 return [OnLog(log.topic_id, Reply(answer, Refusal(status, reason)))]
             if (fence := self._ports.fence(machine.partition)) is not None:
                 return [OnLog(log.topic_id, Reply(answer, fence))]
-            effects = leader.receive(records, found, answer)
+            effects = leader.receive(records, found, answer, condition)
             return [OnLog(log.topic_id, effect) for effect in effects]
 
         return receive

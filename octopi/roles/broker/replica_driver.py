@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from octopi.conditions import Condition
 from octopi.environment import Environment
 from octopi.errors import (
     CorruptLogError,
@@ -147,14 +148,16 @@ class ReplicaDriver:
         if not self._busy:
             self._drain()
 
-    def produce(self, log: LocalLog, records: bytes, answer: Answer) -> None:
-        """Append *records*; *answer* is called once, now or later.
+    def produce(
+        self, log: LocalLog, records: bytes, answer: Answer, condition: Condition | None = None
+    ) -> None:
+        """Append *records* if *condition* holds; *answer* is called once, now or later.
 
         Raises:
           RefusedError: if the records are not valid.
         """
         found = scan_produced(records)
-        self.submit(self._requests.produced(log, records, found, answer))
+        self.submit(self._requests.produced(log, records, found, answer, condition))
 
     def append_made(
         self, log: LocalLog, make: Callable[[LogLeader], bytes | Offset], answer: Answer

@@ -19,6 +19,7 @@ const STATUSES = new Map([
   [26, ["topic_closed", false]],
   [30, ["malformed_record", false]],
   [31, ["record_checksum", true]],
+  [32, ["condition_failed", false]],
   [33, ["offset_inside_record", false]],
   [34, ["offset_out_of_range", false]],
   [35, ["sequence_gap", false]],
@@ -90,7 +91,8 @@ export class OctopiError extends Error {
 }
 
 // The error that a node's `failure` stands for.  *address*: where to go instead, or empty; *epoch*:
-// of the leader there; *offset*: of history_forked, up to where the log and what was read agree.
+// of the leader there; *offset*: of history_forked, up to where the log and what was read agree, and
+// of condition_failed the log's end.
 // The last two are null where the node didn't say them.
 export function refusal({ status, reason, address, epoch, offset }) {
   const [code] = STATUSES.get(status) ?? [`status_${status}`];

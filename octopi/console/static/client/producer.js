@@ -42,14 +42,20 @@ export class Producer {
   }
 
   // Stores a message, once, and resolves with its receipt when it is committed.
-  async publish(topic, value, { key, headers, partition, signal, timestamp = Date.now() } = {}) {
+  async publish(topic, value, { key, headers, partition, signal, timestamp = Date.now(), expectedEnd = null } = {}) {
     this.#checkOpen();
     signal?.throwIfAborted();
+    if (expectedEnd !== null && !(Number.isSafeInteger(expectedEnd) && expectedEnd >= 0)) {
+      throw new OctopiError("invalid_option", `expectedEnd is ${expectedEnd}: it is an offset, such as a receipt's nextOffset`);
+    }
     const record = prepare(value, key, headers, timestamp);
     const places = await this.#places(topic, signal);
     this.#checkOpen();
+    if (expectedEnd !== null && partition === undefined && !record.key && places.partitions.length > 1) {
+      throw new OctopiError("invalid_option", `expectedEnd is the end of one log, and topic ${topic} has ${places.partitions.length}: give the partition, or a key`);
+    }
     const publisher = this.#publisher(topic, places, partition ?? this.#partitionFor(places, record));
-    return publisher.publish(record, signal);
+    return publisher.publish(record, signal, expectedEnd);
   }
 
   #checkOpen() {

@@ -19,7 +19,7 @@ const DELIVERY_TIMEOUT_MS = 60_000;
 const BEFORE_APPEND = new Set([
   "malformed_message", "unknown_message", "unsupported_version", "wrong_endpoint", "message_too_large", "too_many",
   "unknown_topic", "invalid_topic", "unknown_partition", "invalid_option", "wrong_kind", "topic_closed", "malformed_record",
-  "record_checksum", "sequence_gap", "producer_fenced", "unknown_producer", "not_leader", "not_ready", "no_broker",
+  "record_checksum", "condition_failed", "sequence_gap", "producer_fenced", "unknown_producer", "not_leader", "not_ready", "no_broker",
   "shutting_down", "no_quorum", "buffer_full", "disk_full", "unauthenticated", "forbidden", "expired", "over_limit", "quota_exceeded", "not_a_member",
   "unreachable", "page_refused", "token",
 ]);
@@ -59,8 +59,9 @@ export class LogPublisher {
     this.signal = signal;
   }
 
-  // The receipt of a message, once it is committed.
-  publish(record, signal) {
+  // The receipt of a message, once it is committed.  *expectedEnd*: where the log has to end, so that
+  // the message is stored there; null: anywhere.
+  publish(record, signal, expectedEnd = null) {
     if (signal?.aborted) return Promise.reject(signal.reason);
     if (this.#queuedBytes + record.size > BUFFER_BYTES) {
       return Promise.reject(new OctopiError("too_many", `${this.topic}/${this.partition}: ${this.#queuedBytes} bytes wait to be sent: await some receipts first`));
@@ -68,7 +69,7 @@ export class LogPublisher {
     return new Promise((resolve, reject) => {
       const forget = onAbort(signal, () => this.#withdraw(entry, signal.reason));
       const then = (settle) => (outcome) => (forget(), settle(outcome));
-      const entry = { record, resolve: then(resolve), reject: then(reject), deadline: Date.now() + DELIVERY_TIMEOUT_MS };
+      const entry = { record, expectedEnd, resolve: then(resolve), reject: then(reject), deadline: Date.now() + DELIVERY_TIMEOUT_MS };
       this.#queue.push(entry);
       this.#queuedBytes += record.size;
       if (!this.#isRunning) this.#run();
@@ -95,7 +96,7 @@ export class LogPublisher {
         this.#sequence += batch.length;
         let at = offset;
         batch.forEach(({ record, resolve }, number) => {
-          const receipt = { partition: this.partition, offset: at, duplicate };
+          const receipt = { partition: this.partition, offset: at, nextOffset: at + record.size, duplicate };
           if (id?.length) Object.assign(receipt, { id: idBehind(id, number), digest });
           resolve(receipt);
           at += record.size;
@@ -114,7 +115,9 @@ export class LogPublisher {
   #nextBatch() {
     let size = 0;
     let count = 0;
+    const isAlone = ({ expectedEnd }) => expectedEnd !== null;
     while (count < this.#queue.length && (count === 0 || size + this.#queue[count].record.size <= BATCH_BYTES)) {
+      if (count && (isAlone(this.#queue[count]) || isAlone(this.#queue[0]))) break;
       size += this.#queue[count++].record.size;
     }
     if (count < this.#queue.length) this.onBatchFull(this);
@@ -143,7 +146,7 @@ export class LogPublisher {
 
   // What the broker answered when the batch was committed.
   async #deliver(batch) {
-    const deadline = batch[0].deadline;
+    const { deadline, expectedEnd } = batch[0];
     const records = batch.map((one) => one.record);
     const backoff = this.#cluster.newBackoff();
     let isMaybeStored = false;
@@ -153,11 +156,13 @@ export class LogPublisher {
       try {
         await this.begin();
         bytes ??= encodeRecords(records, this.producerId, this.#epoch, this.#sequence);
-        return await this.#send(bytes);
+        return await this.#send(bytes, expectedEnd);
       } catch (caught) {
         error = caught;
       }
       if (!(error instanceof OctopiError)) throw error;
+      // Behind the expected end the log has something else than this message, for good.
+      if (error.code === "condition_failed" && error.offset > expectedEnd) isMaybeStored = false;
       const canPass = error.retryable || (error.isFromBroker && MAY_BE_ELSEWHERE.has(error.code));
       if (error.isAboutRecords && !BEFORE_APPEND.has(error.code)) isMaybeStored = true;
       if (error.isFromBroker && START_OVER.has(error.code) && this.#sequence !== 0 && !isMaybeStored) {
@@ -173,16 +178,16 @@ export class LogPublisher {
     }
   }
 
-  async #send(bytes) {
+  async #send(bytes, expectedEnd) {
     const { topic, partition } = this;
     const connection = await this.#cluster.connection(await this.#route.find());
     try {
-      const produced = await connection.request({ type: "produce", topic, partition, records: bytes }, "produced");
+      const produced = await connection.request({ type: "produce", topic, partition, records: bytes, ...(expectedEnd !== null && { expected_end: expectedEnd }) }, "produced");
       this.#route.arrived();
       this.onTrouble(this, null);
       return produced;
     } catch (error) {
-      throw Object.assign(new OctopiError(error.code, error.message, { address: error.address, epoch: error.epoch }), {
+      throw Object.assign(new OctopiError(error.code, error.message, { address: error.address, epoch: error.epoch, offset: error.offset }), {
         isAboutRecords: true,
         isFromBroker: error.status !== undefined,
       });
@@ -193,6 +198,7 @@ export class LogPublisher {
     const name = `${this.topic}/${this.partition}`;
     if (isMaybeStored) return new OctopiError("outcome_unknown", `${name}: it may be stored, its answer never came; last: ${cause.message}`, { cause });
     if (cause.retryable) return new OctopiError("not_delivered", `${name}: it is not stored; last: ${cause.message}`, { cause });
-    return new OctopiError(cause.code, `${name}: ${cause.message}`, { cause });
+    const details = cause.code === "condition_failed" ? { cause, end: cause.offset } : { cause };
+    return new OctopiError(cause.code, `${name}: ${cause.message}`, details);
   }
 }

@@ -168,6 +168,11 @@ def produce(serving: RelayServing, connection: Connection, message: m.Produce) -
       NotLeaderError: if this relay is part of no epoch of the partition.
     """
     request = message.request
+    if message.condition is not None:
+        raise RefusedError(
+            f"topic {message.topic} is in memory: nothing is appended to it on a condition",
+            Status.WRONG_KIND,
+        )
     _, topic_id, partition = serving.checked(message.topic, message.partition)
     found = scan_produced(message.records)
     if len(found.runs) != 1 or found.runs[0].count != found.count:

@@ -48,10 +48,13 @@ class ProduceService(Service):
                         redirect(self._context.manager, content.reason, log.partition),
                     )
                 else:
-                    connection.post(failure(request, content.status, content.reason))
+                    connection.post(
+                        failure(request, content.status, content.reason, offset=content.offset)
+                    )
 
         try:
-            self._context.replica(message.partition).produce(log, message.records, answer)
+            replica = self._context.replica(message.partition)
+            replica.produce(log, message.records, answer, message.condition)
         except OctopiError:
             if settle is not None:
                 settle(None)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
 import trio
 
-from octopi.errors import NotReadyError, Status, refused
-from octopi.identifiers import SUBSCRIPTIONS_LOG, ProducerEpoch, ProducerId, TopicId
-from octopi.record import PRODUCER_ID_BYTES
+from octopi.errors import NotReadyError, OffsetOutOfRangeError, Status, refused
+from octopi.identifiers import SUBSCRIPTIONS_LOG, Offset, ProducerEpoch, ProducerId, TopicId
+from octopi.limits import INPUT_BYTES_MAX
+from octopi.record import PRODUCER_ID_BYTES, decode
+from octopi.record_headers import INPUT_HEADER
 from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.replication.internal_log import EncodedEntry, fence_entry
 from octopi.replication.producer_fences import ProducerFences, last_epoch
@@ -54,7 +57,10 @@ class ProducersService(Service):
                     found = await self._begin(log, message)
                 else:
                     found = self._found(log, message)
+                newest = log.state.sequences.newest_record(ProducerId(message.producer_id))
                 await self._internal.committed(message.partition, log, found.end)
+                if message.of_pipe and newest is not None:
+                    found = attrs.evolve(found, input=await _input_of(log, *newest))
                 self._context.connection.post(found)
         finally:
             self._context.release_task(FETCHES)
@@ -64,7 +70,11 @@ class ProducersService(Service):
         producer = ProducerId(message.producer_id)
         epoch = last_epoch(log.state, self._fences(log), producer)
         after = log.state.sequences.next_in_epoch(producer, epoch or ProducerEpoch(0))
-        return m.ProducerDescription(message.request, epoch, after, log.state.end)
+        told = m.ProducerDescription(message.request, epoch, after, log.state.end)
+        if message.of_pipe:
+            last, is_full = log.state.sequences.last_record(producer), log.state.sequences.is_full
+            told = attrs.evolve(told, last=last, forgets=is_full)
+        return told
 
     async def _begin(self, log: LocalLog, message: m.DescribeProducer) -> m.ProducerDescription:
         """Begin a new epoch, and wait until that is committed.
@@ -119,3 +129,19 @@ class ProducersService(Service):
                 f"{in_sync} of at least {log.state.min_insync} replicas are in sync"
             )
         return fences
+
+
+async def _input_of(log: LocalLog, offset: Offset, count: int) -> bytes:
+    """The header `INPUT_HEADER` of the record that lies *count* records behind the one at *offset*;
+    empty: it has none, or retention has removed it."""
+    try:
+        at = await log.skip(offset, count)
+        await log.prove(at)
+        records = log.read(at, log.read_bytes_min(at))
+    except OffsetOutOfRangeError:
+        return b""
+    if not records:
+        return b""
+    [message] = decode(records, at, log.name, log.partition)
+    told = message.headers.get(INPUT_HEADER, b"")
+    return told if len(told) <= INPUT_BYTES_MAX else b""
