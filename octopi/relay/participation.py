@@ -376,7 +376,8 @@ class RelayParticipation:
         self._raise_generation(epoch)
         self._effects.append(EnterStatus(self.status, epoch))
         if not is_same:
-            self._effects.append(TellTimeline(epoch))
+            plan = adoption.plan
+            self._effects.append(TellTimeline(epoch, plan.voters if plan.founds else frozenset()))
         self.streams.epoch = epoch
         self.streams.drop(set(adoption.repairs))
         for topic_id, repair in adoption.repairs.items():

@@ -68,7 +68,7 @@ _RARE_OCCURRENCE: Final = 4
 _OFTEN_OCCURRENCE: Final = 60
 _OFTEN_STEPS: Final = frozenset(code for code in STEPS if code[0] in "PC")
 
-_OF_OTHER_CLUSTERS: Final = steps.OF_SEVERAL_REGISTERS | steps.OF_RINGS
+_OF_OTHER_CLUSTERS: Final = steps.OF_SEVERAL_REGISTERS | steps.OF_RINGS | steps.OF_RELAYS
 _PLACES: Final = tuple(one for one in STEPS if steps.BY_CODE[one] not in _OF_OTHER_CLUSTERS)
 """The codes of the steps at which faults strike."""
 
