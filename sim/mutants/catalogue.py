@@ -17,6 +17,7 @@ from sim.mutants import (
     queues,
     recovery,
     register,
+    relays,
     replication,
     rings,
     storage,
@@ -43,6 +44,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *entrances.MUTANTS,
         *groups.MUTANTS,
         *rings.MUTANTS,
+        *relays.MUTANTS,
     )
 }
 """All mutants by name, in the order in which they are listed."""

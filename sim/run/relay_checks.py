@@ -10,6 +10,7 @@ from octopi.clients.client import Client, connect
 from octopi.clients.relays import describe_relays, verify_relays
 from octopi.environment import Environment
 from octopi.errors import OctopiError
+from octopi.limits import RELAYS_MIN
 from octopi.retry import may_pass
 from octopi.simulation.history.events import LogName
 from octopi.simulation.quiescence import Quiescence
@@ -68,6 +69,9 @@ class RelayChecks:
                     return (
                         f"broker {broker}, which is gone, was in relay partition {place.partition}"
                     )
+            least = min(RELAYS_MIN, len(self._rest.ids()))
+            if len(place.replicas) < least:
+                return f"relay partition {place.partition} has only the members {place.replicas}"
             wanted = [one for one in place.replicas if one != away]
             told = {
                 broker: [one for one in views[broker].relays if one.partition == place.partition]

@@ -8,12 +8,13 @@ are lost at once than a set can bear (docs/relay.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import attrs
 
 from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId, TopicId
+from octopi.limits import RELAY_LOST_S
 from octopi.relay.buffer import StreamPoint
 from octopi.relay.messages import RelayStatus, StreamPoints
 from octopi.relay.receiver import RelayReceipt
@@ -26,6 +27,9 @@ from octopi.simulation.step_handlers import StepHandlers
 from octopi.tracing import steps
 
 _GONE: Final = ("exit", KILL, LOSE_POWER)
+_AWAY_S: Final = RELAY_LOST_S - 1.0
+"""Who does nothing for so long may count as lost: it has stopped a moment after the others heard it
+last."""
 _SERVING: Final = (RelayStatus.NORMAL, RelayStatus.CHANGING)
 
 
@@ -62,6 +66,8 @@ class RelayFacts:
     streams: dict[TopicId, StreamTree] = attrs.field(factory=dict)
     written: dict[tuple[TopicId, RelayEpoch], dict[BrokerId, Published]] = attrs.field(factory=dict)
     """How far each member has told to have written a stream, in each epoch."""
+    seen_at: dict[BrokerId, float] = attrs.field(factory=dict)
+    """When each relay did something last, as a part of an epoch."""
 
     @property
     def sequencer(self) -> BrokerId | None:
@@ -75,10 +81,11 @@ class RelayFacts:
             self.streams[topic_id] = StreamTree(topic_id, self.partition)
         return self.streams[topic_id]
 
-    def look_at_losses(self) -> None:
-        """If more relays are lost than the set can bear, what is committed so far may be lost."""
+    def look_at_losses(self, away: Collection[BrokerId] = ()) -> None:
+        """If more relays are lost than the set can bear, what is committed so far may be lost.
+        *away*: those that a timeline begins without, since they were silent for too long."""
         can_bear = len(self.members) - (len(self.members) // 2 + 1)
-        if sum(one not in self.whole for one in self.members) > can_bear:
+        if sum(one not in self.whole or one in away for one in self.members) > can_bear:
             for stream in self.streams.values():
                 stream.guarded_end = stream.tip.end
 
@@ -93,7 +100,7 @@ class RelayView:
         self.rules: list[Callable[[str, str, Event], None]] = []
         """Called with each broken rule: its name, what was observed, and when."""
         self.topics: set[str] = set()
-        """The names of topics in memory, as who creates them says."""
+        """The names of topics in memory, as far as anybody has met them."""
         self._is_known = is_known
         self._on_host: dict[BrokerId, str] = {}
         self._handlers = StepHandlers()
@@ -124,9 +131,12 @@ class RelayView:
         return {number: one for number, one in known.items() if one is not None}
 
     def _facts(self, event: StepEvent[steps.RelayStep]) -> RelayFacts:
-        number = event.step.relay_partition
-        self._on_host[event.step.relay] = event.host
-        return self.partitions.setdefault(number, RelayFacts(number))
+        number, relay = event.step.relay_partition, event.step.relay
+        self._on_host[relay] = event.host
+        facts = self.partitions.setdefault(number, RelayFacts(number))
+        if facts.statuses.get(relay, (None, NEVER))[0] in _SERVING:
+            facts.seen_at[relay] = event.at
+        return facts
 
     def _broken(self, rule: str, text: str, event: Event) -> None:
         for told in self.rules:
@@ -289,6 +299,13 @@ class RelayView:
             self._broken("relay-timeline-again", text, event)
             return
         facts.founded = step.epoch
+        facts.look_at_losses(
+            [
+                one
+                for one in facts.members
+                if one not in step.founders and event.at - facts.seen_at.get(one, 0.0) > _AWAY_S
+            ]
+        )
         self._keep(facts, step.streams, step.epoch, event)
         facts.whole.intersection_update(step.founders)
         facts.whole.add(step.relay)
