@@ -57,7 +57,7 @@ def test_no_other_plan_has_topics_in_memory_or_faults_at_steps_of_relays() -> No
 def test_topics_in_memory_take_a_register_and_three_brokers() -> None:
     for options in ({"brokers": 2}, {"brokers": 3, "founders": 3}):
         with pytest.raises(PlanError, match="in memory"):
-            Plan(seed=1, workload=LOAD, **options)  # type: ignore[arg-type]
+            Plan(seed=1, workload=LOAD, **options)
 
 
 @pytest.mark.parametrize("tell", dict.fromkeys(RELAY_SCENARIOS), ids=lambda one: one.__name__)
@@ -81,7 +81,7 @@ def test_all_steps_of_relays_come_before_the_faults_end_in_two_small_runs() -> N
 def test_a_message_goes_through_the_steps_of_relays_in_their_order() -> None:
     """Appended and published, written by a quorum, then acknowledged."""
     verdict = run()
-    first = {}
+    first: dict[str, int] = {}
     for one in verdict.events:
         first.setdefault(one.what.partition(" ")[0], one.number)
     order = ("M1", "M2a", "M3a", "M3b", "M5a", "M6", "M7a", "M7b")
