@@ -37,7 +37,7 @@ from octopi.simulation.disk.log_bytes import ReplicaBytes
 from octopi.simulation.invariants.agreed_view import AgreedView
 from octopi.simulation.invariants.decision_view import DecisionView
 from octopi.simulation.invariants.register_view import RegisterView
-from octopi.simulation.invariants.relay_view import RelayView
+from octopi.simulation.invariants.relay_view import RelayObserver
 from octopi.simulation.kernel.host import ProcessLife, Program, SimulatedHost
 from octopi.simulation.kernel.world import Event, World
 from octopi.simulation.network.network import Network
@@ -160,7 +160,7 @@ class SimulatedCluster:
         registers."""
         self.decided: DecisionView = self.agreed or RegisterView(self._registers)
         """What has been decided for good, whoever decides."""
-        self.relays = RelayView(self._is_topic)
+        self.relays = RelayObserver(self._is_topic)
         """What the relays hold of topics in memory."""
         self._ids: dict[str, BrokerId] = {}
         """In a cluster without a register, the id of the broker on each host, with the disk that it
@@ -272,6 +272,13 @@ class SimulatedCluster:
             return self._ids.get(host)
         # A broker that lost its disk is a new broker.
         return BrokerId(int(host.removeprefix("broker-")) + _IDS_PER_DISK * node.wipe_count)
+
+    def is_in_memory(self, topic: str) -> bool:
+        """Whether *topic* is one of relays, or was one before it was deleted."""
+        record = self.decided.state.topic(topic)
+        if record is not None and record.is_relay:
+            self.relays.topics.add(topic)
+        return topic in self.relays.topics
 
     def leader(self, partition: PartitionId) -> str:
         """The host of the leader that was decided last; empty if there is none."""

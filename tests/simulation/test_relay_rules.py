@@ -12,7 +12,7 @@ from octopi.relay.messages import RelayIncoming, RelayStart, RelayStatus, RelayW
 from octopi.relay.receiver import RelayReceipt
 from octopi.relay.relay_set import RelaySet
 from octopi.relay.timelines import RelayEpoch, Timeline
-from octopi.simulation.invariants.relay_view import MemoryLoss, RelayView
+from octopi.simulation.invariants.relay_view import MemoryLoss, RelayObserver
 from octopi.simulation.kernel.host import KILL
 from octopi.simulation.kernel.world import Event, World
 from octopi.tracing import steps
@@ -34,7 +34,7 @@ class Relays:
         self.broken: list[str] = []
         self.losses: list[MemoryLoss] = []
         self.world = World(1)
-        view = RelayView(lambda topic_id: True)
+        view = RelayObserver(lambda topic_id: True)
         view.rules.append(self._note)
         view.losses.append(self.losses.append)
         self.world.observe(view, view.kinds)

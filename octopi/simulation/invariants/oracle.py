@@ -468,7 +468,7 @@ class Oracle(AgreedElections):
 
     def _check_delivery(self, event: StepEvent[steps.C10Delivering]) -> None:
         step = event.step
-        if self._is_in_memory(step.topic):
+        if self._cluster.is_in_memory(step.topic):
             return  # relays show what they hand out
         ends = [
             max(log.end, log.furthest_end)  # lost records may still be on their way
@@ -481,14 +481,6 @@ class Oracle(AgreedElections):
             self._break("uncommitted-seen", text, event)
         else:
             self._check_credit(event)
-
-    def _is_in_memory(self, topic: str) -> bool:
-        """Whether *topic* is one of relays, or was one before it was deleted."""
-        record = self._view.state.topic(topic)
-        known = self._cluster.relays.topics
-        if record is not None and record.is_relay:
-            known.add(topic)
-        return topic in known
 
     def _check_credit(self, event: StepEvent[steps.C10Delivering]) -> None:
         """Check that only records that begin below the credit are delivered; the last one as a

@@ -90,7 +90,7 @@ class RelayFacts:
                 stream.guarded_end = stream.tip.end
 
 
-class RelayView:
+class RelayObserver:
     """An observer of the relays of a cluster.  *is_known*: whether there is a topic of that id."""
 
     def __init__(self, is_known: Callable[[TopicId], bool]) -> None:
