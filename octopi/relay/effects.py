@@ -66,6 +66,9 @@ class TellTimeline:
     """All streams belong to another timeline now: readers are told where they differ."""
 
     epoch: RelayEpoch
+    founders: frozenset[BrokerId] = frozenset()
+    """If this relay has founded it: the members by whose votes, the best of what they held goes on.
+    Empty: it takes part in what others have founded."""
 
 
 @attrs.frozen

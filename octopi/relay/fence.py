@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection
 
 import attrs
 
 from octopi.identifiers import BrokerId
-from octopi.limits import RELAY_BACK_S, RELAY_LOST_S, RELAY_SILENCE_S
+from octopi.limits import RELAY_ANSWER_S, RELAY_BACK_S, RELAY_LOST_S, RELAY_SILENCE_S
 from octopi.relay.messages import RelayBeat, RelayStatus
 from octopi.relay.relay_set import RelaySet
 from octopi.relay.timelines import NEVER, RelayEpoch, Timeline
@@ -20,6 +21,7 @@ _LEADS = (RelayStatus.NORMAL, RelayStatus.CHANGING)
 class _Heard:
     at: float
     beat: RelayBeat | None = None
+    beat_at: float = -math.inf
 
 
 class Hearing:
@@ -31,6 +33,8 @@ class Hearing:
         """The members that count."""
         self._born = now
         self._heard: dict[BrokerId, _Heard] = {}
+        self.stuck_since: float | None = None
+        """Since when no timeline is held by a quorum of those that are heard; None: one is."""
 
     def heard(self, member: BrokerId, now: float) -> None:
         """A message of *member* has come."""
@@ -38,7 +42,8 @@ class Hearing:
 
     def told(self, member: BrokerId, beat: RelayBeat) -> None:
         """*member*, which was heard, says what it is."""
-        self._heard[member].beat = beat
+        known = self._heard[member]
+        known.beat, known.beat_at = beat, known.at
 
     def forget(self, member: BrokerId) -> None:
         """*member* has another life: what it said of itself is not true any more."""
@@ -112,12 +117,18 @@ class Hearing:
 
     def is_gone(self, member: BrokerId, now: float) -> bool:
         """Whether *member* has been silent for so long that it has stopped; it is, sooner, if it
-        said last that it is empty: it may be starting again and again."""
+        said last that it is empty, as one that is starting again and again."""
         known = self._heard.get(member)
         silence = now - (known.at if known is not None else self._born)
-        beat = known.beat if known is not None else None
-        is_empty = beat is not None and beat.status is RelayStatus.JOINING and beat.held == NEVER
+        is_empty = known is not None and self._is_still_empty(known)
         return silence > (2 * RELAY_SILENCE_S if is_empty else RELAY_LOST_S)
+
+    def _is_still_empty(self, known: _Heard) -> bool:
+        """Whether a member that said that it is empty can't have joined since: there was no
+        timeline any more that it could have joined."""
+        beat, stuck_since = known.beat, self.stuck_since
+        said_so = beat is not None and beat.status is RelayStatus.JOINING and beat.held == NEVER
+        return said_so and stuck_since is not None and known.beat_at > stuck_since + RELAY_ANSWER_S
 
     def are_all(self, members: Collection[BrokerId], relay_set: RelaySet, now: float) -> bool:
         """Whether *members* are a quorum of *relay_set*, and all its others are gone."""

@@ -353,9 +353,9 @@ class RelayMember(RelayParticipation):
         holders = self.hearing.holders(self._beat(now), now)
         is_held = max(holders.values(), default=0) >= self.hearing.relay_set.quorum
         if is_held or not self.hearing.hears_quorum(self.known_set, now):
-            self._stuck_since = None
-        elif self._stuck_since is None:
-            self._stuck_since = now
+            self.hearing.stuck_since = None
+        elif self.hearing.stuck_since is None:
+            self.hearing.stuck_since = now
         live = self.hearing.live_timeline(now)
         takes_part = self.status in {RelayStatus.NORMAL, RelayStatus.CHANGING}
         if takes_part and live is not None and live != self.epoch.timeline:
@@ -375,9 +375,9 @@ class RelayMember(RelayParticipation):
             self._vote(RelayEpoch(timeline, self.known_set.first_number(self.me)), now)
 
     def _agrees_to_found(self, now: float) -> bool:
-        if self._stuck_since is None:
+        if self.hearing.stuck_since is None:
             return False
-        stuck_s = now - self._stuck_since
+        stuck_s = now - self.hearing.stuck_since
         if self.status is RelayStatus.JOINING and self.relic is None:
             return stuck_s > RELAY_STUCK_S / 2
         fresh = self.hearing.fresh(now)

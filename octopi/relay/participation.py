@@ -96,8 +96,6 @@ class RelayParticipation:
         """The last epoch of which this relay knows that a quorum became a part: only then may the
         set change in the one behind it."""
         self._changing_since = now
-        self._stuck_since: float | None = None
-        """Since when no timeline is held by a quorum of those that are heard."""
         self._proposed_at = -math.inf
         self._beats_at = now
         self._scrub_s = scrub_s
@@ -376,7 +374,8 @@ class RelayParticipation:
         self._raise_generation(epoch)
         self._effects.append(EnterStatus(self.status, epoch))
         if not is_same:
-            self._effects.append(TellTimeline(epoch))
+            plan = adoption.plan
+            self._effects.append(TellTimeline(epoch, plan.voters if plan.founds else frozenset()))
         self.streams.epoch = epoch
         self.streams.drop(set(adoption.repairs))
         for topic_id, repair in adoption.repairs.items():
@@ -406,7 +405,7 @@ class RelayParticipation:
         self.status, self.epoch, self.held = RelayStatus.JOINING, NEVER, NEVER
         self.streams.abandon_repairs()
         self.streams = self._no_streams()
-        self.adoption, self._stuck_since = None, None
+        self.adoption, self.hearing.stuck_since = None, None
         self._fence = Fence()
         self._votes.clear()
         self._answers.clear()

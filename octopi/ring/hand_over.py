@@ -1,5 +1,5 @@
 """What a register hands over to the brokers of its cluster, so that they decide without it
-(`docs/decisions/0117-a-register-hands-its-cluster-over-by-one-entry.md`).
+(`docs/decisions/0116-a-register-hands-its-cluster-over-by-one-entry.md`).
 
 It is made of the register's journal, of which `HandedOver` is the last entry.  All brokers make the
 same of it.

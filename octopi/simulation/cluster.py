@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.identifiers import INTERNAL_LOGS, RING_LOGS, TOPICS_LOG, BrokerId, PartitionId
+from octopi.identifiers import INTERNAL_LOGS, RING_LOGS, TOPICS_LOG, BrokerId, PartitionId, TopicId
 from octopi.limits import (
     GATHER_S,
     JOIN_SECRET_BYTES,
@@ -37,6 +37,7 @@ from octopi.simulation.disk.log_bytes import ReplicaBytes
 from octopi.simulation.invariants.agreed_view import AgreedView
 from octopi.simulation.invariants.decision_view import DecisionView
 from octopi.simulation.invariants.register_view import RegisterView
+from octopi.simulation.invariants.relay_view import RelayObserver
 from octopi.simulation.kernel.host import ProcessLife, Program, SimulatedHost
 from octopi.simulation.kernel.world import Event, World
 from octopi.simulation.network.network import Network
@@ -159,6 +160,8 @@ class SimulatedCluster:
         registers."""
         self.decided: DecisionView = self.agreed or RegisterView(self._registers)
         """What has been decided for good, whoever decides."""
+        self.relays = RelayObserver(self._is_topic)
+        """What the relays hold of topics in memory."""
         self._ids: dict[str, BrokerId] = {}
         """In a cluster without a register, the id of the broker on each host, with the disk that it
         has now."""
@@ -176,6 +179,7 @@ class SimulatedCluster:
         self._changed = trio.Event()
         self._is_ended = False
         world.observe(self.decided, self.decided.kinds)
+        world.observe(self.relays, self.relays.kinds)
         if self.agreed is not None:
             world.observe(self._note_id, {steps.A1Began.text, WIPE})
         for name in self._registers:
@@ -268,6 +272,13 @@ class SimulatedCluster:
             return self._ids.get(host)
         # A broker that lost its disk is a new broker.
         return BrokerId(int(host.removeprefix("broker-")) + _IDS_PER_DISK * node.wipe_count)
+
+    def is_in_memory(self, topic: str) -> bool:
+        """Whether *topic* is one of relays, or was one before it was deleted."""
+        record = self.decided.state.topic(topic)
+        if record is not None and record.is_relay:
+            self.relays.topics.add(topic)
+        return topic in self.relays.topics
 
     def leader(self, partition: PartitionId) -> str:
         """The host of the leader that was decided last; empty if there is none."""
@@ -413,6 +424,11 @@ class SimulatedCluster:
                 self._hosts[broker] = event.host
             case _:
                 self._ids.pop(event.host, None)
+
+    def _is_topic(self, topic_id: TopicId) -> bool:
+        """Whether there is a topic of that id."""
+        state = self.decided.state
+        return any(one.topic_id == topic_id for one in state.topics_after("", state.topic_count))
 
     def _topics_log(self, host: str, partition: PartitionId) -> ReplicaBytes:
         disk = self.nodes[host].host.disk

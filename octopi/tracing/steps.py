@@ -66,6 +66,13 @@ instance, directory, message      an agreed value, an acceptor's directory, and 
                                   hears (`octopi.wire.agreement`)
 term, candidate, start, snapshot  of several registers: the term, whom a register votes for, and
                                   the entries of their journal (`octopi.tracing.registers`)
+relay_partition, relay, to        of topics in memory: the number of a relay partition, which are
+                                  numbers of their own; the broker, and to whom it sends *message*
+                                  (`octopi.relay.messages`)
+members, founders, streams        a relay set; by whose votes a timeline begins, and with what
+digest                            of a stream in memory, where the range or the transaction ends
+generation, emptied, outcome      of a relay: of its timelines; how often it gave up what it held;
+                                  how a produce ended (`octopi.relay.receiver`)
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
 whole, log_epoch, ends
 ================================= =====================================================
@@ -84,6 +91,7 @@ from octopi.tracing import (
     produce,
     register,
     registers,
+    relay,
     ring,
     subscriptions,
     topics,
@@ -96,6 +104,7 @@ from octopi.tracing.produce import *  # noqa: F403
 from octopi.tracing.produce import P9Refused, P9Refusing
 from octopi.tracing.register import *  # noqa: F403
 from octopi.tracing.registers import *  # noqa: F403
+from octopi.tracing.relay import *  # noqa: F403
 from octopi.tracing.ring import *  # noqa: F403
 from octopi.tracing.step import Step
 from octopi.tracing.subscriptions import *  # noqa: F403
@@ -112,6 +121,7 @@ _SYSTEMS: Final = (
     subscriptions,
     registers,
     ring,
+    relay,
 )
 """The module of each system, in the order of `ALL`.  Append a further one at the end."""
 
@@ -132,6 +142,9 @@ OF_SEVERAL_REGISTERS: Final = frozenset(_declared(registers))
 
 OF_RINGS: Final = frozenset(_declared(ring))
 """The steps that only happen in clusters without a register."""
+
+OF_RELAYS: Final = frozenset(_declared(relay))
+"""The steps that only happen in clusters with topics in memory."""
 
 REFUSING: Final = (P9Refusing, P9Refused)
 """The steps of a refused batch; they may follow any of the steps before 7."""

@@ -1,5 +1,5 @@
 """Messages by which a register hands its cluster over to the brokers alone
-(`docs/decisions/0117-a-register-hands-its-cluster-over-by-one-entry.md`)."""
+(`docs/decisions/0116-a-register-hands-its-cluster-over-by-one-entry.md`)."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ from sim.commands.options import (
 )
 @click.option(
     "--plans",
-    type=click.Choice(["swarm", "scenarios", "registers", "ring", "pipes"]),
+    type=click.Choice(["swarm", "scenarios", "registers", "ring", "relay", "pipes"]),
     default="swarm",
     show_default=True,
     help="swarm draws each option independently, scenarios draws faults that belong together, "
     "registers draws clusters with three registers, in both ways, ring draws clusters without a "
-    "register, pipes draws pipes from topic to topic.",
+    "register, relay draws topics in memory, pipes draws pipes from topic to topic.",
 )
 @tier_option
 @jobs_option

@@ -4,6 +4,7 @@ says when a fault is injected."""
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -26,6 +27,7 @@ from octopi.simulation.faults.actions import (
     Reset,
     Slow,
     Stop,
+    Way,
 )
 from octopi.simulation.network.route import Mishap
 from sim.generate.fault_kinds import STOPS, is_drawn
@@ -126,6 +128,13 @@ def some_restart_s(randomness: Random) -> float | None:
     return randomness.choice(
         (0.0, 0.1, some_seconds(randomness, 0.2, 0.8), some_seconds(randomness, 1.2, 3.0), None)
     )
+
+
+def some_mishap(randomness: Random, peers: Sequence[str], ways: Sequence[Way]) -> Action:
+    """What happens to connections with one of *peers*, perhaps after some bytes."""
+    mishap = randomness.choice((Mishap.RESET, Mishap.FINISH, Mishap.SILENCE))
+    after_bytes = randomness.choice((0, randomness.randint(1, 5_000)))
+    return CorruptLink(mishap, randomness.choice(peers), randomness.choice(ways), after_bytes)
 
 
 def a_death(randomness: Random) -> Action:

@@ -24,7 +24,6 @@ from octopi.simulation.faults.actions import (
     AtTime,
     BlackholeAccepts,
     BreakDisk,
-    CorruptLink,
     Cut,
     DriftClock,
     FillDisk,
@@ -42,10 +41,13 @@ from octopi.simulation.faults.actions import (
     Way,
 )
 from octopi.simulation.faults.damage import Damage, Harm, Part
-from octopi.simulation.network.route import Mishap
 from octopi.tracing import steps
 from sim.generate import scenario_plans, swarm
-from sim.generate.fault_patterns import some_restart_s, some_seconds
+from sim.generate.fault_patterns import (
+    some_mishap,
+    some_restart_s,
+    some_seconds,
+)
 from sim.generate.scenarios_of_rings import FORMED_S
 from sim.run.plan import Chore, Plan, Tier, WorkloadOptions
 
@@ -187,9 +189,7 @@ def _slow(randomness: Random) -> Action:
 
 
 def _spoil(randomness: Random) -> Action:
-    mishap = randomness.choice((Mishap.RESET, Mishap.FINISH, Mishap.SILENCE))
-    after_bytes = randomness.choice((0, randomness.randint(1, 5_000)))
-    return CorruptLink(mishap, randomness.choice(_PEERS), randomness.choice(_WAYS), after_bytes)
+    return some_mishap(randomness, _PEERS, _WAYS)
 
 
 def _disk_fault(randomness: Random) -> Action:

@@ -18,6 +18,7 @@ from sim.generate.scenario import Scenario
 from sim.generate.scenarios import SCENARIOS, SCENARIOS_BY_NAME
 from sim.generate.scenarios_of_groups import GROUP_SCENARIOS
 from sim.generate.scenarios_of_pipes import PIPE_SCENARIOS
+from sim.generate.scenarios_of_relays import RELAY_SCENARIOS
 from sim.generate.scenarios_of_rings import RING_SCENARIOS
 from sim.generate.swarm import KILLS_EACH, NAMED_PRODUCERS
 from sim.run.plan import Plan, Tier, WorkloadOptions
@@ -54,6 +55,12 @@ def draw_of_groups(seed: int, tier: Tier = "message") -> Plan:
 def draw_of_rings(seed: int, tier: Tier = "message") -> Plan:
     """The plan of *seed* of a cluster without a register."""
     tell = RING_SCENARIOS[_randomness("ring scenario", seed).randrange(len(RING_SCENARIOS))]
+    return _ScenarioDrawing(seed).plan(tier, tell)
+
+
+def draw_of_relays(seed: int, tier: Tier = "message") -> Plan:
+    """The plan of *seed* of a cluster with topics in memory."""
+    tell = RELAY_SCENARIOS[_randomness("relay scenario", seed).randrange(len(RELAY_SCENARIOS))]
     return _ScenarioDrawing(seed).plan(tier, tell)
 
 

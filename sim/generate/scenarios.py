@@ -96,6 +96,7 @@ from sim.generate.scenarios_of_registers import (
     slow_to_remember,
     spent_epoch,
 )
+from sim.generate.scenarios_of_relays import RELAY_SCENARIOS
 from sim.generate.scenarios_of_retention import (
     large_log,
     many_fetches,
@@ -222,7 +223,13 @@ SCENARIOS: Final = (
 
 SCENARIOS_BY_NAME: Final[Mapping[str, Callable[[Random], Scenario]]] = {
     tell.__name__.lstrip("_"): tell
-    for tell in (*SCENARIOS, *GROUP_SCENARIOS, *RING_SCENARIOS, *PIPE_SCENARIOS)
+    for tell in (
+        *SCENARIOS,
+        *GROUP_SCENARIOS,
+        *RING_SCENARIOS,
+        *RELAY_SCENARIOS,
+        *PIPE_SCENARIOS,
+    )
 }
 """Each of these scenarios once, and those with several registers or none, or with pipes, by the
 name of its function without leading underscores."""

@@ -28,7 +28,6 @@ from octopi.simulation.faults.actions import (
     BitFlip,
     BlackholeAccepts,
     BreakDisk,
-    CorruptLink,
     Cut,
     DriftClock,
     FillDisk,
@@ -50,9 +49,9 @@ from octopi.simulation.faults.actions import (
     Wipe,
 )
 from octopi.simulation.faults.damage import Damage, Harm, Part
-from octopi.simulation.network.route import Mishap
 from octopi.tracing import steps
 from sim.generate.fault_kinds import DAMAGE, GONE, LINKS, POWER, RENEWED, STOPS, is_drawn
+from sim.generate.fault_patterns import some_mishap
 from sim.generate.members import group_chores, members
 from sim.run.plan import Chore, Order, Plan, Tier, WorkloadOptions
 
@@ -68,7 +67,7 @@ _RARE_OCCURRENCE: Final = 4
 _OFTEN_OCCURRENCE: Final = 60
 _OFTEN_STEPS: Final = frozenset(code for code in STEPS if code[0] in "PC")
 
-_OF_OTHER_CLUSTERS: Final = steps.OF_SEVERAL_REGISTERS | steps.OF_RINGS
+_OF_OTHER_CLUSTERS: Final = steps.OF_SEVERAL_REGISTERS | steps.OF_RINGS | steps.OF_RELAYS
 _PLACES: Final = tuple(one for one in STEPS if steps.BY_CODE[one] not in _OF_OTHER_CLUSTERS)
 """The codes of the steps at which faults strike."""
 
@@ -283,9 +282,7 @@ def _slow(randomness: Random) -> Action:
 
 
 def _spoil(randomness: Random) -> Action:
-    mishap = randomness.choice((Mishap.RESET, Mishap.FINISH, Mishap.SILENCE))
-    after_bytes = randomness.choice((0, randomness.randint(1, 5_000)))
-    return CorruptLink(mishap, randomness.choice(_PEERS), randomness.choice(_WAYS), after_bytes)
+    return some_mishap(randomness, _PEERS, _WAYS)
 
 
 def _damage(randomness: Random) -> Action:

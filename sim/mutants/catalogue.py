@@ -18,6 +18,7 @@ from sim.mutants import (
     queues,
     recovery,
     register,
+    relays,
     replication,
     rings,
     storage,
@@ -44,6 +45,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *entrances.MUTANTS,
         *groups.MUTANTS,
         *rings.MUTANTS,
+        *relays.MUTANTS,
         *pipes.MUTANTS,
     )
 }

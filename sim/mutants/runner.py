@@ -44,6 +44,8 @@ _OF_RINGS: Final = (
     *(".agreement.proposer", ".agreement.proposals", ".agreement.lease", ".agreement.heard"),
 )
 """The same of those that only clusters without a register use."""
+_OF_RELAYS: Final = ("octopi.relay.", ".broker.relay.")
+"""The same of those that only topics in memory use."""
 _SCENARIOS_PER_SWARM: Final = 7
 """A swarm plan takes as long as three scenarios, so one follows every seven."""
 
@@ -247,6 +249,8 @@ def plans(first: int = 1, module: str = "", scenarios: Sequence[str] = ()) -> It
         mixed: Iterator[Plan] = _of_groups(first)
     elif any(one in module for one in _OF_RINGS):
         mixed = _of_rings(first)
+    elif any(one in module for one in _OF_RELAYS):
+        mixed = _of_relays(first)
     else:
         mixed = (plan for plan in _mix(first) if _runs(module, plan))
     if not scenarios:
@@ -279,6 +283,13 @@ def _of_rings(first: int) -> Iterator[Plan]:
     return (rings.draw(seed, "message") for seed in itertools.count(first))
 
 
+def _of_relays(first: int) -> Iterator[Plan]:
+    """Plans with topics in memory."""
+    from sim.generate import relays
+
+    return (relays.draw(seed, "message") for seed in itertools.count(first))
+
+
 def _only(scenarios: Sequence[str], first: int) -> Iterator[Plan]:
     """The *scenarios*, one after the other, again and again."""
     from sim.generate.scenario_plans import draw_scenario
@@ -290,11 +301,13 @@ def _only(scenarios: Sequence[str], first: int) -> Iterator[Plan]:
 def _runs(module: str, plan: Plan) -> bool:
     """Whether *plan* has use for *module*: more than half of all plans have no members of
     subscriptions, and only those of `sim.generate.groups` have several registers, and those of
-    `sim.generate.rings` none."""
+    `sim.generate.rings` none.  Only those of `sim.generate.relays` have topics in memory."""
     if any(one in module for one in _OF_GROUPS):
         return plan.registers > 1
     if any(one in module for one in _OF_RINGS):
         return plan.founders > 0
+    if any(one in module for one in _OF_RELAYS):
+        return plan.workload.relay_topics > 0
     return plan.workload.members > 0 or not any(one in module for one in _OF_SUBSCRIPTIONS)
 
 

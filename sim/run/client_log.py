@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from typing import Final
 
 import trio
 
@@ -11,7 +12,7 @@ from octopi.clients.client import Client, connect
 from octopi.clients.producing.receipts import Receipt
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError, Status
-from octopi.identifiers import PartitionId
+from octopi.identifiers import PartitionId, TopicId
 from octopi.roles.broker.log_files import log_directory
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.log_bytes import ReplicaBytes
@@ -28,11 +29,15 @@ from octopi.simulation.history.events import (
 )
 from octopi.simulation.history.outcomes import outcome_of
 from octopi.simulation.invariants.recoveries import Recoveries
+from octopi.simulation.invariants.relay_view import MemoryLoss
 from octopi.simulation.kernel.host import ProcessLife
 from octopi.simulation.kernel.world import Event as WorldEvent
 from octopi.wire.messages import PartitionRecord
 from sim.run.plan import Plan
 from sim.run.too_few import RunningBrokers
+
+RELAY_QUORUM_MIN: Final = 2
+"""So many relays have to write what is acknowledged, at least: a set has three of them, or two."""
 
 
 class ClientLog:
@@ -46,6 +51,12 @@ class ClientLog:
         """Errors that clients got and that no fault excuses."""
         self.logs: list[LogName] = []
         """The logs of the topics that all clients use."""
+        self.streams: list[LogName] = []
+        """The same of topics in memory, with the numbers of relay partitions."""
+        self.is_memory_lost = False
+        """Whether so many relays were lost that what producers had sent may be forgotten."""
+        self.stream_ids: dict[str, LogName] = {}
+        """The topics in memory by their ids."""
         self.topics_made = trio.Event()
         """Set when `logs` has all of them."""
         self.all_well = trio.Event()
@@ -66,6 +77,7 @@ class ClientLog:
         """How many disks were changed in a way that their broker can't detect.  While it leads
         without what was committed, messages that were settled come again, also as dead letters."""
         cluster.world.observe(self._note_fault, {FAULT})
+        cluster.relays.losses.append(self._see_memory_loss)
         self._recoveries = Recoveries(cluster)
         self._running = RunningBrokers(cluster, plan.latency_s)
         self._sent_at: dict[bytes, float] = {}
@@ -91,6 +103,28 @@ class ClientLog:
     def topics(self) -> list[str]:
         """The names of the topics that all clients use."""
         return [f"topic-{number}" for number in range(1, self.plan.workload.topics + 1)]
+
+    @property
+    def relay_topics(self) -> list[str]:
+        """The names of the topics in memory that all clients use."""
+        return [f"memory-{number}" for number in range(1, self.plan.workload.relay_topics + 1)]
+
+    def may_forget_before(self, stream: LogName) -> int:
+        """What lies before this offset of a stream may be overwritten."""
+        count = self.plan.workload.relay_buffer_count
+        ids = [one for one, known in self.stream_ids.items() if known == stream]
+        facts = self.cluster.relays.partitions.get(stream.partition)
+        if count is None or facts is None or not ids:
+            return 0
+        return facts.stream(TopicId(ids[0])).kept_from(count)
+
+    def _see_memory_loss(self, loss: MemoryLoss) -> None:
+        """Note what a new timeline lacks, if the promise allows that: otherwise it counts as
+        lost."""
+        stream = self.stream_ids.get(loss.topic_id)
+        if stream is not None and not loss.is_covered:
+            self.is_memory_lost = True
+            self.note(LossTold(self.now, stream, loss.kept_end, loss.epoch))
 
     def _note_fault(self, event: WorldEvent) -> None:
         self.unnoticed_count += goes_unnoticed(event.facts["action"])
@@ -156,7 +190,8 @@ class ClientLog:
         if isinstance(event, Invoked):
             self._sent_at[event.value] = event.at
         elif isinstance(event, Acknowledged):
-            if what := self._running.complaint(self._sent_at[event.value], event):
+            needed = RELAY_QUORUM_MIN if event.log in self.streams else 0
+            if what := self._running.complaint(self._sent_at[event.value], event, needed):
                 self.complaints.append(what)
             known_end = self.acknowledged_end.get(event.log, 0)
             self.acknowledged_end[event.log] = max(event.next_offset, known_end)
@@ -184,6 +219,8 @@ class ClientLog:
         if self.plan.workload.named_producers:
             # Its epoch was over, and the answer with the next one was lost.
             unknowable.add(Status.PRODUCER_FENCED)
+        if self.is_memory_lost:
+            unknowable |= {Status.UNKNOWN_PRODUCER, Status.RECEIPT_FORGOTTEN}
         if any(self.removed_end.values()):
             unknowable.add(Status.RECEIPT_FORGOTTEN)
         is_unknowable = isinstance(cause, RefusedError) and cause.status in unknowable

@@ -27,7 +27,8 @@ class ConsumerProgram:
     def __init__(self, client_log: ClientLog, number: int) -> None:
         self.name = f"c{number}"
         self.host = f"consumer-{number}"
-        self.topic = client_log.topics[number % len(client_log.topics)]
+        topics = [*client_log.relay_topics, *client_log.topics]
+        self.topic = topics[number % len(topics)]
         self.ends: dict[LogName, int] = {}
         """The end of the newest message that it got, by log."""
         self._client_log = client_log

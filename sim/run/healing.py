@@ -67,7 +67,7 @@ class Healer:
 
     def start(self) -> None:
         """Start the operator: it moves replicas, and sends a message to each log."""
-        self._unproven = set(self._client_log.logs)
+        self._unproven = {*self._client_log.logs, *self._client_log.streams}
         self._cluster.boot(_HOST)
 
     # --- what is missing, as text; empty: nothing ------------------------------------------
@@ -95,7 +95,7 @@ class Healer:
 
     def prove_again(self) -> None:
         """Send one more message to each log."""
-        self._unproven = set(self._client_log.logs)
+        self._unproven = {*self._client_log.logs, *self._client_log.streams}
 
     def ask_who_serves(self) -> None:
         """Find out which replicas serve; `unserved` has the result."""

@@ -27,6 +27,7 @@ from octopi.wire.messages import TopicInfo
 from sim.run.client_log import ClientLog
 from sim.run.expensive_requests import ask_for_offsets, have_fetches_wait
 from sim.run.plan import Chore
+from sim.run.relay_chores import make_relay_topics, set_relays
 from sim.run.subscription_chores import (
     SubscriptionNotes,
     delete_subscription,
@@ -118,6 +119,7 @@ class Operator:
                         client_log.complain(self.host, error)
             client_log.note(TopicCreation(client_log.now, topic))
             client_log.logs += [LogName(topic, one.partition) for one in info.partitions]
+        await make_relay_topics(client, client_log, self.host)
         client_log.topics_made.set()
 
     # --- chores --------------------------------------------------------------------------
@@ -152,6 +154,8 @@ class Operator:
                     await self._move(client, randomness)
                 case "alter":
                     await self._alter(client, randomness)
+                case "relays":
+                    await set_relays(client, randomness, _CHORE_TIMEOUT_S)
         except OctopiError as error:
             # The broker or partition may have changed since the chore was chosen.
             is_outdated = isinstance(error, RefusedError) and error.meaning.outdated

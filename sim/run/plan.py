@@ -41,7 +41,12 @@ from cattrs.preconf.json import make_converter
 from cattrs.strategies import configure_tagged_union
 
 from octopi.errors import OctopiError
-from octopi.limits import CLIENT_BATCH_BYTES, JOURNAL_SNAPSHOT_ENTRIES, RETENTION_CHECK_INTERVAL_S
+from octopi.limits import (
+    CLIENT_BATCH_BYTES,
+    JOURNAL_SNAPSHOT_ENTRIES,
+    RELAYS_MIN,
+    RETENTION_CHECK_INTERVAL_S,
+)
 from octopi.simulation.disk.faults import How
 from octopi.simulation.faults.actions import (
     Action,
@@ -65,7 +70,7 @@ _LINE_OF_WORDS: Final = (
     "cut flip missing older log index checkpoint directory ends replica table identity journal "
     "membership follow renew tail ask poll end exclusive failover reset delete shared key_shared "
     "brokers active standby register-2 register-3 unflushed unheard "
-    "replace_twice"
+    "replace_twice sequencer relay relays"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that are frequent in plans.  Add new ones at the end, since tokens hold positions."""
@@ -86,6 +91,7 @@ Chore = Literal[
     "delete",
     "alter",
     "replace_twice",
+    "relays",
 ]
 MemberMode = Literal["exclusive", "failover", "shared", "key_shared"]
 Entrances = Literal["register", "brokers", "any"]
@@ -126,7 +132,8 @@ class WorkloadOptions:
     time.  ``replace_twice``: the same twice, without waiting, in partition 0.  ``ask``: ask a
     topic's logs for offsets by time and by count.  ``poll``: have more fetches wait than a broker
     takes.  ``end``: ask every log again and again where it ends.  ``reset``: set a mark of the
-    durable subscription.  ``delete``: delete that subscription.  ``alter``: alter a topic."""
+    durable subscription.  ``delete``: delete that subscription.  ``alter``: alter a topic.
+    ``relays``: give a relay partition other members."""
     batch_bytes: int = CLIENT_BATCH_BYTES
     """A producer sends a batch of this size without waiting for the receipts of others."""
     polls: int = 0
@@ -155,6 +162,10 @@ class WorkloadOptions:
     and the register behind it.  Each client is told brokers in an order of its own."""
     named_producers: int = 0
     """How many of the producers have a name, which each start of them opens again."""
+    relay_topics: int = 0
+    """How many topics are in memory, beside the others; at most three of four clients use them."""
+    relay_buffer_count: int | None = None
+    """How many transactions each relay keeps of such a topic; None: the default of the product."""
     pipes: bool = False
     """Whether the members are those of a pipe to a topic of its own; in the modes with marks."""
 
@@ -257,6 +268,8 @@ class Plan:
             raise PlanError("a cluster has 1 to 9 brokers, and at least a replica and a partition")
         if not 0 <= self.founders <= self.brokers:
             raise PlanError("the founders are some of the brokers")
+        if self.workload.relay_topics and (self.founders or self.brokers < RELAYS_MIN):
+            raise PlanError("topics in memory take a register and three brokers")
         if self.workload.topic_partitions > self.partitions:
             raise PlanError("a topic has at most as many partitions as there are")
 

@@ -155,7 +155,7 @@ class ProducerProgram:
     async def _have_last_word(self, clock: Clock, client: Client, producer: Producer) -> None:
         """After healing, have one message acknowledged in each log."""
         await self._client_log.all_well.wait()
-        for log in self._client_log.logs:
+        for log in [*self._client_log.logs, *self._client_log.streams]:
             # A connection may still turn out to be dead, later than some producers wait.
             while (error := await self._say(producer, log)) is not None:
                 if isinstance(error, ProducerFencedError):
@@ -214,7 +214,7 @@ class ProducerProgram:
         value = unique_value(name, self.sent_count, size_bytes)
         if self._number == self.sent_count == 1:
             value = b""  # only one message can have it, as values identify messages
-        log = randomness.choice(client_log.logs)
+        log = randomness.choice([*client_log.logs, *client_log.streams])
         partition, key = None, None
         way = randomness.random()
         if way < 0.5:

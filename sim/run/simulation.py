@@ -40,6 +40,7 @@ from sim.run.coverage_marks import CoverageMarks
 from sim.run.healing import Healer
 from sim.run.log_errors import comes_of_older_disks, listening
 from sim.run.plan import Plan
+from sim.run.relay_checks import RelayChecks
 from sim.run.ring_checks import RingChecks
 from sim.run.trials import Trials
 from sim.run.workload import Workload
@@ -156,6 +157,7 @@ class _PlanRun:
         self._workload: Workload
         self._healer: Healer
         self._ring: RingChecks
+        self._relays: RelayChecks
 
     # --- the course of a run ---------------------------------------------------------------
 
@@ -173,7 +175,7 @@ class _PlanRun:
                 self._workload.start()
                 await self._work()
                 self._healer.cut_off = self._injector.heal(self._plan.cut_off)
-                self._ring.cut_off = self._healer.cut_off
+                self._ring.cut_off = self._relays.cut_off = self._healer.cut_off
                 try:
                     await self._rest()
                 except Violation as error:
@@ -206,6 +208,7 @@ class _PlanRun:
         self._workload = Workload(self._client_log)
         self._healer = Healer(self._client_log)
         self._ring = RingChecks(self._client_log)
+        self._relays = RelayChecks(self._client_log)
         for make in self._observers:
             observer = make(cluster)
             world.observe(observer, getattr(observer, "kinds", None))
@@ -251,15 +254,18 @@ class _PlanRun:
         await self._until("replicas are not in sync", healer.out_of_sync)
         healer.ask_who_serves()
         await self._until("partitions are not served", healer.unserved)
+        await self._until("relays are not alike", self._relays.fault)
         await Trials(self._client_log, self._injector, workload, healer, self._until).run()
         self._client_log.all_well.set()
         await self._until("producers get no receipts", workload.unheard)
         await self._until("replicas differ", healer.differing)
         await self._until("deleted topics are on disks", healer.undeleted)
         await self._until("brokers list other topics", self._ring.unlisted)
+        self._relays.look_again()
+        await self._until("relays are not alike in the end", self._relays.fault)
         workload.read_all()
         await self._until("logs can't be read", lambda: "" if workload.is_read else "reading")
-        ends = {log: healer.end(log) for log in self._client_log.logs}
+        ends = {log: healer.end(log) for log in self._client_log.logs} | self._relays.ends
         await self._until("consumers are behind", lambda: workload.unread(ends))
         await self._until("members are behind", lambda: workload.unprocessed(ends))
         workload.note_rest()

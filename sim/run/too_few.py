@@ -55,10 +55,10 @@ class RunningBrokers:
             for lives in self._lives.values()
         )
 
-    def complaint(self, sent_at: float, receipt: Acknowledged) -> str:
-        """Why a message that was sent at that time can't have the *receipt* yet; empty if it
-        can."""
-        needed = min(
+    def complaint(self, sent_at: float, receipt: Acknowledged, needed: int = 0) -> str:
+        """Why a message that was sent at that time can't have the *receipt* yet; empty if it can.
+        *needed*: how many brokers it takes; 0: as many as the topic with the fewest asks for."""
+        needed = needed or min(
             (
                 options.min_insync
                 for of_topic in self._cluster.decided.options.values()

@@ -101,7 +101,7 @@ class Workload:
     async def _read_all(self, environment: Environment) -> None:
         client_log = self.client_log
         async with client_log.connected(environment) as client:
-            waiting = client_log.topics
+            waiting = [*client_log.topics, *client_log.relay_topics]
             while waiting:
                 try:
                     await self._read_topic(client, waiting[0])
@@ -122,6 +122,8 @@ class Workload:
                 )
         for log, messages in read.items():
             start = starts[log.partition]
+            if log in client_log.streams:
+                client_log.removed_end[log] = client_log.may_forget_before(log)
             if 0 < start <= client_log.removed_end.get(log, 0):
                 client_log.note(StartMoved(client_log.now, log, start))
             client_log.note(FinalLog(client_log.now, log, tuple(messages)))
@@ -153,6 +155,6 @@ class Workload:
         """Note that the consumers have had the time to read everything."""
         client_log = self.client_log
         for one in self.consumers:
-            for log in client_log.logs:
+            for log in [*client_log.logs, *client_log.streams]:
                 if log.topic == one.topic:
                     client_log.note(Rested(client_log.now, one.name, log))

@@ -86,6 +86,9 @@ _BY_WORD: Final = {
     "old": ("leader", "follower"),
     "broker": ("broker",),
     "acceptor": ("broker",),
+    "receiver": ("broker",),
+    "sequencer": ("broker",),
+    "relay": ("broker",),
 }
 """Roles by the first word behind the code in the text of a step."""
 

@@ -131,6 +131,26 @@ SCENARIOS: Final[dict[str, Plan]] = {
         founders=3,
         load={"pause_s": 0.1, "records": 20, "chores": ("topic",), "entrances": "brokers"},
     ),
+    # A relay is cut off while buffers are overwritten; then the sequencer dies.
+    "relays": _plan(
+        InjectedFault(AtTime(1.5), Cut("others", 1.0, resets=True), "relay"),
+        InjectedFault(AtTime(1.8, behind=True), Kill(0.2), "sequencer"),
+        load={
+            "pause_s": 0.05,
+            "records": 50,
+            "consumers": 2,
+            "relay_topics": 1,
+            "relay_buffer_count": 2,
+        },
+    ),
+    # A relay is cut off while the two others restart and begin a timeline, and gives up what it
+    # holds.
+    "timelines": _plan(
+        InjectedFault(AtTime(1.0), Cut("others", 12.5), "broker-3"),
+        InjectedFault(AtTime(1.0, behind=True), Kill(0.1), "broker-2"),
+        faults_s=15.0,
+        load={"pause_s": 0.5, "records": 25, "relay_topics": 1},
+    ),
     # A broker's log is cut short while it is down.
     "damage": _plan(
         InjectedFault(AtTime(0.8), Damage("cut", "log", 0.1), "broker-3"),

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from octopi.cli.rendering import counted
-from sim.generate import groups, rings, scenario_plans, swarm
+from sim.generate import groups, relays, rings, scenario_plans, swarm
 from sim.run.coverage_marks import MARKS
 from sim.run.plan import Plan, Tier, to_token
 from sim.search.parallel_runs import Outcome, replay_line, run_plan, spread
@@ -61,6 +61,7 @@ SOURCES: Final[dict[str, Callable[[int, Tier | None], Plan]]] = {
     "scenarios": _draw_scenario,
     "registers": groups.draw,
     "ring": rings.draw,
+    "relay": relays.draw,
     "pipes": _draw_pipes,
 }
 """By the name of a source of plans: the function that draws a plan from a seed."""

@@ -154,6 +154,39 @@ def relays_that_forgot_a_timeline_begin_another_one() -> None:
     settle(world, 25)
 
 
+def who_has_joined_again_is_no_longer_taken_for_empty() -> None:
+    """A relay was empty when one of the others heard its last beat.  It has joined since, and holds
+    what that one misses.  The third one restarts, and the two others wait until the one that is cut
+    off may count as lost."""
+    world = ready(topics=1)
+    first = min(member.me for member in world.members)
+    world.crash(first)
+    world.run(1.5)
+    world.restart(first)  # whoever has the lowest id proposes timelines; it is not the sequencer
+    settle(world)
+    sequencer = leader(world).me
+    check(sequencer != first, "the lowest id is the sequencer")
+    joining = next(one.me for one in world.members if one.me not in {first, sequencer})
+    world.crash(joining)
+    world.restart(joining)
+    world.run_until(lambda: world.member(joining).is_normal, 5)
+    world.alter = lambda to, message: (
+        None if to == first and isinstance(message, RelayIncoming) else message
+    )
+    one = produce(world)
+    world.run_until(lambda: one.receipt is not None, 0.09)
+    told = world.member(first).hearing.beats(world.now)[joining]
+    check(told.status is RelayStatus.JOINING, "its next beat was heard")
+    world.crash(sequencer)
+    world.split([joining])
+    world.alter = lambda _, message: message
+    world.restart(sequencer)
+    world.run(RELAY_LOST_S - 2.0)
+    world.heal()
+    settle(world, 25)
+    check(_is_held(world, one), "one relay was lost, and what was acknowledged is gone")
+
+
 def two_of_five_die_and_nothing_is_lost() -> None:
     """One of them is the sequencer; the others go on without them."""
     world = ready(5)
@@ -196,6 +229,7 @@ SCENARIOS = {
         what_one_survivor_has_written_and_not_delivered_goes_on,
         the_newest_timeline_goes_on_and_not_the_longest_history,
         relays_that_forgot_a_timeline_begin_another_one,
+        who_has_joined_again_is_no_longer_taken_for_empty,
         two_of_five_die_and_nothing_is_lost,
         all_deliver_at_most_one_hop_behind_the_receipt,
     )

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from octopi.identifiers import BrokerId, Offset, TopicId
-from octopi.relay import anti_entropy, buffer, epoch as epochs
+from octopi.relay import anti_entropy, buffer, epoch as epochs, fence
 from octopi.relay.adoption import AdoptionKind
 from octopi.relay.buffer import RelayBuffer, StreamPoint
 from octopi.relay.digest import Digest, next_digest
@@ -290,6 +290,14 @@ def a_sequencer_that_is_wrong_votes_and_its_vote_counts_as_any(patch: pytest.Mon
 
 
 # --- joining, fencing, founding --------------------------------------------------------------
+
+
+@mutant(founding_scenarios.who_has_joined_again_is_no_longer_taken_for_empty)
+def who_said_that_it_is_empty_is_taken_for_empty_for_ever(patch: pytest.MonkeyPatch) -> None:
+    def said_so(self: Hearing, known: fence._Heard) -> bool:
+        return known.beat is not None and known.beat.status is RelayStatus.JOINING
+
+    patch.setattr(Hearing, "_is_still_empty", said_so)
 
 
 @mutant(runs.an_empty_relay_asks_one_that_missed_a_change)

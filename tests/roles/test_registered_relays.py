@@ -29,7 +29,7 @@ async def produce(client: Client, some: list[bytes], topic: str = TOPIC) -> None
             await producer.send(topic, one)
 
 
-@simulated(brokers=3, oracle=False)
+@simulated(brokers=3)
 async def test_a_relay_topic_and_a_log_topic_are_in_one_cluster(cluster: Cluster) -> None:
     async with cluster.client() as client:
         made = await client.create_topic(TOPIC, kind="relay")
@@ -66,7 +66,7 @@ async def has_members(cluster: Cluster, client: Client, wanted: list[int]) -> No
     raise AssertionError((await client.admin.describe_cluster()).relays)
 
 
-@simulated(brokers=3, oracle=False)
+@simulated(brokers=3)
 async def test_a_relay_topic_can_not_be_what_a_log_topic_is(cluster: Cluster) -> None:
     async with cluster.client() as client:
         await client.create_topic(TOPIC, kind="relay", buffer_count=100, buffer_bytes=1 << 20)
@@ -94,7 +94,7 @@ async def test_a_relay_topic_can_not_be_what_a_log_topic_is(cluster: Cluster) ->
         assert subscribed.value.status == Status.WRONG_KIND
 
 
-@simulated(brokers=2, oracle=False)
+@simulated(brokers=2)
 async def test_two_brokers_are_too_few_for_a_relay_topic(cluster: Cluster) -> None:
     async with cluster.client() as client:
         with pytest.raises(RefusedError, match="3 brokers at least") as refused:
@@ -102,7 +102,7 @@ async def test_two_brokers_are_too_few_for_a_relay_topic(cluster: Cluster) -> No
         assert refused.value.status == Status.INVALID_OPTION
 
 
-@simulated(brokers=4, oracle=False)
+@simulated(brokers=4)
 async def test_any_broker_sends_clients_to_a_relay_set(cluster: Cluster) -> None:
     async with cluster.client() as client:
         made = await client.create_topic(TOPIC, kind="relay")
@@ -119,7 +119,7 @@ async def test_any_broker_sends_clients_to_a_relay_set(cluster: Cluster) -> None
         assert (await verify_relays(client, TOPIC)).is_right
 
 
-@simulated(seeds=2, brokers=3, oracle=False)
+@simulated(seeds=2, brokers=3)
 async def test_the_sequencer_dies_and_nothing_is_lost_or_doubled(cluster: Cluster) -> None:
     async with cluster.client() as client:
         await client.create_topic(TOPIC, kind="relay")
@@ -140,7 +140,7 @@ async def test_the_sequencer_dies_and_nothing_is_lost_or_doubled(cluster: Cluste
         await has_members(cluster, client, [1, 2, 3])
 
 
-@simulated(brokers=3, oracle=False)
+@simulated(brokers=3)
 async def test_a_deleted_topic_is_gone_from_memory_and_may_be_made_again(cluster: Cluster) -> None:
     async with cluster.client() as client:
         first = await client.create_topic(TOPIC, kind="relay")
@@ -159,7 +159,7 @@ async def test_a_deleted_topic_is_gone_from_memory_and_may_be_made_again(cluster
             assert sum(one.streams for one in view.relays) == 2
 
 
-@simulated(brokers=4, oracle=False)
+@simulated(brokers=4)
 async def test_a_broker_that_is_drained_is_replaced_in_its_relay_sets(cluster: Cluster) -> None:
     async with cluster.client() as client:
         await client.create_topic(TOPIC, kind="relay")
@@ -179,7 +179,7 @@ async def test_a_broker_that_is_drained_is_replaced_in_its_relay_sets(cluster: C
         assert views[leaving] == (), "it has given up what it held"
 
 
-@simulated(brokers=4, oracle=False)
+@simulated(brokers=4)
 async def test_a_broker_that_was_removed_is_replaced_in_its_relay_sets(cluster: Cluster) -> None:
     async with cluster.client() as client:
         await client.create_topic(TOPIC, kind="relay")
@@ -194,7 +194,7 @@ async def test_a_broker_that_was_removed_is_replaced_in_its_relay_sets(cluster: 
         assert await read(client, 15) == values(15)
 
 
-@simulated(brokers=5, oracle=False)
+@simulated(brokers=5)
 async def test_an_operator_gives_a_relay_partition_other_members(cluster: Cluster) -> None:
     async with cluster.client() as client:
         made = await client.create_topic(TOPIC, kind="relay")
@@ -213,7 +213,7 @@ async def test_an_operator_gives_a_relay_partition_other_members(cluster: Cluste
             await client.admin.set_relays(number, [1, 2, 9])
 
 
-@simulated(brokers=3, oracle=False)
+@simulated(brokers=3)
 async def test_relays_go_on_while_the_register_is_away(cluster: Cluster) -> None:
     async with cluster.client() as client:
         await client.create_topic(TOPIC, kind="relay")
@@ -241,7 +241,7 @@ async def test_relays_go_on_while_the_register_is_away(cluster: Cluster) -> None
         assert await read(client, 35) == values(35)
 
 
-@simulated(brokers=3, oracle=False)
+@simulated(brokers=3)
 async def test_all_relays_restart_and_the_topic_is_there_and_empty(cluster: Cluster) -> None:
     async with cluster.client() as client:
         await client.create_topic(TOPIC, kind="relay")
@@ -255,7 +255,7 @@ async def test_all_relays_restart_and_the_topic_is_there_and_empty(cluster: Clus
         assert await read(client, 3) == values(3, 50)
 
 
-@simulated(brokers=3, oracle=False)
+@simulated(brokers=3)
 async def test_a_register_that_lost_its_disk_learns_of_topics_in_memory(cluster: Cluster) -> None:
     async with cluster.client() as client:
         made = await client.create_topic(TOPIC, kind="relay", buffer_count=50)

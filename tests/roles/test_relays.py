@@ -15,7 +15,6 @@ from octopi.errors import (
     HistoryForkedError,
     HistoryLostError,
     NotDeliveredError,
-    NotDeliveredError,
     NotLeaderError,
     StorageError,
     UnknownTopicError,
@@ -214,13 +213,15 @@ async def test_a_position_that_is_still_true_goes_on_at_another_relay(cluster: C
 
 @simulated(brokers=1, oracle=False)
 async def test_a_topic_in_memory_takes_nothing_on_a_condition(cluster: Cluster) -> None:
-    async with started(cluster, "abc") as (_, environment):
-        async with connect("ws://a:9101", environment=environment) as client:
-            await client.describe_topic(TOPIC, create=True)
-            async with client.producer() as producer:
-                with pytest.raises(NotDeliveredError, match="nothing is appended to it on a con"):
-                    await producer.send(TOPIC, b"0", expected_end=0)
-                await producer.send(TOPIC, b"1")
+    async with (
+        started(cluster, "abc") as (_, environment),
+        connect("ws://a:9101", environment=environment) as client,
+    ):
+        await client.describe_topic(TOPIC, create=True)
+        async with client.producer() as producer:
+            with pytest.raises(NotDeliveredError, match="nothing is appended to it on a con"):
+                await producer.send(TOPIC, b"0", expected_end=0)
+            await producer.send(TOPIC, b"1")
 
 
 @simulated(brokers=1, oracle=False)

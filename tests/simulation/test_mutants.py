@@ -14,6 +14,7 @@ from sim.generate.scenario_plans import draw, draw_scenario
 from sim.generate.scenarios import SCENARIOS, SCENARIOS_BY_NAME
 from sim.generate.scenarios_of_groups import GROUP_SCENARIOS
 from sim.generate.scenarios_of_pipes import PIPE_SCENARIOS
+from sim.generate.scenarios_of_relays import RELAY_SCENARIOS
 from sim.generate.scenarios_of_rings import RING_SCENARIOS
 from sim.mutants.catalogue import MUTANTS
 from sim.mutants.mutant import HISTORY, LIVENESS, Mutant, StaleMutantError
@@ -103,5 +104,9 @@ def test_the_scenarios_that_concern_a_mutant_are_drawn_and_run_its_code(mutant: 
 
 def test_each_scenario_has_a_name_of_its_own() -> None:
     assert set(SCENARIOS_BY_NAME.values()) == {
-        *(*SCENARIOS, *GROUP_SCENARIOS, *RING_SCENARIOS, *PIPE_SCENARIOS)
+        *SCENARIOS,
+        *GROUP_SCENARIOS,
+        *RING_SCENARIOS,
+        *RELAY_SCENARIOS,
+        *PIPE_SCENARIOS,
     }

@@ -1,5 +1,5 @@
 """What a broker has of a register that handed its cluster over: the file ``hand_over`` of its data
-directory (`docs/decisions/0117-a-register-hands-its-cluster-over-by-one-entry.md`).
+directory (`docs/decisions/0116-a-register-hands-its-cluster-over-by-one-entry.md`).
 
 A broker with that file joins no register any more.  It is never removed: acceptors compute from it
 what counts as accepted before all ballots.

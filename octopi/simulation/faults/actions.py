@@ -14,6 +14,8 @@ plan still fails.  `octopi.simulation.faults.injector` carries faults out.
 ``client``       any client
 ``active``       of several registers the one that decides, or decided last
 ``standby``      a register that isn't the active one
+``sequencer``    the sequencer of a relay partition
+``relay``        a member of a relay set that isn't the sequencer
 ``any``          anybody
 ``here``         (of a target) the host where the place was
 ``others``       (of a peer) everybody else
@@ -38,7 +40,7 @@ STEPS: Final = {step.code: step.text for step in steps.ALL}
 
 Way = Literal["both", "in", "out"]
 
-Link = Literal["", "membership", "follow", "client"]
+Link = Literal["", "membership", "follow", "client", "relay"]
 """The purpose of a connection: the last part of its endpoint; empty: any."""
 
 

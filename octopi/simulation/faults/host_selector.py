@@ -2,7 +2,8 @@
 
 A word is the name of a host, a kind of node (``broker``, ``register``, ``client``), ``any``,
 ``here`` for the host where the fault strikes, a role in a partition: ``leader``, ``follower/3``, or
-one of several registers: ``active``, ``standby``.
+one of several registers: ``active``, ``standby``, or one in a set of relays, ``sequencer`` or
+``relay``, which is a member that isn't the sequencer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from octopi.simulation.cluster import Node, SimulatedCluster
 
 _ROLES: Final = frozenset({"leader", "follower"})
 _OF_REGISTERS: Final = frozenset({"active", "standby"})
+_OF_RELAYS: Final = frozenset({"sequencer", "relay"})
 
 
 class HostSelector:
@@ -28,7 +30,7 @@ class HostSelector:
         word = who.partition("/")[0]
         return (
             word in {"any", node.kind, node.name}
-            or (word in _ROLES and node.kind == "broker")
+            or (word in _ROLES | _OF_RELAYS and node.kind == "broker")
             or (word in _OF_REGISTERS and node.kind == "register")
         )
 
@@ -40,6 +42,8 @@ class HostSelector:
         word, _, number = who.partition("/")
         if word in _OF_REGISTERS:
             return self._is_active(host) == (word == "active")
+        if word in _OF_RELAYS:
+            return host in self._of_relays(word)
         if word not in _ROLES:
             return True
         return host in self._in_role(word, PartitionId(int(number)) if number else partition)
@@ -54,6 +58,8 @@ class HostSelector:
             return here or ""
         if word in _ROLES:
             hosts = self._in_role(word, PartitionId(int(number)) if number else partition)
+        elif word in _OF_RELAYS:
+            hosts = self._of_relays(word)
         elif word in self._cluster.nodes:
             hosts = [word]
         elif word in _OF_REGISTERS:
@@ -70,7 +76,7 @@ class HostSelector:
         """The other hosts that *who* denotes; ``others`` are all of them."""
         if who in {"others", "any"}:
             hosts = list(self._cluster.nodes)
-        elif who.partition("/")[0] in _ROLES | _OF_REGISTERS:
+        elif who.partition("/")[0] in _ROLES | _OF_REGISTERS | _OF_RELAYS:
             hosts = [host for host in self._cluster.nodes if self.fits(who, host, partition)]
         else:
             hosts = [one.name for one in self._cluster.nodes.values() if self.may_fit(who, one)]
@@ -80,6 +86,16 @@ class HostSelector:
         """Whether the register on *host* is the one that decided last; before the first decision,
         whether it is the first of them."""
         return host == (self._cluster.decided.active or self._cluster.register.name)
+
+    def _of_relays(self, word: str) -> list[str]:
+        """The hosts of the sequencers of all relay partitions, or of the other members."""
+        found: dict[str, None] = {}
+        for one in self._cluster.relays.partitions.values():
+            brokers = [broker for broker in one.members if broker != one.sequencer]
+            if word == "sequencer":
+                brokers = [] if one.sequencer is None else [one.sequencer]
+            found.update(dict.fromkeys(map(self._cluster.host_of, brokers)))
+        return list(found)
 
     def _in_role(self, word: str, partition: PartitionId | None) -> list[str]:
         """The hosts of the leaders or followers of *partition*; None: of any partition."""

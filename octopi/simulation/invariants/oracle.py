@@ -468,6 +468,8 @@ class Oracle(AgreedElections):
 
     def _check_delivery(self, event: StepEvent[steps.C10Delivering]) -> None:
         step = event.step
+        if self._cluster.is_in_memory(step.topic):
+            return  # relays show what they hand out
         ends = [
             max(log.end, log.furthest_end)  # lost records may still be on their way
             for log in self._logs.values()

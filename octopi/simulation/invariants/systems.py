@@ -8,6 +8,7 @@ from octopi.simulation.invariants.agreement import AgreementRules
 from octopi.simulation.invariants.node_load import NodeLoad
 from octopi.simulation.invariants.queues import QueueRules
 from octopi.simulation.invariants.registers import RegisterRules
+from octopi.simulation.invariants.relays import RelayRules
 from octopi.simulation.invariants.subscriptions import SubscriptionRules
 from octopi.simulation.invariants.system import SystemInvariants
 from octopi.simulation.invariants.topic_options import TopicOptionRules
@@ -19,5 +20,6 @@ SYSTEMS: Final[tuple[type[SystemInvariants], ...]] = (
     QueueRules,
     RegisterRules,
     AgreementRules,
+    RelayRules,
 )
 """They get each event in this order, after the oracle's own rules."""

@@ -140,7 +140,9 @@ async def _serve(
                 agent=options.agent,
                 sessions={
                     CLIENT: client,
-                    RELAY: lambda connection, tasks: RelaySession(serving.links, connection),
+                    RELAY: lambda connection, tasks: RelaySession(
+                        lambda: serving.links, connection
+                    ),
                 },
                 stop=closing,
                 traffic=node.traffic,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -48,6 +49,7 @@ from octopi.relay.stream import RelayStream
 from octopi.relay.timelines import RelayEpoch
 from octopi.roles.broker.relay.store import RelayStore
 from octopi.roles.broker.relay.stream_log import StreamLog
+from octopi.roles.broker.relay.tracer import RelayTracer
 
 _log = get_logger(__name__)
 
@@ -130,6 +132,8 @@ class RelayPartition:
         self._store, self._links = store, links
         self._nursery, self._fail = nursery, fail
         self._receiver = RelayReceiver(me, relay_set, ids)
+        trace = environment.trace
+        self._tracer = None if trace is None else RelayTracer(trace, self.number, me)
         self._answers: dict[int, Callable[[ProduceOutcome], None]] = {}
         self._produced = 0
         self._todo: deque[RelayEffect | ReceiverEffect] = deque()
@@ -224,7 +228,9 @@ class RelayPartition:
         """The stream of *topic* as readers see it."""
         log = self.logs.get(topic_id)
         if log is None:
-            log = StreamLog(topic, topic_id, self.number, self.stream)
+            tracer = self._tracer
+            delivering = None if tracer is None else partial(tracer.delivering, topic_id)
+            log = StreamLog(topic, topic_id, self.number, self.stream, delivering)
             self.logs[topic_id] = log
             self._tell(log)
         return log
@@ -248,6 +254,8 @@ class RelayPartition:
         """Have *count* valid *records* of one producer put in order and written by a quorum."""
         self._produced += 1
         self._answers[self._produced] = answer
+        if self._tracer is not None:
+            self._tracer.received(self._produced, topic_id, count)
         now = self._clock.now()
         self._perform(
             self._receiver.produce(self._produced, topic_id, records, count, now, wall_ms)
@@ -302,7 +310,13 @@ class RelayPartition:
         self._is_performing = True
         try:
             while self._todo and not self._is_storing:
-                self._do(self._todo.popleft())
+                effect = self._todo.popleft()
+                if self._tracer is None:
+                    self._do(effect)
+                else:
+                    trace_after = self._tracer.before(effect, self.member)
+                    self._do(effect)
+                    trace_after()
         finally:
             self._is_performing = False
 
@@ -326,7 +340,7 @@ class RelayPartition:
                 self._entered(effect)
             case TellGap(topic_id, start):
                 self._gap(topic_id, start)
-            case TellTimeline(epoch):
+            case TellTimeline(epoch, _):
                 self._begin_timeline(epoch)
             case TellConflict(topic_id):
                 self.counts.conflicts += 1
@@ -350,6 +364,8 @@ class RelayPartition:
                 await self._clock.sleep_until(self._clock.now() + RELAY_STORE_RETRY_S)
             else:
                 break
+        if self._tracer is not None:
+            self._tracer.stored(generation)
         self._is_storing = False
         self._perform([])
 

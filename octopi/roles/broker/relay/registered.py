@@ -282,14 +282,18 @@ class BrokerRelays(MemoryTopics):
     # --- other relays, and clients -------------------------------------------------------
 
     def session(self, connection: Connection) -> RelaySession:
-        """A connection of another relay.
+        """A connection of another relay."""
+        return RelaySession(self._links, connection)
+
+    def _links(self) -> RelayLinks:
+        """The connections with other relays.
 
         Raises:
           NotReadyError: if this broker is in no relay set, as far as it knows.
         """
         if self._serving is None:
             raise NotReadyError("this broker is in no relay set (yet)")
-        return RelaySession(self._serving.links, connection)
+        return self._serving.links
 
     def has(self, topic: str) -> bool:
         return topic in self._mesh.topics

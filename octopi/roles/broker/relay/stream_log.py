@@ -46,9 +46,16 @@ class StreamLog:
     """
 
     def __init__(
-        self, topic: TopicName, topic_id: TopicId, partition: PartitionId, find: FindStream
+        self,
+        topic: TopicName,
+        topic_id: TopicId,
+        partition: PartitionId,
+        find: FindStream,
+        delivering: Callable[[Offset, Offset, Digest], None] | None = None,
     ) -> None:
-        """*find*: the stream as this relay holds it now; None: it is empty."""
+        """*find*: the stream as this relay holds it now; None: it is empty.  *delivering*: called
+        with the range of records before a reader gets them, and the digest behind the last
+        transaction of them; None: nobody observes."""
         self.name, self.topic_id, self.partition = topic, topic_id, partition
         self.epoch: Epoch = NO_EPOCH
         """Of which this relay is a part, in the form for clients; 0: it serves no readers."""
@@ -59,6 +66,7 @@ class StreamLog:
         stream only when that much is committed."""
         self.delivered_bytes = 0
         self._find = find
+        self._delivering = delivering
         self._wakers: dict[Callable[[], None], None] = {}
         self._read_last = (Offset(-1), NO_ANCHOR)
         """Where the last read began, and the anchor behind it."""
@@ -145,7 +153,10 @@ class StreamLog:
         else:
             parts[0] = parts[0][: whole_records_end(parts[0], bytes_max)]
         self._read_last = (offset, _anchor(last.end, last.digest))
-        return b"".join(parts)
+        found = b"".join(parts)
+        if self._delivering is not None:
+            self._delivering(offset, Offset(offset + len(found)), last.digest)
+        return found
 
     def _rest(self, transaction: RelayTransaction, offset: Offset) -> bytes:
         """The records of *transaction* from *offset* on."""
