@@ -70,8 +70,10 @@ class RingReady:
 @request("ask_hand_over", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE), since=2)
 @attrs.frozen
 class AskHandOver:
-    """From a broker that may change over, before it joins: has the register handed over?  Answer:
-    `HandOverPage`."""
+    """From a broker that may change over, before it joins: has the register handed over?
+
+    Answer: `HandOverPage`.
+    """
 
     request: int
     after: CountedOrNone
