@@ -126,7 +126,8 @@ class Told:
 
     def __init__(self, plan: Plan = Plan(1)) -> None:  # noqa: B008  # frozen
         world = World(1)
-        cluster = SimpleNamespace(world=world, nodes={}, decided=None)
+        relays = SimpleNamespace(losses=[])
+        cluster = SimpleNamespace(world=world, nodes={}, decided=None, relays=relays)
         self.client_log = ClientLog(cast(SimulatedCluster, cluster), plan)
         self.notes = GroupNotes(self.client_log)
 
