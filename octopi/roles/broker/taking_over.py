@@ -7,26 +7,24 @@ what counts as accepted before all ballots.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 
-from octopi.agreement.entries import DirectoryEntry
 from octopi.environment import Disk, Environment
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.identifiers import DirectoryId
 from octopi.limits import ACCEPTOR_SNAPSHOT_ENTRIES, REQUEST_TIMEOUT_S
 from octopi.logger import get_logger
-from octopi.ring.hand_over import HandOver
-from octopi.roles.acceptor_journal import ACCEPTOR_ENTRIES
 from octopi.roles.broker.identity import BrokerIdentity
-from octopi.roles.register.register_journal import decode
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
-from octopi.storage.owned_journal import open_owned_journal
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
+
+if TYPE_CHECKING:
+    from octopi.ring.hand_over import HandOver
 
 _log = get_logger(__name__)
 
@@ -76,6 +74,9 @@ def _hand_over(fields: dict[str, Any]) -> HandOver:
 
 def _of_entries(entries: list[bytes]) -> HandOver:
     """Raises ValueError if they are none."""
+    from octopi.ring.hand_over import HandOver  # most brokers never need it
+    from octopi.roles.register_entries import decode
+
     try:
         decoded = [decode(one) for one in entries]
     except Exception as error:  # the codec raises several classes
@@ -113,6 +114,10 @@ async def acceptor_number(environment: Environment, data_directory: str) -> Dire
     Raises:
       StorageError: if the disk fails, or the journal is damaged.
     """
+    from octopi.agreement.entries import DirectoryEntry  # only brokers with --join need it
+    from octopi.roles.acceptor_journal import ACCEPTOR_ENTRIES
+    from octopi.storage.owned_journal import open_owned_journal
+
     path = f"{data_directory}/acceptor"
     await make_durable_directory(environment.disk, path)
     journal, number, _ = await open_owned_journal(
