@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from octopi.environment import Environment
-from octopi.errors import DiskFullError, StorageError
+from octopi.errors import DiskFullError, OffsetInsideRecordError, StorageError
 from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId
 from octopi.limits import DISK_LOOK_INTERVAL_S
 from octopi.logger import get_logger
@@ -189,7 +189,7 @@ class LocalLog(ReadableLog):
         their bytes in a file beside the log.
 
         Raises:
-          StorageError: if the disk fails.
+          StorageError: if the disk fails, or *end* is inside a record, as no sound leader says.
         """
         async with self._storing:  # no checkpoint of the cut records may be stored later
             self._cut_at = end
@@ -207,7 +207,10 @@ class LocalLog(ReadableLog):
             known, behind = sequences_of(stored), max(start, recovery_point)
         else:
             known, behind = self.state.sequences.before(start), start
-        self.state.sequences = await sequences_below(end, self._files, known, behind)
+        try:
+            self.state.sequences = await sequences_below(end, self._files, known, behind)
+        except OffsetInsideRecordError as error:
+            raise StorageError(f"the leader has the log cut there: {error.args[0]}") from error
         if max(recovery_point, stored.get("highwater", 0)) > end:
             # A recovery point behind the end would make the next opening miss records.
             await self._note(end)
