@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from octopi.environment import Environment
-from octopi.errors import DiskFullError, OffsetInsideRecordError, StorageError
+from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId
 from octopi.limits import DISK_LOOK_INTERVAL_S
 from octopi.logger import get_logger
@@ -207,10 +207,7 @@ class LocalLog(ReadableLog):
             known, behind = sequences_of(stored), max(start, recovery_point)
         else:
             known, behind = self.state.sequences.before(start), start
-        try:
-            self.state.sequences = await sequences_below(end, self._files, known, behind)
-        except OffsetInsideRecordError as error:
-            raise StorageError(f"the leader has the log cut there: {error.args[0]}") from error
+        self.state.sequences = await sequences_below(end, self._files, known, behind)
         if max(recovery_point, stored.get("highwater", 0)) > end:
             # A recovery point behind the end would make the next opening miss records.
             await self._note(end)

@@ -12,7 +12,7 @@ import trio
 
 from octopi import record
 from octopi.environment import Disk, Environment
-from octopi.errors import DiskFullError, StorageError
+from octopi.errors import DiskFullError, OffsetInsideRecordError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId, is_internal, topic_name_fault
 from octopi.limits import FETCH_BYTES_DEFAULT, LIST_COUNT_MAX, SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
@@ -143,10 +143,13 @@ async def sequences_below(
     records below *behind*.
 
     Raises:
-      StorageError: if the records can't be read.
+      StorageError: if the records can't be read, or *end* is inside a record.
     """
     position = behind
-    await in_turns(files.prove(end))  # otherwise a cut there could take long
+    try:
+        await in_turns(files.prove(end))  # otherwise a cut there could take long
+    except OffsetInsideRecordError as error:
+        raise StorageError(f"no sound leader has a log cut there: {error.args[0]}") from error
     while position < end:
         position = max(position, files.start)  # retention may have removed the next ones
         await in_turns(files.prove(position))
