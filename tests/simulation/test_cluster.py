@@ -170,6 +170,28 @@ def test_a_move_ends_although_a_broker_is_silent_for_a_moment_at_its_last_electi
     play(scenario, options=ClusterOptions(brokers=2, replicas=1))
 
 
+def test_a_drained_broker_is_drained_still_when_it_was_silent_for_a_moment() -> None:
+    async def silence(client: Client, cluster: SimulatedCluster) -> None:
+        async def first() -> m.BrokerInfo:
+            return (await client.admin.describe_cluster()).brokers[0]
+
+        broker = BrokerId((await first()).broker)
+        await client.admin.drain_broker(broker)
+        host = cluster.nodes[cluster.host_of(broker)].host
+        host.pause()
+        while (await first()).live:  # noqa: ASYNC110  # virtual time
+            await trio.sleep(0.1)
+        host.resume()
+        while not (await first()).live:  # noqa: ASYNC110  # virtual time
+            await trio.sleep(0.1)
+        assert (await first()).drained
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, lambda client: silence(client, cluster))
+
+    play(scenario, options=ClusterOptions(brokers=2, replicas=2))
+
+
 def test_only_what_the_register_has_on_its_device_counts_as_decided() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         appended: list[Event] = []

@@ -97,6 +97,8 @@ class Admissions:
         self._gathering.expect(join.nonce)
         if not state.cluster:
             self._form()
+        known = state.brokers.get(join.broker) if join.broker is not None else None
+        is_same_process = known is not None and known.nonce == join.nonce
         former = self._members.get(join.broker) if join.broker is not None else None
         if former is not None and former.is_closed and self._controller.is_later_life(join):
             self._departures.gone(former)
@@ -133,7 +135,7 @@ class Admissions:
             self._gathering.all_came()
         if former is not None:
             self._tasks.start_soon(former.replace)
-        else:
+        elif not is_same_process:  # one that was only silent stays drained
             self._controller.draining.discard(admission.broker)
             self._hand_overs.starts_anew(admission.broker)
         if admission.conflicts:
