@@ -171,7 +171,7 @@ class ClusterWatch:
             seen = await look_at_logs(client, last.look.cluster, in_order=False)
         ring = None
         if self._in_ring:
-            ring = await look_at_ring(router, seen.cluster.brokers)
+            ring = await look_at_ring(router, self._servers()[0], seen.cluster.brokers)
         lists: dict[int, ReadingList] = {}
 
         async def ask(broker: BrokerInfo) -> None:

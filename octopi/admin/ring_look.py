@@ -30,13 +30,17 @@ class RingLook:
     """Of the others that were asked and answered."""
 
 
-async def look_at_ring(router: RequestRouter, brokers: Collection[BrokerInfo]) -> RingLook:
-    """Ask the node itself, and up to `RING_ASKED_MAX` other *brokers* that are there.
+async def look_at_ring(
+    router: RequestRouter, address: str, brokers: Collection[BrokerInfo]
+) -> RingLook:
+    """Ask the node itself, at *address*, and up to `RING_ASKED_MAX` other *brokers* that are there.
+
+    A question to any node could be answered by another one, when this one is slow.
 
     Raises:
       OctopiError: if the node itself does not answer.
     """
-    own = await router.ask_register("describe the ring", DescribeRing, RingDescription)
+    own = await router.ask_broker("describe the ring", address, DescribeRing, RingDescription)
     others: dict[int, RingDescription] = {}
 
     async def ask(broker: BrokerInfo) -> None:

@@ -28,10 +28,9 @@ def with_client(server: str, use: Callable[[octopi.Client], Awaitable[None]]) ->
 
 
 def log_start(program: Program, topic: str) -> int:
-    """Where the log of *topic*'s only partition starts."""
-    told = json.loads(program("topics", "describe", topic, "--json").stdout)
-    [log] = told["logs"]
-    return int(log["log"]["log_start"])
+    """Where the log of *topic*'s only partition starts; 0: its broker does not answer just now."""
+    logs = json.loads(program("topics", "describe", topic, "--json").stdout)["logs"]
+    return max((int(one["log"]["log_start"]) for one in logs), default=0)
 
 
 def stored(server: str, topic: str) -> dict[int, bytes]:

@@ -25,7 +25,7 @@ def test_an_unserved_topic_is_shown_and_deleted_by_its_id(
     cluster.register.kill9()  # and with it goes what is known of the deletion
     shutil.rmtree(cluster.register.data_dir)
     cluster.register.start()
-    again = program("topics", "create", "orders", "--on", "0", "--json")
+    again = program("topics", "create", "orders", "--on", "0", "--json", "--timeout", "60")
     assert again.exit_code == 0, again.output
     cluster.brokers[2].start()
 

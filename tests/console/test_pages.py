@@ -45,9 +45,8 @@ def test_what_the_console_says_to_do_is_in_the_page_on_operations() -> None:
     for command in commands:
         assert f"octopi-node {command}" in operations, command
     sections = re.findall(r'section: "(.+)"', runbook)
-    assert len(sections) == 3
+    assert len(sections) > 2
     headings = re.findall(r"^#+ (.+)$", operations, re.MULTILINE)
-    assert any(sections[0] == heading for heading in headings)
-    for section in sections[1:]:
-        for name in section.split(", "):
-            assert name in headings, name
+    for section in sections:
+        if section not in headings:
+            assert set(section.split(", ")) <= set(headings), section

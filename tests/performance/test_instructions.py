@@ -13,7 +13,7 @@ INSTRUCTIONS_MAX = {
     "produced in a batch": 236,
     "produced in a batch, 3 replicas": 483,
     "submitted by itself": 546,
-    "acknowledged by itself": 13_000,
+    "acknowledged by itself": 13_300,
     "acknowledged by itself, 3 replicas": 44_200,
     "acknowledged by itself, 3 replicas of 100 topics": 48_600,
     "consumed": 147,

@@ -151,14 +151,16 @@ class ProducerSession:
         Raises:
           MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
         """
-        batch = self._open if condition is None else None
-        batch = batch or Batch(now + self._options.delivery_timeout_s, now, condition=condition)
+        if condition is not None:
+            batch = Batch(now + self._options.delivery_timeout_s, now, condition=condition)
+        else:
+            batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
         batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
         if batch is not self._open:
             self.seal()
             self._begin(batch)
-        if condition is not None:
-            self.seal()
+            if condition is not None:
+                self.seal()
         self._seal_if_full(batch)
         return batch
 
