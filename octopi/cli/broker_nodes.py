@@ -31,7 +31,7 @@ async def run_broker_node(
       OctopiError: see `octopi.roles.broker.node.run_broker`.
     """
     secrets = begin_broker(settings, common)
-    async with place_for_node(common, settings.listen, ready, secrets) as place:
+    async with place_for_node(common, "broker", settings.listen, ready, secrets) as place:
         options = BrokerOptions(
             listen=settings.listen,
             data_directory=settings.data_dir,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from typing import Final
 
+import attrs
 import trio
 
 from octopi import __version__
@@ -95,9 +96,13 @@ class NodePlace:
 
 @asynccontextmanager
 async def place_for_node(
-    settings: NodeSettings, listen: str, ready: Callable[[str], None], secrets: SecretSource
+    settings: NodeSettings,
+    role: str,
+    listen: str,
+    ready: Callable[[str], None],
+    secrets: SecretSource,
 ) -> AsyncIterator[NodePlace]:
-    """The environment of one node that listens at *listen*, for the block.
+    """The environment of one node in *role* that listens at *listen*, for the block.
 
     *ready* is called with the node's url.  *secrets* authenticate the requests of the node's
     pages to other nodes.
@@ -143,8 +148,25 @@ async def place_for_node(
         here = Environment(clock, net, SystemDisk(), SystemRandomness(), stopwatch=stopwatch)
         keep_freed_memory()
         nursery.start_soon(collect_garbage)
-        yield NodePlace(here, shelter, site, nursery, ready, secrets)
+        with _traced(here, settings.trace, role, listen) as observed:
+            yield NodePlace(observed, shelter, site, nursery, ready, secrets)
         nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def _traced(environment: Environment, given: str, role: str, listen: str) -> Iterator[Environment]:
+    """*environment*, with all that the node does written to the file or the directory *given*;
+    empty: nothing is written."""
+    if not given:
+        yield environment
+        return
+    from octopi.cli.trace_file import TraceFile, trace_path
+    from octopi.transport.traced_net import TracedNet
+
+    file = TraceFile(trace_path(given, role, listen), environment.clock, role, listen)
+    with closing(file):
+        net = TracedNet(environment.net, file)
+        yield attrs.evolve(environment, net=net, trace=file.step)
 
 
 async def _nobody(link: Link) -> None:

@@ -259,6 +259,12 @@ class NodeSettings:
         "OCTOPI_METRICS_LISTEN",
         "additional address that serves metrics only, without TLS and tokens",
     )
+    trace: str = _setting(
+        "",
+        "OCTOPI_TRACE",
+        "file, or directory for a file of each node, to append steps and messages to "
+        "(octopi-node trace shows them)",
+    )
 
 
 @attrs.frozen

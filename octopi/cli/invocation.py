@@ -164,11 +164,12 @@ _NODE_FLAGS: Final = {
     "token_readings": None,
     "memory_budget": "BYTES",
     "metrics_listen": "HOST:PORT",
+    "trace": "FILE|DIR",
 }
 
 
 def node_options(function: _F) -> _F:
-    """Add the options of a node's security and metrics."""
+    """Add the options of a node's security, metrics and trace."""
     kinds = {
         "token_connections": int,
         "token_bytes_per_s": float,

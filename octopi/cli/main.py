@@ -25,7 +25,7 @@ from octopi.cli.search import FindSearch
 _SECTIONS: Final = {
     "Try it": ("demo", "dev"),
     "Messages": ("produce", "consume", "topics", "subscriptions", "dead-letters", "consumers"),
-    "Run a cluster": ("serve", "status", "events", "brokers", "partitions", "bench"),
+    "Run a cluster": ("serve", "status", "events", "trace", "brokers", "partitions", "bench"),
     "Without a register": ("ring", "cluster", "relay"),
     "Topics in files": ("export", "import", "backup", "restore"),
     "Data on disks": ("verify", "salvage", "retired"),

@@ -41,7 +41,7 @@ async def run_register_node(
         refuse_open_file(join_secret_in(settings.data_dir))
         secrets = None
     shown = secrets or secret_of_broker(join_secret_in(settings.data_dir))
-    async with place_for_node(common, settings.listen, ready, shown) as place:
+    async with place_for_node(common, "register", settings.listen, ready, shown) as place:
         options = RegisterOptions(
             listen=settings.listen,
             data_directory=settings.data_dir,

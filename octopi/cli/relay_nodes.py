@@ -46,7 +46,7 @@ async def run_relay_node(
     if listen == BrokerSettings().listen:
         listen = relays[broker].partition("://")[2].rstrip("/")
     secrets = begin_broker(settings, common)
-    async with place_for_node(common, listen, ready, secrets) as place:
+    async with place_for_node(common, "broker", listen, ready, secrets) as place:
         options = RelayOptions(
             listen=listen,
             data_directory=settings.data_dir,

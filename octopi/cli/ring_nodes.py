@@ -33,7 +33,7 @@ async def run_ring_node(
       OctopiError: see `octopi.roles.broker.ring.node.run_ring_broker`.
     """
     secrets = begin_broker(settings, common)
-    async with place_for_node(common, settings.listen, ready, secrets) as place:
+    async with place_for_node(common, "broker", settings.listen, ready, secrets) as place:
         options = RingOptions(
             listen=settings.listen,
             data_directory=settings.data_dir,

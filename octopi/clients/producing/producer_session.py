@@ -145,16 +145,14 @@ class ProducerSession:
         now: float,
         condition: Condition | None = None,
     ) -> Batch:
-        """Take a message; return its batch, of which it is the last message; with a *condition* it
-        is the only one.
+        """Take a message; return its batch, whose last one it is; with a *condition* the only one.
 
         Raises:
           MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
         """
+        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
         if condition is not None:
             batch = Batch(now + self._options.delivery_timeout_s, now, condition=condition)
-        else:
-            batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
         batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
         if batch is not self._open:
             self.seal()

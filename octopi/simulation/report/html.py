@@ -49,14 +49,12 @@ def page(recording: Recording) -> str:
     lines = dict(zip(at, timeline(recording), strict=True))
     style = _asset("page.css")
     script = "\n".join(map(_asset, _SCRIPTS))
-    broken = recording.broken
     values = {
         "title": _text(one_line(recording.title)),
-        "outcome": "failed" if broken is not None else "passed",
-        "outcome_words": "A promise is broken" if broken is not None else "All is well",
+        "brand": "Octopi simulator" if recording.is_simulated else "Octopi",
+        "outcome": _outcome(recording),
         "verdict": _verdict(recording, drawn, lines),
-        "replay": _replay(recording),
-        "plan": _plan(recording, drawn),
+        "run": _run(recording, drawn) if recording.is_simulated else "",
         "data": _packed(page_data(drawn, lines.values())),
         "part": escape(_part(drawn, lines), quote=False),
         "part_words": "before the conflict" if drawn.conflict else "before the end",
@@ -84,6 +82,23 @@ def _hash(text: str) -> str:
 def _text(text: str) -> str:
     """*text* as HTML, also for use in an attribute; line ends stay."""
     return escape("\n".join(map(printable, text.splitlines())))
+
+
+def _outcome(recording: Recording) -> str:
+    if recording.broken is not None:
+        return '<span class="outcome failed">A promise is broken</span> '
+    if recording.is_simulated:
+        return '<span class="outcome passed">All is well</span> '
+    return ""  # nobody has judged it
+
+
+def _run(recording: Recording, drawn: Diagram) -> str:
+    return (
+        '<section class="card" aria-labelledby="again"><h2 id="again">Run it again</h2>'
+        f"{_replay(recording)}</section>"
+        '<section class="card" aria-labelledby="plan"><h2 id="plan">What was planned, what struck'
+        f"</h2>{_plan(recording, drawn)}</section>"
+    )
 
 
 def _verdict(recording: Recording, drawn: Diagram, lines: dict[int, str]) -> str:

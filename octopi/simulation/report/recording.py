@@ -37,7 +37,7 @@ class Sent:
     partition: int | None
     size_bytes: int
     content: object
-    """The message, or None."""
+    """The message, or its fields by name, or None."""
 
 
 @attrs.frozen
@@ -127,3 +127,5 @@ class Recording:
     """The faults of the plan, in words."""
     digest: str = ""
     """See `octopi.simulation.kernel.world.World.digest`."""
+    is_simulated: bool = True
+    """Whether a simulator has run it, by a plan, and judged it.  Otherwise nodes wrote it."""

@@ -12,7 +12,7 @@ follows the host's name in parentheses::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import attrs
@@ -165,8 +165,13 @@ def _arrival(sent: Sent, came: float | None, end: float) -> str:
 def _content(content: object) -> Iterator[str]:
     """The fields of a message; of bytes only the size."""
     cls = type(content)
-    for field in attrs.fields(cls) if attrs.has(cls) else ():
-        value = getattr(content, field.name)
-        if field.name not in _LEFT_OUT:
+    if isinstance(content, Mapping):
+        values = content
+    elif attrs.has(cls):
+        values = {field.name: getattr(content, field.name) for field in attrs.fields(cls)}
+    else:
+        values = {}
+    for field, value in values.items():
+        if field not in _LEFT_OUT:
             bulk = f"{len(value)} bytes" if isinstance(value, bytes) else ""
-            yield f"{field.name}={bulk or brief(value)}"
+            yield f"{name(field)}={bulk or brief(value)}"
