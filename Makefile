@@ -84,9 +84,11 @@ search: .venv/.runtime ## the same, but everybody fails once at each of these pl
 	$(BIN)/octopi-node sim run --plans ring --tier message --seeds 20 --json search/ring.json --pages search/pages
 	$(BIN)/octopi-node sim run --plans relay --tier message --seeds 10 --json search/relay.json --pages search/pages
 	$(BIN)/octopi-node sim run --plans pipes --tier message --seeds 10 --json search/pipes.json --pages search/pages
-chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers, ten with 5, ten with members of subscriptions; needs root, to mount small disks
+chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers, ten with 5, likewise without a register, and with members of subscriptions; needs root, to mount small disks
 	$(BIN)/python -m tests.chaos --kinds all --brokers 3 --seconds 600
 	$(BIN)/python -m tests.chaos --kinds all --brokers 5 --seconds 600
+	$(BIN)/python -m tests.chaos --registers 0 --brokers 3 --seconds 600
+	$(BIN)/python -m tests.chaos --registers 0 --brokers 5 --seconds 600
 	$(BIN)/python -m tests.chaos.subscriptions --seconds 600
 fuzz: .venv/.dev ## look for inputs that decoders and file formats don't stand: ten minutes; FUZZ_SECONDS=3600 for an hour
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)

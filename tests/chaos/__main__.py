@@ -1,5 +1,8 @@
 """Chaos on the command line: ``python -m tests.chaos --brokers 5 --seconds 600 --seed 7``.
 
+With ``--registers 0`` the brokers decide without a register, and at most a minority of them is
+disturbed at a time.
+
 Progress goes to standard error.  The exit code is 1 if a fault was found, 2 if a kind of
 faults was asked for that can't be had here.
 """
@@ -16,7 +19,7 @@ import trio
 
 from tests.chaos.cluster import CannotMountError, check_mounting
 from tests.chaos.runner import run_chaos
-from tests.chaos.schedule import KINDS
+from tests.chaos.schedule import KINDS, RING_KINDS
 
 
 def kinds_of(text: str) -> list[str]:
@@ -39,18 +42,24 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--registers", type=int, default=1, help="1 or 3; more need a majority")
+    parser.add_argument("--registers", type=int, default=1, help="0, 1 or 3; more need a majority")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--kinds",
         type=kinds_of,
-        default=list(KINDS),
-        help="kinds of faults, with commas; all: every kind; all,-full: without that one",
+        help="kinds of faults, with commas; all: every kind; all,-full: without that one "
+        "[default: all that may happen]",
     )
     parser.add_argument("--keep", type=Path, help="folder that is kept, for the nodes' files")
     arguments = parser.parse_args()
+    possible = KINDS if arguments.registers else RING_KINDS
+    if arguments.kinds is None:
+        arguments.kinds = list(possible)
     say = partial(print, file=sys.stderr, flush=True)
+    if not set(arguments.kinds) <= set(possible):
+        say(f"without a register, there are these kinds: {', '.join(RING_KINDS)}")
+        return 2
     with tempfile.TemporaryDirectory() as temporary:
         directory: Path = arguments.keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""Registers and brokers as processes, every way between them through the network's proxies."""
+"""Registers and brokers, or brokers alone, as processes, every way between them through the
+network's proxies."""
 
 from __future__ import annotations
 
@@ -39,17 +40,24 @@ class ChaosCluster:
         """Of the brokers."""
         self.urls: dict[str, str] = {}
         """Where the brokers are reached."""
-        self.registers = [REGISTER]
-        """The names of the registers; the first is also the first to start."""
+        self.registers: list[str] = []
+        """The names of the registers; the first is also the first to start.  Empty: the brokers
+        decide themselves."""
         self.servers: list[str] = []
-        """Where the registers are reached."""
+        """What clients are told: where the registers are reached, or all brokers."""
         self._processes = nodes
         self._small_disks = small_disks
         self._mounted: list[Path] = []
 
     async def start(self, brokers: int, registers: int = 1) -> None:
-        """Start one register or several, and *brokers* brokers."""
-        self.registers += [f"{REGISTER}-{number}" for number in range(2, registers + 1)]
+        """Start one register, several or none, and *brokers* brokers."""
+        if registers == 0:
+            await self._start_ring(brokers)
+            return
+        self.registers = [
+            REGISTER,
+            *(f"{REGISTER}-{number}" for number in range(2, registers + 1)),
+        ]
         ports = {name: free_port() for name in self.registers}
         self.servers = [await self.network.open(name, port) for name, port in ports.items()]
         async with trio.open_nursery() as nursery:
@@ -62,6 +70,17 @@ class ChaosCluster:
             self.ids[name], self.urls[name] = number, url
             servers = ",".join(self.servers)
             await self._start(name, port, "--register", servers, "--advertise", url)
+
+    async def _start_ring(self, brokers: int) -> None:
+        """Start *brokers* brokers that form a cluster without a register."""
+        ports = {f"broker-{number}": free_port() for number in range(1, brokers + 1)}
+        for name, port in ports.items():
+            self.urls[name] = await self.network.open(name, port)
+        self.servers = list(self.urls.values())
+        async with trio.open_nursery() as nursery:
+            for name, port in ports.items():
+                options = ("--join", ",".join(self.servers), "--advertise", self.urls[name])
+                nursery.start_soon(self._start, name, port, *options)
 
     def deciding(self) -> str:
         """The name of the register that decides, or decided last, by what registers logged."""

@@ -2,9 +2,10 @@
 
 Several lanes at once; a lane takes what it disturbs for itself, so no node is disturbed
 twice at a time, and there is always one broker that nothing happens to, except where the
-fault is that all lose power.  What may be damaged is up to `tests.chaos.bounds`.  Each fault
-ends by healing, whatever else happens.  The seed decides what is tried and for how long; which
-instant of the cluster it hits is up to the machine.
+fault is that all lose power.  Without a register nothing happens to a majority of the brokers.
+What may be damaged is up to `tests.chaos.bounds`.  Each fault ends by healing, whatever else
+happens.  The seed decides what is tried and for how long; which instant of the cluster it hits is
+up to the machine.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ KINDS: Final = {
     "forget": "the register loses its directory",
 }
 """What ``--kinds`` takes, and what it means."""
+
+RING_KINDS: Final = ("kill", "stop", "pause", "away", "cut", "reset", "topics")
+"""Those that may happen to a cluster without a register."""
 
 ALL_BROKERS: Final = -1
 
@@ -128,6 +132,13 @@ class Schedule:
             Fault("topics", 2, 1, self.remake_topic),
             Fault("forget", 1, ALL_BROKERS, self.forget_register),
         )
+        if not cluster.registers:
+            of_registers = (self.cut_from_register, self.reset_register_link)
+            every = tuple(
+                one
+                for one in every
+                if one.kind in RING_KINDS and one.brokers > 0 and one.disturb not in of_registers
+            )
         if len(cluster.registers) > 1:
             # One of them at a time: the others have a majority.
             every = (
@@ -177,9 +188,10 @@ class Schedule:
         elif count == 0:
             names = [] if self.busy & {*self._cluster.registers} else [self._a_register(randomness)]
         else:
-            free = [name for name in self._cluster.brokers if name not in self.busy]
-            # One is left alone.
-            names = randomness.sample(free, count) if len(free) > count else []
+            brokers = self._cluster.brokers
+            free = [name for name in brokers if name not in self.busy]
+            left_alone = 1 if self._cluster.registers else len(brokers) // 2 + 1
+            names = randomness.sample(free, count) if len(free) - count >= left_alone else []
         self.busy.update(names)
         return names
 

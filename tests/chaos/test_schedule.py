@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.ledger import Ledger
-from tests.chaos.schedule import Schedule
+from tests.chaos.schedule import KINDS, RING_KINDS, Schedule
 from tests.chaos.workload import Workload
 
 
@@ -37,6 +37,7 @@ class Cluster:
         (self.log / f"{0:020}.log").write_bytes(head + checked)
         self.data_dir = data_dir
         self.registers = ["register"]
+        self.brokers = ["broker-3"]
         self.nodes = {"broker-3": self}
         self.ids = {"broker-3": 3}
 
@@ -139,3 +140,18 @@ async def test_a_broker_that_a_topic_waits_for_comes_back_while_the_topic_is_mad
     cluster = Cluster(tmp_path, [3])
     await schedule_of(cluster).remake_topic(random.Random(1), ["broker-3"])
     assert cluster.starts == 1
+
+
+async def test_without_a_register_a_majority_of_the_brokers_is_left_alone(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, [3])
+    cluster.registers = []
+    cluster.brokers = [f"broker-{number}" for number in range(1, 6)]
+    every = cast(ChaosCluster, cluster), cast(Workload, cluster)
+    schedule = Schedule(*every, Ledger(), 1, list(KINDS), lambda line: None)
+    assert {one.kind for one in schedule._faults} == set(RING_KINDS)
+    assert min(one.brokers for one in schedule._faults) > 0
+    randomness = random.Random(1)
+    assert len(await schedule._take(randomness, 1)) == 1
+    assert await schedule._take(randomness, 2) == []
+    assert len(await schedule._take(randomness, 1)) == 1
+    assert await schedule._take(randomness, 1) == []
