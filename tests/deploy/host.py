@@ -75,7 +75,7 @@ class Host:
             timeout=60,
             check=False,
         )
-        assert done.returncode == code, done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
     def launch(self, name: str, command: Sequence[str], variables: Mapping[str, str]) -> None:

@@ -66,10 +66,13 @@ class Cluster:
         return broker
 
     def is_in_sync(self, broker: int) -> bool:
-        """Whether each replica of *broker* is in sync or leads, and is one of three."""
-        replicas = self.described("status")["replicas"]
+        """Whether each replica of *broker* is in sync or leads, and is one of three, and the
+        cluster is healthy."""
+        status = self.described("status")
+        replicas = status["replicas"]
         states = {one["state"] for one in replicas if one["broker"] == broker}
-        return states == {"in sync"} and len({one["broker"] for one in replicas}) == 3
+        is_one_of_three = len({one["broker"] for one in replicas}) == 3
+        return states == {"in sync"} and is_one_of_three and bool(status["healthy"])
 
     @contextmanager
     def producing(self, topic: str) -> Iterator[subprocess.Popen[str]]:
