@@ -490,11 +490,14 @@ class PartitionReplica:
         """Assert what the class promises."""
         assert (self.role == Role.LEADER) == (self.leader is not None)
         assert self.follower is None or self.role == Role.FOLLOWER
-        for role in (self.leader, self.follower):
-            if role is not None:
-                assert self.registered
-                assert role.epoch == self.state.promised
-                assert role.logs.keys() == self.logs.keys()
-                role.check_invariants()
-        for log in self.logs.values():
-            log.check_invariants()
+        role = self.leader or self.follower
+        if role is None:
+            for log in self.logs.values():
+                log.check_invariants()
+            return
+        assert self.registered
+        assert role.epoch == self.state.promised
+        assert role.logs.keys() == self.logs.keys()
+        for topic_id, log in self.logs.items():
+            assert role.logs[topic_id].log is log
+        role.check_invariants()  # of its logs, too

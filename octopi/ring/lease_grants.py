@@ -10,6 +10,7 @@ announces another epoch or changes the acceptors, unless the leader itself propo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import attrs
 
@@ -71,7 +72,12 @@ def _newest(*values: AgreedValue | None) -> list[AgreedValue]:
 
 def _holder(value: AgreedValue) -> LeaseHolder | None:
     """Who leads by *value*; None: another epoch is announced, or nobody is in sync."""
-    agreed = decode_partition(value.content)
+    return _holder_in(value.content)
+
+
+@lru_cache(maxsize=1_000)  # each pulse of a leader asks again about what was decided long ago
+def _holder_in(content: bytes) -> LeaseHolder | None:
+    agreed = decode_partition(content)
     record = agreed.record
     if agreed.announced != record.epoch:
         return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -161,6 +162,30 @@ def test_the_oldest_version_1_records_are_forgotten_first() -> None:
     table.check_invariants()
     assert check(table, 1) == Fresh()
     assert isinstance(check(table, 2), Repeated)
+
+
+def test_a_table_that_was_in_order_is_checked_again_after_each_change() -> None:
+    one = requests(1)[0]
+
+    def table() -> ProducerSequences:
+        table = ProducerSequences()
+        table.record(run(ALICE, 0, 1), Offset(100))
+        table.record(run(ALICE, 1, 1), Offset(200))
+        table.note(scan(one), Offset(300))
+        table.check_invariants()
+        table.check_invariants()
+        return table
+
+    placed_before_others, repeated, requested_before_others = table(), table(), table()
+    placed_before_others.record(run(ALICE, 2, 1), Offset(150))
+    repeated.record(run(ALICE, 1, 1), Offset(400))
+    requested_before_others.note(scan(requests(2)[0]), Offset(250))
+    cut = table()
+    cut._producers[ALICE].batches.append((1, Offset(180)))  # only what follows is a change
+    cut.forget(Offset(250))
+    for broken in (placed_before_others, repeated, requested_before_others, cut):
+        with pytest.raises(AssertionError):
+            broken.check_invariants()
 
 
 class AgainstTheLog(RuleBasedStateMachine):
