@@ -858,6 +858,17 @@ TOPIC_ENTRIES_AT_ONCE_MAX: Final = 100
 """Entries about topics that are appended at once to the log of a partition that a register handed
 over: other appends go on between them."""
 
+HAND_OVER_ATTEMPTS_MAX: Final = 16
+"""Tries to hand a cluster over that a register remembers: brokers that know an older one ask each
+other whether it took place."""
+
+HAND_OVER_ASK_S: Final = 2.0
+"""How long a broker waits until another one says whether it has taken over."""
+
+HAND_OVER_PATIENCE_S: Final = 30.0
+"""How long a broker waits for the others to say whether they have taken over, before it does
+without as many as can't decide anything among themselves."""
+
 RECORD_ACCEPTORS_FIRST: Final = 5
 """Acceptors of the record of a cluster that a register handed over, if there are so many brokers:
 two of them may be away."""

@@ -43,6 +43,8 @@ class BrokerNodeView:
     def why_not_ready(self) -> str:
         link, manager = self.node.link, self.node.replicas
         if link is None or not link.is_joined:
+            if self.node.question is not None and self.node.question.waits_for:
+                return self.node.question.waits_for
             return "the broker is not connected to the register yet"
         return why_not_taking(manager) or self.node.relays.why_not_ready
 

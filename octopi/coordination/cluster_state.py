@@ -17,6 +17,7 @@ from octopi.coordination.journal_entries import (
     Entry,
     EpochAnnounced,
     HandedOver,
+    HandOverAnnounced,
     OlderTopicFound,
     PartitionDecided,
     RegisterStarted,
@@ -28,7 +29,12 @@ from octopi.coordination.journal_entries import (
 )
 from octopi.coordination.machines import Machines
 from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, PartitionId, id_fault, topic_name_fault
-from octopi.limits import BROKER_ID_MAX, COUNTED_MAX, LIST_COUNT_MAX
+from octopi.limits import (
+    BROKER_ID_MAX,
+    COUNTED_MAX,
+    HAND_OVER_ATTEMPTS_MAX,
+    LIST_COUNT_MAX,
+)
 from octopi.wire.codec import fault_in
 from octopi.wire.messages import (
     PartitionRecord,
@@ -73,6 +79,9 @@ class ClusterState:
         self.unfit_topics: set[str] = set()
         """Ids of topics that no broker can hold because their names or ids are illegal: an earlier
         register took them from a broker without a check.  They can be deleted by their ids."""
+        self.hand_over_attempts: list[str] = []
+        """The last `HAND_OVER_ATTEMPTS_MAX` tries to hand over that brokers were told of, in their
+        order."""
         self.handed_over: HandedOver | None = None
         """Nothing is decided after it; None: the cluster has a register."""
         self._announced: dict[PartitionId, Epoch] = {}
@@ -166,6 +175,9 @@ class ClusterState:
         """Take note of *entry*."""
         assert self.handed_over is None, "nothing is decided after the cluster was handed over"
         match entry:
+            case HandOverAnnounced(attempt):
+                self.hand_over_attempts.append(attempt)
+                del self.hand_over_attempts[:-HAND_OVER_ATTEMPTS_MAX]
             case HandedOver():
                 self.handed_over = entry
             case ClusterFormed():
@@ -267,6 +279,7 @@ class ClusterState:
         entries += (
             TopicCreated(self._topics[name], self._owners.get(name, "")) for name in self._names
         )
+        entries += map(HandOverAnnounced, self.hand_over_attempts)
         if self.handed_over is not None:
             entries.append(self.handed_over)
         return entries

@@ -128,6 +128,14 @@ class RelaySetDecided:
 
 
 @attrs.frozen
+class HandOverAnnounced:
+    """The brokers are told next that the register is about to hand the cluster over to them."""
+
+    attempt: str
+    """Random; each try has its own."""
+
+
+@attrs.frozen
 class HandedOver:
     """The cluster has no register any more.  No entry follows, ever: its brokers decide from what
     the entries before say, and from *record*."""
@@ -149,5 +157,6 @@ Entry = (
     | OlderTopicFound
     | TopicRemoved
     | RelaySetDecided
+    | HandOverAnnounced
     | HandedOver
 )

@@ -84,6 +84,11 @@ class HandOver:
         return self.record.growths[0].members
 
     @property
+    def attempt(self) -> str:
+        """The try by which it was handed over; empty: it was not announced."""
+        return next(reversed(self._state.hand_over_attempts), "")
+
+    @property
     def cluster(self) -> ValueChosen:
         """The record of the cluster."""
         return ValueChosen(CLUSTER, NO_BALLOT, self._cluster)

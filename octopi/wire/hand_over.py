@@ -7,7 +7,7 @@ from typing import Annotated
 
 import attrs
 
-from octopi.field_bounds import AtMost
+from octopi.field_bounds import AtMost, MayBeMissing
 from octopi.identifiers import DirectoryId
 from octopi.limits import (
     ASK_TIMEOUT_S,
@@ -16,12 +16,14 @@ from octopi.limits import (
     REPLICATED_ENTRY_BYTES_MAX,
     REPLICATED_PAGE_ENTRIES,
 )
-from octopi.model import CountedOrNone, Verb
-from octopi.wire.common import NodeAddress
+from octopi.model import CountedOrNone, Id, Verb
+from octopi.wire.common import NodeAddress, OptionalId
 from octopi.wire.declarations import (
     CLIENT_TO_DECIDER,
     DECIDER_TO_MEMBER,
+    DECIDER_TO_PEER,
     MEMBER_TO_DECIDER,
+    PEER_TO_LEADER,
     TO_CLIENT,
     answer,
     notice,
@@ -67,10 +69,33 @@ class RingReady:
     """The number of that journal."""
 
 
-@request("ask_hand_over", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE), since=2)
+@request("announce_hand_over", DECIDER_TO_MEMBER, since=2)
+@attrs.frozen
+class AnnounceHandOver:
+    """Register to broker: it is about to hand over.  The broker stores this before it answers.
+
+    Answer: `Done`.
+    """
+
+    request: int
+    attempt: Id
+    """Random; each try has its own."""
+    record: Annotated[bytes, AtMost(REPLICATED_ENTRY_BYTES_MAX)]
+    """The first record of the cluster without a register, which names all brokers
+    (`octopi.ring.cluster_record`)."""
+
+
+@request(
+    "ask_hand_over",
+    MEMBER_TO_DECIDER,
+    PEER_TO_LEADER,
+    needs=on_the_cluster(Verb.REPLICATE),
+    since=2,
+)
 @attrs.frozen
 class AskHandOver:
-    """From a broker that may change over, before it joins: has the register handed over?
+    """From a broker that may change over, before it joins: has the register handed over?  Or to
+    another broker that has taken over: what was it?
 
     Answer: `HandOverPage`.
     """
@@ -78,9 +103,11 @@ class AskHandOver:
     request: int
     after: CountedOrNone
     """How many entries it has got already."""
+    attempt: Annotated[OptionalId, MayBeMissing()] = ""
+    """The last try to hand over that was announced to it; empty: none was."""
 
 
-@answer("hand_over_page", DECIDER_TO_MEMBER, since=2)
+@answer("hand_over_page", DECIDER_TO_MEMBER, DECIDER_TO_PEER, since=2)
 @attrs.frozen
 class HandOverPage:
     """Answer to `AskHandOver`."""
@@ -95,3 +122,37 @@ class HandOverPage:
     """The next entries of the register's journal, without its secret."""
     more: bool
     """Whether others follow."""
+    knows_attempt: Annotated[bool, MayBeMissing()] = False
+    """Whether the register has announced the try that the question names: so its journal has all
+    that was decided before that."""
+
+
+@request("ask_hand_over_state", PEER_TO_LEADER, needs=on_the_cluster(Verb.REPLICATE), since=2)
+@attrs.frozen
+class AskHandOverState:
+    """From a broker to another one: a register that knows nothing of this try has the address of
+    the one that announced it.  Have you taken over?
+
+    Answer: `HandOverState`.
+    """
+
+    request: int
+    attempt: Id
+    give_up: bool
+    """Promise never to take over by this try, if you have not and no register that knows of it is
+    yours."""
+
+
+@answer("hand_over_state", DECIDER_TO_PEER, since=2)
+@attrs.frozen
+class HandOverState:
+    """Answer to `AskHandOverState`."""
+
+    request: int
+    directory: Annotated[DirectoryId, AtMost(NONCE_BYTES_MAX)]
+    """The number of the acceptor's journal of the broker that answers."""
+    is_taken_over: bool
+    is_given_up: bool
+    """Whether it will never take over by that try, which it has stored; or it knows only others."""
+    may_give_up: bool
+    """Whether it would promise that: no register is its own now."""

@@ -17,6 +17,7 @@ from octopi.roles.broker.taking_over import is_taken_over
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
+from octopi.simulation.disk.disk import DiskSnapshot
 from octopi.testing import Cluster
 from octopi.testing.program import Host
 from tests.kit.join_secrets import SECRETS
@@ -102,20 +103,34 @@ class ChangingCluster:
             self.errors.setdefault(name, []).append(error)
             raise
 
+    # --- the disk of a register ----------------------------------------------------------------
+
+    def back_up(self, name: str) -> DiskSnapshot:
+        """A copy of what is on the disk of a register."""
+        return self.cluster._simulated.nodes[name].host.disk.snapshot()
+
+    def restore(self, name: str, copy: DiskSnapshot) -> None:
+        """Start a register with an older copy of its disk."""
+        self.cluster.kill(name)
+        self.cluster._simulated.nodes[name].host.disk.restore(copy)
+        self.cluster.restart(name)
+
+    def replace(self, name: str) -> None:
+        """Start a register with an empty disk."""
+        self.cluster.wipe(name)
+        self.cluster.restart(name)
+
     # --- what is decided -----------------------------------------------------------------------
 
-    async def joined(self) -> None:
-        """Wait until all brokers have joined the register, and are prepared if they can be."""
+    async def joined(self, *names: str, within_s: float = 30.0) -> None:
+        """Wait until brokers, by default all, have joined the register, and are prepared if they
+        can be."""
 
         def are_there() -> bool:
-            return all(
-                (node := self.nodes.get(name)) is not None
-                and node.link is not None
-                and node.link.is_joined
-                for name in self.brokers
-            )
+            nodes = [self.nodes.get(name) for name in names or self.brokers]
+            return all(node is not None and node.is_joined() for node in nodes)
 
-        await self.cluster.eventually(are_there, "all brokers have joined", within_s=30.0)
+        await self.cluster.eventually(are_there, "the brokers have joined", within_s=within_s)
 
     async def in_ring(self, within_s: float = 60.0) -> None:
         """Wait until all brokers are in one ring."""

@@ -18,6 +18,7 @@ from octopi.coordination.journal_entries import (
     Entry,
     EpochAnnounced,
     HandedOver,
+    HandOverAnnounced,
     PartitionDecided,
     RegisterStarted,
     TopicCreated,
@@ -25,13 +26,14 @@ from octopi.coordination.journal_entries import (
 )
 from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.identifiers import BrokerId, DirectoryId, Epoch, Incarnation, PartitionId
-from octopi.limits import BROKER_ID_MAX, GROWTH_MEMBERS_MAX
+from octopi.limits import BROKER_ID_MAX, GROWTH_MEMBERS_MAX, HAND_OVER_ATTEMPTS_MAX
 from octopi.model import PartitionRecord, RegisterGeneration, TopicKind, TopicOptions, TopicRecord
 from octopi.ring.cluster_record import encode_cluster
 from octopi.ring.first_partition import first_partition_value, instance_of
 from octopi.ring.hand_over import CLUSTER, HandOver, handed_over_entries
 from octopi.ring.handing_over import record_to_hand_over
 from octopi.ring.homes import TAKEN_OVER, topics_of
+from octopi.roles.register_entries import decode, encode
 from octopi.wire.agreement import NO_BALLOT, Ballot, BallotPromised, PrepareBallot
 
 BROKERS = TWO, THREE, SEVEN = BrokerId(2), BrokerId(3), BrokerId(7)
@@ -91,6 +93,16 @@ def test_nothing_is_decided_after_the_cluster_was_handed_over() -> None:
         state.apply(EpochAnnounced(PartitionId(1), Epoch(9)))
     assert state_of(state.entries()).handed_over == HandedOver(b"record")
     assert state.entries()[-1] == HandedOver(b"record")
+
+
+def test_a_register_remembers_the_last_tries_and_hands_over_by_the_newest() -> None:
+    assert handed_over().attempt == ""
+    tries = [HandOverAnnounced(f"{number:016x}") for number in range(HAND_OVER_ATTEMPTS_MAX + 2)]
+    assert handed_over(*tries).attempt == tries[-1].attempt
+    state = state_of([*FIRST, *tries])
+    assert state.hand_over_attempts == [one.attempt for one in tries[2:]]
+    assert state_of(state.entries()).hand_over_attempts == state.hand_over_attempts
+    assert decode(encode(tries[0])) == tries[0]
 
 
 def test_the_secret_of_the_register_stays_with_it() -> None:

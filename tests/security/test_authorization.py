@@ -46,6 +46,7 @@ NEEDED: dict[type, Verb | None] = {
     m.StreamExpired: Verb.REPLICATE,
     m.RelayReport: Verb.REPLICATE,
     m.AskHandOver: Verb.REPLICATE,
+    m.AskHandOverState: Verb.REPLICATE,
     m.RingReady: Verb.REPLICATE,
     m.Follow: Verb.REPLICATE,
     m.Acknowledge: Verb.REPLICATE,

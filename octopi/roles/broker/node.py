@@ -7,6 +7,7 @@ flusher, retention, the fan-out to subscribers, and the link to the register.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -34,22 +35,23 @@ from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.no_ring import NoRingService
 from octopi.roles.broker.services.session import BrokerSession
 from octopi.roles.broker.streams.service import BrokerStreams
-from octopi.roles.broker.taking_over import (
-    TakingOver,
-    acceptor_number,
-    refuse_without_register,
-)
+from octopi.roles.broker.taking_over import has_announcement, refuse_without_register
 from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
+from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials, TokenSource
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
 from octopi.transport.server_statistics import ServerStatistics
 from octopi.transport.services import ServiceSession
+from octopi.transport.sessions import Session
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT, FOLLOW, RELAY
+from octopi.wire.endpoints import CLIENT, FOLLOW, PEER, RELAY, Endpoint
+
+if TYPE_CHECKING:
+    from octopi.roles.broker.hand_over_question import HandOverQuestion
 
 _log = get_logger(__name__)
 
@@ -113,10 +115,14 @@ class BrokerNode:
     """The topics that it holds in memory."""
     started_at: float
     """When it began to serve, by its clock."""
-    taking_over: TakingOver | None = None
-    """None: it is not prepared for a cluster without a register."""
+    question: HandOverQuestion | None = None
+    """Whether it goes on without a register; None: it is not prepared for that, and never was."""
     link: MemberLink | None = None
     """The link to the register; None until it exists."""
+
+    def is_joined(self) -> bool:
+        """Whether the register counts it as a live member now."""
+        return self.link is not None and self.link.is_joined
 
 
 def client_services(node: BrokerNode) -> Sequence[ServiceMaker]:
@@ -149,10 +155,17 @@ async def run_broker(
     lock = lock_directory(disk, data_directory)
     try:
         refuse_without_register(environment, data_directory)
-        taking_over: TakingOver | None = None
-        if options.join:
-            number = await acceptor_number(environment, data_directory)
-            taking_over = TakingOver(environment, data_directory, number)
+        question: HandOverQuestion | None = None
+        if options.join or has_announcement(disk, data_directory):
+            from octopi.roles.broker.hand_over_question import begin_question  # most never need it
+
+            question = await begin_question(
+                environment,
+                data_directory,
+                options.agent,
+                options.credentials,
+                is_prepared=bool(options.join),
+            )
         identity = await begin_incarnation(environment, data_directory, options.broker)
         flusher = Flusher(environment.clock)
         async with trio.open_nursery() as nursery:
@@ -212,8 +225,10 @@ async def run_broker(
                 streams,
                 relays,
                 environment.clock.now(),
-                taking_over,
+                question,
             )
+            if question is not None:
+                question.has_register = node.is_joined
             relays.load(identity)
             show(node)
             await _serve(node, identity, registers, stop, task_status)
@@ -263,6 +278,7 @@ async def _serve(
                         "leader", [FollowerConnection(environment, replicas, connection, tasks)]
                     ),
                     RELAY: lambda connection, tasks: node.relays.session(connection),
+                    **_peer_sessions(node),
                 },
                 stop=closing,
                 traffic=node.traffic,
@@ -286,12 +302,12 @@ async def _serve(
             replicas,
             node.relays,
             remember,
-            node.taking_over,
+            node.question,
         )
         node.link = link
         replicas.reach(link)
         nursery.start_soon(_join, nursery, link, task_status, address)
-        taken_over = trio.Event() if node.taking_over is None else node.taking_over.is_done
+        taken_over = trio.Event() if node.question is None else node.question.is_done
         await either_of(stop, taken_over)
         if not taken_over.is_set():
             # Other brokers lead before the clients of this one are disconnected, and the register
@@ -304,6 +320,21 @@ async def _serve(
         closing.set()
         await served.wait()
         nursery.cancel_scope.cancel()
+
+
+def _peer_sessions(
+    node: BrokerNode,
+) -> dict[Endpoint, Callable[[Connection, trio.Nursery], Session]]:
+    """What a broker answers others that may go on without a register."""
+    if (question := node.question) is None:
+        return {}
+    from octopi.roles.broker.hand_over_peers import HandOverService
+
+    return {
+        PEER: lambda connection, tasks: ServiceSession(
+            "broker", [HandOverService(connection, tasks, question.state, question.page)]
+        )
+    }
 
 
 async def either_of(one: trio.Event, other: trio.Event) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -22,6 +22,7 @@ from octopi.errors import (
     ProtocolError,
     RefusedError,
     Status,
+    StorageError,
     UnreachableError,
 )
 from octopi.identifiers import BrokerId, Incarnation, PartitionId, TopicId
@@ -38,18 +39,21 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.replication.effects import Refusal
 from octopi.retry import backoff_s
+from octopi.roles.answers import refuse
 from octopi.roles.broker.controller_link import Decisions, MemberLink, RelayOrders
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.link_failures import first_error, is_final
 from octopi.roles.broker.order_parts import check_each_once
 from octopi.roles.broker.register_addresses import RegisterAddresses
-from octopi.roles.broker.taking_over import TakingOver
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials, open_node_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
+
+if TYPE_CHECKING:
+    from octopi.roles.broker.hand_over_question import HandOverQuestion
 
 _log = get_logger(__name__)
 
@@ -68,6 +72,7 @@ Order = (
     | m.PrepareHandOver
     | m.BrokersStopping
     | m.InstallRelaySets
+    | m.AnnounceHandOver
 )
 """The orders of a register: all messages that it may send on the membership endpoint."""
 
@@ -87,12 +92,12 @@ class RegisterLink(MemberLink):
         decisions: Decisions,
         relays: RelayOrders,
         remember: Callable[[BrokerIdentity], Awaitable[None]],
-        taking_over: TakingOver | None = None,
+        question: HandOverQuestion | None = None,
     ) -> None:
-        """*taking_over*: asks the register whether it has handed the cluster over; None: this
-        broker is not prepared for that."""
+        """*question*: asks the register whether it has handed the cluster over; None: this broker
+        is not prepared for that, and never was."""
         self._environment = environment
-        self._taking_over = taking_over
+        self._question = question
         self._relays = relays
         self._registers = registers
         self._address = address
@@ -278,19 +283,18 @@ class RegisterLink(MemberLink):
                         self._identity,
                         self._decisions,
                         self._relays,
+                        self._question,
                     )
                     await nursery.start(session.run)
                     try:
-                        taking_over = self._taking_over
-                        if taking_over is not None and await taking_over.ask(
-                            connection, self._identity
-                        ):
+                        question = self._question
+                        if question is not None and await question.ask(connection, self._identity):
                             return  # nobody leads by this register any more
                         self._identity = await session.join(
                             self._address, self._host, self._remember
                         )
-                        if taking_over is not None:
-                            connection.post(m.RingReady(taking_over.directory))
+                        if question is not None and question.is_prepared:
+                            connection.post(m.RingReady(question.directory))
                         self._failures, duplicate_since, redirects = 0, math.inf, 0
                         self._registers.prefer(register)
                         joined_at = clock.now()
@@ -340,12 +344,16 @@ class RegisterLink(MemberLink):
                 )
                 if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or is_for_good:
                     raise refusal
-                _log.warning(
-                    "register refuses",
-                    register=register,
-                    why=str(refusal),
-                    next=refusal.meaning.next,
-                )
+                if self._question is not None and self._question.waits_for:
+                    sparing = _log.sparing(clock)
+                    sparing.warning("waits", register=register, why=self._question.waits_for)
+                else:
+                    _log.warning(
+                        "register refuses",
+                        register=register,
+                        why=str(refusal),
+                        next=refusal.meaning.next,
+                    )
             if joined_at is not None:
                 # The register still counts this incarnation as live for a moment.
                 await clock.sleep_until(joined_at + BACKOFF_S_FIRST)
@@ -369,7 +377,9 @@ class _Session:
         identity: BrokerIdentity,
         decisions: Decisions,
         relays: RelayOrders,
+        question: HandOverQuestion | None,
     ) -> None:
+        self._question = question
         self._environment = environment
         self._connection = connection
         self._identity = identity
@@ -464,6 +474,9 @@ class _Session:
         if isinstance(order, m.InstallPartitions | m.InstallTopics | m.RemoveTopics):
             check_each_once(order)
         match order:
+            case m.AnnounceHandOver():
+                await self._store_announcement(order)
+                return
             case m.AnnounceEpoch():
                 self._decisions.announced(order)
                 return
@@ -494,3 +507,13 @@ class _Session:
                 why=undone[0].reason,
             )
         self._connection.post(m.OrderCarriedOut(order.request, undone))
+
+    async def _store_announcement(self, order: m.AnnounceHandOver) -> None:
+        try:
+            if self._question is None:
+                raise RefusedError("this broker was started without --join", Status.INVALID_OPTION)
+            await self._question.announce(order)
+        except (RefusedError, StorageError) as error:
+            refuse(self._connection, order.request, error)
+        else:
+            self._connection.post(m.Done(order.request))

@@ -9,26 +9,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-import trio
-
 from octopi.environment import Disk, Environment
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.identifiers import DirectoryId
-from octopi.limits import ACCEPTOR_SNAPSHOT_ENTRIES, REQUEST_TIMEOUT_S
-from octopi.logger import get_logger
+from octopi.limits import ACCEPTOR_SNAPSHOT_ENTRIES
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
-from octopi.transport.connection import Connection
-from octopi.wire import messages as m
 
 if TYPE_CHECKING:
     from octopi.ring.hand_over import HandOver
 
-_log = get_logger(__name__)
-
 _FILE: Final = "hand_over"
+
+ANNOUNCED_FILE: Final = "hand_over_announced"
+"""See `octopi.roles.broker.announced_hand_over`."""
+
+
+async def store_hand_over(disk: Disk, data_directory: str, entries: list[bytes]) -> None:
+    """Store *entries*, of which `hand_over_of` was made, durably.
+
+    Raises:
+      StorageError: if the disk fails.
+    """
+    await checkpoint.store(disk, f"{data_directory}/{_FILE}", {"entries": entries})
+
+
+def load_entries(environment: Environment, data_directory: str) -> list[bytes]:
+    """The entries that `store_hand_over` has stored; empty: none.
+
+    Raises:
+      StorageError: if the file is damaged, or can't be read.
+    """
+    fields = checkpoint.load(environment.disk, f"{data_directory}/{_FILE}")
+    return [] if fields is None else list(fields["entries"])
 
 
 def is_taken_over(disk: Disk, data_directory: str) -> bool:
@@ -37,7 +51,10 @@ def is_taken_over(disk: Disk, data_directory: str) -> bool:
     Raises:
       StorageError: if the directory can't be read.
     """
-    path = f"{data_directory}/{_FILE}"
+    return _has_file(disk, f"{data_directory}/{_FILE}")
+
+
+def _has_file(disk: Disk, path: str) -> bool:
     try:
         disk.read_file(path)
     except FileNotFoundError:
@@ -68,12 +85,26 @@ def load_hand_over(environment: Environment, data_directory: str) -> HandOver | 
 def _hand_over(fields: dict[str, Any]) -> HandOver:
     match fields:
         case {"entries": [*entries]} if all(isinstance(one, bytes) for one in entries):
-            return _of_entries(entries)
+            return hand_over_of(entries)
     raise ValueError("a field is missing, or of another type")
 
 
-def _of_entries(entries: list[bytes]) -> HandOver:
-    """Raises ValueError if they are none."""
+def has_announcement(disk: Disk, data_directory: str) -> bool:
+    """Whether a hand-over was ever announced to the broker of *data_directory*
+    (`octopi.roles.broker.announced_hand_over`).
+
+    Raises:
+      StorageError: if the directory can't be read.
+    """
+    return _has_file(disk, f"{data_directory}/{ANNOUNCED_FILE}")
+
+
+def hand_over_of(entries: list[bytes]) -> HandOver:
+    """What these *entries* hand over; see `octopi.ring.hand_over.handed_over_entries`.
+
+    Raises:
+      ValueError: if they are none.
+    """
     from octopi.ring.hand_over import HandOver  # most brokers never need it
     from octopi.roles.register_entries import decode
 
@@ -129,55 +160,6 @@ async def acceptor_number(environment: Environment, data_directory: str) -> Dire
     )
     await journal.close()
     return number
-
-
-@attrs.define(eq=False)
-class TakingOver:
-    """Asks the register, whenever this broker connects to it, whether it has handed over."""
-
-    environment: Environment
-    data_directory: str
-    directory: DirectoryId
-    """The number of this broker's acceptor."""
-    is_done: trio.Event = attrs.field(factory=trio.Event)
-    """Set when this broker has stored what was handed over, and joins no register any more."""
-
-    async def ask(self, connection: Connection, identity: BrokerIdentity) -> bool:
-        """Ask the register on *connection*; whether it has handed over, and that is stored.
-
-        Raises:
-          RefusedError: if this broker is not among those that take over.
-          ConnectionLostError, ProtocolError: if the register does not answer.
-          StorageError: if the disk fails, or this broker's acceptor is another one than the
-              register knows.
-        """
-        entries: list[bytes] = []
-        while True:
-            question = m.AskHandOver(connection.next_request(), len(entries))
-            page = await connection.request(question, m.HandOverPage, REQUEST_TIMEOUT_S)
-            if not page.is_handed_over:
-                return False
-            entries += page.entries
-            if not page.more:
-                break
-        await self._store(entries, identity)
-        self.is_done.set()
-        return True
-
-    async def _store(self, entries: list[bytes], identity: BrokerIdentity) -> None:
-        try:
-            hand_over = _of_entries(entries)
-        except ValueError as error:
-            raise StorageError(f"what the register hands over can't be used: {error}") from error
-        if identity.broker is None:
-            raise RefusedError(
-                "this cluster has no register any more: start this new broker with --join alone",
-                Status.WRONG_CLUSTER,
-            )
-        check_takes_over(hand_over, identity, self.directory, self.data_directory)
-        path = f"{self.data_directory}/{_FILE}"
-        await checkpoint.store(self.environment.disk, path, {"entries": entries})
-        _log.info("the cluster has no register from now on", broker=identity.broker)
 
 
 def check_takes_over(

@@ -9,6 +9,7 @@ from octopi.coordination.journal_entries import (
     Entry,
     EpochAnnounced,
     HandedOver,
+    HandOverAnnounced,
     PartitionDecided,
     RegisterStarted,
     RelaySetDecided,
@@ -47,6 +48,8 @@ class EventLog(NotedEvents):
                 state = "are in force" if relays.in_force else "were ordered"
                 text = f"relay partition {relays.partition}: the members {members} {state}"
                 self.note("relay_set", text)
+            case HandOverAnnounced():
+                self.note("hand_over_announced", "the register is about to hand the cluster over")
             case HandedOver():
                 self.note("handed_over", "the register handed the cluster over to its brokers")
             case TopicDeleted(topic):

@@ -6,16 +6,18 @@ import trio
 
 from octopi.coordination.controller import Controller
 from octopi.coordination.decisions import ClusterDecision
-from octopi.coordination.journal_entries import HandedOver
+from octopi.coordination.journal_entries import HandedOver, HandOverAnnounced
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, NotReadyError, RefusedError, Status
-from octopi.limits import REPLICATED_PAGE_BYTES, REPLICATED_PAGE_ENTRIES
+from octopi.identifiers import BrokerId
 from octopi.logger import get_logger
 from octopi.ring.cluster_record import ClusterRecord, decode_cluster, encode_cluster
 from octopi.ring.hand_over import handed_over_entries
 from octopi.ring.handing_over import record_to_hand_over
+from octopi.roles.hand_over_pages import hand_over_page
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.gathering import Gathering
+from octopi.roles.register.member import Member
 from octopi.roles.register.members import Members
 from octopi.roles.register.register_journal import encode
 from octopi.wire import messages as m
@@ -44,6 +46,7 @@ class HandingOver:
         self._members = members
         self._replica_count = replica_count
         self._entries: list[bytes] | None = None
+        self._is_announcing = False
 
     def replayed(self) -> None:
         """The journal was read."""
@@ -67,6 +70,7 @@ class HandingOver:
         if self._controller.state.handed_over is None:
             record = self._next_record()
             if not message.dry_run:
+                await self._announce(record)
                 self._decisions.persist(ClusterDecision([HandedOver(encode_cluster(record))]))
                 await self._decisions.durable()
                 _log.info(
@@ -80,6 +84,41 @@ class HandingOver:
         if done is None:
             raise NotReadyError("the register is just handing over")
         return _answer(message, done)
+
+    async def _announce(self, record: ClusterRecord) -> None:
+        """Have all brokers store what the cluster will be, so that none of them goes on with a
+        register that has lost its disk while others have taken over.
+
+        Raises:
+          NotReadyError: if a broker has not stored it, or anything else was decided meanwhile.
+        """
+        if self._is_announcing:
+            raise NotReadyError("another order to hand over is being carried out")
+        self._is_announcing = True
+        try:
+            attempt = self._environment.randomness.token_bytes(8).hex()
+            content = encode_cluster(record)
+            self._decisions.persist(ClusterDecision([HandOverAnnounced(attempt)]))
+            await self._decisions.durable()
+            faults: dict[BrokerId, str] = {}
+
+            async def announce(broker: BrokerId, member: Member) -> None:
+                if why := await member.announce_hand_over(attempt, content):
+                    faults[broker] = why
+
+            async with trio.open_nursery() as nursery:
+                for broker, member in list(self._members.items()):
+                    nursery.start_soon(announce, broker, member)
+            if faults:
+                broker = min(faults)
+                raise NotReadyError(
+                    f"broker {broker} has not stored that the cluster is handed over, so it is "
+                    f"not: {faults[broker]}"
+                )
+            if encode_cluster(self._next_record()) != content:
+                raise NotReadyError("a broker was started again meanwhile: repeat the order")
+        finally:
+            self._is_announcing = False
 
     def _next_record(self) -> ClusterRecord:
         """Raises: see `order`."""
@@ -112,18 +151,11 @@ class HandingOver:
     def page(self, message: m.AskHandOver) -> m.HandOverPage:
         """The next entries for a broker that may change over."""
         if not self.is_done.is_set():
-            return m.HandOverPage(message.request, False, [], False)
+            knows = message.attempt in self._controller.state.hand_over_attempts
+            return m.HandOverPage(message.request, False, [], False, knows)
         if self._entries is None:
             self._entries = list(map(encode, handed_over_entries(self._controller.state)))
-        page: list[bytes] = []
-        size = 0
-        for entry in self._entries[message.after : message.after + REPLICATED_PAGE_ENTRIES]:
-            size += len(entry)
-            if page and size > REPLICATED_PAGE_BYTES:
-                break
-            page.append(entry)
-        more = message.after + len(page) < len(self._entries)
-        return m.HandOverPage(message.request, True, page, more)
+        return hand_over_page(message, self._entries)
 
     def refuse_client(self) -> None:
         """Send a client to a broker.

@@ -134,6 +134,16 @@ class Member:
         ):
             await self._connection.request(request, m.Done, REQUEST_TIMEOUT_S)
 
+    async def announce_hand_over(self, attempt: str, record: bytes) -> str:
+        """Have the broker store that the register is about to hand over; return why it has not;
+        empty: it has."""
+        request = m.AnnounceHandOver(self._connection.next_request(), attempt, record)
+        try:
+            await self._connection.request(request, m.Done, REQUEST_TIMEOUT_S)
+        except (ConnectionLostError, ProtocolError, RefusedError) as error:
+            return str(error)
+        return ""
+
     async def install_partitions(
         self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]
     ) -> bool:

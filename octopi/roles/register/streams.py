@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from octopi.environment import Environment
-from octopi.errors import NotReadyError
+from octopi.errors import NotReadyError, OctopiError
 from octopi.identifiers import PartitionId, TopicName
 from octopi.model import StreamDefinition, TopicRecord
 from octopi.roles.register.node import RegisterNode
+from octopi.roles.streams import exchange
 from octopi.roles.streams.deciding import StreamDecisions, StreamTopics
 from octopi.roles.streams.exchange import StreamCaller
 from octopi.roles.streams.forwarding import forward
@@ -21,6 +22,17 @@ class RegisterStreams(StreamDecisions):
 
     def __init__(self, environment: Environment, node: RegisterNode) -> None:
         super().__init__(_RegisterTopics(environment, node), node.traffic.memory)
+        self._handing_over = node.handing_over
+
+    async def answer(self, request: HttpRequest, caller: StreamCaller) -> HttpAnswer:
+        """See `octopi.roles.streams.exchange.StreamService`: a register that has handed over names
+        a broker."""
+        if self._handing_over.is_done.is_set():
+            try:
+                self._handing_over.refuse_client()
+            except OctopiError as error:
+                return exchange.problem_answer(error)
+        return await super().answer(request, caller)
 
 
 class _RegisterTopics(StreamTopics):

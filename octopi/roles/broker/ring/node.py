@@ -31,6 +31,7 @@ from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.broker.ring.peers import RingPeers
 from octopi.roles.broker.ring.session import RingAskSession, RingService, RingSession
+from octopi.roles.broker.ring.taken_over import TakenOver
 from octopi.roles.broker.ring.topics.asking import RingDecider, begin_deciding
 from octopi.roles.broker.ring.topics.streams import RingStreams
 from octopi.roles.broker.services.context import ClientContext
@@ -168,6 +169,7 @@ async def _serve(
             raise NotReadyError(member().waits_for or "this broker has just joined the ring")
         return node.decider
 
+    taken_over = TakenOver(environment, options.data_directory, node.hand_over, identity.broker)
     services: list[ServiceMaker] = [
         *node.parts.services(options.agent, started_at, _LaterDecider(decider)),
         partial(RingService, member, decider),
@@ -186,7 +188,7 @@ async def _serve(
                         services,
                     ),
                     PEER: lambda connection, tasks: RingAskSession(
-                        environment, decider, connection, tasks
+                        environment, decider, connection, tasks, taken_over
                     ),
                     RING: lambda connection, tasks: RingSession(
                         member(), decider, connection, tasks

@@ -22,9 +22,11 @@ from octopi.ring.cluster_record import PartitionKind
 from octopi.ring.points import partition_key
 from octopi.roles.answers import refuse
 from octopi.roles.asked import AskService
+from octopi.roles.broker.hand_over_peers import HandOverService
 from octopi.roles.broker.ring.admission import give_id
 from octopi.roles.broker.ring.description import described
 from octopi.roles.broker.ring.member import RingMember
+from octopi.roles.broker.ring.taken_over import TakenOver
 from octopi.roles.broker.ring.topics.asking import RingDecider
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.decider_context import DeciderClient
@@ -97,15 +99,23 @@ class RingAskSession(ServiceSession):
         decider: Callable[[], RingDecider],
         connection: Connection,
         tasks: trio.Nursery,
+        taken_over: TakenOver,
     ) -> None:
-        """*decider*: raises NotReadyError until the broker is a member of the ring."""
+        """*decider*: raises NotReadyError until the broker is a member of the ring.  *taken_over*:
+        answers brokers that still have a register."""
 
         def services(
             ask: m.Ask, client: DeciderClient, tasks: trio.Nursery, creator: Creator
         ) -> ServiceSession:
             return decider().services(ask, client, tasks, creator)
 
-        super().__init__("broker", [AskService(environment, connection, tasks, services)])
+        super().__init__(
+            "broker",
+            [
+                AskService(environment, connection, tasks, services),
+                HandOverService(connection, tasks, taken_over.state, taken_over.page),
+            ],
+        )
 
 
 class RingService(Service):
