@@ -24,6 +24,7 @@ from octopi.simulation.report.html import write_page
 from octopi.simulation.report.recorder import Recorder
 from octopi.simulation.report.recording import Broken
 from octopi.testing.errors import HistoryViolation, MisuseError, alone
+from octopi.testing.property_log import PropertyLog
 from octopi.testing.random_faults import FaultsOfRun
 
 SEED_VARIABLE: Final = "OCTOPI_TEST_SEED"
@@ -71,6 +72,8 @@ class RunOfTest:
     """The name of the test, if pytest doesn't give one."""
     faults: FaultsOfRun = attrs.Factory(FaultsOfRun)
     """The faults in its blocks of random faults."""
+    properties: PropertyLog = attrs.Factory(PropertyLog)
+    """The properties that were stated in it."""
     is_tried: bool = False
     """Whether the run is only one of many that are tried: it has no page."""
     has_cluster: bool = False

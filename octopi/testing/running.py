@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
@@ -19,12 +20,14 @@ from contextlib import (
     redirect_stdout,
 )
 from contextvars import ContextVar
+from functools import partial
 from io import StringIO
 from typing import Any, TypeVar, Unpack
 
 import attrs
 import trio
 
+from octopi.properties import checked_by
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.kernel import driver, sandbox
 from octopi.simulation.kernel.world import Violation, World
@@ -33,6 +36,7 @@ from octopi.simulation.run import TIERS, LeftoverTasksError, running_cluster
 from octopi.testing.cluster import Cluster
 from octopi.testing.errors import MisuseError, StuckError, alone
 from octopi.testing.mock_time import keeping_time, mock_clock
+from octopi.testing.property_log import PropertyLog
 from octopi.testing.random_faults import FaultPlan, FaultsOfRun
 from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
 from octopi.testing.setup import Options, Setup
@@ -63,8 +67,15 @@ def run(
     __tracebackhide__ = True
     require_async(test)
 
-    setup = Setup(**options)
-    here = RunOfTest(World(chosen_seed(seed)), getattr(test, "__qualname__", "the test"))
+    return _run(test, chosen_seed(seed), Setup(**options), PropertyLog())
+
+
+def _run(
+    test: Callable[[Cluster], Awaitable[T]], seed: int, setup: Setup, properties: PropertyLog
+) -> T:
+    __tracebackhide__ = True
+    name = getattr(test, "__qualname__", "the test")
+    here = RunOfTest(World(seed), name, properties=properties)
 
     def again(here: RunOfTest, brokers: int | None) -> T:
         made = setup if brokers is None else attrs.evolve(setup, brokers=brokers)
@@ -129,7 +140,11 @@ def _shrunk(
 
 
 def simulated(
-    *, seed: int | None = None, seeds: int = 1, **options: Unpack[Options]
+    *,
+    seed: int | None = None,
+    seeds: int = 1,
+    reaches: Collection[str] = (),
+    **options: Unpack[Options],
 ) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., None]]:
     """Make a plain function, which any test runner can call, from an async test whose parameter
     ``cluster`` is a cluster::
@@ -141,6 +156,9 @@ def simulated(
     is set, it is run with that seed only.  Other parameters are fixtures of pytest, the same for
     all seeds.
 
+    It also fails if a property `octopi.properties.sometimes` held with none of the seeds, or if a
+    place of *reaches*, the names of `octopi.properties.reachable`, was not reached with any.
+
     Raises:
       MisuseError: if the test isn't async, or has no such parameter.
     """
@@ -151,8 +169,16 @@ def simulated(
         __tracebackhide__ = True
         pinned = pinned_seed()
         first = 1 if seed is None else seed
-        for one in range(first, first + seeds) if pinned is None else (pinned,):
-            run(test, seed=one, **options)
+        setup, properties = Setup(**options), PropertyLog(reaches)
+        chosen = range(first, first + seeds) if pinned is None else (pinned,)
+        for one in chosen:
+            _run(test, one, setup, properties)
+        report = properties.report(len(chosen))
+        if report:
+            sys.stdout.write(f"{report}\n")
+        missing = properties.missing(chosen) if pinned is None else None
+        if missing is not None:
+            raise missing
 
     return lambda test: plain_test(test, call)
 
@@ -321,7 +347,8 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
         here.watch(simulated)
         made.observe()
         servers = frozenset(node.name for node in simulated.servers)
-        with sifted(world, servers), _limited(world, setup.timeout_s, made):
+        check = partial(here.properties.check, world)
+        with sifted(world, servers), _limited(world, setup.timeout_s, made), checked_by(check):
             yield
 
     try:

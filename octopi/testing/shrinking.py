@@ -38,6 +38,8 @@ from octopi.testing.random_faults import FaultPlan, StruckFault
 _SIMPLEST: Final = tuple(PLAIN_FAULTS.values())
 _LENGTHS: Final = ("seconds", "restart_s")
 _ROUND_S: Final = (1.0, 0.1)
+_NAMED: Final = frozenset({"always", "unreachable"})
+"""Rules of the test: their texts begin with the name of the property."""
 _EARLY_COUNT: Final = 2
 _LISTS: Final = re.compile(r"\w*#(?:, \w*#)+")
 _SIGNATURE_LENGTH: Final = 100
@@ -60,7 +62,7 @@ def signature(error: BaseException) -> str:
     error = alone(error)
     kind = type(error).__name__
     if isinstance(error, Violation):
-        text = str(error).partition(", at ")[0] if error.rule == "always" else error.rule
+        text = str(error).partition(", at ")[0] if error.rule in _NAMED else error.rule
         return f"{kind}: {text}"
     text = str(error).partition("\n")[0].strip()
     if not text:

@@ -59,4 +59,4 @@ async def scene(cluster: Cluster, is_right: bool) -> None:
         assert bank.charges == [b"order 0", b"order 1", b"order 2", b"order 3"]
 
 
-BUG = Planted("double charge", scene, ("till",), seed=1)
+BUG = Planted("double charge", scene, ("till",), seed=18)

@@ -60,4 +60,4 @@ async def scene(cluster: Cluster, is_right: bool) -> None:
         assert balance == 40
 
 
-BUG = Planted("lost update", scene, ("account",), seed=1)
+BUG = Planted("lost update", scene, ("account",), seed=18)

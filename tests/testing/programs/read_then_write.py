@@ -56,4 +56,4 @@ async def scene(cluster: Cluster, is_right: bool) -> None:
         assert sum(map(int, await values(client, "account"))) >= 0, "overdrawn"
 
 
-BUG = Planted("read then write", scene, ("teller-1", "teller-2"), seed=1, faults=("pause",))
+BUG = Planted("read then write", scene, ("teller-1", "teller-2"), seed=3, faults=("pause",))
