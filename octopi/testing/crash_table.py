@@ -56,10 +56,11 @@ def _failures(outcomes: Iterable[PointOutcome]) -> list[str]:
         if one.error is not None and not one.is_missed:
             same.setdefault(signature(one.error), []).append(one)
     lines: list[str] = []
-    for alike in same.values():
+    for alike_in, alike in same.items():
         error = alike[0].error
         text = str(error).partition("\n")[0]
-        lines.append(f"{len(alike)} times: {type(error).__name__}: {text}")
+        shown = f"{type(error).__name__}: {text}" if text else alike_in
+        lines.append(f"{len(alike)} times: {shown}")
         lines += [f"    {fault.code()}" for fault in alike[0].faults]
     return lines
 

@@ -125,4 +125,4 @@ def _call(action: Action) -> tuple[str, list[str], dict[str, float | bool | None
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return repr(text) if '"' in text else json.dumps(text, ensure_ascii=False)

@@ -18,6 +18,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator
 from math import inf
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -40,6 +41,8 @@ _LENGTHS: Final = ("seconds", "restart_s")
 _ROUND_S: Final = (1.0, 0.1)
 _NAMED: Final = frozenset({"always", "unreachable"})
 """Rules of the test: their texts begin with the name of the property."""
+_VAGUE: Final = frozenset({"complaint"})
+"""Rules that only say that something went wrong: the text counts, too."""
 _EARLY_COUNT: Final = 2
 _LISTS: Final = re.compile(r"\w*#(?:, \w*#)+")
 _SIGNATURE_LENGTH: Final = 100
@@ -61,13 +64,13 @@ def signature(error: BaseException) -> str:
     """The same for failures that are the same."""
     error = alone(error)
     kind = type(error).__name__
-    if isinstance(error, Violation):
+    if isinstance(error, Violation) and error.rule not in _VAGUE:
         text = str(error).partition(", at ")[0] if error.rule in _NAMED else error.rule
         return f"{kind}: {text}"
     text = str(error).partition("\n")[0].strip()
     if not text:
         last = traceback.extract_tb(error.__traceback__)[-1:]
-        text = "".join(f"{one.filename}: {one.line}" for one in last)
+        text = "".join(f"{Path(one.filename).name}: {one.line}" for one in last)
         return f"{kind} in {text}"
     text = _LISTS.sub("#", without_numbers(text))
     return f"{kind}: {text[:_SIGNATURE_LENGTH]}"
@@ -93,10 +96,6 @@ def shrink(
                 plan, first, _PASSES, same, seconds_max=seconds_max, key=lambda one: one
             )
     return None
-
-
-def _itself(plan: FaultPlan) -> FaultPlan:
-    return plan
 
 
 def lines_of(plan: FaultPlan) -> list[str]:

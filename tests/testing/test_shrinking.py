@@ -126,6 +126,10 @@ def test_failures_are_the_same_if_kind_and_text_are_apart_from_numbers() -> None
             'cluster.pause("a", step="half done", seconds=2.0)',
         ),
         (
+            PlannedFault(Kill(None), "a", 'before await send("b")'),
+            """cluster.kill("a", step='before await send("b")')""",
+        ),
+        (
             PlannedFault(Cut("b", 1.0, "out"), "a", after_s=0.0),
             'cluster.cut("a", "b", after_s=0.0, seconds=1.0, one_way=True)',
         ),
