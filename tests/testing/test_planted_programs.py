@@ -40,8 +40,12 @@ def test_random_faults_find_the_bug_and_spare_the_right_version(bug: Planted) ->
     octopi.testing.run(right, seed=bug.seed)
 
 
+QUICK = [bug for bug in BUGS if bug.name in {"lost update", "double charge", "lost timer"}]
+"""Those that are soon made smaller; ``python -m tests.testing.programs`` does it with all."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", BUGS, ids=NAMES)
+@pytest.mark.parametrize("bug", QUICK, ids=[bug.name for bug in QUICK])
 def test_at_most_three_faults_are_left(bug: Planted) -> None:
     notes = "\n".join(failure(bug, 20.0).__notes__)
     left = re.search(r"(\d+) of \d+ faults?", notes)

@@ -51,7 +51,9 @@ def failed(test: Any, **options: Any) -> tuple[str, list[str]]:  # noqa: ANN401
     return str(caught.value), caught.value.__notes__
 
 
-def test_the_faults_that_matter_are_printed_as_code_that_reproduces_the_failure() -> None:
+def test_the_faults_that_matter_are_printed_as_code_that_reproduces_the_failure(
+    environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     text, notes = failed(counting, seed=3, brokers=1)
     assert "1 of" in notes[0]
     assert "this, in the place of `with cluster.random_faults(...):`" in notes[0]
@@ -65,9 +67,14 @@ def test_the_faults_that_matter_are_printed_as_code_that_reproduces_the_failure(
     assert again == text
     assert len(more) == 1, "nothing is random any more"
 
-
-def test_the_same_failure_is_made_smaller_in_the_same_way_each_time() -> None:
-    assert failed(counting, seed=3, brokers=1) == failed(counting, seed=3, brokers=1)
+    # Once more, with a page: it shows the small run, and the failure is the same.
+    environment.setenv("OCTOPI_TEST_PAGES", str(tmp_path))
+    repeated, noted = failed(counting, seed=3, brokers=1)
+    (path,) = tmp_path.iterdir()
+    assert repeated == text
+    assert noted == [*notes[:-1], f"what happened: {path}", notes[-1]]
+    assert path.name.endswith("seed-3.html")
+    assert "<li>cluster.kill(" in path.read_text()
 
 
 def test_a_test_that_fails_without_faults_says_that_none_matters() -> None:
@@ -86,18 +93,6 @@ def test_shrinking_can_be_turned_off() -> None:
     assert notes[0].startswith("again: ")
     with pytest.raises(MisuseError, match="shrink_s is -1"):
         octopi.testing.run(counting, shrink_s=-1.0)
-
-
-def test_the_page_shows_the_small_run_with_the_faults_that_matter(
-    environment: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    environment.setenv("OCTOPI_TEST_PAGES", str(tmp_path))
-    _, notes = failed(counting, seed=3, brokers=1)
-    (path,) = tmp_path.iterdir()
-    assert path.name.endswith("seed-3.html")
-    text = path.read_text()
-    assert "<li>cluster.kill(" in text
-    assert any(str(path) in note for note in notes)
 
 
 def test_failures_are_the_same_if_kind_and_text_are_apart_from_numbers() -> None:
