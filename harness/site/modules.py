@@ -11,6 +11,8 @@ _MODULES = {
     "octopi.aio": "The client for asyncio.",
     "octopi.blocking": "The client for blocking programs.",
     "octopi.lite": "The calls of a small Kafka; [Lite](../docs/lite.md) explains it.",
+    "octopi.properties": "What has to hold in a program, stated in its code; "
+    "[testing](../docs/testing.md#properties-in-the-program-itself) explains it.",
     "octopi.testing": "A whole cluster in a test; [testing](../docs/testing.md) explains it.",
     "octopi.spark.session": "Topics as tables and streams; [Spark](../docs/spark.md) explains it.",
 }

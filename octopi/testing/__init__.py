@@ -14,6 +14,7 @@ from octopi.simulation.faults.actions import Action
 from octopi.simulation.history.events import HistoryError
 from octopi.simulation.kernel.world import Violation
 from octopi.testing.cluster import Cluster
+from octopi.testing.crash_points import crash_points
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError
 from octopi.testing.faults import Trigger
 from octopi.testing.program import Host, Program
@@ -35,6 +36,7 @@ __all__ = [
     "Trigger",
     "Violation",
     "cluster",
+    "crash_points",
     "run",
     "runner",
     "simulated",

@@ -26,8 +26,16 @@ from octopi.simulation.kernel.world import Event, Violation
 from octopi.simulation.run import RESTART_S
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError, alone
 from octopi.testing.faults import Faults
+from octopi.testing.planned_faults import PlannedFault
 from octopi.testing.program import Host, Program, Run
-from octopi.testing.random_faults import KINDS, RandomFaults
+from octopi.testing.random_faults import (
+    KINDS,
+    FaultPlan,
+    FaultsOfRun,
+    RandomFaults,
+    StepCounter,
+    StruckFault,
+)
 from octopi.testing.recorded_clients import HistoryRecorder, recorded
 from octopi.testing.settling import Settling
 from octopi.testing.setup import Setup
@@ -45,7 +53,9 @@ _OPERATOR: Final = "operator"
 class Cluster(Faults):
     """A whole cluster in one test.  `octopi.testing.cluster`, `run` and `simulated` make it."""
 
-    def __init__(self, simulated: SimulatedCluster, setup: Setup, *, can_pause: bool) -> None:
+    def __init__(
+        self, simulated: SimulatedCluster, setup: Setup, faults: FaultsOfRun, *, can_pause: bool
+    ) -> None:
         super().__init__(simulated, can_pause=can_pause)
         self.history = History()
         """The operations and results of clients: noted by the test, or automatically with
@@ -53,6 +63,7 @@ class Cluster(Faults):
         self.programs: dict[str, Program] = {}
         """All programs that were started, by the names of their hosts."""
         self._setup = setup
+        self._faults_of_run = faults
         self._scribe = HistoryRecorder(self.history, lambda: self.now)
         self._environments: dict[str, Environment] = {}
         self._client_count = 0
@@ -162,6 +173,8 @@ class Cluster(Faults):
         if name in self._simulated.nodes:
             raise MisuseError(f"there is a host {name!r} already: give this one another name")
         self._simulated.add_client(name, program)
+        if self._waits is not None:
+            self._waits.watch_sends(self._node(name).host)
 
     def _connect(
         self, host: str, environment: Environment, request_timeout_s: float
@@ -247,7 +260,13 @@ class Cluster(Faults):
         """
         for host in hosts:
             self._node(host)
-        faults = RandomFaults(self, self._world, kinds, every_s, hosts)
+        of_run = self._faults_of_run
+        block = of_run.next_block()
+        if of_run.plan is not None:
+            with self._planned_faults(of_run.plan, block):
+                yield
+            return
+        faults = RandomFaults(self, self._world, kinds, every_s, hosts, block, of_run.struck)
         self._world.observers.insert(0, faults)
         faults.start()
         try:
@@ -256,6 +275,25 @@ class Cluster(Faults):
             faults.end()
             self._world.observers.remove(faults)
             self.heal()
+
+    @contextmanager
+    def _planned_faults(self, plan: FaultPlan, block: int) -> Iterator[None]:
+        """Plan the faults of *plan* instead of drawing any."""
+        counter = StepCounter()
+        struck = self._faults_of_run.struck
+
+        def note(fault: PlannedFault) -> None:
+            struck.append(StruckFault(block, fault, counter.near(fault.host)))
+
+        self.on_struck = note
+        self._world.observers.insert(0, counter)
+        for fault in plan.of_block(block):
+            self.plan(fault)
+        try:
+            yield
+        finally:
+            if plan.heals:
+                self.heal()
 
     async def settle(self, *, within_s: float = SETTLE_S) -> None:
         """`heal`, then wait until the cluster is at rest: all brokers serve, and all replicas are

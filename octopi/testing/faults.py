@@ -12,13 +12,13 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import inf
-from typing import Final
+from typing import Final, Unpack
 
 import trio
 
-from octopi.identifiers import PartitionId
-from octopi.simulation.cluster import REGISTER, Node, SimulatedCluster
+from octopi.simulation.cluster import Node, SimulatedCluster
 from octopi.simulation.faults.actions import (
     STEPS,
     Action,
@@ -37,12 +37,16 @@ from octopi.simulation.faults.data_safety import LastCopyGuard
 from octopi.simulation.faults.injector import FAULT, Injector
 from octopi.simulation.kernel.world import Event
 from octopi.testing.errors import MisuseError
+from octopi.testing.host_names import HostNames
+from octopi.testing.planned_faults import Moment, PlannedFault
+from octopi.testing.waits import WaitSteps, is_wait
 from octopi.tracing.step import Step
 
 _WHO: Final = ("any", "register", "broker", "leader", "follower", "client")
 _CODE: Final = re.compile(r"[A-Z]\d+[a-z]?( .*)?")
 """Matches the text of a step of `octopi.tracing.steps`."""
 
+_VERBS: Final = {Kill: "kill", LosePower: "cut the power of", Stop: "stop", Pause: "pause"}
 _OF_PROCESSES: Final = (Kill, LosePower, Pause, RollBack, BitFlip, Stop, Wipe)
 
 AtStep = Callable[[str], object]
@@ -74,121 +78,55 @@ class Trigger:
         self.action(host)
 
 
-class Faults:
+class Faults(HostNames):
     """Faults of one cluster, by the names of its hosts."""
 
     def __init__(self, simulated: SimulatedCluster, *, can_pause: bool) -> None:
+        super().__init__(simulated)
         self.can_pause = can_pause
         """Whether hosts can be paused in this event loop."""
-        self._simulated = simulated
+        self.on_struck: Callable[[PlannedFault], object] = lambda fault: None
+        """Called with each planned fault when it has struck."""
         self._world = simulated.world
         self._network = simulated.network
         self._last_copies = LastCopyGuard(simulated)
         self._injector = Injector(simulated, self._last_copies, ())
         self._healed = self._injector
         """The injector as it was when everything was healed for the last time."""
-        self._immortal: set[str] = set()
-        """Hosts of clients whose program is the test itself."""
         self._triggers: dict[str, list[Trigger]] = {}
-
-    # --- names ---------------------------------------------------------------------------
-
-    @property
-    def register(self) -> str:
-        """The host of the register."""
-        return REGISTER
-
-    @property
-    def brokers(self) -> list[str]:
-        """The hosts of the brokers: ``broker-1`` and so on."""
-        return [node.name for node in self._simulated.brokers]
-
-    @property
-    def hosts(self) -> list[str]:
-        """All hosts: the register, the brokers, then programs and clients in the order in which
-        they were added."""
-        return list(self._simulated.nodes)
-
-    def is_up(self, host: str) -> bool:
-        """Whether a process runs on *host*, even if it is paused."""
-        return self._node(host).host.is_up
-
-    def is_mortal(self, host: str) -> bool:
-        """Whether *host* has a process that may be killed, running or not.  Clients of the test
-        itself have none."""
-        return self._node(host).name not in self._immortal
-
-    def leader(self, topic: str, partition: int | None = None) -> str:
-        """The host of the broker that leads a topic's partition, as the register decided last.
-        That broker may be down.
-
-        *partition* may be omitted for a topic with only one.
-
-        Raises:
-          MisuseError: if there is no such topic or partition, or if it has no leader yet.
-        """
-        number = self._partition(topic, partition)
-        leader = self._simulated.leader(number)
-        if not leader:
-            raise MisuseError(f"no broker was appointed yet to lead {topic}/{number}")
-        return leader
-
-    def followers(self, topic: str, partition: int | None = None) -> list[str]:
-        """The hosts of the other replicas of a topic's partition."""
-        number = self._partition(topic, partition)
-        record = self._simulated.decided.state.partitions[number]
-        return [self._simulated.host_of(one) for one in record.replicas if one != record.leader]
-
-    def _partition(self, topic: str, partition: int | None) -> PartitionId:
-        state = self._simulated.decided.state
-        found = state.topic(topic)
-        if found is None:
-            known = [one.topic for one in state.topics_after("", state.topic_count)]
-            raise MisuseError(
-                f"there is no topic {topic!r}; there is {', '.join(known) or 'none at all'}: "
-                "make it first, with a client's create_topic"
-            )
-        if partition is None and len(found.partitions) == 1:
-            return found.partitions[0]
-        if partition not in found.partitions:
-            has = f"{topic!r} has the partitions {', '.join(map(str, found.partitions))}"
-            raise MisuseError(f"{has}: {'name one' if partition is None else f'not {partition}'}")
-        return PartitionId(partition)
-
-    def _node(self, host: str) -> Node:
-        node = self._simulated.nodes.get(host)
-        if node is None:
-            names = ", ".join(self._simulated.nodes)
-            raise MisuseError(f"there is no host {host!r}; there are {names}")
-        return node
-
-    def _process(self, host: str, what: str) -> Node:
-        """The node on *host*, if its process may be ended or paused."""
-        node = self._node(host)
-        if host in self._immortal:
-            raise MisuseError(
-                f"can't {what} {host}: its program is the test itself; "
-                "put what shall suffer that into a function, and start it with cluster.program"
-            )
-        return node
+        self._waits: WaitSteps | None = None
+        self._waiting: list[PlannedFault] = []
+        """The planned faults whose moment has not come."""
+        self._missed: list[str] = []
+        """Why planned faults didn't strike."""
 
     # --- faults of hosts -----------------------------------------------------------------
 
-    def kill(self, host: str, *, restart_s: float | None = None) -> bool:
+    def kill(self, host: str, *, restart_s: float | None = None, **moment: Unpack[Moment]) -> bool:
         """End the process as SIGKILL does: what it has written to files and sent remains.  It is
-        started again after *restart_s* seconds; None: only by `restart`."""
-        node = self._process(host, "kill")
-        return node.host.is_up and self.strike(Kill(restart_s), host)
+        started again after *restart_s* seconds; None: only by `restart`.
 
-    def lose_power(self, host: str, *, restart_s: float | None = None) -> bool:
+        With a *moment* the fault is planned for it, and True is returned::
+
+            cluster.kill("account", step="C1a", occurrence=2)
+
+        A planned fault that has not struck when the test ends fails the test.
+        """
+        return self._have(Kill(restart_s), host, moment)
+
+    def lose_power(
+        self, host: str, *, restart_s: float | None = None, **moment: Unpack[Moment]
+    ) -> bool:
         """Cut the power of the machine: data that was not synced may be lost, and peers aren't
-        told."""
-        node = self._process(host, "cut the power of")
-        return node.host.is_up and self.strike(LosePower(restart_s), host)
+        told.  *moment*: see `kill`."""
+        return self._have(LosePower(restart_s), host, moment)
 
-    def stop(self, host: str, *, restart_s: float | None = None) -> bool:
+    def stop(self, host: str, *, restart_s: float | None = None, **moment: Unpack[Moment]) -> bool:
         """Have the process end cleanly, as SIGTERM does: a broker first hands over its leaderships;
-        the function of a program is cancelled."""
+        the function of a program is cancelled.  *moment*: see `kill`."""
+        return self._have(Stop(restart_s), host, moment)
+
+    def _stop(self, host: str, restart_s: float | None) -> bool:
         node = self._process(host, "stop")
         life = node.host.life
         if life is None or node.stop.is_set():
@@ -206,13 +144,16 @@ class Faults:
         """Start the host's process again, from its beginning."""
         return not self._process(host, "restart").host.is_up and self._simulated.boot(host)
 
-    def pause(self, host: str, *, seconds: float = inf) -> bool:
+    def pause(self, host: str, *, seconds: float = inf, **moment: Unpack[Moment]) -> bool:
         """Stop everything that the process does, as SIGSTOP does, for *seconds* or until `resume`.
-        To others it looks as if the host hung: connections stay open.
+        To others it looks as if the host hung: connections stay open.  *moment*: see `kill`.
 
         Raises:
           MisuseError: if Trio runs the event loop itself, where that isn't possible.
         """
+        return self._have(Pause(seconds), host, moment)
+
+    def _pause(self, host: str, seconds: float) -> bool:
         node = self._process(host, "pause")
         if not self.can_pause:
             raise MisuseError(
@@ -241,9 +182,9 @@ class Faults:
         self._simulated.wipe(host)
         return True
 
-    def fill_disk(self, host: str, *, seconds: float = inf) -> bool:
-        """Leave no space on the disk for *seconds*, or until `heal`."""
-        return self.strike(FillDisk(seconds), host)
+    def fill_disk(self, host: str, *, seconds: float = inf, **moment: Unpack[Moment]) -> bool:
+        """Leave no space on the disk for *seconds*, or until `heal`.  *moment*: see `kill`."""
+        return self._have(FillDisk(seconds), host, moment)
 
     def strike(self, action: Action, host: str) -> bool:
         """Have any action of `octopi.simulation.faults.actions` happen to *host*: some have no
@@ -257,7 +198,7 @@ class Faults:
             case Kill(restart_s) | LosePower(restart_s):
                 return self._end_program(node, action, restart_s)
             case Stop(restart_s):
-                return self.stop(host, restart_s=restart_s)
+                return self._stop(host, restart_s)
             case Wipe():
                 return self.wipe(host)
         objection = self._injector.act(action, host)
@@ -279,15 +220,23 @@ class Faults:
 
     # --- faults of the network -----------------------------------------------------------
 
-    def cut(self, host: str, other: str, *, seconds: float = inf, one_way: bool = False) -> bool:
+    def cut(
+        self,
+        host: str,
+        other: str,
+        *,
+        seconds: float = inf,
+        one_way: bool = False,
+        **moment: Unpack[Moment],
+    ) -> bool:
         """Lose all packets between two hosts, for *seconds* or until `mend`.  *one_way*: only the
-        packets that *host* sends."""
+        packets that *host* sends.  *moment*: see `kill`."""
         self._node(other)
-        return self.strike(Cut(other, seconds, "out" if one_way else "both"), host)
+        return self._have(Cut(other, seconds, "out" if one_way else "both"), host, moment)
 
-    def isolate(self, host: str, *, seconds: float = inf) -> bool:
-        """Cut *host* off from all others."""
-        return self.strike(Cut("others", seconds), host)
+    def isolate(self, host: str, *, seconds: float = inf, **moment: Unpack[Moment]) -> bool:
+        """Cut *host* off from all others.  *moment*: see `kill`."""
+        return self._have(Cut("others", seconds), host, moment)
 
     def split(self, *groups: Iterable[str], seconds: float = inf) -> None:
         """Cut the connections between hosts of the *groups*, except between two hosts that are
@@ -300,12 +249,19 @@ class Faults:
         self._world.after(seconds, self._network.split(*members))
 
     def slow(
-        self, host: str, other: str = "", *, latency_s: float = 0.2, seconds: float = inf
+        self,
+        host: str,
+        other: str = "",
+        *,
+        latency_s: float = 0.2,
+        seconds: float = inf,
+        **moment: Unpack[Moment],
     ) -> bool:
-        """Delay the packets between two hosts, or between one and all others, by *latency_s*."""
+        """Delay the packets between two hosts, or between one and all others, by *latency_s*.
+        *moment*: see `kill`."""
         if other:
             self._node(other)
-        return self.strike(Slow(other or "others", seconds, latency_s), host)
+        return self._have(Slow(other or "others", seconds, latency_s), host, moment)
 
     def mend(self, host: str, other: str) -> None:
         """End every `cut`, `isolate` and `split` between two hosts."""
@@ -315,11 +271,91 @@ class Faults:
 
     def heal(self) -> None:
         """End all faults, and start the register and the brokers that are down.  Actions that wait
-        for a step (`at`) are dropped.  Programs that the test killed stay down."""
+        for a step (`at`), and planned faults whose moment has not come, are dropped.  Programs that
+        the test killed stay down."""
         self._triggers.clear()
+        self._missed += [f"{one.code()}: everything was healed before" for one in self._waiting]
+        self._waiting.clear()
         self._healed = self._injector
         self._healed.heal()
         self._injector = Injector(self._simulated, self._last_copies, ())
+
+    # --- at a moment ---------------------------------------------------------------------
+
+    def _have(self, action: Action, host: str, moment: Moment) -> bool:
+        """Have *action* happen to *host*, now or at *moment*."""
+        if not moment:
+            self._node(host)
+            return self.strike_if_new(action, host)
+        if host in self._immortal and isinstance(action, _OF_PROCESSES):
+            self._process(host, _VERBS.get(type(action), type(action).__name__))
+        self.plan(PlannedFault.at(action, host, moment))
+        return True
+
+    def strike_if_new(self, action: Action, host: str) -> bool:
+        """`strike`, without a note of it if the host is already as *action* would make it."""
+        match action:
+            case Kill() | LosePower():
+                up = self._process(host, _VERBS[type(action)]).host.is_up
+                return up and self.strike(action, host)
+            case Stop(restart_s=restart_s):
+                return self._stop(host, restart_s)
+            case Pause(seconds=seconds):
+                return self._pause(host, seconds)
+        return self.strike(action, host)
+
+    def plan(self, fault: PlannedFault) -> None:
+        """Have *fault* strike at its moment.
+
+        Raises:
+          MisuseError: if there is no such step.
+        """
+        strike = partial(self._strike_planned, fault)
+        if fault.step:
+            trigger = Trigger(lambda host: strike(), fault.host, fault.occurrence)
+            self._wait_for(fault.step, trigger)
+        else:
+            self._world.after(fault.after_s, strike)
+        self._waiting.append(fault)
+
+    def _strike_planned(self, fault: PlannedFault) -> None:
+        if not any(one is fault for one in self._waiting):
+            return
+        self._waiting = [one for one in self._waiting if one is not fault]
+        if self.strike_if_new(fault.action, fault.host):
+            self.on_struck(fault)
+        else:
+            self._missed.append(f"{fault.code()}: {fault.host} could not be struck at that moment")
+
+    def check_planned(self) -> None:
+        """Check that all planned faults have struck: a test that waits for a fault which doesn't
+        come shows nothing.
+
+        Raises:
+          MisuseError: if one has not struck.
+        """
+        missed = list(self._missed)
+        for fault in self._waiting:
+            known = fault.host in self._simulated.nodes
+            why = "its moment has not come" if known else f"there is no host {fault.host!r}"
+            missed.append(f"{fault.code()}: {why}")
+        if missed:
+            lines = "\n".join(f"  {one}" for one in missed)
+            raise MisuseError(
+                f"the test has passed, but not all of its planned faults have struck:\n{lines}\n"
+                "choose other moments, or leave these lines out"
+            )
+
+    def watch_waits(self) -> WaitSteps:
+        """Have the waits of programs be steps from now on: see `octopi.testing.waits`."""
+        if self._waits is None:
+            self._waits = WaitSteps(self._world, self._is_program)
+            for name in filter(self._is_program, self.hosts):
+                self._waits.watch_sends(self._node(name).host)
+        return self._waits
+
+    def _is_program(self, host: str) -> bool:
+        return host not in self._immortal and self._node(host).kind == "client"
 
     # --- at steps ------------------------------------------------------------------------
 
@@ -336,10 +372,10 @@ class Faults:
 
             cluster.at("P3a", cluster.kill, who="follower")
 
-        *step*: a step of `octopi.tracing.steps` or its code, or one that a program names itself
-        (`Host.step`).  *action* is called with the name of the host, and can't wait.  *who*: any,
-        register, broker, client, a host's name, or leader or follower, of the partition that the
-        step is about.
+        *step*: a step of `octopi.tracing.steps` or its code, one that a program names itself
+        (`Host.step`), or a wait of a program (`octopi.testing.waits`).  *action* is called with the
+        name of the host, and can't wait.  *who*: any, register, broker, client, a host's name, or
+        leader or follower, of the partition that the step is about.
 
         Raises:
           MisuseError: if there is no such step or host, or *action* can't be called so.
@@ -347,11 +383,16 @@ class Faults:
         self._check_action(action)
         if who not in _WHO:
             self._node(who)
-        if occurrence < 1:
-            raise MisuseError(f"occurrence is {occurrence}; it counts from 1")
         trigger = Trigger(action, who, occurrence)
-        self._triggers.setdefault(_step(step), []).append(trigger)
+        self._wait_for(step, trigger)
         return trigger
+
+    def _wait_for(self, step: type[Step] | str, trigger: Trigger) -> None:
+        if trigger.left < 1:
+            raise MisuseError(f"occurrence is {trigger.left}; it counts from 1")
+        if isinstance(step, str) and is_wait(step):
+            self.watch_waits()
+        self._triggers.setdefault(_step(step), []).append(trigger)
 
     def _check_action(self, action: AtStep) -> None:
         if inspect.iscoroutinefunction(action):

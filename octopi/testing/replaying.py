@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ from octopi.simulation.report.html import write_page
 from octopi.simulation.report.recorder import Recorder
 from octopi.simulation.report.recording import Broken
 from octopi.testing.errors import HistoryViolation, MisuseError, alone
+from octopi.testing.property_log import PropertyLog
+from octopi.testing.random_faults import FaultsOfRun
 
 SEED_VARIABLE: Final = "OCTOPI_TEST_SEED"
 """If this variable is set, tests run only with its value as the seed."""
@@ -67,8 +70,16 @@ class RunOfTest:
     world: World
     name: str
     """The name of the test, if pytest doesn't give one."""
+    faults: FaultsOfRun = attrs.Factory(FaultsOfRun)
+    """The faults in its blocks of random faults."""
+    properties: PropertyLog = attrs.Factory(PropertyLog)
+    """The properties that were stated in it."""
+    is_tried: bool = False
+    """Whether the run is only one of many that are tried: it has no page."""
     has_cluster: bool = False
     """Whether the run has a cluster."""
+    seed: int = attrs.field(default=attrs.Factory(lambda self: self.world.seed, takes_self=True))
+    """The seed with which the test is run again."""
     _recorder: Recorder | None = None
     _network: Network | None = None
     _test: str = attrs.field(init=False)
@@ -82,11 +93,11 @@ class RunOfTest:
         program = f"pytest {self._test!r}" if " " in self._test else f"pytest {self._test}"
         if not self._test:
             program = f"python {sys.argv[0]}" if sys.argv[0] else "it"
-        return f"{SEED_VARIABLE}={self.world.seed} {program}"
+        return f"{SEED_VARIABLE}={self.seed} {program}"
 
     def watch(self, simulated: SimulatedCluster) -> None:
         """Record what the page needs, if a page is wanted."""
-        if _pages() is not None:
+        if _pages() is not None and not self.is_tried:
             self._recorder = Recorder().watch(simulated)
             self.world.observers.append(self._recorder)
             self._network = simulated.network
@@ -98,21 +109,21 @@ class RunOfTest:
             assert self._network is not None
             self._network.observers.clear()
 
-    def told(self, error: BaseException) -> BaseException:
+    def told(self, error: BaseException, planned: Sequence[str] = ()) -> BaseException:
         """Add to *error* the line that says how to repeat the run, and return it.  Writes the page,
-        if one is wanted."""
+        if one is wanted.  *planned*: the lines that plan the run's faults."""
         error = alone(error)
         if isinstance(error, trio.Cancelled | KeyboardInterrupt):
             return error  # no verdict
         if any(SEED_VARIABLE in note for note in getattr(error, "__notes__", ())):
             return error
-        path = self._write_page(error)
+        path = self._write_page(error, planned)
         if path is not None:
             error.add_note(f"what happened: {path}")
         error.add_note(f"again: {self.command}")
         return error
 
-    def _write_page(self, error: BaseException) -> Path | None:
+    def _write_page(self, error: BaseException, planned: Sequence[str]) -> Path | None:
         directory = _pages()
         if directory is None or self._recorder is None:
             return None
@@ -122,11 +133,12 @@ class RunOfTest:
             broken=_broken(error),
             command=self.command,
             options=(f"seed = {self.world.seed}",),
+            faults=tuple(planned),
             digest=self.world.digest,
         )
         directory.mkdir(parents=True, exist_ok=True)
         name = _PLAIN.sub("-", title)[-_NAME_LENGTH_MAX:].strip("-")
-        path = directory / f"{name}-seed-{self.world.seed}.html"
+        path = directory / f"{name}-seed-{self.seed}.html"
         write_page(recording, path)
         return path
 

@@ -9,28 +9,38 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
     nullcontext,
+    redirect_stderr,
+    redirect_stdout,
 )
 from contextvars import ContextVar
+from functools import partial
+from io import StringIO
 from typing import Any, TypeVar, Unpack
 
+import attrs
 import trio
 
+from octopi.properties import checked_by
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.kernel import driver, sandbox
 from octopi.simulation.kernel.world import Violation, World
 from octopi.simulation.network.network import Network
 from octopi.simulation.run import TIERS, LeftoverTasksError, running_cluster
 from octopi.testing.cluster import Cluster
-from octopi.testing.errors import MisuseError, StuckError
+from octopi.testing.errors import MisuseError, StuckError, alone
 from octopi.testing.mock_time import keeping_time, mock_clock
+from octopi.testing.property_log import PropertyLog
+from octopi.testing.random_faults import FaultPlan, FaultsOfRun
 from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
 from octopi.testing.setup import Options, Setup
+from octopi.testing.shrinking import FailedRun, lines_of, shrink, told_lines
 from octopi.testing.stuck_tasks import is_of_test
 from octopi.testing.unexpected_log_errors import sifted
 
@@ -55,17 +65,86 @@ def run(
       BaseException: any exception of *test* or of one of its programs.
     """
     __tracebackhide__ = True
-    _require_async(test)
+    require_async(test)
+
+    return _run(test, chosen_seed(seed), Setup(**options), PropertyLog())
+
+
+def _run(
+    test: Callable[[Cluster], Awaitable[T]], seed: int, setup: Setup, properties: PropertyLog
+) -> T:
+    __tracebackhide__ = True
+    name = getattr(test, "__qualname__", "the test")
+    here = RunOfTest(World(seed), name, properties=properties)
+
+    def again(here: RunOfTest, brokers: int | None) -> T:
+        made = setup if brokers is None else attrs.evolve(setup, brokers=brokers)
+        return attempt(test, made, here)
+
+    try:
+        return attempt(test, setup, here)
+    except BaseException as error:  # raised below, where it doesn't become its own context
+        problem = error
+    if setup.shrink_s and here.faults.struck and isinstance(alone(problem), Exception):
+        raise trimmed(_shrunk(here, problem, again, setup.shrink_s))
+    raise trimmed(here.told(problem))
+
+
+def attempt(test: Callable[[Cluster], Awaitable[T]], setup: Setup, here: RunOfTest) -> T:
+    """Run *test* once, in the world of *here*."""
+    __tracebackhide__ = True
 
     async def main() -> T:
-        async with cluster(**options) as made:
-            return await test(made)
+        async with _opened(here, setup, can_pause=driver.private_problem() is None) as opened:
+            return await test(opened)
 
-    return _simulate(main, chosen_seed(seed), getattr(test, "__qualname__", "the test"))
+    return _turn(here, main)
+
+
+def _shrunk(
+    here: RunOfTest,
+    problem: BaseException,
+    again: Callable[[RunOfTest, int | None], object],
+    seconds_max: float,
+) -> BaseException:
+    """The error of the smallest run that fails as *here* did, with the lines of its faults."""
+
+    def run_plan(plan: FaultPlan, *, is_tried: bool) -> tuple[RunOfTest, BaseException | None]:
+        run = RunOfTest(
+            World(plan.seed), here.name, FaultsOfRun(plan), is_tried=is_tried, seed=here.seed
+        )
+        try:
+            again(run, plan.brokers)
+        except Exception as error:  # looked at by the caller
+            return run, error
+        return run, None
+
+    def tried(plan: FaultPlan) -> FailedRun | None:
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            run, error = run_plan(plan, is_tried=True)
+        return None if error is None else FailedRun(error, tuple(run.faults.struck))
+
+    failure = FailedRun(problem, tuple(here.faults.struck))
+    found = shrink(here.seed, failure, tried, seconds_max)
+    if found is None:
+        error = here.told(problem)
+        error.add_note("not made smaller: without chance the same faults don't fail in this way")
+        return error
+    run, error_now = run_plan(found.plan, is_tried=False)
+    assert error_now is not None, "a run repeats exactly"
+    error = alone(error_now)
+    lines = lines_of(found.plan)
+    for line in told_lines(found, len(failure.struck)):
+        error.add_note(line)
+    return run.told(error, lines)
 
 
 def simulated(
-    *, seed: int | None = None, seeds: int = 1, **options: Unpack[Options]
+    *,
+    seed: int | None = None,
+    seeds: int = 1,
+    reaches: Collection[str] = (),
+    **options: Unpack[Options],
 ) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., None]]:
     """Make a plain function, which any test runner can call, from an async test whose parameter
     ``cluster`` is a cluster::
@@ -77,38 +156,62 @@ def simulated(
     is set, it is run with that seed only.  Other parameters are fixtures of pytest, the same for
     all seeds.
 
+    It also fails if a property `octopi.properties.sometimes` held with none of the seeds, or if a
+    place of *reaches*, the names of `octopi.properties.reachable`, was not reached with any.
+
     Raises:
       MisuseError: if the test isn't async, or has no such parameter.
     """
     if seeds < 1:
         raise MisuseError(f"seeds is {seeds}; it has to be at least 1")
 
-    def decorate(test: Callable[..., Awaitable[object]]) -> Callable[..., None]:
-        _require_async(test)
-        signature = inspect.signature(test)
-        if "cluster" not in signature.parameters:
-            raise MisuseError(f"{test.__qualname__} needs a parameter that is called cluster")
+    def call(test: Callable[[Cluster], Awaitable[object]]) -> None:
+        __tracebackhide__ = True
+        pinned = pinned_seed()
+        first = 1 if seed is None else seed
+        setup, properties = Setup(**options), PropertyLog(reaches)
+        chosen = range(first, first + seeds) if pinned is None else (pinned,)
+        for one in chosen:
+            _run(test, one, setup, properties)
+        report = properties.report(len(chosen))
+        if report:
+            sys.stdout.write(f"{report}\n")
+        missing = properties.missing(chosen) if pinned is None else None
+        if missing is not None:
+            raise missing
 
-        @functools.wraps(test)
-        def plain(*args: Any, **fixtures: Any) -> None:  # noqa: ANN401
-            __tracebackhide__ = True
+    return lambda test: plain_test(test, call)
 
-            async def with_cluster(made: Cluster) -> None:
-                await test(*args, **fixtures, cluster=made)
 
-            functools.update_wrapper(with_cluster, test)
-            pinned = pinned_seed()
-            first = 1 if seed is None else seed
-            for one in range(first, first + seeds) if pinned is None else (pinned,):
-                run(with_cluster, seed=one, **options)
+def plain_test(
+    test: Callable[..., Awaitable[object]],
+    call: Callable[[Callable[[Cluster], Awaitable[object]]], None],
+) -> Callable[..., None]:
+    """A plain function with the parameters of *test* except ``cluster``, which has *call* run it.
 
-        kept = [one for one in signature.parameters.values() if one.name != "cluster"]
-        plain.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=kept, return_annotation=None
-        )
-        return plain
+    Raises:
+      MisuseError: if the test isn't async, or has no such parameter.
+    """
+    require_async(test)
+    signature = inspect.signature(test)
+    if "cluster" not in signature.parameters:
+        raise MisuseError(f"{test.__qualname__} needs a parameter that is called cluster")
 
-    return decorate
+    @functools.wraps(test)
+    def plain(*args: Any, **fixtures: Any) -> None:  # noqa: ANN401
+        __tracebackhide__ = True
+
+        async def with_cluster(made: Cluster) -> None:
+            await test(*args, **fixtures, cluster=made)
+
+        functools.update_wrapper(with_cluster, test)
+        call(with_cluster)
+
+    kept = [one for one in signature.parameters.values() if one.name != "cluster"]
+    plain.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=kept, return_annotation=None
+    )
+    return plain
 
 
 def runner(*, seed: int | None = None) -> Callable[..., Any]:
@@ -184,25 +287,31 @@ async def cluster(*, seed: int | None = None, **options: Unpack[Options]) -> Asy
 
 def _simulate(main: Callable[[], Awaitable[T]], seed: int, name: str) -> T:
     __tracebackhide__ = True  # pytest shows the test instead
+    here = RunOfTest(World(seed), name)
+    try:
+        return _turn(here, main)
+    except BaseException as error:  # raised below, where it doesn't become its own context
+        problem = error
+    raise trimmed(here.told(problem))
+
+
+def _turn(here: RunOfTest, main: Callable[[], Awaitable[T]]) -> T:
+    """Have the simulator run *main* in the world of *here*."""
+    __tracebackhide__ = True
     if trio.lowlevel.in_trio_run():
         raise MisuseError(
             "a Trio loop runs here already: use octopi.testing.cluster in it, or make the test a "
             "plain function"
         )
-    here = RunOfTest(World(seed), name)
 
     async def known() -> T:
         _RUN.set(here)
         return await main()
 
-    try:
-        return driver.run(here.world, known, here.world.random("schedule"), strict=False)
-    except BaseException as error:  # raised below, where it doesn't become its own context
-        problem = error
-    raise _trimmed(here.told(problem))
+    return driver.run(here.world, known, here.world.random("schedule"), strict=False)
 
 
-def _trimmed(error: BaseException) -> BaseException:
+def trimmed(error: BaseException) -> BaseException:
     """*error* without the part of its traceback between the test runner and the test itself."""
     trace = error.__traceback__
     while trace is not None and not is_of_test(trace.tb_frame):
@@ -234,11 +343,12 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
     @contextmanager
     def around(simulated: SimulatedCluster) -> Iterator[None]:
         nonlocal made
-        made = Cluster(simulated, setup, can_pause=can_pause)
+        made = Cluster(simulated, setup, here.faults, can_pause=can_pause)
         here.watch(simulated)
         made.observe()
         servers = frozenset(node.name for node in simulated.servers)
-        with sifted(world, servers), _limited(world, setup.timeout_s, made):
+        check = partial(here.properties.check, world)
+        with sifted(world, servers), _limited(world, setup.timeout_s, made), checked_by(check):
             yield
 
     try:
@@ -247,6 +357,7 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
                 yield made
                 if setup.record:
                     made.check()
+                made.check_planned()
             finally:
                 here.ends()
                 simulated.kill_all()
@@ -283,6 +394,7 @@ def _in_order(world: World) -> AbstractContextManager[None]:
     return driver.deterministic(world.random("schedule"))
 
 
-def _require_async(test: Callable[..., object]) -> None:
+def require_async(test: Callable[..., object]) -> None:
+    """Check that *test* is an async function."""
     if not inspect.iscoroutinefunction(inspect.unwrap(test)):
         raise MisuseError(f"{getattr(test, '__qualname__', test)!r} has to be an async function")

@@ -11,6 +11,7 @@ from octopi.testing.errors import MisuseError
 
 TIMEOUT_S = 300.0
 """An idle cluster takes less than a second of real time for this virtual time."""
+SHRINK_S = 20.0
 
 
 class Options(TypedDict, total=False):
@@ -25,6 +26,7 @@ class Options(TypedDict, total=False):
     record: bool
     oracle: bool
     timeout_s: float
+    shrink_s: float
 
 
 @attrs.frozen
@@ -50,6 +52,9 @@ class Setup:
     """Whether the invariants of the cluster are checked at each step of its protocols."""
     timeout_s: float = TIMEOUT_S
     """A test fails if it takes more than this virtual time (s)."""
+    shrink_s: float = SHRINK_S
+    """How long a test that failed with random faults is made smaller (s of processor time); 0: not
+    at all.  Only `run` and `simulated` can do that."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("brokers", "partitions", "replicas"):
@@ -59,5 +64,7 @@ class Setup:
         for name in ("latency_s", "jitter_s"):
             if getattr(self, name) < 0:
                 raise MisuseError(f"{name} is {getattr(self, name)}; it can't be negative")
+        if self.shrink_s < 0:
+            raise MisuseError(f"shrink_s is {self.shrink_s}; it can't be negative")
         if self.timeout_s <= 0:
             raise MisuseError(f"timeout_s is {self.timeout_s}; it has to be more than 0")

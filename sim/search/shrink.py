@@ -4,14 +4,14 @@ the same rule.
 First faults are left out, by delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating
 Failure-Inducing Input", 2002).  Then the workload and the cluster are made smaller, the network and
 the order of tasks less random, and the remaining faults simpler.  This is repeated until nothing
-helps any more (`sim.search.shrink_candidates` has the candidates).
+helps any more (`sim.search.shrink_candidates` has the candidates, and
+`octopi.simulation.faults.shrinking` the loop).
 
 A candidate is taken if it breaks the same rule in the same way: see `signature`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from time import process_time
 from typing import Final
@@ -19,6 +19,7 @@ from typing import Final
 import attrs
 
 from octopi.errors import OctopiError
+from octopi.simulation.faults.shrinking import smallest, without_numbers
 from octopi.simulation.invariants.oracle import Oracle
 from sim.run.plan import Plan, to_token
 from sim.run.simulation import ObserverMaker, Verdict, simulate
@@ -30,7 +31,6 @@ SHRINK_S: Final = 60.0
 _VAGUE: Final = frozenset({"exception", "complaint"})
 """Rules that only say that something went wrong."""
 _SIGNATURE_LENGTH: Final = 80
-_NAMES: Final = re.compile(r"\d+(\.\d+)?|'[^']*'|\"[^\"]*\"")
 
 
 class NothingFailsError(OctopiError):
@@ -57,7 +57,7 @@ def signature(verdict: Verdict) -> str:
     first, *more = str(verdict.violation).splitlines()
     error = [one for one in more if one and not one[0].isspace() and one[0] not in "|+"]
     text = error[-1] if error else first.partition(" ")[2]
-    return f"{verdict.rule}: {_NAMES.sub('#', text)[:_SIGNATURE_LENGTH]}"
+    return f"{verdict.rule}: {without_numbers(text)[:_SIGNATURE_LENGTH]}"
 
 
 def shrink(
@@ -76,10 +76,6 @@ def shrink(
     return _Shrinking(plan, seconds_max, tell, observers).run()
 
 
-class _OutOfTimeError(Exception):
-    """There is no time left to try another candidate."""
-
-
 class _Shrinking:
     def __init__(
         self,
@@ -91,46 +87,39 @@ class _Shrinking:
         self._tell = tell
         self._observers = observers
         self._began = process_time()
-        self._deadline = self._began + seconds_max
+        self._seconds_max = seconds_max
         self._runs = 0
         self._plan = plan
         self._verdict = self._simulate(plan)
         self._wanted = signature(self._verdict)
         if not self._wanted:
             raise NothingFailsError("this run breaks no rule, so there is nothing to shrink")
-        self._tried = {to_token(plan)}
 
     def run(self) -> Shrunk:
         """Shrink until nothing helps, or no time is left."""
-        is_minimal = False
-        try:
-            while not is_minimal:
-                before = self._plan
-                for candidates in PASSES:
-                    while self._improve(candidates(self._plan)):
-                        pass
-                is_minimal = self._plan == before
-        except (_OutOfTimeError, KeyboardInterrupt):
-            pass  # the smallest plan so far is the result
+        passes = [_of_plan(one) for one in PASSES]
+        found = smallest(
+            self._plan,
+            self._verdict,
+            passes,
+            self._try,
+            seconds_max=self._seconds_max - (process_time() - self._began),
+            key=to_token,
+            tell=lambda what, plan: self._tell(f"run {self._runs}: {what}; {size(plan)}"),
+        )
         seconds = process_time() - self._began
-        return Shrunk(self._plan, self._verdict, self._runs, seconds, is_minimal)
+        return Shrunk(found.plan, found.result, self._runs, seconds, found.is_minimal)
 
-    def _improve(self, candidates: Iterable[Candidate]) -> bool:
-        """Take the first of *candidates* that fails as it has to."""
-        for what, plan in candidates:
-            token = to_token(plan)
-            if token in self._tried:
-                continue
-            if process_time() > self._deadline:
-                raise _OutOfTimeError
-            self._tried.add(token)
-            verdict = self._simulate(plan)
-            if signature(verdict) == self._wanted:
-                self._plan, self._verdict = plan, verdict
-                self._tell(f"run {self._runs}: {what}; {size(plan)}")
-                return True
-        return False
+    def _try(self, plan: Plan) -> Verdict | None:
+        verdict = self._simulate(plan)
+        return verdict if signature(verdict) == self._wanted else None
 
     def _simulate(self, plan: Plan) -> Verdict:
         self._runs += 1
         return simulate(plan, self._observers, events_kept=0)
+
+
+def _of_plan(
+    candidates: Callable[[Plan], Iterable[Candidate]],
+) -> Callable[[Plan, Verdict], Iterable[Candidate]]:
+    return lambda plan, _: candidates(plan)

@@ -28,6 +28,7 @@ from octopi.simulation.faults.actions import (
     Stop,
     When,
 )
+from octopi.simulation.faults.shrinking import leaving_out, simpler_kinds, smaller_counts
 from sim.run.plan import Plan, WorkloadOptions
 from sim.search.shrink_places import steps_near
 
@@ -74,14 +75,9 @@ def size(plan: Plan) -> str:
 
 def fewer_faults(plan: Plan) -> Iterator[Candidate]:
     """Plans without all faults, without half of them, without a quarter, and so on."""
-    faults = plan.faults
-    length = len(faults)
-    while length:
-        for start in range(0, len(faults), length):
-            left = faults[:start] + faults[start + length :]
-            gone = len(faults) - len(left)
-            yield f"without {counted(gone, 'fault')}", attrs.evolve(plan, faults=left)
-        length //= 2
+    for left in leaving_out(plan.faults):
+        gone = len(plan.faults) - len(left)
+        yield f"without {counted(gone, 'fault')}", attrs.evolve(plan, faults=left)
 
 
 # --- less work, a smaller cluster ----------------------------------------------------------
@@ -91,7 +87,7 @@ def less_load(plan: Plan) -> Iterator[Candidate]:
     """Fewer clients that do less."""
     load = plan.workload
     for name, least in _LEAST.items():
-        for count in _fewer(getattr(load, name), least):
+        for count in smaller_counts(getattr(load, name), least):
             workload = _changed(load, **{name: count})
             yield f"{name} = {count}", attrs.evolve(plan, workload=workload)
     for number in range(len(load.chores)):
@@ -110,7 +106,7 @@ def smaller_cluster(plan: Plan) -> Iterator[Candidate]:
         ("brokers", 1),
         ("replicas", 1),
     ):
-        for count in _fewer(getattr(plan, name), least):
+        for count in smaller_counts(getattr(plan, name), least):
             yield f"{name} = {count}", _changed(plan, **{name: count})
 
 
@@ -136,12 +132,6 @@ def _changed(options: T, **values: Any) -> T:  # noqa: ANN401
     return changed
 
 
-def _fewer(count: int, least: int) -> list[int]:
-    """Smaller counts to try, ascending."""
-    tries = [least, count // 4, count // 2, count * 3 // 4, count - 1]
-    return sorted({one for one in tries if least <= one < count})
-
-
 # --- simpler faults --------------------------------------------------------------------------
 
 
@@ -153,10 +143,7 @@ def simpler_actions(plan: Plan) -> Iterator[Candidate]:
 
 
 def _simpler(action: Action) -> Iterator[Action]:
-    for simple in _SIMPLEST_ACTIONS:
-        if type(simple) is type(action):
-            break
-        yield simple
+    yield from simpler_kinds(action, _SIMPLEST_ACTIONS)
     plain = (
         BreakDisk(DiskFault(action.fault.operation))
         if isinstance(action, BreakDisk)
@@ -176,10 +163,10 @@ def earlier_places(plan: Plan) -> Iterator[Candidate]:
 def _earlier(place: Place) -> Iterator[Place]:
     match place:
         case AtStep(occurrence=occurrence) | AtEffect(occurrence=occurrence):
-            for count in _fewer(occurrence, 1):
+            for count in smaller_counts(occurrence, 1):
                 yield attrs.evolve(place, occurrence=count)
         case When(count=count):
-            for fewer in _fewer(count, 1):
+            for fewer in smaller_counts(count, 1):
                 yield attrs.evolve(place, count=fewer)
         case AtTime(seconds=seconds):
             for digits in (1, 2):

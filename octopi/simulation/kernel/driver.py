@@ -1,4 +1,5 @@
-"""Runs Trio on virtual time: the only module that uses Trio's private names.
+"""Runs Trio on virtual time: the only module, with `octopi.simulation.kernel.task_watching`, that
+uses Trio's private names.
 
 Trio's own loop runs unchanged (`unrolled_run`, which Trio's guest mode drives in the same way);
 this driver takes the place of the wait for the operating system.  Whenever no task can run, it
@@ -28,6 +29,7 @@ import trio
 
 from octopi.simulation.kernel import sandbox
 from octopi.simulation.kernel.schedule import OrderOfOneThread, Schedule
+from octopi.simulation.kernel.task_watching import Instruments, TaskWatcher
 from octopi.simulation.kernel.world import World
 
 try:
@@ -65,6 +67,7 @@ _PRIVATE_NAMES: Final = (
     "GLOBAL_RUN_CONTEXT",
     "Runner",
     "CancelStatus",
+    "Task",
 )
 _RUNNER_FIELDS: Final = (
     "runq",
@@ -74,6 +77,7 @@ _RUNNER_FIELDS: Final = (
     "tasks",
     "instruments",
 )
+_TASK_FIELDS: Final = ("_next_send",)
 _STATUS_FIELDS: Final = ("_scope", "_parent")
 
 
@@ -122,6 +126,9 @@ def private_problem() -> str | None:
     for name in _RUNNER_FIELDS:
         if name not in inspect.get_annotations(_run.Runner):
             return f"Runner of trio {trio.__version__} has no {name}"
+    for name in _TASK_FIELDS:
+        if name not in inspect.get_annotations(_run.Task):
+            return f"Task of trio {trio.__version__} has no {name}"
     for name in _STATUS_FIELDS:
         if name not in inspect.get_annotations(_run.CancelStatus):
             return f"CancelStatus of trio {trio.__version__} has no {name}"
@@ -200,6 +207,17 @@ def resume(owner: Parkable) -> None:
         _turning.park()
 
 
+def watch_tasks(watcher: TaskWatcher) -> None:
+    """Tell *watcher* of the tasks of the run, from now on.
+
+    Raises:
+      NoPausesError: if the run is not `How.SCHEDULED`.
+    """
+    if _turning is None:
+        raise NoPausesError("tasks can be watched only where Trio's private names are known")
+    _turning.instruments.watch(watcher)
+
+
 # --- by private names ----------------------------------------------------------------
 
 
@@ -232,16 +250,6 @@ class _ParkingQueue(deque[Any]):
             super().append(task)
 
 
-class _NoInstruments(dict[str, Any]):
-    """The instruments of a run that has none.  Trio looks for some several times in each turn, and
-    a dictionary answers faster than Trio's own class."""
-
-    def add_instrument(self, instrument: trio.abc.Instrument) -> None:
-        raise RuntimeError("a scheduled run has no instruments; observe the World")
-
-    remove_instrument = add_instrument
-
-
 class _Turning:
     """A run whose loop this module turns.  It is also Trio's source of randomness meanwhile."""
 
@@ -253,8 +261,9 @@ class _Turning:
         self._is_parking = False
         self._is_unshielded = False
         self._runner = _run.setup_runner(_VirtualClock(world), [], False, True)
-        no_instruments: Any = _NoInstruments()
-        self._runner.instruments = no_instruments
+        self.instruments = Instruments()
+        instruments: Any = self.instruments
+        self._runner.instruments = instruments
 
     def shuffle(self, batch: list[Task]) -> None:
         """Called by Trio for each turn, with its tasks."""

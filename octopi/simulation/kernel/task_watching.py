@@ -1,0 +1,56 @@
+"""Tells a watcher when tasks run and when they wait, in a run that the driver turns.
+
+Trio tells its instruments that; here the run has no instruments of Trio, but this object in their
+place.  `octopi.simulation.kernel.driver` checks that the private names exist.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import outcome
+import trio
+
+if TYPE_CHECKING:
+    from trio.lowlevel import Task
+
+
+class TaskWatcher(Protocol):
+    """Is told when tasks run, and when they wait."""
+
+    def will_run(self, task: Task) -> BaseException | None:
+        """*task* is about to run, because what it waited for has happened.  An exception that is
+        returned is raised in the task instead."""
+
+    def has_run(self, task: Task) -> None:
+        """*task* waits now, or has ended."""
+
+
+class Instruments(dict[str, Any]):
+    """The instruments of a run that has none, except perhaps a `TaskWatcher`.  Trio looks for some
+    several times in each turn, and a dictionary answers faster than Trio's own class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watcher: TaskWatcher | None = None
+
+    def watch(self, watcher: TaskWatcher) -> None:
+        """Tell *watcher* of the tasks from now on."""
+        self.watcher = watcher
+        self.update({"before_task_step": None, "after_task_step": None})
+
+    def call(self, name: str, task: Task) -> None:
+        """Called by Trio for the two names in this dictionary."""
+        assert self.watcher is not None
+        if name == "after_task_step":
+            self.watcher.has_run(task)
+            return
+        error = self.watcher.will_run(task)
+        # A task that has not begun has nothing that an error could be the result of.
+        if error is not None and isinstance(task._next_send, outcome.Value):
+            task._next_send = outcome.Error(error)
+
+    def add_instrument(self, instrument: trio.abc.Instrument) -> None:
+        raise RuntimeError("a scheduled run has no instruments; observe the World")
+
+    remove_instrument = add_instrument
