@@ -220,3 +220,28 @@ def test_loads_that_come_and_go_by_the_minute_move_next_to_nothing() -> None:
 
 def test_even_loads_move_nothing() -> None:
     assert World("even", 1).run(600).moves == []
+
+
+# --- without a rule --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"SHED_LOOKS": 1, "SHED_RATIO": 1.0, "SHED_GAIN": 0.0}, "bursts"),
+        ({"SHED_RATIO": 1.0, "SHED_GAIN": 0.0}, "drifts"),
+    ],
+)
+def test_without_its_delays_partitions_go_back_and_forth(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, float], kind: Kind
+) -> None:
+    for name, value in changed.items():
+        monkeypatch.setattr(f"octopi.coordination.shedding.{name}", value)
+    world = World(kind, 1).run(600)
+    assert len(world.moves_after(120)) > 2 * 8, "more than two a minute"
+
+
+def test_an_average_that_forgets_at_once_moves_leaderships_for_peaks() -> None:
+    world = World("bursts", 1)
+    world.loads = Loads(average_s=1.0)
+    assert world.run(1_200).returns()
