@@ -28,8 +28,10 @@ if TYPE_CHECKING:
         BrokerLog,
         BrokerReading,
         ClusterInfo,
+        ClusterLoads,
         FetchResult,
         NodeInfo,
+        PartitionWork,
     )
     from octopi.clients.client import Client, connect
     from octopi.clients.consuming.consumer import Consumer
@@ -152,6 +154,7 @@ _MODULES = {
     "ClosedError": "octopi.errors",
     "ClusterEvent": "octopi.wire.messages",
     "ClusterInfo": "octopi.clients.answers",
+    "ClusterLoads": "octopi.clients.answers",
     "ConditionFailedError": "octopi.errors",
     "ConnectionLostError": "octopi.errors",
     "Consumer": "octopi.clients.consuming.consumer",
@@ -192,6 +195,7 @@ _MODULES = {
     "OutcomeUnknownError": "octopi.errors",
     "PartitionId": "octopi.identifiers",
     "PartitionInfo": "octopi.wire.messages",
+    "PartitionWork": "octopi.clients.answers",
     "PartitionRecovery": "octopi.wire.messages",
     "PendingReceipt": "octopi.clients.producing.receipts",
     "Pipe": "octopi.clients.piping.pipe",
@@ -256,6 +260,7 @@ __all__ = [
     "ClosedError",
     "ClusterEvent",
     "ClusterInfo",
+    "ClusterLoads",
     "ConditionFailedError",
     "ConnectionLostError",
     "Consumer",
@@ -297,6 +302,7 @@ __all__ = [
     "PartitionId",
     "PartitionInfo",
     "PartitionRecovery",
+    "PartitionWork",
     "PendingReceipt",
     "Pipe",
     "Place",

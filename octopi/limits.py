@@ -426,6 +426,41 @@ than a broker's restart usually takes."""
 REBALANCE_INTERVAL_S: Final = 5.0
 """Pause between two steps of rebalancing; longer than a broker's restart usually takes."""
 
+LOAD_INTERVAL_S: Final = 5.0
+"""How often a broker reports the load of the partitions that it leads, and how often the register
+looks whether to move one of them."""
+
+LOAD_AVERAGE_S: Final = 60.0
+"""The time constant of the average of a partition's load."""
+
+LOAD_UNKNOWN_S: Final = 16.0
+"""A broker that has reported no load for this long has none that is known: it is of an earlier
+version, or away."""
+
+SHED_RATIO: Final = 1.20
+"""A leadership is moved while the most loaded broker has more than this times the average load.  A
+partition that alone is more than this is hot."""
+
+SHED_RATIO_OVER: Final = 1.10
+"""A hot partition is hot no more when its load is at most this times the average."""
+
+SHED_LOOKS: Final = 3
+"""How many looks in a row have to find `SHED_RATIO` exceeded, so that nothing moves for a peak."""
+
+SHED_REST_S: Final = 60.0
+"""How long a partition rests that was moved, so that its averages are those of its new leader."""
+
+SHED_GAIN: Final = 0.01
+"""The least gain of a move, as a share of the average load of a broker."""
+
+SHED_LIGHT_LOAD: Final = 0.02
+"""A partition with less load is light, however little the others have: twice that of an idle one,
+20 KiB/s."""
+
+SHED_LOAD_MIN: Final = 1.0
+"""Leaderships are moved by load from this load of the busiest broker on: 1 MiB/s, about 1 % of what
+a core takes.  Until then the number of leaderships counts."""
+
 DISK_ROOM_BYTES_MIN: Final = 1024 * 1024
 """A disk is full if a file of this size can't be written."""
 
@@ -1228,6 +1263,9 @@ assert LETTERS_PENDING_MAX < RECENT_BATCHES_COUNT
 assert HEARTBEAT_INTERVAL_S * 3 <= HEARTBEAT_TIMEOUT_S
 assert MEMBERSHIP_HEARTBEAT_INTERVAL_S * 3 <= MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 assert TURN_S <= ROUND_S < MEMBERSHIP_HEARTBEAT_INTERVAL_S / 10
+assert LOAD_INTERVAL_S * 3 < LOAD_UNKNOWN_S < LOAD_AVERAGE_S <= SHED_REST_S
+assert 1 < SHED_RATIO_OVER < SHED_RATIO
+assert SHED_LIGHT_LOAD < SHED_LOAD_MIN
 assert LINK_GRACE_S > BACKOFF_S_FIRST * (LINK_TRIES + 2)
 assert LINK_GRACE_S < MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 assert GATHER_S > MEMBERSHIP_HEARTBEAT_TIMEOUT_S + BACKOFF_S_MAX / 2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from octopi.errors import ConnectionLostError, NotReadyError, UnreachableError
+from octopi.errors import ConnectionLostError, NotReadyError, RefusedError, UnreachableError
 from octopi.model import TopicKind
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         BrokerLog,
         Client,
         ClusterInfo,
+        ClusterLoads,
         LogInfo,
         NodeInfo,
         PartitionInfo,
@@ -50,6 +51,20 @@ class ClusterSnapshot:
     asked: NodeInfo | None = None
     """The node that was asked about the cluster; it is the register, or a broker that passed the
     question on."""
+    loads: ClusterLoads | None = None
+    """How much brokers have to do; None: it is not known."""
+
+
+async def loads_of(client: Client) -> ClusterLoads | None:
+    """How much brokers have to do; None: the cluster has no register, or one of an earlier version.
+
+    Raises:
+      OctopiError: if the register can't be reached.
+    """
+    try:
+        return await client.admin.describe_loads()
+    except RefusedError:
+        return None
 
 
 async def look(
@@ -63,8 +78,9 @@ async def look(
     """
     cluster = await client.admin.describe_cluster()
     asked = await client.admin.describe_node()
+    loads = await loads_of(client)
     seen = await look_at_logs(client, cluster, topic, in_order=in_order)
-    return attrs.evolve(seen, asked=asked)
+    return attrs.evolve(seen, asked=asked, loads=loads)
 
 
 async def look_at_logs(
@@ -98,8 +114,11 @@ async def look_at_logs(
     return ClusterSnapshot(cluster, logs, silent, nodes)
 
 
-async def look_at_brokers(client: Client) -> tuple[ClusterInfo, dict[int, NodeInfo]]:
-    """The cluster, and the live brokers that answer, as they describe themselves.
+async def look_at_brokers(
+    client: Client,
+) -> tuple[ClusterInfo, dict[int, NodeInfo], ClusterLoads | None]:
+    """The cluster, the live brokers that answer, as they describe themselves, and how much brokers
+    have to do, if that is known.
 
     Raises:
       OctopiError: if the register can't be reached.
@@ -117,7 +136,7 @@ async def look_at_brokers(client: Client) -> tuple[ClusterInfo, dict[int, NodeIn
         for broker in cluster.brokers:
             if broker.live:
                 nursery.start_soon(ask, broker)
-    return cluster, nodes
+    return cluster, nodes, await loads_of(client)
 
 
 @attrs.frozen
@@ -314,6 +333,17 @@ def notes(places: Iterable[PartitionInfo]) -> list[str]:
         "acknowledged messages might be lost; the register's log of that time lists them"
         for one in places
         if one.recovered_epoch
+    ]
+
+
+def hot_partitions(loads: ClusterLoads | None) -> list[str]:
+    """The partitions that are too much for one broker, as texts."""
+    return [
+        f"partition {one.partition} is too much for one broker: load {one.load:.2f}"
+        + f", most of it topic {one.topic}" * bool(one.topic)
+        + "; a topic with more partitions spreads its load over more brokers"
+        for one in (loads.partitions if loads is not None else ())
+        if one.hot
     ]
 
 

@@ -47,6 +47,22 @@ class RegisterMetrics(Collector):
             ("octopi_journal_bytes", "Length of the journal.", self._node.journal_bytes),
         ):
             yield GaugeMetricFamily(name, meaning, value=value)
+        shedding = self._node.shedding
+        loads = GaugeMetricFamily(
+            "octopi_shed_load", "Load of the partitions that a broker leads.", labels=["broker"]
+        )
+        for broker, load in sorted(shedding.of_brokers().items()):
+            if load is not None:
+                loads.add_metric([str(broker)], load)
+        yield loads
+        yield GaugeMetricFamily(
+            "octopi_shed_hot_partitions",
+            "Partitions that are too much for one broker.",
+            value=shedding.hot_count,
+        )
+        yield CounterMetricFamily(
+            "octopi_shed_moves", "Leaderships moved by load.", value=shedding.moved_count
+        )
         counts = self._node.events.counts
         for name, meaning, kind in (
             ("octopi_elections", "Leaders appointed.", "leader"),

@@ -51,6 +51,7 @@ class BlockingAdmin(BlockingWrapper[Admin]):
     describe_node = calling(Admin.describe_node)
     describe_logs = calling(Admin.describe_logs)
     count_messages = calling(Admin.count_messages)
+    describe_loads = calling(Admin.describe_loads)
     describe_events = calling(Admin.describe_events)
     describe_readings = calling(Admin.describe_readings)
     create_subscription = calling(Admin.create_subscription)

@@ -110,6 +110,11 @@ class RegisterSettings:
         "seconds to wait for brokers after a start before deciding, unless all join earlier",
         least=0,
     )
+    shedding: bool = _setting(
+        True,
+        "OCTOPI_SHEDDING",
+        "whether leaderships move away from brokers that have much more to do than others",
+    )
 
 
 @attrs.frozen

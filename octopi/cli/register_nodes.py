@@ -12,6 +12,7 @@ from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import NodeSettings, RegisterSettings, join_secret_in
 from octopi.cli.nodes import addresses_in, warn_of_others
 from octopi.cli.secret_files import refuse_open_file, secret_of_broker, secret_of_register
+from octopi.coordination.shedding import SheddingRules
 from octopi.history.register_events import write_events
 from octopi.logger import bind
 from octopi.operating_system import allow_many_files
@@ -48,6 +49,7 @@ async def run_register_node(
             partition_count=settings.partitions,
             replica_count=settings.replicas,
             gather_s=settings.gather_s,
+            shedding=SheddingRules() if settings.shedding else None,
             peers=tuple(addresses_in(settings.peers)),
             advertise=settings.advertise,
             token=place.shelter.token,

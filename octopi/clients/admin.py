@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Literal
 
-from octopi.clients.answers import BrokerCount, BrokerLog, BrokerReading, ClusterInfo, NodeInfo
+from octopi.clients.answers import (
+    BrokerCount,
+    BrokerLog,
+    BrokerReading,
+    ClusterInfo,
+    ClusterLoads,
+    NodeInfo,
+    PartitionWork,
+)
 from octopi.clients.consuming.start_position import Start
 from octopi.clients.log_pages import counted_logs, described_logs
 from octopi.clients.options import not_negative
@@ -27,6 +35,7 @@ from octopi.identifiers import BrokerId, PartitionId, topic_name
 from octopi.limits import DRAIN_TIMEOUT_S, LIST_COUNT_MAX, MOVE_TIMEOUT_S
 from octopi.model import SubscriptionDefinition
 from octopi.wire.messages import (
+    LOAD_UNIT,
     AddPartitions,
     BrokerInfo,
     ClusterDescription,
@@ -34,11 +43,13 @@ from octopi.wire.messages import (
     DeleteTopicById,
     DescribeCluster,
     DescribeEvents,
+    DescribeLoads,
     DescribeReadings,
     Done,
     DrainBroker,
     EventList,
     ListTopics,
+    LoadList,
     MoveReplica,
     PartitionRecovery,
     ReadingList,
@@ -73,6 +84,28 @@ class Admin:
             found.learns_from,
             found.unserved,
             found.relays,
+        )
+
+    async def describe_loads(self) -> ClusterLoads:
+        """How much brokers have to do.
+
+        Raises:
+          RefusedError: INVALID_OPTION in a cluster without a register, UNSUPPORTED_VERSION if the
+              node is of an earlier version.
+        """
+        found = await self._router.ask_register("describe loads", DescribeLoads, LoadList)
+        return ClusterLoads(
+            found.is_on,
+            found.goes_by_load,
+            found.moved_count,
+            {
+                one.broker: None if one.load is None else one.load / LOAD_UNIT
+                for one in found.brokers
+            },
+            [
+                PartitionWork(one.partition, one.load / LOAD_UNIT, one.hot, one.topic)
+                for one in found.partitions
+            ],
         )
 
     async def describe_node(self, address: str | None = None) -> NodeInfo:

@@ -43,6 +43,38 @@ class ClusterInfo:
 
 
 @attrs.frozen
+class PartitionWork:
+    """How much work a partition is for its leader."""
+
+    partition: PartitionId
+    load: float
+    """The average over about a minute: 1 is the work of 1 MiB/s, or of 1,000 readings."""
+    hot: bool
+    """Whether it alone is too much for one broker."""
+    topic: str
+    """The topic that is most of it; empty: it has no traffic, or the token may not know the
+    topic."""
+
+
+@attrs.frozen
+class ClusterLoads:
+    """How much the brokers of a cluster have to do, as its register knows it."""
+
+    is_on: bool
+    """Whether the register moves leaderships away from brokers that have much more to do than
+    others."""
+    goes_by_load: bool
+    """Whether it does now.  While there is next to nothing to do, it evens out the number of
+    leaderships instead."""
+    moved_count: int
+    """How many leaderships were moved by load since the register was started."""
+    brokers: dict[BrokerId, float | None]
+    """The load of each broker that is up: the sum over the partitions that it leads.  None: it has
+    not reported, such as one of an earlier version."""
+    partitions: list[PartitionWork]
+
+
+@attrs.frozen
 class NodeInfo:
     """A node, as it describes itself."""
 

@@ -370,6 +370,17 @@ class Controller:
         """Whether clients are sent to the broker."""
         return self.health.is_informed(broker)
 
+    def willing(self) -> list[BrokerId]:
+        """The brokers to which leaderships may be given: those that clients are sent to, that take
+        records, and that are neither drained nor about to stop."""
+        return [
+            one
+            for one in self.state.brokers
+            if self.serving(one)
+            and one not in self.stopping | self.draining
+            and not self.health.is_troubled(one)
+        ]
+
     def learning(self) -> tuple[list[PartitionId], list[BrokerId]]:
         """The partitions that are being learned again from brokers, and the brokers that have to
         report for that."""

@@ -31,7 +31,9 @@ from octopi.wire.endpoints import PASSED_ON
 
 _log = get_logger(__name__)
 
-_LOOKUPS: Final = frozenset({m.DescribeTopic, m.ListTopics, m.DescribeCluster, m.DescribeEvents})
+_LOOKUPS: Final = frozenset(
+    {m.DescribeTopic, m.ListTopics, m.DescribeCluster, m.DescribeEvents, m.DescribeLoads}
+)
 """Requests that change nothing, but for a topic that is made when it is first used."""
 
 SessionOfAsk = Callable[[m.Ask, DeciderClient, trio.Nursery, Creator], ServiceSession]

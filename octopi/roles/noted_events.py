@@ -31,6 +31,7 @@ KINDS: Final = (
     "topic_deleted",
     "relay_set",
     "handed_over",
+    "hot_topic",
 )
 
 

@@ -14,6 +14,7 @@ from typing import Final, Literal
 import attrs
 import trio
 
+from octopi.coordination.shedding import SheddingRules
 from octopi.environment import Environment
 from octopi.identifiers import INTERNAL_LOGS, RING_LOGS, TOPICS_LOG, BrokerId, PartitionId, TopicId
 from octopi.limits import (
@@ -85,6 +86,8 @@ class ClusterOptions:
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
     keep_retired_s: float = RETIRED_KEEP_S
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
+    shedding: SheddingRules | None = None
+    """How leaderships move by load; None: brokers report no loads, and nothing moves by them."""
 
 
 class Node:
@@ -371,6 +374,7 @@ class SimulatedCluster:
             gather_s=GATHER_S if node.has_lost_files else self.options.gather_s,
             rebalance_interval_s=self.options.rebalance_interval_s,
             snapshot_entries=self.options.snapshot_entries,
+            shedding=self.options.shedding,
             peers=self.peers.get(node.name, peers),
             advertise=self.address_of(node.name),
             secrets=lambda: self.secrets,
@@ -382,6 +386,7 @@ class SimulatedCluster:
         if self.is_ring:
             await self._run_ring_broker(node, environment)
             return
+        shedding = self.options.shedding
         options = BrokerOptions(
             listen=f"{node.name}:{_PORT}",
             data_directory=DATA_DIRECTORY,
@@ -391,6 +396,7 @@ class SimulatedCluster:
             flush=self.options.flush,
             retention_check_interval_s=self.options.retention_check_interval_s,
             keep_retired_s=self.options.keep_retired_s,
+            load_interval_s=shedding.interval_s if shedding is not None else 0.0,
         )
         status = _Started(node, node.life, self._tell)
         await run_broker(environment, options, stop=node.stop, task_status=status)

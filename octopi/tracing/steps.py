@@ -73,6 +73,9 @@ members, founders, streams        a relay set; by whose votes a timeline begins,
 digest                            of a stream in memory, where the range or the transaction ends
 generation, emptied, outcome      of a relay: of its timelines; how often it gave up what it held;
                                   how a produce ended (`octopi.relay.receiver`)
+loads, move, partitions           what a broker reports of the partitions that it leads
+                                  (`octopi.wire.loads`), a leadership that is moved
+                                  (`octopi.coordination.shedding`), and those that are hot
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
 whole, log_epoch, ends
 ================================= =====================================================
@@ -93,6 +96,7 @@ from octopi.tracing import (
     registers,
     relay,
     ring,
+    shedding,
     subscriptions,
     topics,
 )
@@ -106,6 +110,7 @@ from octopi.tracing.register import *  # noqa: F403
 from octopi.tracing.registers import *  # noqa: F403
 from octopi.tracing.relay import *  # noqa: F403
 from octopi.tracing.ring import *  # noqa: F403
+from octopi.tracing.shedding import *  # noqa: F403
 from octopi.tracing.step import Step
 from octopi.tracing.subscriptions import *  # noqa: F403
 from octopi.tracing.topics import *  # noqa: F403
@@ -122,6 +127,7 @@ _SYSTEMS: Final = (
     registers,
     ring,
     relay,
+    shedding,
 )
 """The module of each system, in the order of `ALL`.  Append a further one at the end."""
 
@@ -145,6 +151,9 @@ OF_RINGS: Final = frozenset(_declared(ring))
 
 OF_RELAYS: Final = frozenset(_declared(relay))
 """The steps that only happen in clusters with topics in memory."""
+
+OF_SHEDDING: Final = frozenset(_declared(shedding))
+"""The steps that only happen where leaderships move by load."""
 
 REFUSING: Final = (P9Refusing, P9Refused)
 """The steps of a refused batch; they may follow any of the steps before 7."""

@@ -63,13 +63,19 @@ NAMED_PRODUCERS: Final = (0, 0, 0, 1, 4)
 KILLS_EACH: Final = 0.125
 """The share of plans in which each broker is killed once more in the end, which takes long."""
 
+SHEDS: Final = 0.1
+"""The share of plans in which leaderships move by load."""
+
 _RARE_OCCURRENCE: Final = 4
 _OFTEN_OCCURRENCE: Final = 60
 _OFTEN_STEPS: Final = frozenset(code for code in STEPS if code[0] in "PC")
 
-_OF_OTHER_CLUSTERS: Final = steps.OF_SEVERAL_REGISTERS | steps.OF_RINGS | steps.OF_RELAYS
+_OF_OTHER_CLUSTERS: Final = (
+    steps.OF_SEVERAL_REGISTERS | steps.OF_RINGS | steps.OF_RELAYS | steps.OF_SHEDDING
+)
 _PLACES: Final = tuple(one for one in STEPS if steps.BY_CODE[one] not in _OF_OTHER_CLUSTERS)
 """The codes of the steps at which faults strike."""
+_OF_SHEDDING: Final = tuple(sorted(one.code for one in steps.OF_SHEDDING))
 
 _EFFECTS: Final = tuple(
     (operation, edge)
@@ -126,6 +132,7 @@ class _Swarm:
         )
         retains_bytes = self._randomness("retains").random() < 0.2
         retains_ms = self._randomness("retains_ms").random() < 0.1
+        sheds = self._randomness("sheds").random() < SHEDS
         retains = retains_bytes or retains_ms
         check_s = self._pick("retention_check", (0.05, 0.3))
         return Plan(
@@ -151,7 +158,8 @@ class _Swarm:
             checkpoint_bytes=self._pick("checkpoint", (2000, 2000, 1_000_000)),
             cut_off=f"broker-{self._randomness('who').randint(1, brokers)}" if cuts_off else "",
             workload=self._workload(partitions),
-            faults=self._faults(),
+            faults=self._faults(sheds=sheds),
+            sheds=sheds,
             hold_ms=self._pick("hold_ms", (None, 500, 60_000)) if retains else None,
             hold_bytes=self._pick("hold_bytes", (None, 10_000, 500_000)) if retains else None,
             loses_power=self._randomness("loses_power").random() < 0.3,
@@ -191,13 +199,16 @@ class _Swarm:
 
     # --- faults --------------------------------------------------------------------------
 
-    def _faults(self) -> tuple[InjectedFault, ...]:
+    def _faults(self, *, sheds: bool) -> tuple[InjectedFault, ...]:
         randomness = self._randomness("kinds")
         kinds = randomness.sample(_ACTIONS, randomness.randint(1, 5))
         count = self._randomness("faults").choice((0, 1, 2, 3, 4, 5, 5, 5, 6, FAULTS_COUNT_MAX))
-        return tuple(
-            self._fault(self._randomness("fault", number), kinds) for number in range(count)
-        )
+        faults = [self._fault(self._randomness("fault", number), kinds) for number in range(count)]
+        if sheds and faults:
+            place = self._randomness("shedding")
+            code, occurrence = place.choice(_OF_SHEDDING), place.randint(1, _RARE_OCCURRENCE)
+            faults[0] = attrs.evolve(faults[0], place=AtStep(code, occurrence=occurrence))
+        return tuple(faults)
 
     def _fault(
         self, randomness: Random, kinds: Sequence[Callable[[Random], Action]]

@@ -248,6 +248,8 @@ class Plan:
     founders: int = 0
     """How many of the brokers form a cluster without a register; the others join it.  0: the
     cluster has registers."""
+    sheds: bool = False
+    """Whether leaderships move by load, much sooner than in the product."""
 
     @property
     def may_lose(self) -> bool:
@@ -268,6 +270,8 @@ class Plan:
             raise PlanError("a cluster has 1 to 9 brokers, and at least a replica and a partition")
         if not 0 <= self.founders <= self.brokers:
             raise PlanError("the founders are some of the brokers")
+        if self.sheds and self.founders:
+            raise PlanError("leaderships move by load where there is a register")
         if self.workload.relay_topics and (self.founders or self.brokers < RELAYS_MIN):
             raise PlanError("topics in memory take a register and three brokers")
         if self.workload.topic_partitions > self.partitions:

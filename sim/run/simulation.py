@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import attrs
 
+from octopi.coordination.shedding import SheddingRules
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.roles.register.election_driver import MAY_BE_LOST
 from octopi.simulation.cluster import ClusterOptions, Node, SimulatedCluster
@@ -56,6 +57,10 @@ LIVENESS_S: Final = 90.0
 
 _BOOT_S: Final = 10.0
 """How long clients wait, at most, until the whole cluster serves; faults may prevent that."""
+_QUICK_SHEDDING: Final = SheddingRules(
+    interval_s=0.1, average_s=0.5, rest_s=0.5, load_min=0.0, light=0.0
+)
+"""The rules of shedding in runs, which last some seconds."""
 _LOOK_S: Final = 0.02
 _SHOWN_COUNT: Final = 5
 _KEEP_RETIRED_S: Final = 2.0
@@ -199,6 +204,7 @@ class _PlanRun:
             retention_check_interval_s=plan.retention_check_interval_s,
             keep_retired_s=_KEEP_RETIRED_S,
             snapshot_entries=plan.snapshot_entries,
+            shedding=_QUICK_SHEDDING if plan.sheds else None,
         )
 
     def _build(self, cluster: SimulatedCluster) -> AbstractContextManager[None]:

@@ -210,6 +210,17 @@ SCENARIOS: Final[dict[str, Plan]] = {
     ),
     # The register replaces its journal by a snapshot.
     "snapshot": _plan(snapshot_entries=3, load={"chores": ("topic",)}),
+    # A broker that was away gets back a leadership, since the other one has much more to do; then
+    # nearly all of it is one partition's.
+    "shedding": _plan(
+        InjectedFault(AtTime(_BUSY_S), Kill(0.1), "broker-1"),
+        brokers=2,
+        replicas=2,
+        partitions=3,
+        sheds=True,
+        rebalance_interval_s=3600.0,
+        load={"records": 60, "pause_s": 0.03, "value_bytes_max": 3000, "topics": 3},
+    ),
     # The register gets no messages of brokers during a planned hand-over of a leader.
     "wish": _plan(
         InjectedFault(AtTime(_BUSY_S), Kill(0.1), "broker-1"),

@@ -121,6 +121,7 @@ AT_REGISTER: list[tuple[Verb | None, Callable[[int], Any], type]] = [
     (None, lambda n: m.ListTopics(n, "", 10), m.TopicList),
     (None, m.DescribeCluster, m.ClusterDescription),
     (None, lambda n: m.DescribeEvents(n, 0), m.EventList),
+    (None, m.DescribeLoads, m.LoadList),
 ]
 
 AT_BROKER: list[tuple[Verb | None, Callable[[int, int], Any], type]] = [

@@ -48,7 +48,11 @@ def small() -> ClusterOptions:
 
 
 async def ask(
-    cluster: SimulatedCluster, question: Callable[[Client], Awaitable[None]], name: str = "client"
+    cluster: SimulatedCluster,
+    question: Callable[[Client], Awaitable[None]],
+    name: str = "client",
+    *,
+    enough_s: float = ENOUGH_S,
 ) -> None:
     """Ask *question* from a host of its own, and wait until that is done."""
 
@@ -60,7 +64,7 @@ async def ask(
     cluster.boot(name)
     life = cluster.nodes[name].life
     assert life is not None
-    with trio.fail_after(ENOUGH_S):
+    with trio.fail_after(enough_s):
         await life.ended.wait()
     assert life.error is None, life.error
 

@@ -32,9 +32,10 @@ def list_brokers(
     started again.  `leaving`: it is removed as soon as nothing counts on it.  `away`: it has no
     session with the register, or the other brokers of the ring don't hear it, but it still holds
     replicas.  `retired`: it is away and holds no replicas; `brokers remove` removes it from the
-    cluster.  HOST, where brokers have one (--host), is the machine that some share.  STARTS is the
-    number of times its process was started.  VERSION is the program that it runs, and UPTIME how
-    long ago that began to serve.
+    cluster.  LOAD is how much work the partitions are that a broker leads, as `octopi-node status
+    --help` says.  HOST, where brokers have one (--host), is the machine that some share.  STARTS
+    is the number of times its process was started.  VERSION is the program that it runs, and UPTIME
+    how long ago that began to serve.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -44,19 +45,20 @@ def list_brokers(
     from octopi.cli.client_request import ask
     from octopi.cli.commands.status import print_brokers
 
-    cluster, nodes = ask(settings, look_at_brokers)
+    cluster, nodes, loads = ask(settings, look_at_brokers)
     if as_json:
         print_json(
             [
                 {
                     **attrs.asdict(one),
+                    "load": None if loads is None else loads.brokers.get(one.broker),
                     "node": attrs.asdict(nodes[one.broker]) if one.broker in nodes else None,
                 }
                 for one in cluster.brokers
             ]
         )
     else:
-        print_brokers(cluster, nodes)
+        print_brokers(cluster, nodes, loads)
 
 
 @brokers.command()

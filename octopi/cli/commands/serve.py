@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     _Node = Callable[[trio.Event], Awaitable[None]]
 
-_REGISTER_ONLY: Final = ("peers", "partitions", "replicas", "gather_s")
+_REGISTER_ONLY: Final = ("peers", "partitions", "replicas", "gather_s", "shedding")
 
 _NOT_OF_RELAYS: Final[tuple[str, ...]] = (
     "register",
@@ -88,6 +88,12 @@ _NOT_OF_RING: Final[tuple[str, ...]] = ("register", "id", "workers")
     type=float,
     metavar="SECONDS",
     help="Register: " + help_text(RegisterSettings, "gather_s"),
+)
+@click.option(
+    "--shedding/--no-shedding",
+    default=None,
+    help="Register: move leaderships away from brokers that have much more to do than others.  "
+    "[OCTOPI_SHEDDING; default --shedding]",
 )
 @click.option(
     "--register", metavar="URL,...", help="Broker: " + help_text(BrokerSettings, "register")

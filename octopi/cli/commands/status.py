@@ -15,7 +15,7 @@ from octopi.cli.output import clear_screen, print_json, print_json_line, say
 from octopi.cli.rendering import counted, print_table, size, span
 
 if TYPE_CHECKING:
-    from octopi import BrokerInfo, ClusterInfo, NodeInfo
+    from octopi import BrokerInfo, ClusterInfo, ClusterLoads, NodeInfo
     from octopi.admin.cluster_snapshot import ClusterSnapshot, ReplicaStatus
 
 _WATCH_INTERVAL_S: Final = 2.0
@@ -50,6 +50,10 @@ def status(
     version that does not tell its uptime is shown without.  Log ends and highwater marks are in
     bytes, summed over the topics of a partition.  LAG is the number of bytes that the leader has
     and the replica lacks.
+
+    LOAD is how much work the partitions are that a broker leads: 1 for each MiB/s that it takes
+    and gives, averaged over a minute.  If one broker has much more than others, the register has
+    another one lead some of its partitions.
 
     With --watch the page stays in its place on a terminal, and is printed anew every two seconds;
     with --json each time gives one line.
@@ -127,19 +131,21 @@ def _json(seen: ClusterSnapshot, wrong: list[str]) -> dict[str, Any]:
         **attrs.asdict(seen.cluster),
         "asked": None if asked is None else attrs.asdict(asked),
         "nodes": [{"broker": one, **attrs.asdict(seen.nodes[one])} for one in sorted(seen.nodes)],
+        "loads": None if seen.loads is None else attrs.asdict(seen.loads),
         "replicas": [attrs.asdict(one) for one in replicas(seen, seen.cluster.partitions)],
         "logs": [attrs.asdict(one) for one in seen.logs],
     }
 
 
 def _print_all(seen: ClusterSnapshot, wrong: list[str]) -> None:
-    from octopi.admin.cluster_snapshot import holds, notes, replicas
+    from octopi.admin.cluster_snapshot import holds, hot_partitions, notes, replicas
 
     _print(seen, replicas(seen, seen.cluster.partitions))
     say("not healthy:" if wrong else "healthy")
     for problem in wrong:
         say(f"  {problem}")
-    for note in [*notes(seen.cluster.partitions), *holds(seen.logs)]:
+    hot = hot_partitions(seen.loads)
+    for note in [*notes(seen.cluster.partitions), *holds(seen.logs), *hot]:
         say(f"note: {note}")
 
 
@@ -163,7 +169,7 @@ def _print(seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
         uptime = "" if seen.asked.uptime_s is None else f", up {span(seen.asked.uptime_s)}"
         say(f"register: {seen.asked.agent}{uptime}")
     say()
-    print_brokers(cluster, seen.nodes)
+    print_brokers(cluster, seen.nodes, seen.loads)
     say()
     if cluster.partitions:
         print_table(PARTITION_HEADINGS, partition_rows(cluster, cluster.partitions))
@@ -190,15 +196,19 @@ def _print(seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
         say()
 
 
-def print_brokers(cluster: ClusterInfo, nodes: dict[int, NodeInfo]) -> None:
-    """Print a table of the brokers.  *nodes*: those that answered, as they describe themselves."""
+def print_brokers(
+    cluster: ClusterInfo, nodes: dict[int, NodeInfo], loads: ClusterLoads | None
+) -> None:
+    """Print a table of the brokers.  *nodes*: those that answered, as they describe themselves.
+    *loads*: how much they have to do, if that is known."""
     from octopi.admin.cluster_snapshot import broker_state
 
     has_hosts = any(one.host for one in cluster.brokers)
     print_table(
         [
             *("BROKER", "ADDRESS", *(["HOST"] if has_hosts else [])),
-            *("STATE", "LEADS", "REPLICAS", "STARTS", "VERSION", "UPTIME", "DISK FREE"),
+            *("STATE", "LEADS", *(["LOAD"] if loads is not None else []), "REPLICAS", "STARTS"),
+            *("VERSION", "UPTIME", "DISK FREE"),
         ],
         [
             [
@@ -207,6 +217,7 @@ def print_brokers(cluster: ClusterInfo, nodes: dict[int, NodeInfo]) -> None:
                 *([one.host] if has_hosts else []),
                 broker_state(one, [*cluster.partitions, *cluster.relays]),
                 sum(place.leader == one.broker for place in cluster.partitions),
+                *([_load(loads.brokers.get(one.broker))] if loads is not None else []),
                 sum(one.broker in place.replicas for place in cluster.partitions),
                 one.incarnation,
                 *_program(nodes.get(one.broker)),
@@ -225,6 +236,10 @@ def _program(node: NodeInfo | None) -> tuple[str | None, str | None]:
         node.agent.removeprefix(f"{PROGRAM}/"),
         None if node.uptime_s is None else span(node.uptime_s),
     )
+
+
+def _load(load: float | None) -> str | None:
+    return None if load is None else f"{load:.2f}"
 
 
 def _room(broker: BrokerInfo) -> str | None:

@@ -16,6 +16,7 @@ from octopi.environment import Environment
 from octopi.identifiers import BrokerId, TopicId
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
+    LOAD_INTERVAL_S,
     MEMORY_BUDGET_BYTES,
     RETENTION_CHECK_INTERVAL_S,
     RETIRED_KEEP_S,
@@ -26,6 +27,7 @@ from octopi.roles.broker.controller_link import MemberLink
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
+from octopi.roles.broker.load_report import report_loads
 from octopi.roles.broker.peer_connection import PeerConnection
 from octopi.roles.broker.register_addresses import RegisterAddresses
 from octopi.roles.broker.register_link import RegisterLink
@@ -84,6 +86,8 @@ class BrokerOptions:
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
     keep_retired_s: float = RETIRED_KEEP_S
     """How long a replica is kept that this broker gave up (s); 0: not at all."""
+    load_interval_s: float = LOAD_INTERVAL_S
+    """How often it reports to the register how much it has to do (s); 0: never."""
     agent: str = "octopi-node"
     token: TokenSource = lambda: None
     """The token that the broker shows to the register and to other brokers."""
@@ -204,7 +208,7 @@ async def run_broker(
 
             def report(message: m.RelayReport) -> None:
                 if isinstance(node.link, RegisterLink):
-                    node.link.report_relay(message)
+                    node.link.report(message)
 
             relays = BrokerRelays(
                 environment,
@@ -307,6 +311,9 @@ async def _serve(
         node.link = link
         replicas.reach(link)
         nursery.start_soon(_join, nursery, link, task_status, address)
+        if options.load_interval_s:
+            interval_s, readers = options.load_interval_s, node.parts.readers
+            nursery.start_soon(report_loads, environment, replicas, readers, link, interval_s)
         taken_over = trio.Event() if node.question is None else node.question.is_done
         await either_of(stop, taken_over)
         if not taken_over.is_set():

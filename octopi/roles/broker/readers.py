@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from octopi.environment import Clock
+from octopi.identifiers import PartitionId
 from octopi.roles.broker.slow_lookups import SlowLookups
 from octopi.roles.broker.tail_broadcast import TailBroadcast
 from octopi.storage.time_slices import Slices, in_groups
@@ -19,6 +20,10 @@ class OpenReading(Protocol):
     @property
     def topic(self) -> str:
         """The topic that is read."""
+
+    @property
+    def log_partition(self) -> PartitionId | None:
+        """The partition whose log is read; None: it is a stream in memory."""
 
     def describe(self) -> ReadingInfo:
         """The state of the reading."""

@@ -13,8 +13,9 @@ import math
 import trio
 
 from octopi.errors import ConnectionLostError, NeedsTimeError, NotLeaderError, OctopiError
-from octopi.identifiers import Offset
+from octopi.identifiers import Offset, PartitionId
 from octopi.limits import FETCH_BYTES_DEFAULT, POSITION_REPORT_INTERVAL_S
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.local_stream import LocalStream
 from octopi.roles.broker.services.context import NOT_SERVED, ServiceContext
 from octopi.roles.broker.tail_broadcast import EncodedDelivery
@@ -133,6 +134,11 @@ class Reading:
     def topic(self) -> str:
         """The topic that is read."""
         return self._log.name
+
+    @property
+    def log_partition(self) -> PartitionId | None:
+        """The partition whose log is read; None: it is a stream in memory."""
+        return self._log.partition if isinstance(self._log, LocalLog) else None
 
     def describe(self) -> m.ReadingInfo:
         """The reader, the log, and how far it is read."""

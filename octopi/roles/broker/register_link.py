@@ -141,14 +141,12 @@ class RegisterLink(MemberLink):
     def fence(self, partition: PartitionId) -> Refusal | None:
         return None  # acknowledgements rest on the in-sync set alone
 
-    def report(self, status: m.BrokerStatus) -> None:
-        if (connection := self._open_connection) is not None:
+    def report(self, status: m.BrokerStatus | m.BrokerLoad | m.RelayReport) -> None:
+        """Report which troubles this broker has, how much it has to do, or that an epoch of a relay
+        partition has begun."""
+        connection = self._open_connection
+        if connection is not None and connection.version >= m.DECLARATIONS[type(status)].since:
             connection.post(status)
-
-    def report_relay(self, report: m.RelayReport) -> None:
-        """Report that an epoch of a relay partition has begun."""
-        if (connection := self._open_connection) is not None:
-            connection.post(report)
 
     def expired(self, topic_id: TopicId) -> None:
         if (connection := self._open_connection) is not None:

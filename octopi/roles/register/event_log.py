@@ -17,6 +17,7 @@ from octopi.coordination.journal_entries import (
     TopicCreated,
     TopicDeleted,
 )
+from octopi.identifiers import PartitionId
 from octopi.roles.noted_events import NotedEvents, changed_options
 from octopi.wire.messages import PartitionRecord
 
@@ -54,6 +55,13 @@ class EventLog(NotedEvents):
                 self.note("handed_over", "the register handed the cluster over to its brokers")
             case TopicDeleted(topic):
                 self.topic_deleted(topic)
+
+    def hot_topic(self, partition: PartitionId, topic: str, load: float) -> None:
+        """A partition is too much for one broker; *topic* is most of it, if it has traffic."""
+        text = f"partition {partition} is too much for one broker: load {load:.2f}"
+        if topic:
+            text += f", most of it topic {topic}; a topic with more partitions spreads its load"
+        self.note("hot_topic", text, partition=partition, topic=topic)
 
     def _partition_decided(self, record: PartitionRecord, before: PartitionRecord | None) -> None:
         if before is None or before.epoch < record.epoch:

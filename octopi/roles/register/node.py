@@ -31,6 +31,7 @@ from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.roles.register.relay_sets import RelaySets
+from octopi.roles.register.shedding import LoadShedding
 from octopi.roles.register.topics import Topics
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server_statistics import ServerStatistics
@@ -87,6 +88,14 @@ class RegisterNode:
             self.members,
             options.replica_count,
         )
+        self.shedding = LoadShedding(
+            environment,
+            self.controller,
+            self.events,
+            self.tracer,
+            self.election_driver,
+            options.shedding,
+        )
         self.rebalancing = Rebalancing(
             environment,
             self.controller,
@@ -94,6 +103,7 @@ class RegisterNode:
             self.election_driver,
             self.hand_overs,
             options.replica_count,
+            self.shedding.is_light,
         )
         self.departures = Departures(
             environment,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from octopi.coordination.shedding import SheddingRules
 from octopi.limits import (
     GATHER_S,
     JOURNAL_SNAPSHOT_ENTRIES,
@@ -32,6 +33,9 @@ class RegisterOptions:
     """With an empty journal: how long to wait for brokers before deciding anything (s)."""
     rebalance_interval_s: float = REBALANCE_INTERVAL_S
     """The interval between steps to a better spread of replicas and leaders (s)."""
+    shedding: SheddingRules | None = attrs.field(factory=SheddingRules)
+    """How leaderships move away from brokers that have much more to do than others; None: not at
+    all."""
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
     """The number of entries after which the journal is replaced by a snapshot."""
     peers: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ broker is added as a replica and follows; once it is in sync, the leaving broker
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from octopi.coordination.controller import Controller
@@ -36,14 +37,18 @@ class Rebalancing:
         election_driver: ElectionDriver,
         hand_overs: HandOvers,
         replica_count: int,
+        is_light: Callable[[PartitionId], bool],
     ) -> None:
-        """*replica_count*: replicas that a partition should have, if there are enough brokers."""
+        """*replica_count*: replicas that a partition should have, if there are enough brokers.
+        *is_light*: whether the leadership of a partition counts by number; the others are evened
+        out by their load (`octopi.roles.register.shedding`)."""
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
         self._election_driver = election_driver
         self._hand_overs = hand_overs
         self._replica_count = replica_count
+        self._is_light = is_light
 
     # --- on request ------------------------------------------------------------------
 
@@ -222,6 +227,6 @@ class Rebalancing:
         if moves:
             await self.move(moves[0].partition, moves[0].leaving, moves[0].joining)
             return
-        willing = [one for one in live if one not in controller.draining]
-        for move in balance_leaders(records, willing):
+        light = [one for one in records if self._is_light(one.partition)]
+        for move in balance_leaders(light, controller.willing()):
             await self._election_driver.change(move.partition, ElectionGoal(leader=move.leader))

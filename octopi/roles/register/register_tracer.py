@@ -22,6 +22,7 @@ from octopi.coordination.decisions import (
     TopicDeletionDecision,
 )
 from octopi.coordination.election import ElectionGoal
+from octopi.coordination.shedding import Move
 from octopi.environment import Trace
 from octopi.identifiers import BrokerId, Incarnation, PartitionId
 from octopi.tracing import steps
@@ -30,6 +31,7 @@ from octopi.wire.messages import (
     AcceptEpoch,
     AnnounceEpoch,
     BrokerStatus,
+    PartitionLoad,
     PartitionRecord,
     RemovedTopic,
     TopicRecord,
@@ -144,6 +146,22 @@ class RegisterTracer:
     def installed(self, topic: TopicRecord) -> None:
         """All live brokers that hold *topic* know it."""
         self._tell(lambda: steps.T4Installed(*_placed(topic)))
+
+    def heard_load(self, broker: BrokerId, loads: list[PartitionLoad]) -> None:
+        """A broker reported its load."""
+        self._tell(lambda: steps.H2Heard(broker, loads))
+
+    def shedding(self, move: Move) -> None:
+        """A leadership is moved next, because its leader has more to do than others."""
+        self._tell(lambda: steps.H3Moving(move))
+
+    def shed(self, move: Move) -> None:
+        """It was moved, or somebody else leads."""
+        self._tell(lambda: steps.H3Moved(move))
+
+    def hot(self, partitions: Sequence[PartitionId]) -> None:
+        """Partitions became too much for one broker."""
+        self._tell(lambda: steps.H4Hot(list(partitions)))
 
     def _tell(self, make: Callable[[], Step]) -> None:
         """Trace a step, whose class is loaded only if it is traced (`octopi.tracing`)."""

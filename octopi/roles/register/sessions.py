@@ -68,6 +68,9 @@ class MembershipSession:
             case m.BrokerStatus():
                 self._require_joined()
                 self._told(message)
+            case m.BrokerLoad():
+                self._require_joined()
+                self._node.shedding.reported(self._member.broker, message)
             case m.StreamExpired():
                 self._require_joined()
                 self._tasks.start_soon(

@@ -26,7 +26,7 @@ from octopi.wire import messages as m
 from octopi.wire.codec import EncodedAnswer
 from octopi.wire.endpoints import PASSED_ON
 
-_LISTS: Final = frozenset({m.ListTopics, m.DescribeCluster, m.DescribeEvents})
+_LISTS: Final = frozenset({m.ListTopics, m.DescribeCluster, m.DescribeEvents, m.DescribeLoads})
 """Requests with long answers: those of a connection are passed on one after another, each when the
 client has taken what it was sent before."""
 

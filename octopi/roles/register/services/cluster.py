@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from octopi.limits import LIST_COUNT_MAX
 from octopi.roles.answers import answer_with_room, tell_with_room
 from octopi.roles.register.description import described
 from octopi.roles.register.services.context import RegisterContext
@@ -23,6 +24,9 @@ class ClusterService(Service):
                     context.connection, context.tasks, partial(self._events, asked)
                 ),
                 m.DescribeCluster: self._tell_cluster,
+                m.DescribeLoads: lambda asked: answer_with_room(
+                    context.connection, context.tasks, partial(self._tell_loads, asked)
+                ),
                 m.DescribeNode: self._tell_node,
             }
         )
@@ -35,6 +39,30 @@ class ClusterService(Service):
         uptime_s = node.environment.clock.now() - node.started_at
         self._connection.post(
             m.NodeDescription(message.request, node.options.agent, round(uptime_s * 1000))
+        )
+
+    def _tell_loads(self, message: m.DescribeLoads) -> None:
+        shedding, grants = self._node.shedding, self._connection.grants
+        self._connection.post(
+            m.LoadList(
+                message.request,
+                shedding.is_on,
+                shedding.goes_by_load,
+                shedding.moved_count,
+                [
+                    m.LoadOfBroker(one, None if load is None else round(load * m.LOAD_UNIT))
+                    for one, load in sorted(shedding.of_brokers().items())
+                ],
+                [
+                    m.LoadOfPartition(
+                        one,
+                        round(load * m.LOAD_UNIT),
+                        is_hot,
+                        topic if topic and grants.covers(topic) else "",
+                    )
+                    for one, load, is_hot, topic in shedding.of_partitions()[:LIST_COUNT_MAX]
+                ],
+            )
         )
 
     def _events(self, message: m.DescribeEvents) -> None:
