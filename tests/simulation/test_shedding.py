@@ -59,7 +59,7 @@ class Skew:
                 await trio.sleep(2)
                 found = [await client.describe_topic(one) for one in self.topics]
                 self.leaders.append(Counter(one.partitions[0].leader or 0 for one in found))
-        self.loads = (await client.admin.describe_loads()).brokers
+        self.loads = dict((await client.admin.describe_loads()).brokers)
 
     async def _send(self, client: Client, topic: str) -> None:
         async with client.producer() as producer:
