@@ -31,7 +31,7 @@ class ToldState:
     """Whether it would give up if it were asked to."""
 
 
-class Fate(Enum):
+class HandOverFate(Enum):
     """What a broker does about a hand-over."""
 
     TAKE_OVER = auto()
@@ -61,7 +61,7 @@ def fate(
     others: Mapping[BrokerId, ToldState],
     *,
     is_patient: bool,
-) -> Fate:
+) -> HandOverFate:
     """What a broker of *record* does that has not taken over.
 
     *others*: what the others have said, of those that answered.  *is_patient*: whether it waits for
@@ -70,13 +70,13 @@ def fate(
     count, spared = len(record.growths[0].members), spared_max(record)
     taken_over = sum(one.is_taken_over for one in others.values())
     if taken_over > (spared if has_given_up else 0):
-        return Fate.TAKE_OVER
+        return HandOverFate.TAKE_OVER
     given_up = has_given_up + sum(one.is_given_up for one in others.values())
     if has_given_up and given_up >= count - spared:
-        return Fate.GIVEN_UP
+        return HandOverFate.GIVEN_UP
     if is_patient and not has_given_up and len(others) < count - 1:
-        return Fate.WAIT
+        return HandOverFate.WAIT
     willing = 1 + sum(
         (one.is_given_up or one.may_give_up) and not one.is_taken_over for one in others.values()
     )
-    return Fate.GIVE_UP if willing >= count - spared else Fate.WAIT
+    return HandOverFate.GIVE_UP if willing >= count - spared else HandOverFate.WAIT

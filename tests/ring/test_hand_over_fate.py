@@ -10,7 +10,7 @@ import pytest
 from octopi.identifiers import BrokerId, ClusterId, DirectoryId, Incarnation, PartitionId
 from octopi.ring.cluster_record import ClusterRecord, Growth, PartitionKind
 from octopi.ring.founders import founder_point
-from octopi.ring.hand_over_fate import Fate, ToldState, fate, spared_max
+from octopi.ring.hand_over_fate import HandOverFate, ToldState, fate, spared_max
 from octopi.wire.ring import RingNode
 
 OVER, GIVEN_UP = ToldState(True, False, False), ToldState(False, True, True)
@@ -52,32 +52,34 @@ def test_as_many_are_spared_as_are_no_majority_of_any_acceptors(
 
 
 def test_who_hears_of_one_that_took_over_takes_over_as_well() -> None:
-    assert fate(record(3), False, told(OVER), is_patient=True) is Fate.TAKE_OVER
-    assert fate(record(5), False, told(OPEN, BOUND, OVER), is_patient=True) is Fate.TAKE_OVER
+    assert fate(record(3), False, told(OVER), is_patient=True) is HandOverFate.TAKE_OVER
+    assert (
+        fate(record(5), False, told(OPEN, BOUND, OVER), is_patient=True) is HandOverFate.TAKE_OVER
+    )
 
 
 def test_who_has_given_up_takes_over_only_when_giving_up_can_not_succeed_any_more() -> None:
-    assert fate(record(3), True, told(OVER), is_patient=False) is Fate.WAIT
-    assert fate(record(3), True, told(OVER, OVER), is_patient=False) is Fate.TAKE_OVER
-    assert fate(record(3), True, told(OVER, OPEN), is_patient=False) is Fate.GIVE_UP
+    assert fate(record(3), True, told(OVER), is_patient=False) is HandOverFate.WAIT
+    assert fate(record(3), True, told(OVER, OVER), is_patient=False) is HandOverFate.TAKE_OVER
+    assert fate(record(3), True, told(OVER, OPEN), is_patient=False) is HandOverFate.GIVE_UP
 
 
 def test_all_others_are_waited_for_until_patience_ends() -> None:
-    assert fate(record(3), False, told(OPEN), is_patient=True) is Fate.WAIT
-    assert fate(record(3), False, told(OPEN), is_patient=False) is Fate.GIVE_UP
-    assert fate(record(3), False, told(OPEN, OPEN), is_patient=True) is Fate.GIVE_UP
-    assert fate(record(3), False, {}, is_patient=False) is Fate.WAIT
+    assert fate(record(3), False, told(OPEN), is_patient=True) is HandOverFate.WAIT
+    assert fate(record(3), False, told(OPEN), is_patient=False) is HandOverFate.GIVE_UP
+    assert fate(record(3), False, told(OPEN, OPEN), is_patient=True) is HandOverFate.GIVE_UP
+    assert fate(record(3), False, {}, is_patient=False) is HandOverFate.WAIT
 
 
 def test_it_is_given_up_when_no_majority_of_acceptors_is_left() -> None:
-    assert fate(record(3), True, told(GIVEN_UP), is_patient=True) is Fate.GIVEN_UP
-    assert fate(record(5), True, told(GIVEN_UP), is_patient=True) is Fate.WAIT
-    assert fate(record(5), True, told(GIVEN_UP, GIVEN_UP), is_patient=True) is Fate.GIVEN_UP
+    assert fate(record(3), True, told(GIVEN_UP), is_patient=True) is HandOverFate.GIVEN_UP
+    assert fate(record(5), True, told(GIVEN_UP), is_patient=True) is HandOverFate.WAIT
+    assert fate(record(5), True, told(GIVEN_UP, GIVEN_UP), is_patient=True) is HandOverFate.GIVEN_UP
 
 
 def test_who_has_another_register_is_not_counted_on() -> None:
-    assert fate(record(3), False, told(BOUND, BOUND), is_patient=False) is Fate.WAIT
-    assert fate(record(3), True, told(BOUND, BOUND), is_patient=False) is Fate.WAIT
+    assert fate(record(3), False, told(BOUND, BOUND), is_patient=False) is HandOverFate.WAIT
+    assert fate(record(3), True, told(BOUND, BOUND), is_patient=False) is HandOverFate.WAIT
 
 
 # --- walks -----------------------------------------------------------------------------------
@@ -120,11 +122,11 @@ def walk(count: int, seed: int, *, forgets: bool = False) -> tuple[int, bool]:
                 walker.heard.clear()
             case 2 | 3 | 4:  # what it has heard is enough, or not
                 found = fate(one, walker.has_given_up, walker.heard, is_patient=False)
-                if found is Fate.TAKE_OVER:
+                if found is HandOverFate.TAKE_OVER:
                     walker.has_taken_over = True
-                elif found is Fate.GIVE_UP:
+                elif found is HandOverFate.GIVE_UP:
                     walker.has_given_up = True
-                elif found is Fate.GIVEN_UP:
+                elif found is HandOverFate.GIVEN_UP:
                     walker.is_with_another = True
             case _:  # another one answers
                 other = random.choice([name for name in brokers if name != own])

@@ -11,7 +11,7 @@ import trio
 
 from octopi.environment import Disk
 from octopi.limits import HAND_OVER_PATIENCE_S
-from octopi.ring.hand_over_fate import Fate
+from octopi.ring.hand_over_fate import HandOverFate
 from octopi.roles.broker import hand_over_question
 from octopi.roles.broker.announced_hand_over import AnnouncedHandOver, store_announced
 from octopi.testing import Cluster, StuckError, simulated
@@ -88,7 +88,7 @@ def test_a_broker_that_finds_an_older_copy_of_the_register_takes_over_from_the_o
 def test_a_broker_that_believes_an_empty_register_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hand_over_question, "fate", lambda *told, **how: Fate.GIVEN_UP)
+    monkeypatch.setattr(hand_over_question, "fate", lambda *told, **how: HandOverFate.GIVEN_UP)
     with pytest.raises((AssertionError, StuckError)):
         late_broker(an_empty_register)
 

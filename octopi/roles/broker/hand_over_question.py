@@ -19,7 +19,7 @@ from octopi.identifiers import BrokerId, DirectoryId
 from octopi.limits import HAND_OVER_PATIENCE_S, REQUEST_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.ring.cluster_record import ClusterRecord, decode_cluster
-from octopi.ring.hand_over_fate import Fate, ToldState, fate
+from octopi.ring.hand_over_fate import HandOverFate, ToldState, fate
 from octopi.roles.broker.announced_hand_over import (
     AnnouncedHandOver,
     load_announced,
@@ -154,21 +154,21 @@ class HandOverQuestion:
         record = announced.cluster
         others = [one for one in record.growths[0].members if one.broker != own]
         told: dict[BrokerId, ToldState] = {}
-        found = Fate.WAIT
+        found = HandOverFate.WAIT
         for give_up in (False, True):
             told = await self._peers.states(others, announced.attempt, give_up=give_up)
             found = fate(record, self._has_given_up, told, is_patient=is_patient)
-            if found is not Fate.GIVE_UP:
+            if found is not HandOverFate.GIVE_UP:
                 break
             await self._give_up()
-        if found is Fate.TAKE_OVER:
+        if found is HandOverFate.TAKE_OVER:
             for one in others:
                 if one.broker in told and told[one.broker].is_taken_over:
                     entries = await self._peers.entries(one, announced.attempt)
                     if entries is not None:
                         await self._take_over(entries, identity, may_have_given_up=True)
                         return True
-        if found is Fate.GIVEN_UP:
+        if found is HandOverFate.GIVEN_UP:
             async with self._storing:
                 if self._announced is not None:
                     await self._store(attrs.evolve(self._announced, is_given_up=True))

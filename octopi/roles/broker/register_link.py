@@ -22,7 +22,6 @@ from octopi.errors import (
     ProtocolError,
     RefusedError,
     Status,
-    StorageError,
     UnreachableError,
 )
 from octopi.identifiers import BrokerId, Incarnation, PartitionId, TopicId
@@ -39,12 +38,12 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.replication.effects import Refusal
 from octopi.retry import backoff_s
-from octopi.roles.answers import refuse
 from octopi.roles.broker.controller_link import Decisions, MemberLink, RelayOrders
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.link_failures import first_error, is_final
 from octopi.roles.broker.order_parts import check_each_once
 from octopi.roles.broker.register_addresses import RegisterAddresses
+from octopi.roles.broker.register_orders import Order, answer_announcement
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
@@ -61,20 +60,6 @@ _PAGE: Final = 1_000
 
 _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """How long the register may still count an earlier incarnation of this broker as live."""
-
-
-Order = (
-    m.InstallPartitions
-    | m.InstallTopics
-    | m.RemoveTopics
-    | m.AnnounceEpoch
-    | m.InSyncAltered
-    | m.PrepareHandOver
-    | m.BrokersStopping
-    | m.InstallRelaySets
-    | m.AnnounceHandOver
-)
-"""The orders of a register: all messages that it may send on the membership endpoint."""
 
 
 class RegisterLink(MemberLink):
@@ -473,7 +458,7 @@ class _Session:
             check_each_once(order)
         match order:
             case m.AnnounceHandOver():
-                await self._store_announcement(order)
+                await answer_announcement(self._question, self._connection, order)
                 return
             case m.AnnounceEpoch():
                 self._decisions.announced(order)
@@ -505,13 +490,3 @@ class _Session:
                 why=undone[0].reason,
             )
         self._connection.post(m.OrderCarriedOut(order.request, undone))
-
-    async def _store_announcement(self, order: m.AnnounceHandOver) -> None:
-        try:
-            if self._question is None:
-                raise RefusedError("this broker was started without --join", Status.INVALID_OPTION)
-            await self._question.announce(order)
-        except (RefusedError, StorageError) as error:
-            refuse(self._connection, order.request, error)
-        else:
-            self._connection.post(m.Done(order.request))
