@@ -16,11 +16,11 @@ from octopi.simulation.kernel.world import Violation
 from octopi.testing.cluster import Cluster
 from octopi.testing.crash_points import crash_points
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError
-from octopi.testing.faults import Trigger
 from octopi.testing.program import Host, Program
 from octopi.testing.random_faults import KINDS
 from octopi.testing.running import cluster, run, runner, simulated
 from octopi.testing.setup import Setup
+from octopi.testing.triggers import Trigger
 
 __all__ = [
     "KINDS",

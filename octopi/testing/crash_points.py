@@ -21,7 +21,7 @@ from octopi.simulation.kernel.host import LONG_TURN, OUT_OF_BOUNDS
 from octopi.simulation.kernel.world import Event, World
 from octopi.testing.cluster import Cluster
 from octopi.testing.crash_table import PointOutcome, table
-from octopi.testing.errors import MisuseError, alone
+from octopi.testing.errors import MisuseError, alone, is_verdict
 from octopi.testing.planned_faults import PLAIN_FAULTS, PlannedFault
 from octopi.testing.random_faults import NOT_STEPS, FaultPlan, FaultsOfRun
 from octopi.testing.replaying import RunOfTest, chosen_seed
@@ -183,7 +183,9 @@ class _Exploring:
 
         try:
             attempt(watched, self._setup, here)
-        except Exception as error:  # looked at by the caller
+        except BaseException as error:
+            if not is_verdict(alone(error)):
+                raise
             return here, points, error
         return here, points, None
 

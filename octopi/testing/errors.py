@@ -6,6 +6,8 @@ a mistake of the test that runs it.
 
 from __future__ import annotations
 
+import trio
+
 from octopi.simulation.history.anomalies import Anomaly
 from octopi.simulation.history.events import History
 from octopi.simulation.kernel.world import Violation
@@ -26,6 +28,15 @@ class HistoryViolation(Violation):
         super().__init__(f"history {fault.rule.name}", fault.explain(history))
         self.fault = fault
         self.history = history
+
+
+def is_verdict(error: BaseException) -> bool:
+    """Whether *error* says that a test failed: it isn't skipped, and nobody has interrupted it.
+
+    ``pytest.fail`` and ``pytest.skip`` raise no `Exception` but their own kinds of `BaseException`.
+    """
+    is_end = isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit | trio.Cancelled)
+    return not is_end and type(error).__name__ != "Skipped"
 
 
 def alone(error: BaseException) -> BaseException:

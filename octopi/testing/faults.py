@@ -1,26 +1,21 @@
 """Faults of the hosts of a cluster, and of the network between them.
 
-A fault happens at once and never waits, so it can happen in the middle of a step of a protocol
-(`Faults.at`).  If a fault can't happen now (the host is down already, or its data is the last
-intact copy of something committed), nothing happens and the call returns False; so a test that
-draws its faults needn't check that before.
+A fault happens at once, or at the moment that it is planned for (`Faults.kill`).  It never waits,
+so it can happen in the middle of a step of a protocol (`Faults.at`).  If a fault can't happen now
+(the host is down already, or its data is the last intact copy of something committed), nothing
+happens and the call returns False; so a test that draws its faults needn't check that before.
 """
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
 from typing import Final, Unpack
 
-import trio
-
 from octopi.simulation.cluster import Node, SimulatedCluster
 from octopi.simulation.faults.actions import (
-    STEPS,
     Action,
     BitFlip,
     Cut,
@@ -39,43 +34,13 @@ from octopi.simulation.kernel.world import Event
 from octopi.testing.errors import MisuseError
 from octopi.testing.host_names import HostNames
 from octopi.testing.planned_faults import Moment, PlannedFault
+from octopi.testing.triggers import AtStep, Trigger, step_text
 from octopi.testing.waits import WaitSteps, is_wait
 from octopi.tracing.step import Step
 
 _WHO: Final = ("any", "register", "broker", "leader", "follower", "client")
-_CODE: Final = re.compile(r"[A-Z]\d+[a-z]?( .*)?")
-"""Matches the text of a step of `octopi.tracing.steps`."""
-
 _VERBS: Final = {Kill: "kill", LosePower: "cut the power of", Stop: "stop", Pause: "pause"}
 _OF_PROCESSES: Final = (Kill, LosePower, Pause, RollBack, BitFlip, Stop, Wipe)
-
-AtStep = Callable[[str], object]
-"""The action at a step; called with the name of the host that takes the step."""
-
-
-class Trigger:
-    """An action that is to happen at a step."""
-
-    def __init__(self, action: AtStep, who: str, occurrence: int) -> None:
-        self.action = action
-        self.who = who
-        self.left = occurrence
-        """How many times the step must still be taken."""
-        self._happened = trio.Event()
-
-    @property
-    def happened(self) -> bool:
-        """Whether the action has happened."""
-        return self._happened.is_set()
-
-    async def wait(self) -> None:
-        """Return when the action has happened."""
-        await self._happened.wait()
-
-    def pull(self, host: str) -> None:
-        """Run the action: the step was taken on *host*."""
-        self._happened.set()
-        self.action(host)
 
 
 class Faults(HostNames):
@@ -392,7 +357,7 @@ class Faults(HostNames):
             raise MisuseError(f"occurrence is {trigger.left}; it counts from 1")
         if isinstance(step, str) and is_wait(step):
             self.watch_waits()
-        self._triggers.setdefault(_step(step), []).append(trigger)
+        self._triggers.setdefault(step_text(step), []).append(trigger)
 
     def _check_action(self, action: AtStep) -> None:
         if inspect.iscoroutinefunction(action):
@@ -419,20 +384,3 @@ class Faults(HostNames):
                     assert waiting is not None
                     waiting.remove(one)
                     one.pull(event.host)
-
-
-def _step(step: type[Step] | str) -> str:
-    """The text of the event of *step*."""
-    if not isinstance(step, str):
-        return step.text
-    if step in STEPS:
-        return STEPS[step]
-    if step in STEPS.values() or not _CODE.fullmatch(step):
-        return step
-    code = step.partition(" ")[0]
-    edges = [one for one in STEPS if one[:-1] == code]
-    near = edges or difflib.get_close_matches(code, STEPS) or list(STEPS)[:3]
-    raise MisuseError(
-        f"there is no step {step!r}; did you mean {', '.join(near)}? "
-        "octopi.tracing.steps has them all"
-    )

@@ -34,7 +34,7 @@ from octopi.simulation.kernel.world import Violation, World
 from octopi.simulation.network.network import Network
 from octopi.simulation.run import TIERS, LeftoverTasksError, running_cluster
 from octopi.testing.cluster import Cluster
-from octopi.testing.errors import MisuseError, StuckError, alone
+from octopi.testing.errors import MisuseError, StuckError, alone, is_verdict
 from octopi.testing.mock_time import keeping_time, mock_clock
 from octopi.testing.property_log import PropertyLog
 from octopi.testing.random_faults import FaultPlan, FaultsOfRun
@@ -85,7 +85,7 @@ def _run(
         return attempt(test, setup, here)
     except BaseException as error:  # raised below, where it doesn't become its own context
         problem = error
-    if setup.shrink_s and here.faults.struck and isinstance(alone(problem), Exception):
+    if setup.shrink_s and here.faults.struck and is_verdict(alone(problem)):
         raise trimmed(_shrunk(here, problem, again, setup.shrink_s))
     raise trimmed(here.told(problem))
 
@@ -115,7 +115,9 @@ def _shrunk(
         )
         try:
             again(run, plan.brokers)
-        except Exception as error:  # looked at by the caller
+        except BaseException as error:
+            if not is_verdict(alone(error)):
+                raise
             return run, error
         return run, None
 

@@ -87,6 +87,20 @@ def test_a_test_that_fails_without_faults_says_that_none_matters() -> None:
     assert notes[0].startswith("none of the ")
 
 
+def test_a_failure_by_pytest_is_made_smaller_and_a_skipped_test_is_not() -> None:
+    async def scene(cluster: Cluster) -> None:
+        with cluster.random_faults(["kill"], hosts=["broker-1"], every_s=0.2):
+            await cluster.sleep(2)
+        (pytest.fail if cluster.seed == 1 else pytest.skip)("no hats")
+
+    with pytest.raises(pytest.fail.Exception) as failed_by_pytest:
+        octopi.testing.run(scene)
+    assert failed_by_pytest.value.__notes__[0].startswith("none of the ")
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        octopi.testing.run(scene, seed=2)
+    assert not any("faults" in note for note in skipped.value.__notes__)
+
+
 def test_shrinking_can_be_turned_off() -> None:
     _, notes = failed(counting, seed=3, shrink_s=0.0)
     assert len(notes) == 1
