@@ -442,8 +442,7 @@ class PartitionReplica:
 
     def flushed(self, topic_id: TopicId, end: Offset) -> list[PartitionEffect]:
         """A log is durable below *end*."""
-        log = self.logs.get(topic_id)
-        if log is None:
+        if (log := self.logs.get(topic_id)) is None:
             return []
         if self.leader is not None:
             return on_log(topic_id, self.leader.logs[topic_id].flushed(end))
@@ -491,13 +490,11 @@ class PartitionReplica:
         assert (self.role == Role.LEADER) == (self.leader is not None)
         assert self.follower is None or self.role == Role.FOLLOWER
         role = self.leader or self.follower
-        if role is None:
-            for log in self.logs.values():
-                log.check_invariants()
-            return
-        assert self.registered
-        assert role.epoch == self.state.promised
-        assert role.logs.keys() == self.logs.keys()
-        for topic_id, log in self.logs.items():
-            assert role.logs[topic_id].log is log
-        role.check_invariants()  # of its logs, too
+        for log in self.logs.values() if role is None else ():
+            log.check_invariants()
+        if role is not None:
+            assert self.registered
+            assert role.epoch == self.state.promised
+            assert role.logs.keys() == self.logs.keys()
+            assert all(role.logs[one].log is log for one, log in self.logs.items())
+            role.check_invariants()  # of its logs, too
