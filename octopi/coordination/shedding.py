@@ -55,7 +55,7 @@ class SheddingRules:
 
 
 @attrs.frozen
-class LedPartition:
+class WeighedPartition:
     """A partition, as a look finds it."""
 
     partition: PartitionId
@@ -115,7 +115,9 @@ class Shedding:
         """Whether the leadership of *partition* counts by number, and not by load."""
         return partition not in self._heavy
 
-    def look(self, now: float, led: Sequence[LedPartition], brokers: Collection[BrokerId]) -> Look:
+    def look(
+        self, now: float, led: Sequence[WeighedPartition], brokers: Collection[BrokerId]
+    ) -> Look:
         """Look at *now* (monotonic, s) at the partitions that *brokers* lead, which are all those
         that may lead."""
         loads = dict.fromkeys(brokers, 0.0)
@@ -144,7 +146,7 @@ class Shedding:
             self._rests_until[move.partition] = now + self._rules.rest_s
         return Look(move, hot)
 
-    def _hot(self, led: Sequence[LedPartition], average: float) -> list[PartitionId]:
+    def _hot(self, led: Sequence[WeighedPartition], average: float) -> list[PartitionId]:
         """The partitions that have become hot."""
         self.hot = {one.partition for one in led if one.load > SHED_RATIO_OVER * average} & self.hot
         if self._over_count < SHED_LOOKS:
@@ -156,7 +158,7 @@ class Shedding:
     def _best(
         self,
         now: float,
-        led: Sequence[LedPartition],
+        led: Sequence[WeighedPartition],
         loads: dict[BrokerId, float],
         average: float,
     ) -> Move | None:

@@ -123,7 +123,7 @@ def test_a_drained_broker_leads_nothing(ask: Program) -> None:
         "broker 2 leads no partition; it can be restarted now\n",
     )
     listed = ask("brokers", "list").stdout.splitlines()
-    headings = "BROKER ADDRESS STATE LEADS REPLICAS STARTS VERSION UPTIME DISK FREE"
+    headings = "BROKER ADDRESS STATE LEADS LOAD REPLICAS STARTS VERSION UPTIME DISK FREE"
     assert listed[0].split() == headings.split()
     second = listed[2].split()
     assert (second[0], second[2:4]) == ("2", ["drained", "0"])

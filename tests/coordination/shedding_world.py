@@ -13,7 +13,7 @@ from typing import Final, Literal
 import attrs
 
 from octopi.coordination.loads import Loads
-from octopi.coordination.shedding import LedPartition, Look, Shedding, SheddingRules
+from octopi.coordination.shedding import Look, Shedding, SheddingRules, WeighedPartition
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import LOAD_INTERVAL_S, MIB
 from octopi.wire.messages import PartitionLoad
@@ -136,9 +136,9 @@ class World:
             ]
             self.loads.reported(BrokerId(broker), self.now, told, leaders)
 
-    def _led(self) -> list[LedPartition]:
+    def _led(self) -> list[WeighedPartition]:
         return [
-            LedPartition(
+            WeighedPartition(
                 PartitionId(partition),
                 BrokerId(leader),
                 [BrokerId(one) for one in self.replicas[partition] if one in self.live - {leader}],

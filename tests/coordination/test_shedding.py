@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from octopi.coordination.loads import IDLE_LOAD, Loads, load_of
-from octopi.coordination.shedding import LedPartition, Move, Shedding, SheddingRules
+from octopi.coordination.shedding import Move, Shedding, SheddingRules, WeighedPartition
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import LOAD_UNKNOWN_S, MIB, SHED_LOOKS, SHED_REST_S
 from octopi.wire.messages import PartitionLoad
@@ -17,12 +17,14 @@ from tests.coordination.shedding_world import CHANGE_S, MINUTE, Kind, World
 BROKERS = [BrokerId(one) for one in (1, 2, 3)]
 
 
-def led(partition: int, leader: int, load: float, *others: int) -> LedPartition:
+def led(partition: int, leader: int, load: float, *others: int) -> WeighedPartition:
     able = [BrokerId(one) for one in others or (1, 2, 3) if one != leader]
-    return LedPartition(PartitionId(partition), BrokerId(leader), able, load)
+    return WeighedPartition(PartitionId(partition), BrokerId(leader), able, load)
 
 
-def looks(shedding: Shedding, partitions: list[LedPartition], count: int, at: float = 0.0) -> Any:  # noqa: ANN401
+def looks(
+    shedding: Shedding, partitions: list[WeighedPartition], count: int, at: float = 0.0
+) -> Any:  # noqa: ANN401
     """The last of so many looks, five seconds apart."""
     found = [shedding.look(at + 5.0 * one, partitions, BROKERS) for one in range(count)]
     return found[-1]

@@ -169,7 +169,7 @@ def _print(seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
         uptime = "" if seen.asked.uptime_s is None else f", up {span(seen.asked.uptime_s)}"
         say(f"register: {seen.asked.agent}{uptime}")
     say()
-    print_brokers(cluster, seen.nodes, seen.loads)
+    print_brokers(cluster, seen.nodes, seen.loads, has_starts=False)
     say()
     if cluster.partitions:
         print_table(PARTITION_HEADINGS, partition_rows(cluster, cluster.partitions))
@@ -197,17 +197,23 @@ def _print(seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
 
 
 def print_brokers(
-    cluster: ClusterInfo, nodes: dict[int, NodeInfo], loads: ClusterLoads | None
+    cluster: ClusterInfo,
+    nodes: dict[int, NodeInfo],
+    loads: ClusterLoads | None,
+    *,
+    has_starts: bool = True,
 ) -> None:
     """Print a table of the brokers.  *nodes*: those that answered, as they describe themselves.
-    *loads*: how much they have to do, if that is known."""
+    *loads*: how much they have to do, if that is known.  *has_starts*: whether it says how often
+    they were started, which makes it wider."""
     from octopi.admin.cluster_snapshot import broker_state
 
     has_hosts = any(one.host for one in cluster.brokers)
     print_table(
         [
             *("BROKER", "ADDRESS", *(["HOST"] if has_hosts else [])),
-            *("STATE", "LEADS", *(["LOAD"] if loads is not None else []), "REPLICAS", "STARTS"),
+            *("STATE", "LEADS", *(["LOAD"] if loads is not None else []), "REPLICAS"),
+            *(["STARTS"] if has_starts else []),
             *("VERSION", "UPTIME", "DISK FREE"),
         ],
         [
@@ -219,7 +225,7 @@ def print_brokers(
                 sum(place.leader == one.broker for place in cluster.partitions),
                 *([_load(loads.brokers.get(one.broker))] if loads is not None else []),
                 sum(one.broker in place.replicas for place in cluster.partitions),
-                one.incarnation,
+                *([one.incarnation] if has_starts else []),
                 *_program(nodes.get(one.broker)),
                 _room(one),
             ]

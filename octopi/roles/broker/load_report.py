@@ -40,6 +40,9 @@ class LoadLink(Protocol):
     def is_joined(self) -> bool:
         """Whether the register counts this broker as a live member now."""
 
+    async def joined(self) -> None:
+        """Wait until the broker is a member for the first time."""
+
     def report(self, status: BrokerLoad) -> None:
         """Report a load, if the register knows of loads."""
 
@@ -108,6 +111,7 @@ async def report_loads(
 ) -> None:
     """Look every *interval_s* and report what was found over *link*, until cancelled."""
     clock, reports, trace = environment.clock, LoadReport(), environment.trace
+    await link.joined()
     while True:
         led = {one.partition for one in replicas.replicas if one.machine.role == Role.LEADER}
         partitions = (one.log_partition for one in readers.readings)

@@ -110,6 +110,11 @@ class RegisterLink(MemberLink):
         """Whether the register counts this broker as a live member now."""
         return self._connection is not None
 
+    async def joined(self) -> None:
+        """Wait until the broker is a member, if it has not been one yet."""
+        while not self._has_joined:
+            await self._next.wait()
+
     def propose(self, change: m.AlterInSync) -> None:
         if (connection := self._open_connection) is not None:
             self._post(connection, change, steps.E16Proposing, steps.E16Proposed)

@@ -14,7 +14,7 @@ from typing import Final
 from octopi.coordination.controller import Controller
 from octopi.coordination.election import ElectionGoal
 from octopi.coordination.loads import Loads
-from octopi.coordination.shedding import LedPartition, Move, Shedding, SheddingRules
+from octopi.coordination.shedding import Move, Shedding, SheddingRules, WeighedPartition
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, StorageError
 from octopi.identifiers import BrokerId, PartitionId
@@ -124,10 +124,10 @@ class LoadShedding:
         if look.move is not None:
             await self._move(look.move)
 
-    def _led(self, brokers: Sequence[BrokerId]) -> list[LedPartition]:
+    def _led(self, brokers: Sequence[BrokerId]) -> list[WeighedPartition]:
         """The partitions that *brokers* lead, and who of them could lead instead."""
         return [
-            LedPartition(
+            WeighedPartition(
                 one.partition,
                 one.leader,
                 [other for other in one.in_sync if other != one.leader and other in brokers],
