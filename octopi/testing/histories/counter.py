@@ -42,7 +42,7 @@ class CounterChecker(HistoryChecker):
 
 
 @attrs.define
-class _Sums:
+class _SignedSums:
     """Sums of the positive and of the negative numbers."""
 
     positive: float = 0
@@ -61,15 +61,17 @@ class _Sweep:
     def __init__(self, key: Hashable, start: float, operations: list[ClientOperation]) -> None:
         self._key = key
         self._start = start
-        self._sure = _Sums()
+        self._sure = _SignedSums()
         """What was added by operations that are over."""
-        self._possible = _Sums()
+        self._possible = _SignedSums()
         """What was added by operations that have begun."""
         self._acknowledged: ClientOperation | None = None
         """The addition that was over last."""
         self._greatest: ClientOperation | None = None
         """Of the reads that are over, the one with the greatest result."""
-        self._begun: dict[int, tuple[_Sums, ClientOperation | None, ClientOperation | None]] = {}
+        self._begun: dict[
+            int, tuple[_SignedSums, ClientOperation | None, ClientOperation | None]
+        ] = {}
         """For each read that is going on what was known when it began."""
         self._operations = [one for one in operations if one.may_have_happened]
         adds = [one for one in self._operations if one.function == "add"]

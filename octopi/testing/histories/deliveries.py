@@ -16,7 +16,7 @@ from octopi.testing.histories.operation_history import ClientOperation, shown
 
 
 @attrs.define(eq=False)
-class Arrival:
+class ParcelArrival:
     """One time that a parcel came out."""
 
     name: Hashable
@@ -24,7 +24,7 @@ class Arrival:
     place: int = 0
     """Its place among those of the same operation."""
 
-    def is_behind(self, other: Arrival) -> bool:
+    def is_behind(self, other: ParcelArrival) -> bool:
         """Whether it surely came out after *other*."""
         if self.operation is other.operation:
             return self.place > other.place
@@ -41,7 +41,7 @@ class Parcel:
     position: int = 0
     """Its place among those that one operation sends."""
     attempts: list[ClientOperation] = attrs.field(factory=list[ClientOperation])
-    arrivals: list[Arrival] = attrs.field(factory=list[Arrival])
+    arrivals: list[ParcelArrival] = attrs.field(factory=list[ParcelArrival])
 
     @property
     def possible(self) -> list[ClientOperation]:
@@ -64,7 +64,7 @@ class Deliveries:
         self._sent = sent
         self._dealt = dealt
         self._key = key
-        self._strange: list[Arrival] = []
+        self._strange: list[ParcelArrival] = []
 
     def send(
         self, name: Hashable, order_key: Hashable, operation: ClientOperation, position: int = 0
@@ -73,7 +73,7 @@ class Deliveries:
         parcel = self.parcels.setdefault(name, Parcel(name, order_key, position))
         parcel.attempts.append(operation)
 
-    def arrive(self, arrival: Arrival) -> None:
+    def arrive(self, arrival: ParcelArrival) -> None:
         """Note that a parcel came out, when all attempts have been noted, and all arrivals of
         operations that began earlier."""
         parcel = self.parcels.get(arrival.name)

@@ -18,7 +18,7 @@ from octopi.testing.histories.contradictions import (
     frozen,
     judged,
 )
-from octopi.testing.histories.deliveries import Arrival, Deliveries
+from octopi.testing.histories.deliveries import Deliveries, ParcelArrival
 from octopi.testing.histories.operation_history import ClientOperation, OperationHistory, shown
 
 _FUNCTIONS: Final = ("input", "output", "outputs")
@@ -76,7 +76,7 @@ class ExactlyOnceChecker(HistoryChecker):
             if one.function != "input" and one.is_ok:
                 read = elements(one) if one.function == "outputs" else [one.result]
                 for place, output in enumerate(read):
-                    deliveries.arrive(Arrival(frozen(self.name_of(output)), one, place))
+                    deliveries.arrive(ParcelArrival(frozen(self.name_of(output)), one, place))
         yield from deliveries.invented()
         yield from deliveries.lost()
         yield from deliveries.duplicates()

@@ -18,7 +18,7 @@ from octopi.testing.histories.contradictions import (
     frozen,
     judged,
 )
-from octopi.testing.histories.deliveries import Arrival, Deliveries
+from octopi.testing.histories.deliveries import Deliveries, ParcelArrival
 from octopi.testing.histories.operation_history import ClientOperation, OperationHistory
 
 _FUNCTIONS: Final = ("enqueue", "dequeue", "drain")
@@ -77,9 +77,9 @@ class QueueChecker(HistoryChecker):
             yield from deliveries.out_of_order()
 
 
-def _arrivals(operation: ClientOperation) -> list[Arrival]:
+def _arrivals(operation: ClientOperation) -> list[ParcelArrival]:
     if operation.function == "drain":
-        return [Arrival(one, operation, at) for at, one in enumerate(elements(operation))]
+        return [ParcelArrival(one, operation, at) for at, one in enumerate(elements(operation))]
     if operation.result is None:
         return []
-    return [Arrival(frozen(operation.result), operation)]
+    return [ParcelArrival(frozen(operation.result), operation)]
