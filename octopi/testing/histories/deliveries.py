@@ -112,8 +112,8 @@ class Deliveries:
             text = f"{sender.process} {self._sent} {shown(parcel.name)}, it was acknowledged, and "
             text += f"nobody {self._dealt} it"
             if excuse_count:
-                text += f"; {len(lost)} are missing, and only {excuse_count:g} operations with an "
-                text += "unknown outcome can have taken one each"
+                text += f"; {len(lost)} are missing, and operations with an unknown outcome can "
+                text += f"have taken only {excuse_count:g}"
             yield self._of(HistoryRule.LOST, text, sender)
 
     def duplicates(self) -> Iterator[Contradiction]:

@@ -137,7 +137,9 @@ class ClientOperation:
         if self.status is not OperationStatus.OPEN:
             return
         if error is not None:
-            self.info(str(error) or type(error).__name__)
+            # The text of `trio.Cancelled` names tasks by their addresses, which differ each time.
+            text = str(error) if isinstance(error, Exception) else ""
+            self.info(text or type(error).__name__)
         elif self.value is None:
             self.info("it ended without a result")
             raise MisuseError(

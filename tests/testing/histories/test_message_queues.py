@@ -111,8 +111,8 @@ def test_a_message_is_missing_only_where_it_has_to_come_out() -> None:
     done(history, "a", "enqueue", 2)
     first, _ = QueueChecker().judge(history).contradictions
     assert first.text == (
-        "a enqueued 1, it was acknowledged, and nobody dequeued it; 2 are missing, and only 1 "
-        "operations with an unknown outcome can have taken one each"
+        "a enqueued 1, it was acknowledged, and nobody dequeued it; 2 are missing, and operations "
+        "with an unknown outcome can have taken only 1"
     )
     history.invoke("b", "drain").info()
     QueueChecker().check(history)

@@ -138,6 +138,15 @@ async def test_a_program_that_is_killed_leaves_the_outcome_unknown_at_that_momen
     assert 0 <= cluster.now - written.ended_s < 0.1
 
 
+async def test_a_block_that_is_cancelled_leaves_a_reason_that_is_the_same_in_each_run() -> None:
+    history = by_hand()
+    with trio.CancelScope() as scope, history.invoke("a", "write", 3):
+        scope.cancel()
+        await trio.lowlevel.checkpoint()
+    [operation] = history.operations
+    assert (operation.status, operation.reason) == (OperationStatus.INFO, "Cancelled")
+
+
 def test_times_are_those_of_trio_unless_told_otherwise() -> None:
     history = OperationHistory()
 
