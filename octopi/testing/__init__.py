@@ -16,6 +16,25 @@ from octopi.simulation.kernel.world import Violation
 from octopi.testing.cluster import Cluster
 from octopi.testing.crash_points import crash_points
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError
+from octopi.testing.histories.append_lists import AppendListChecker
+from octopi.testing.histories.contradictions import (
+    Contradiction,
+    ContradictionError,
+    HistoryChecker,
+    HistoryRule,
+    Judgement,
+    UndecidedError,
+)
+from octopi.testing.histories.counter import CounterChecker
+from octopi.testing.histories.element_sets import SetChecker
+from octopi.testing.histories.exactly_once import ExactlyOnceChecker
+from octopi.testing.histories.operation_history import (
+    ClientOperation,
+    OperationHistory,
+    OperationStatus,
+)
+from octopi.testing.histories.queues import QueueChecker
+from octopi.testing.histories.registers import RegisterChecker
 from octopi.testing.program import Host, Program
 from octopi.testing.random_faults import KINDS
 from octopi.testing.running import cluster, run, runner, simulated
@@ -25,15 +44,30 @@ from octopi.testing.triggers import Trigger
 __all__ = [
     "KINDS",
     "Action",
+    "AppendListChecker",
+    "ClientOperation",
     "Cluster",
+    "Contradiction",
+    "ContradictionError",
+    "CounterChecker",
+    "ExactlyOnceChecker",
+    "HistoryChecker",
     "HistoryError",
+    "HistoryRule",
     "HistoryViolation",
     "Host",
+    "Judgement",
     "MisuseError",
+    "OperationHistory",
+    "OperationStatus",
     "Program",
+    "QueueChecker",
+    "RegisterChecker",
+    "SetChecker",
     "Setup",
     "StuckError",
     "Trigger",
+    "UndecidedError",
     "Violation",
     "cluster",
     "crash_points",

@@ -1,6 +1,6 @@
 """The hand-over that a register has announced to a broker, and what the broker has promised about
 it: the file ``hand_over_announced`` of its data directory
-(`docs/decisions/0127-brokers-ask-each-other-whether-a-hand-over-took-place.md`).
+(`docs/decisions/0126-brokers-ask-each-other-whether-a-hand-over-took-place.md`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Brokers ask each other whether a hand-over took place, when the register can't know it
-(`docs/decisions/0127-brokers-ask-each-other-whether-a-hand-over-took-place.md`)."""
+(`docs/decisions/0126-brokers-ask-each-other-whether-a-hand-over-took-place.md`)."""
 
 from __future__ import annotations
 
