@@ -105,6 +105,7 @@ def draw(seed: int, tier: Tier | None = None) -> Plan:
         faults_s=FORMED_S + 8.0,
         cut_off=f"broker-{randomness.randint(1, brokers)}" if cuts_off else "",
         loses_all=False,
+        sheds=False,
         workload=_workload(seed, plan.workload),
         faults=_faults(seed),
     )

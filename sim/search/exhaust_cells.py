@@ -214,7 +214,6 @@ _NEVER: Final[dict[Cell, str]] = {
             ("leader", "follower"),
             "a node locks its data directory as a whole, never a log's",
         ),
-        ("pread", ("before",), ("broker",), "outside of its logs a broker reads whole files"),
         (
             "remove",
             ("after",),

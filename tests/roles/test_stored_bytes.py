@@ -152,6 +152,7 @@ ENTRIES: list[tuple[e.Entry, dict[str, Any]]] = [
         e.TopicRemoved("1" * 16, 4),
         {"topic_id": "1" * 16, "broker": 4, "entry": "TopicRemoved"},
     ),
+    (e.HandOverAnnounced("a1"), {"attempt": "a1", "entry": "HandOverAnnounced"}),
     (e.HandedOver(b"record"), {"record": b"record", "entry": "HandedOver"}),
 ]
 
