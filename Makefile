@@ -17,9 +17,9 @@ EXECUTABLE := $(if $(CI),dist/octopi-node/octopi-node)
 COVERED := tests/record tests/wire tests/storage
 # Tests of all that nodes and clients say to each other; those of elections don't depend on frames.
 FRAMED := $(addprefix tests/integration/test_,broker_failures.py messages.py reading.py registration.py)
-# `make search` does an eighth of the actions, by the number of the commit, so that eight commits in
-# a row do all of them.
-PART = $$(( $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 8 + 1 )) 8
+# `make search` does a sixteenth of the actions, by the number of the commit, so that sixteen commits
+# in a row do all of them.
+PART = $$(( $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 16 + 1 )) 16
 # How long `make fuzz` goes on.
 FUZZ_SECONDS ?= 600
 # For `make bench` and `make bench-quick`; --help explains all.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -165,8 +166,9 @@ def test_a_topic_without_its_beginning_is_restored_with_new_offsets_only(
     assert program("topics", "create", topic, *small).exit_code == 0
     lines = b"".join(b"%04d %s\n" % (number, b"x" * 1000) for number in range(40))
     produce(program, tmp_path, topic, lines, "-k", "key", "-H", "n=1", "--linger", "0")
-    while log_start(program, topic) == 0:
+    while log_start(program, topic) == 0:  # a broker looks once a minute
         produce(program, tmp_path, topic, b"x" * 5000)
+        time.sleep(1)
     assert program("topics", "alter", topic, "--retention-size", "1GB").exit_code == 0
     directory = str(tmp_path / "backup")
     backed_up = program("backup", topic, directory)

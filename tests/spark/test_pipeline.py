@@ -427,13 +427,13 @@ def plant_a_mutant() -> None:
 def test_a_simulation_campaign_reports_its_failures(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound = simulate(spark, CampaignOptions(tmp_path / "sound", count=20), run_seed)
-    assert (sound.runs, sound.failures) == (20, [])
-    assert spark.read.parquet(str(tmp_path / "sound")).where("digest <> ''").count() == 20
+    sound = simulate(spark, CampaignOptions(tmp_path / "sound", count=6), run_seed)
+    assert (sound.runs, sound.failures) == (6, [])
+    assert spark.read.parquet(str(tmp_path / "sound")).where("digest <> ''").count() == 6
     # Workers of their own, which have not imported the simulator yet.
     monkeypatch.setitem(spark.sparkContext.environment, "OCTOPI_TEST_MUTANT", "1")
-    broken = CampaignOptions(tmp_path / "broken", count=60, prepare=plant_a_mutant)
+    broken = CampaignOptions(tmp_path / "broken", count=20, prepare=plant_a_mutant)
     done = simulate(spark, broken, run_seed)
-    assert done.runs == 60
+    assert done.runs == 20
     assert done.failures
     assert all(one.token and one.text for one in done.failures)
