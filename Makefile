@@ -26,8 +26,9 @@ FUZZ_SECONDS ?= 600
 BENCH_OPTIONS ?=
 # Three files of tests at a time, in the order of their names: files with a single long test come
 # last otherwise, and one core waits for the end of the longest.  Three on two cores, because tests
-# of processes and browsers wait half of the time.
-IN_TURN := -n 3 --dist loadfile --no-loadscope-reorder
+# of processes and browsers wait half of the time.  A worker that a time limit ended is not replaced:
+# pytest-xdist would run its test once more, and then wait for ever.
+IN_TURN := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where it is set (images for containers often set it), each process of a test compiles all modules
 # of Octopi again, which takes longer than all else it does to start.
