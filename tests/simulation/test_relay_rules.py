@@ -85,13 +85,15 @@ class Relays:
         self.write(2, point)
         return point
 
-    def found(self, broker: int, founders: list[int], *streams: StreamPoint) -> None:
+    def found(
+        self, broker: int, founders: list[int], *streams: StreamPoint, epoch: RelayEpoch = LATER
+    ) -> None:
         """*broker* begins another timeline, with the votes of *founders*."""
         me = BrokerId(broker)
-        self.enter(me, LATER)
+        self.enter(me, epoch)
         begun = tuple((TOPIC, one) for one in streams)
         self.take(
-            me, steps.M14Changed(PARTITION, me, LATER, [BrokerId(one) for one in founders], begun)
+            me, steps.M14Changed(PARTITION, me, epoch, [BrokerId(one) for one in founders], begun)
         )
 
     def kill(self, broker: int) -> None:
@@ -249,4 +251,20 @@ def test_a_timeline_has_to_be_newer_than_all_before() -> None:
     relays = Relays().begin()
     relays.found(3, [1, 2, 3])
     relays.found(2, [1, 2, 3])
+    assert relays.broken == ["relay-timeline-again"]
+
+
+def test_a_timeline_may_begin_again_when_its_founder_died_alone_in_it() -> None:
+    relays = Relays().begin()
+    relays.found(1, [1, 2])
+    relays.kill(1)
+    relays.found(3, [2, 3], epoch=RelayEpoch(LATER.timeline, 1))
+    assert relays.broken == []
+
+
+def test_a_timeline_in_which_a_quorum_was_does_not_begin_again() -> None:
+    relays = Relays().begin()
+    relays.found(1, [1, 2])
+    relays.enter(BrokerId(2), LATER)
+    relays.found(3, [2, 3], epoch=RelayEpoch(LATER.timeline, 1))
     assert relays.broken == ["relay-timeline-again"]

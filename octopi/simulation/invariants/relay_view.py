@@ -56,6 +56,8 @@ class RelayFacts:
     """The newest one of which a relay is a part."""
     founded: RelayEpoch = NEVER
     """The epoch with which the newest timeline began."""
+    joined: set[BrokerId] = attrs.field(factory=set)
+    """Relays that were normal in the newest timeline, its founder among them."""
     members: tuple[BrokerId, ...] = ()
     """In `epoch`, in the order in which they are sequencers."""
     sets: dict[RelayEpoch, tuple[tuple[BrokerId, ...], int]] = attrs.field(factory=dict)
@@ -258,6 +260,8 @@ class RelayObserver:
             facts.members = tuple(step.members)
         if step.epoch.timeline == facts.epoch.timeline:
             facts.whole.add(step.relay)
+        if step.epoch.timeline == facts.founded.timeline:
+            facts.joined.add(step.relay)
         facts.look_at_losses()
 
     def _check_start(self, event: StepEvent[steps.M11Starting]) -> None:
@@ -289,16 +293,27 @@ class RelayObserver:
         facts.look_at_losses()
 
     def _change(self, event: StepEvent[steps.M14Changed]) -> None:
-        """A relay becomes part of another timeline; perhaps it has founded it."""
+        """A relay becomes part of another timeline; perhaps it has founded it.
+
+        If the founder dies, a later epoch of the same timeline may be a founding again, as long as
+        no quorum was normal in it: nothing was committed in it then.
+        """
         facts, step = self._facts(event), event.step
         if not step.founders:
             return
-        if step.epoch.timeline <= facts.founded.timeline:
+        others = facts.joined - {step.relay}
+        begins_again = (
+            step.epoch.timeline == facts.founded.timeline
+            and step.epoch > facts.founded
+            and len(others) < len(facts.members) // 2 + 1
+        )
+        if step.epoch.timeline <= facts.founded.timeline and not begins_again:
             text = f"{event.host} begins timeline {step.epoch.timeline}, and "
             text += f"{facts.founded.timeline} had begun"
             self._broken("relay-timeline-again", text, event)
             return
         facts.founded = step.epoch
+        facts.joined = {step.relay}
         facts.look_at_losses(
             [
                 one

@@ -24,7 +24,7 @@ class RelayRules(SystemInvariants):
         "relay-forgotten": "An epoch begins with all that was committed before",
         "relay-lost": "While no more relays are lost at once than a set can bear, nothing is lost",
         "relay-dead-timeline": "When a timeline has begun, nothing more is committed in older ones",
-        "relay-timeline-again": "Each timeline is newer than all that began before",
+        "relay-timeline-again": "Each timeline is newer than all before that had a quorum",
     }
 
     def __init__(self, cluster: SimulatedCluster, break_rule: BreakRule) -> None:
