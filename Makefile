@@ -44,7 +44,7 @@ test: .venv/.dev $(BROWSER) $(EXAMPLES) $(NPM_TOOLS) $(EXECUTABLE) ## run all te
 check: .venv/.dev .venv/.browser .venv/.docs .venv/.examples .venv/.spark .venv/.runtime $(CONFORMANCE) $(NPM_TOOLS) $(EXECUTABLE) ## everything that has to hold before a change goes in
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint types layers covered docs
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target clusters searches
-# The tests wait a third of the time.  The searches, which never wait, have what they leave.
+# The tests wait part of the time.  The searches, which never wait, have what they leave.
 clusters:
 	$(MAKE) --no-print-directory test LEFT_OUT="$(COVERED:%=--ignore=%)"
 	$(MAKE) --no-print-directory plain
