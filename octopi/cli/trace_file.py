@@ -16,10 +16,12 @@ Neither secrets nor what programs produce is written: of bytes only their number
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 from collections.abc import Mapping
+from io import SEEK_END, FileIO
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
@@ -73,23 +75,26 @@ class TraceFile:
         self._path = path
         self._clock = clock
         try:
-            file = path.open("ab", buffering=0)
+            file = path.open("a+b", buffering=0)
         except OSError as error:
             raise CommandError(f"--trace: {path}: {error.strerror}", ExitCode.USAGE) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._left_bytes = FILE_BYTES_MAX - file.tell()
+            size_bytes = file.seek(0, SEEK_END)
+            if size_bytes and _last_byte(file) != b"\n":
+                file.write(b"\n")  # the process before was killed, or lost power, while it wrote
         except OSError as error:
             file.close()
-            raise CommandError(
-                f"--trace: another node writes to {path}; name a directory, in which each node "
-                "has a file of its own",
-                ExitCode.USAGE,
-            ) from error
+            why = f"{path}: {error.strerror}"
+            if isinstance(error, BlockingIOError):
+                why = (
+                    f"another node writes to {path}; name a directory, in which each node has a "
+                    "file of its own"
+                )
+            raise CommandError(f"--trace: {why}", ExitCode.USAGE) from error
         self._file = file
+        self._left_bytes = FILE_BYTES_MAX - size_bytes
         self._zero = clock.wall_ms() / 1000 - clock.now()
-        self._greeted: set[tuple[str, int]] = set()
-        """The directions and links whose first message was written."""
         self._write({"start": role, "listen": listen})
 
     def step(self, event: TraceEvent) -> None:
@@ -100,26 +105,25 @@ class TraceFile:
         """See `octopi.transport.traced_net.MessageObserver`."""
         self._write({"link": link, "to" if is_ours else "from": peer, "path": path})
 
-    def sent(self, link: int, data: bytes) -> None:
+    def sent(self, link: int, data: bytes, *, is_first: bool) -> None:
         """See `octopi.transport.traced_net.MessageObserver`."""
-        self._message("sent", link, data)
+        self._message("sent", link, data, is_first=is_first)
 
-    def received(self, link: int, data: bytes | memoryview) -> None:
+    def received(self, link: int, data: bytes | memoryview, *, is_first: bool) -> None:
         """See `octopi.transport.traced_net.MessageObserver`."""
-        self._message("came", link, bytes(data))
+        self._message("came", link, bytes(data), is_first=is_first)
 
     def close(self) -> None:
         """Close the file.  What the node does after that is not written."""
         self._left_bytes = 0
         self._file.close()
 
-    def _message(self, way: str, link: int, data: bytes) -> None:
+    def _message(self, way: str, link: int, data: bytes, *, is_first: bool) -> None:
         if self._left_bytes <= 0:
             return
         kind, content = message(data)
         line: dict[str, Any] = {"link": link, way: kind, "bytes": len(data)}
-        if (way, link) not in self._greeted:
-            self._greeted.add((way, link))
+        if is_first:
             line["sum"] = hashlib.blake2b(data, digest_size=8).hexdigest()
         if content is not None:
             names = (
@@ -134,13 +138,21 @@ class TraceFile:
             return
         text = json.dumps({"at": round(self._zero + self._clock.now(), 6), **line}).encode() + b"\n"
         try:
-            self._left_bytes -= self._file.write(text)
+            written_bytes = self._file.write(text)
+            if written_bytes < len(text):
+                raise OSError(errno.ENOSPC, "there was no room for a whole line")
         except OSError as error:
             self._left_bytes = 0
             _log.warning("trace_not_written", file=str(self._path), error=str(error))
             return
+        self._left_bytes -= written_bytes
         if self._left_bytes <= 0:
             _log.warning("trace_full", file=str(self._path), bytes=FILE_BYTES_MAX)
+
+
+def _last_byte(file: FileIO) -> bytes:
+    file.seek(-1, SEEK_END)
+    return file.read(1)
 
 
 def _facts(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,12 @@ class MessageObserver(Protocol):
         """The link with this number, from 0, is open to *peer*.  *is_ours*: this node has opened
         it, to an endpoint of theirs."""
 
-    def sent(self, link: int, data: bytes) -> None:
-        """A whole message was handed to the system, or will be as soon as there is room."""
+    def sent(self, link: int, data: bytes, *, is_first: bool) -> None:
+        """A whole message was handed to the system, or will be as soon as there is room.
+        *is_first*: it is the first one that this side sends."""
 
-    def received(self, link: int, data: bytes | memoryview) -> None:
-        """A whole message has arrived, and is about to be taken."""
+    def received(self, link: int, data: bytes | memoryview, *, is_first: bool) -> None:
+        """A whole message has arrived, and is about to be taken.  *is_first*: none came before."""
 
 
 class TracedNet:
@@ -79,6 +80,7 @@ class _TracedLink:
         self._link = link
         self._number = number
         self._observer = observer
+        self._has_sent = self._has_received = False
 
     @property
     def peer(self) -> str:
@@ -89,25 +91,25 @@ class _TracedLink:
         return self._link.path
 
     async def send(self, data: bytes) -> None:
-        self._observer.sent(self._number, data)
+        self._sent(data)
         await self._link.send(data)
 
     def offer(self, *parts: bytes) -> bool:
         is_sent = self._link.offer(*parts)
         if is_sent:  # else it is passed to `send` next
-            self._observer.sent(self._number, b"".join(parts))
+            self._sent(b"".join(parts))
         return is_sent
 
     async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
         data = await self._link.receive(bytes_max)
-        self._observer.received(self._number, data)
+        self._received(data)
         return data
 
     async def receive_all(
         self, take: Callable[[bytes | memoryview], bool], turn: Turn | None = None
     ) -> None:
         def observed(data: bytes | memoryview) -> bool:
-            self._observer.received(self._number, data)
+            self._received(data)
             return take(data)
 
         await self._link.receive_all(observed, turn)
@@ -120,3 +122,11 @@ class _TracedLink:
 
     async def aclose(self, code: int = 1000, reason: str = "") -> None:
         await self._link.aclose(code, reason)
+
+    def _sent(self, data: bytes) -> None:
+        self._observer.sent(self._number, data, is_first=not self._has_sent)
+        self._has_sent = True
+
+    def _received(self, data: bytes | memoryview) -> None:
+        self._observer.received(self._number, data, is_first=not self._has_received)
+        self._has_received = True

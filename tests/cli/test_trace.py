@@ -13,6 +13,7 @@ from harness.processes import NodeProcesses
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.trace_file import SECRET_FIELDS, TraceFile, __name__ as trace_file, trace_path
 from octopi.operating_system import SystemClock
+from octopi.simulation.kernel.world import Event
 from octopi.simulation.report.recording import Came, Sent
 from octopi.simulation.report.trace_files import read_traces
 from octopi.tracing.produce import P2Appended
@@ -140,3 +141,18 @@ def test_no_token_is_written() -> None:
     }
     assert secret
     assert secret <= SECRET_FIELDS
+
+
+async def test_a_process_begins_behind_the_line_that_the_one_before_could_not_end(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "broker-1.trace"
+    for cut in ("", '{"at": 12.0, "step": "P2 lea'):
+        with closing(TraceFile(path, SystemClock(), "broker", "127.0.0.1:7001")):
+            pass
+        with path.open("a") as file:
+            file.write(cut)
+    with closing(TraceFile(path, SystemClock(), "broker", "127.0.0.1:7001")):
+        pass
+    lives = [one.life for one in read_traces([path], 100).happenings if isinstance(one, Event)]
+    assert lives == [1, 2, 3]

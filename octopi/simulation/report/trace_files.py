@@ -94,22 +94,36 @@ def read_traces(paths: Sequence[Path], last: int) -> Recording:
 
 def _read(path: Path) -> _Host:
     host, life = _Host(path.stem), 0
+    cut_at = 0
+    """The number of a line that is none; 0: there is none.  A process that was killed while it
+    wrote leaves one, and the next one begins behind it."""
     with path.open("rb") as file:
         for number, text in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX), b""), 1):
             if not text.endswith(b"\n"):
                 break  # the node writes it just now, or was killed while it did
-            try:
-                line = json.loads(text)
-                float(line["at"]), int(line.get("link", 0)), line.get("facts", {}).items()
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                raise ValueError(
-                    f"{path}: line {number} is none of a node's trace (see --trace)"
-                ) from None
+            line = _parsed(text)
+            if cut_at and (line is None or "start" not in line):
+                break
+            cut_at = number if line is None else 0
+            if line is None:
+                continue
             if "start" in line:
                 life += 1
                 host.kind = str(line["start"])
             host.lines.append((life, line))
+    if cut_at:
+        raise ValueError(f"{path}: line {cut_at} is none of a node's trace (see --trace)")
     return host
+
+
+def _parsed(text: bytes) -> _Line | None:
+    """The line *text*; None: it is none."""
+    try:
+        line: _Line = json.loads(text)
+        float(line["at"]), int(line.get("link", 0)), line.get("facts", {}).items()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return line
 
 
 def _links(hosts: Iterable[_Host]) -> dict[_End, _Link]:
