@@ -147,8 +147,7 @@ async def test_an_old_leader_comes_back_cuts_what_nobody_else_has_and_follows(
                 partition = flow.producing[0].receipts[0].partition
                 tail = log_of(directory, "orders", partition)
                 assert len(tail) >= trap.log_end
-                new = await cluster.leader("orders")
-                assert new != old
+                await cluster.leader_after("orders", old)
                 await cluster.restart(old)
                 await cluster.in_sync("orders", brokers)
                 if "uncommitted records are cut" in caplog.messages:
