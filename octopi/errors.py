@@ -24,6 +24,7 @@ The tree::
     |   +-- UnknownSubscriptionError, SubscriptionExistsError, SubscriptionBusyError
     |   +-- MemberFencedError      another member of the subscription has the log now
     |   +-- ProducerFencedError    a later life of the named producer has begun
+    |   +-- RedirectLoopError      brokers name each other as the leader
     +-- HistoryLostError           retention removed the records to be read next
     +-- TopicReplacedError         the topic of a position was deleted and created again
     +-- DeliveryError              a message got no receipt
@@ -696,6 +697,17 @@ class NotLeaderError(RefusedError):
     """Another broker leads the partition; `address` is its url, if known."""
 
     default_status: ClassVar[Status] = Status.NOT_LEADER
+
+
+class RedirectLoopError(RefusedError):
+    """Brokers sent the client from one to another, and none of them led the log.
+
+    The client has asked the register, or another broker, in between and tried again until the time
+    of the request was over; `RefusedError.status` is that of the last refusal.
+    """
+
+    tried: tuple[str, ...] = ()
+    """The urls of the brokers that were asked, in turn; the last ones, if they were many."""
 
 
 class NoQuorumError(RefusedError):

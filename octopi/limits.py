@@ -1231,6 +1231,9 @@ REDIRECTS_IN_A_ROW_MAX: Final = 2
 """Redirects that a client follows before it asks the register again: one for the change that it
 missed, and one for a change that happens meanwhile."""
 
+ADDRESSES_TOLD_MAX: Final = 8
+"""Addresses that an error names when brokers have sent a client in circles: the last ones."""
+
 BACKOFF_S_FIRST: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
 """Retries wait a random time below a bound that doubles from the first to the greatest value."""

@@ -11,7 +11,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from octopi.environment import Environment, Randomness
-from octopi.errors import ConnectionLostError, OctopiError, RefusedError, UnreachableError
+from octopi.errors import (
+    ConnectionLostError,
+    OctopiError,
+    RedirectLoopError,
+    RefusedError,
+    UnreachableError,
+)
 from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
 
 _T = TypeVar("_T")
@@ -55,9 +61,12 @@ def may_pass(error: OctopiError) -> bool:
 def reworded(error: OctopiError, text: str) -> OctopiError:
     """A new error of the class of *error*, with *text*.  Each place that raises needs an object of
     its own."""
-    if isinstance(error, RefusedError):
-        return type(error)(text, error.status, error.address, error.epoch, error.offset)
-    return type(error)(text)
+    if not isinstance(error, RefusedError):
+        return type(error)(text)
+    again = type(error)(text, error.status, error.address, error.epoch, error.offset)
+    if isinstance(error, RedirectLoopError) and isinstance(again, RedirectLoopError):
+        again.tried = error.tried
+    return again
 
 
 async def retry(

@@ -20,12 +20,13 @@ from octopi.errors import (
     ConnectionLostError,
     NotReadyError,
     OctopiError,
+    RedirectLoopError,
     RefusedError,
     Status,
     UnreachableError,
 )
 from octopi.identifiers import PartitionId, TopicName
-from octopi.limits import REDIRECTS_IN_A_ROW_MAX
+from octopi.limits import ADDRESSES_TOLD_MAX, REDIRECTS_IN_A_ROW_MAX
 from octopi.wire.messages import TopicInfo
 
 _REDIRECTS: Final = {Status.NOT_LEADER, Status.NO_QUORUM}
@@ -73,10 +74,14 @@ class LeaderRoute:
         """The address of the last redirect, if it is to be followed."""
         self._brokers: deque[str] = deque()
         """Brokers of the topic, which are tried in turn while the register is away."""
+        self._asked: deque[str] = deque(maxlen=ADDRESSES_TOLD_MAX)
+        """The addresses that were tried since a leader was found."""
+        self._is_loop = False
+        """Whether the last redirect was not followed because it leads in circles."""
 
     def redirected(self, error: OctopiError | None) -> bool:
         """A broker refused with *error*.  Return whether that is a redirect to follow."""
-        self._told = ""
+        self._told, self._is_loop = "", False
         if not isinstance(error, RefusedError) or error.status not in _REDIRECTS:
             return False
         epoch = self._epoch if error.epoch is None else error.epoch
@@ -84,20 +89,36 @@ class LeaderRoute:
             return False
         self._note(epoch)
         if self._in_a_row >= REDIRECTS_IN_A_ROW_MAX or error.address in self._tried:
+            self._is_loop = True
             return False
         self._in_a_row += 1
         self._told = error.address
         return True
 
+    def reported(self, error: OctopiError) -> OctopiError:
+        """The error to tell the program for *error*: a `RedirectLoopError` with the addresses that
+        were tried, if it is a redirect and brokers send this client in circles."""
+        if not self._is_loop or not isinstance(error, RefusedError):
+            return error
+        if error.status not in _REDIRECTS:
+            return error
+        tried = ", ".join(self._asked)
+        text = f"{error.args[0]}; brokers name each other as the leader, asked in turn: {tried}"
+        loop = RedirectLoopError(text, error.status, error.address, error.epoch)
+        loop.tried, loop.__cause__ = tuple(self._asked), error
+        return loop
+
     def arrived(self) -> None:
         """The broker that was tried leads."""
         self._in_a_row = 0
+        self._asked.clear()
 
     def take_told(self) -> str:
         """Return the address of the last redirect, once; empty if none is to be followed."""
         address, self._told = self._told, ""
         if address:
             self._tried.add(address)
+            self._asked.append(address)
         return address
 
     def looked_up(self, epoch: int = 0) -> None:
@@ -128,6 +149,7 @@ class LeaderRoute:
                 raise
             address = self._brokers[0]
             self._brokers.rotate(-1)
+            self._asked.append(address)
             return LeaderCandidate(address, self._epoch)
         self._info = info
         self._on_described(info)
@@ -136,6 +158,7 @@ class LeaderRoute:
         self.looked_up(epoch)
         address = leader_address(info, self._partition)
         self._tried.add(address)
+        self._asked.append(address)
         return LeaderCandidate(address, epoch)
 
     def _note(self, epoch: int) -> None:

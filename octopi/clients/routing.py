@@ -242,7 +242,7 @@ class RequestRouter:
                 if error.meaning.look_up:
                     # The broker or this client is out of date; the register knows better.
                     raise NotReadyError(str(error.args[0])) from error
-                raise
+                raise route.reported(error) from error
 
         return await self.retry(what, attempt, self.timeout_s + wait_s, passes)
 

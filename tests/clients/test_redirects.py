@@ -17,10 +17,14 @@ from octopi.errors import (
     NotLeaderError,
     NotReadyError,
     OutcomeUnknownError,
+    RedirectLoopError,
+    Status,
     UnknownTopicError,
     UnreachableError,
 )
 from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId, TopicName
+from octopi.limits import ADDRESSES_TOLD_MAX
+from octopi.retry import reworded
 from octopi.wire import messages as m
 from tests.kit.probes import batch, produce, refusal_of
 from tests.kit.world import (
@@ -147,9 +151,11 @@ async def test_two_brokers_that_name_each_other_end_in_an_error_within_the_deadl
             await world.kill(leader)
             world.net.fault(m.Failure, "change", times=10**9, change=confuse)
             began, questions = trio.current_time(), world.net.count(m.Produce)
-            with pytest.raises((OutcomeUnknownError, NotDeliveredError), match="ask there"):
+            with pytest.raises((OutcomeUnknownError, NotDeliveredError), match="ask there") as got:
                 await producer.send("orders", b"after")
             assert trio.current_time() - began < 6
+            assert isinstance(got.value.__cause__, RedirectLoopError)
+            assert {one, other} <= set(got.value.__cause__.tried)
             assert world.net.count(m.Produce) - questions < 100
 
 
@@ -204,6 +210,66 @@ async def test_a_redirect_is_followed_once_for_each_address_and_epoch() -> None:
     assert await route.find() == LeaderCandidate("a", 2)
     assert not route.redirected(told("c", 2))  # the third in a row
     assert register.asked == 1
+
+
+async def test_a_redirect_in_circles_is_told_with_the_addresses_that_were_asked() -> None:
+    route = Register("a", "b").route()
+    await route.find()
+    first = told("b", 1)
+    assert route.redirected(first)
+    assert route.reported(first) is first  # it is followed
+    await route.find()
+    back = told("a", 1)
+    assert not route.redirected(back)
+    loop = route.reported(back)
+    assert isinstance(loop, RedirectLoopError)
+    assert (loop.tried, loop.address, loop.epoch) == (("a", "b"), "a", 1)
+    assert loop.retryable, "brokers learn who leads in a moment"
+    assert "asked in turn: a, b" in str(loop)
+    again = reworded(loop, "given up")
+    assert isinstance(again, RedirectLoopError)
+    assert again.tried == ("a", "b")
+    route.arrived()
+    assert not route.redirected(told("a", 1))
+    assert not route.redirected(UnknownTopicError("none"))
+    unknown = UnknownTopicError("none")
+    assert route.reported(unknown) is unknown
+
+
+async def test_only_the_last_addresses_of_a_long_search_are_told() -> None:
+    route = Register("a").route()
+    for epoch in range(2, 2 + 2 * ADDRESSES_TOLD_MAX):
+        route.redirected(told(f"b{epoch}", epoch))
+        await route.find()
+    last = epoch
+    assert not route.redirected(told(f"b{last}", last))
+    loop = route.reported(told(f"b{last}", last))
+    assert isinstance(loop, RedirectLoopError)
+    assert len(loop.tried) == ADDRESSES_TOLD_MAX
+
+
+async def test_a_question_that_brokers_send_in_circles_ends_with_the_list(
+    autojump_clock: MockClock,
+) -> None:
+    async with three_brokers() as (world, client):
+        leader = await leader_of(world)
+        (one, other) = [url for url in BROKERS if url != leader]
+
+        def confuse(message: object) -> object:
+            assert isinstance(message, m.Failure)
+            if message.status != Status.NOT_LEADER:
+                return message
+            names = other if message.address == one else one
+            return m.Failure(message.request, 40, "ask there", names, Epoch(9))
+
+        async with client.producer() as producer:
+            receipt = await producer.send("orders", b"before")
+        await world.kill(REGISTER)
+        await world.kill(leader)
+        world.net.fault(m.Failure, "change", times=10**9, change=confuse)
+        with pytest.raises(RedirectLoopError, match="asked in turn") as got:
+            await client.find_offset("orders", "latest", partition=receipt.partition)
+        assert {one, other} <= set(got.value.tried)
 
 
 async def test_an_error_without_an_address_or_epoch_is_no_redirect() -> None:

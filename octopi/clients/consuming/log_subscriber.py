@@ -362,6 +362,8 @@ class LogSubscriber:
             trace(steps.C9Resuming(**self._of_log, offset=self.session.wanted, why=str(error)))
         if self._route.redirected(error):
             self._addresses.appendleft(self._route.take_told())
+        else:
+            error = self._route.reported(error)
         now = self._clock.now()
         if self._lost_at is None:
             self._lost_at = now

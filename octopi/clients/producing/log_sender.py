@@ -320,6 +320,7 @@ class LogSender:
         """Connect to the leader and tell the session so; return early if nothing is left to
         send."""
         if not self._route.redirected(why) and why is not None:
+            self.session.trouble(self._route.reported(why))
             await self._back_off()
         while not self.session.is_empty:
             try:

@@ -22,12 +22,10 @@ behind it start over in a new producer epoch.  Conversely, an answer that never 
 that can come after an append (see `StatusMeaning.before_append`), leaves a batch *maybe stored*;
 if no later answer settles it, its sender gets `OutcomeUnknownError`.
 
-**Silence.**  While the leader leaves a request unanswered, `AskLeader` has the driver ask
-the register whether it still leads.  If another broker does, the driver calls
-`disconnected`, and the unanswered batches are sent there again.  Otherwise the session waits.
+**Silence.**  While the leader leaves a request unanswered, `AskLeader` has the driver ask whether
+it still leads.  If another broker does, the driver calls `disconnected`, and sends there again.
 
-**Conditions.**  A batch with a condition is on its way alone, so the sequences of one that is
-refused go to the next one.
+**Conditions.**  One with a condition is on its way alone; if refused, the next has its sequences.
 
 **Deadlines.**  An unanswered batch whose time is up is reported, but stays in the queue while a
 batch behind it may still be delivered, because the broker appends that one only after the records
@@ -421,20 +419,22 @@ class ProducerSession:
             elif head.deadline > now:
                 break
             elif head.maybe_stored or head.sent_at is not None:
-                self._settle(head, OutcomeUnknownError(self._late()))
+                self._settle(head, self._late(OutcomeUnknownError))
             else:
-                self._drop(head, NotDeliveredError(self._late()))
+                self._drop(head, self._late(NotDeliveredError))
         while self._waiting and self._waiting[0].deadline <= now:
             batch = self._waiting.popleft()
             if batch is self._open:
                 self.seal()
-            self._settle(batch, NotDeliveredError(self._late()))
+            self._settle(batch, self._late(NotDeliveredError))
             batch.drop_messages()
 
-    def _late(self) -> str:
-        """The text of the error for a batch whose time is up."""
+    def _late(self, kind: type[DeliveryError]) -> DeliveryError:
+        """The error for a batch whose time is up."""
         late = f"{self._log}: no receipt within {self._options.delivery_timeout_s:g} s"
-        return late if self._last_error is None else f"{late}; last: {self._last_error}"
+        error = kind(late if self._last_error is None else f"{late}; last: {self._last_error}")
+        error.__cause__ = self._last_error
+        return error
 
     def _give_up(self, batch: Batch, why: RefusedError) -> None:
         """The batch was refused for good."""

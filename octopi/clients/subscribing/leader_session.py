@@ -143,6 +143,7 @@ class LeaderSession:
         """The error to raise after *error*, if it hasn't been open for *timeout_s*; None: go on."""
         if timeout_s is None or self._clock.now() - self._open_until < timeout_s:
             return None
+        error = self._route.reported(error)
         text = f"{self._topic}/{self._partition}: no leader for {timeout_s:g} s"
         return reworded(error, f"{text}; last: {error.args[0]}")
 
