@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -15,7 +16,7 @@ import octopi
 from harness.processes import NodeProcesses
 from octopi.cli.failures import ExitCode
 from tests.browser.clusters import in_a_thread
-from tests.cli.conftest import Program, RunningCluster
+from tests.cli.conftest import Program, RunningCluster, produce
 
 pytestmark = pytest.mark.process
 
@@ -278,6 +279,61 @@ def test_the_status_of_a_healthy_cluster_is_0(program: Program, cluster: Running
     assert (node["broker"], node["agent"], node["protocol_version"]) == (1, agent, 2)
     assert node["uptime_s"] >= 0
     assert fields["brokers"][0]["address"] == cluster.broker.url
+
+
+def test_the_status_as_a_tree_has_brokers_topics_and_the_marks_of_subscriptions(
+    program: Program, nodes: NodeProcesses, tmp_path: Path
+) -> None:
+    register = nodes.register()
+    broker = nodes.broker(register)
+    server = ["--server", register.url]
+    for command in (
+        ["topics", "create", "orders", "--on", "3,5"],
+        ["topics", "create", "idle", "--on", "3"],
+        ["subscriptions", "create", "billing", "--topic", "orders"],
+        ["subscriptions", "create", "work", "--topic", "orders", "--mode", "shared"],
+    ):
+        assert program(*command, *server).exit_code == 0
+    produce(program, tmp_path, "orders", b"one\n", "--partition", "5", *server)
+    result = program("status", "--tree", "--json", *server)
+    assert result.exit_code == 0, result.stderr
+    tree = json.loads(result.stdout)
+    assert tree["brokers"]["1"]["address"] == broker.url
+    assert (tree["brokers"]["1"]["state"], tree["brokers"]["1"]["leads"]) == ("up", 2)
+    assert sorted(tree["topics"]) == ["idle", "orders", "orders.work.dead"]
+    orders = tree["topics"]["orders"]
+    assert orders["partitions"]["5"] == {
+        "leader": 1,
+        "address": broker.url,
+        "epoch": 1,
+        "replicas": [1],
+        "in_sync": [1],
+    }
+    marks = orders["subscriptions"]["billing"]["marks"]
+    assert [(key, one["mark"]) for key, one in marks.items()] == [("3", 0), ("5", 0)]
+    assert marks["5"]["highwater"] > 0
+    assert orders["subscriptions"]["work"]["mode"] == "shared"
+    text = program("status", "--tree", *server).stdout.splitlines()
+    assert text[0] == f"cluster {tree['cluster']}"
+    assert f"    1  {broker.url}  up, leads 2, load 0.0" in "\n".join(text)
+    assert "      subscription billing  exclusive" in text
+    assert f"        5  mark 0 of {marks['5']['highwater']}" in text
+    broker.kill9()
+    until = time.monotonic() + 30
+    while time.monotonic() < until:  # nothing announces that the register has missed it
+        result = program("status", "--tree", "--json", *server)
+        assert result.exit_code == 0, result.stderr
+        tree = json.loads(result.stdout)
+        if tree["brokers"]["1"]["state"] == "away":
+            break
+    assert tree["topics"]["orders"]["problem"].startswith("marks are not known")
+    assert tree["topics"]["orders"]["partitions"]["3"]["address"] == ""
+
+
+def test_the_status_as_a_tree_is_not_watched(program: Program) -> None:
+    result = program("status", "--tree", "--watch")
+    assert result.exit_code == 2
+    assert "can't be combined" in result.stderr
 
 
 def test_the_status_without_a_broker_is_1(program: Program, nodes: NodeProcesses) -> None:

@@ -23,6 +23,12 @@ _WATCH_INTERVAL_S: Final = 2.0
 
 @click.command()
 @click.option("-w", "--watch", "is_watching", is_flag=True, help="Print it anew until Ctrl-C.")
+@click.option(
+    "--tree",
+    "is_tree",
+    is_flag=True,
+    help="Print all brokers, topics and subscriptions as a tree instead.",
+)
 @json_option
 @client_options
 @pass_invocation
@@ -30,6 +36,7 @@ def status(
     invocation: Invocation,
     /,
     is_watching: bool,
+    is_tree: bool,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
@@ -41,6 +48,7 @@ def status(
       octopi-node status && echo all is well
       octopi-node status --watch
       octopi-node status --json | jq '.replicas[] | select(.lag_bytes > 1000000)'
+      octopi-node status --tree --json | jq '.topics.orders.subscriptions'
 
     The exit code is 1 if the cluster is unhealthy: a broker is away, does not answer or has a full
     disk; a partition has no leader, accepts no records or has replicas out of sync; a log is
@@ -55,12 +63,20 @@ def status(
     and gives, averaged over a minute.  If one broker has much more than others, the register has
     another one lead some of its partitions.
 
+    With --tree the metadata is printed: the cluster, below it its brokers, and its topics with
+    their partitions and durable subscriptions, these with the mark in each log.  That judges
+    nothing, so the exit code is 0.  It asks about one topic after the other.
+
     With --watch the page stays in its place on a terminal, and is printed anew every two seconds;
     with --json each time gives one line.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
     )
+    if is_tree and is_watching:
+        raise click.UsageError("--tree and --watch can't be combined")
+    if is_tree:
+        return _print_tree(settings, as_json=as_json)
     if is_watching:
         _watch(settings, as_json=as_json)
 
@@ -74,6 +90,19 @@ def status(
     else:
         _print_all(seen, wrong)
     return ExitCode.FAILED if wrong else ExitCode.OK
+
+
+def _print_tree(settings: ClientSettings, *, as_json: bool) -> int:
+    from octopi.admin.cluster_tree import look_at_all, tree_json, tree_lines
+    from octopi.cli.client_request import ask
+
+    tree = ask(settings, look_at_all)
+    if as_json:
+        print_json(tree_json(tree))
+    else:
+        for line in tree_lines(tree):
+            say(line)
+    return ExitCode.OK
 
 
 def _watch(settings: ClientSettings, *, as_json: bool) -> NoReturn:
