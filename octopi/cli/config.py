@@ -115,6 +115,12 @@ class RegisterSettings:
         "OCTOPI_SHEDDING",
         "whether leaderships move away from brokers that have much more to do than others",
     )
+    placement: Literal["hash", "random", "least_loaded"] = _setting(
+        "hash",
+        "OCTOPI_PLACEMENT",
+        "how the partitions of a new topic are chosen: by the hash of its name, at random, or "
+        "rather those whose leaders have little to do",
+    )
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ from octopi.cli.config import NodeSettings, RegisterSettings, join_secret_in
 from octopi.cli.nodes import addresses_in, warn_of_others
 from octopi.cli.secret_files import refuse_open_file, secret_of_broker, secret_of_register
 from octopi.coordination.shedding import SheddingRules
+from octopi.coordination.topic_placement import PlacementRule
 from octopi.history.register_events import write_events
 from octopi.logger import bind
 from octopi.operating_system import allow_many_files
@@ -50,6 +51,7 @@ async def run_register_node(
             replica_count=settings.replicas,
             gather_s=settings.gather_s,
             shedding=SheddingRules() if settings.shedding else None,
+            placement=PlacementRule(settings.placement),
             peers=tuple(addresses_in(settings.peers)),
             advertise=settings.advertise,
             token=place.shelter.token,

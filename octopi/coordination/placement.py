@@ -8,14 +8,18 @@ gives the same plan everywhere.  The protocol carries out each step of a plan, o
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import count
+from typing import Final
 
 import attrs
 
 from octopi.coordination.machines import NO_LABELS, Machines
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.wire.messages import PartitionRecord
+
+NO_LOADS: Final[Mapping[BrokerId, float]] = {}
+"""How much brokers have to do is not known, or does not count."""
 
 
 @attrs.frozen
@@ -41,10 +45,13 @@ def place(
     brokers: Iterable[BrokerId],
     records: Iterable[PartitionRecord],
     machines: Machines = NO_LABELS,
+    loads: Mapping[BrokerId, float] = NO_LOADS,
 ) -> dict[PartitionId, list[BrokerId]]:
     """Replicas for new *partitions*, leader first, on *brokers* that hold *records* already.
 
-    Each partition gets *replica_count* replicas, or one on each machine if there are fewer.
+    Each partition gets *replica_count* replicas, or one on each machine if there are fewer.  With
+    *loads* a broker that has less to do leads rather than one that leads fewer; then a new
+    partition counts as much as the others do on average.
     """
     known = list(records)
     held = dict.fromkeys(sorted(set(brokers)), 0)
@@ -55,14 +62,17 @@ def place(
                 held[broker] += 1
         if record.leader in led:
             led[record.leader] += 1
+    work = {broker: loads.get(broker, max(loads.values(), default=0.0)) for broker in held}
+    usual = sum(work.values()) / max(1, sum(led.values()))
     placed: dict[PartitionId, list[BrokerId]] = {}
     for partition in partitions:
-        leader = min(held, key=lambda broker: (led[broker], held[broker], broker))
+        leader = min(held, key=lambda broker: (work[broker], led[broker], held[broker], broker))
         chosen = placed[partition] = [leader]
         for broker in sorted(held.keys() - {leader}, key=lambda broker: (held[broker], broker)):
             if len(chosen) < replica_count and machines.of(broker) not in machines.of_all(chosen):
                 chosen.append(broker)
         led[leader] += 1
+        work[leader] += usual
         for broker in placed[partition]:
             held[broker] += 1
     return placed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Set
+from functools import partial
 from typing import Final
 
 import attrs
@@ -26,6 +27,7 @@ from octopi.coordination.journal_entries import (
 from octopi.coordination.placement import place
 from octopi.coordination.rebuild import Rebuild
 from octopi.coordination.relay_sets import RelayBrokers, new_set
+from octopi.coordination.topic_placement import TopicPlacement, drawn
 from octopi.coordination.topic_rules import check_options, chosen_partitions
 from octopi.coordination.unserved_topics import UnservedTopics
 from octopi.errors import (
@@ -54,6 +56,9 @@ from octopi.security.quotas import NOBODY, Creator, exceeded
 from octopi.wire.messages import PartitionRecord, StreamDefinition, TopicOptions, TopicRecord
 
 NOBODY_AWAY: Final[Mapping[BrokerId, float]] = {}
+
+BY_NAME: Final = TopicPlacement()
+"""The name of a topic decides on which partitions it lies."""
 
 
 class TopicDecisions:
@@ -96,11 +101,12 @@ class TopicDecisions:
         creator: Creator = NOBODY,
         stream: StreamDefinition | None = None,
         kind: str = TopicKind.LOG,
+        placement: TopicPlacement = BY_NAME,
     ) -> TopicCreationDecision:
         """Create a topic on partitions whose leaders are live, placing partitions that no broker
         has yet.  *beside*: a topic whose partitions the new one gets, in the same order.
-        *stream*: what it is as a stream over HTTP.  A topic of the *kind* relay has one relay
-        partition.
+        *stream*: what it is as a stream over HTTP.  *placement*: how partitions are chosen that
+        are not named.  A topic of the *kind* relay has one relay partition, chosen by its name.
 
         Raises:
           InvalidTopicError: if *name* is not a legal name.
@@ -125,15 +131,29 @@ class TopicDecisions:
             is_plain = partitions is None and partition_count == 1 and not beside and stream is None
             return self._create_relayed(checked, topic_id, options, creator, is_plain=is_plain)
         total = self._state.partition_count
-        if self._circle is None or self._circle.partition_count != total:
-            self._circle = HashCircle(total)
-        chosen = chosen_partitions(checked, partition_count, partitions, self._circle)
-        entries: list[Entry] = [PartitionDecided(record) for record in self._place(chosen)]
+        chosen = chosen_partitions(
+            partition_count, partitions, total, self._chooser(checked, topic_id, placement)
+        )
+        placed = self._place(chosen, placement.loads)
+        entries: list[Entry] = [PartitionDecided(record) for record in placed]
         deleted = [one for one, removal in self._state.removals.items() if removal.topic == checked]
         replaced = deleted[-REPLACED_TOPICS_MAX:]
         topic = TopicRecord(checked, topic_id, chosen, options, replaces=replaced, stream=stream)
         entries.append(TopicCreated(topic, creator.subject))
         return TopicCreationDecision(topic, entries)
+
+    def _chooser(
+        self, name: TopicName, topic_id: str, placement: TopicPlacement
+    ) -> Callable[[int], list[PartitionId]]:
+        """Chooses the partitions of a new topic."""
+        total = self._state.partition_count
+        leaders = {one.partition: one.leader for one in self._state.partitions.values()}
+        weights = placement.weights(total, leaders)
+        if weights is not None:
+            return lambda count: drawn(topic_id, count, weights)
+        if self._circle is None or self._circle.partition_count != total:
+            self._circle = HashCircle(total)
+        return partial(self._circle.partitions, name)
 
     def _create_relayed(
         self,
@@ -190,8 +210,11 @@ class TopicDecisions:
             )
         return wanted
 
-    def _place(self, partitions: list[PartitionId]) -> list[PartitionRecord]:
-        """Records for those of *partitions* that have none, spread evenly over live brokers."""
+    def _place(
+        self, partitions: list[PartitionId], loads: Mapping[BrokerId, float]
+    ) -> list[PartitionRecord]:
+        """Records for those of *partitions* that have none, spread evenly over live brokers;
+        *loads*: see `place`."""
         for partition in partitions:
             record = self._state.partitions.get(partition)
             if record is not None and record.leader not in self._live:
@@ -211,7 +234,7 @@ class TopicDecisions:
         if len(machines.of_all(well)) >= self._replica_count:
             willing = well
         records = self._state.partitions.values()
-        placed = place(new, self._replica_count, willing, records, machines)
+        placed = place(new, self._replica_count, willing, records, machines, loads)
         for replicas in placed.values():
             replicas.sort(key=self._health.is_troubled)  # a healthy broker leads
         return [

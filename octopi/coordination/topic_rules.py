@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from octopi.coordination.consistent_hash import HashCircle
+from collections.abc import Callable
+
 from octopi.errors import RefusedError, Status
-from octopi.identifiers import PartitionId, TopicName
+from octopi.identifiers import PartitionId
 from octopi.limits import PARTITIONS_PER_TOPIC_MAX
 from octopi.model import StreamDefinition, TopicKind, TopicOptions
 
@@ -26,15 +27,17 @@ def check_options(
 
 
 def chosen_partitions(
-    name: TopicName, count: int, partitions: list[PartitionId] | None, circle: HashCircle
+    count: int,
+    partitions: list[PartitionId] | None,
+    total: int,
+    choose: Callable[[int], list[PartitionId]],
 ) -> list[PartitionId]:
     """The partitions of a new topic: *partitions* if they are given, otherwise *count* that
-    consistent hashing chooses among those of *circle*.
+    *choose* chooses.  *total*: how many the cluster has.
 
     Raises:
       RefusedError: INVALID_OPTION.
     """
-    total = circle.partition_count
     if partitions is not None:
         if (
             not partitions
@@ -54,4 +57,4 @@ def chosen_partitions(
             f"not {count}{advice}",
             Status.INVALID_OPTION,
         )
-    return list(circle.partitions(name, count))
+    return choose(count)

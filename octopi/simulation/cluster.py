@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from octopi.coordination.shedding import SheddingRules
+from octopi.coordination.topic_placement import PlacementRule
 from octopi.environment import Environment
 from octopi.identifiers import INTERNAL_LOGS, RING_LOGS, TOPICS_LOG, BrokerId, PartitionId, TopicId
 from octopi.limits import (
@@ -88,6 +89,8 @@ class ClusterOptions:
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
     shedding: SheddingRules | None = None
     """How leaderships move by load; None: brokers report no loads, and nothing moves by them."""
+    placement: PlacementRule = PlacementRule.HASH
+    """How the register chooses the partitions of new topics."""
 
 
 class Node:
@@ -375,6 +378,7 @@ class SimulatedCluster:
             rebalance_interval_s=self.options.rebalance_interval_s,
             snapshot_entries=self.options.snapshot_entries,
             shedding=self.options.shedding,
+            placement=self.options.placement,
             peers=self.peers.get(node.name, peers),
             advertise=self.address_of(node.name),
             secrets=lambda: self.secrets,

@@ -32,6 +32,21 @@ def test_new_partitions_are_spread_evenly(partitions: int, replicas: int, broker
     assert max(held.values()) - min(held.values()) <= 2
 
 
+def test_with_loads_a_broker_that_has_less_to_do_leads_new_partitions_first() -> None:
+    old = [record(0, 1, [1, 2, 3], [1]), record(1, 2, [1, 2, 3], [2])]
+    placed = place([2, 3, 4, 5], 3, [1, 2, 3], old, loads={1: 4.0, 2: 0.5, 3: 0.0})
+    leaders = [chosen[0] for chosen in placed.values()]
+    assert leaders == [3, 2, 3, 2], "each new one counts 2.25, half of the work of two partitions"
+    assert all(sorted(chosen) == [1, 2, 3] for chosen in placed.values())
+
+
+def test_a_broker_whose_load_is_not_known_counts_as_the_busiest() -> None:
+    placed = place([0], 1, [1, 2, 3], [], loads={2: 3.0, 3: 1.0})
+    assert placed[0] == [3]
+    placed = place([0], 1, [1, 2], [], loads={2: 3.0})
+    assert placed[0] == [1], "as busy, and the smallest id"
+
+
 def test_a_new_broker_gets_new_partitions_first() -> None:
     old = [record(one, 1, [1, 2], [1, 2]) for one in range(4)]
     placed = place([4, 5], 2, [1, 2, 3], old)

@@ -11,6 +11,7 @@ import trio
 
 from octopi.clients.client import Client
 from octopi.coordination.shedding import SheddingRules
+from octopi.coordination.topic_placement import PlacementRule
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.tracing import steps
 from sim.run.simulation import simulate
@@ -94,6 +95,31 @@ def test_a_broker_that_leads_all_that_is_used_gives_half_of_it_away_and_no_more(
     assert len(skew.loads) == 3
     assert max(skew.loads) / (sum(skew.loads) / 3) <= 1.25
     assert skew.longest_s < 0.5, "a planned hand-over"
+
+
+def test_topics_are_placed_rather_where_leaders_have_little_to_do_if_the_register_is_told_so() -> (
+    None
+):
+    skew = Skew(20)
+    led: Counter[bool] = Counter()
+
+    async def place_more(client: Client) -> None:
+        busy = (await client.describe_topic(skew.topics[0])).partitions[0].leader
+        for number in range(30):
+            placed = await client.create_topic(f"later-{number}", partitions=1)
+            led[placed.partitions[0].leader == busy] += 1
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, skew.run, enough_s=60)
+        await ask(cluster, place_more, "maker")
+
+    still = attrs.evolve(RULES, load_min=1e9)  # leaderships stay
+    play(
+        scenario,
+        attrs.evolve(OPTIONS, shedding=still, placement=PlacementRule.LEAST_LOADED),
+    )
+    assert led[True] + led[False] == 30
+    assert 0 < led[True] <= 5, "a third by the hash of their names, a tenth by load"
 
 
 @pytest.mark.parametrize("place", ["H1a", "H3a", "H3b", "H4"])

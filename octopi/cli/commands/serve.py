@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     _Node = Callable[[trio.Event], Awaitable[None]]
 
-_REGISTER_ONLY: Final = ("peers", "partitions", "replicas", "gather_s", "shedding")
+_REGISTER_ONLY: Final = ("peers", "partitions", "replicas", "gather_s", "shedding", "placement")
 
 _NOT_OF_RELAYS: Final[tuple[str, ...]] = (
     "register",
@@ -94,6 +94,11 @@ _NOT_OF_RING: Final[tuple[str, ...]] = ("register", "id", "workers")
     default=None,
     help="Register: move leaderships away from brokers that have much more to do than others.  "
     "[OCTOPI_SHEDDING; default --shedding]",
+)
+@click.option(
+    "--placement",
+    type=click.Choice(["hash", "random", "least_loaded"]),
+    help="Register: " + help_text(RegisterSettings, "placement"),
 )
 @click.option(
     "--register", metavar="URL,...", help="Broker: " + help_text(BrokerSettings, "register")

@@ -9,6 +9,7 @@ Each part is given the parts that it needs, and no part knows the node.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import trio
@@ -141,6 +142,7 @@ class RegisterNode:
             self.gathering,
             self.members,
             self.relay_sets,
+            partial(self.shedding.placement, options.placement),
             tasks,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from octopi.coordination.shedding import SheddingRules
+from octopi.coordination.topic_placement import PlacementRule
 from octopi.limits import (
     GATHER_S,
     JOURNAL_SNAPSHOT_ENTRIES,
@@ -36,6 +37,8 @@ class RegisterOptions:
     shedding: SheddingRules | None = attrs.field(factory=SheddingRules)
     """How leaderships move away from brokers that have much more to do than others; None: not at
     all."""
+    placement: PlacementRule = PlacementRule.HASH
+    """How the partitions of a new topic are chosen, if its creator names none."""
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
     """The number of entries after which the journal is replaced by a snapshot."""
     peers: tuple[str, ...] = ()

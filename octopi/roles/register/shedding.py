@@ -15,6 +15,7 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.election import ElectionGoal
 from octopi.coordination.loads import Loads
 from octopi.coordination.shedding import Move, Shedding, SheddingRules, WeighedPartition
+from octopi.coordination.topic_placement import PlacementRule, TopicPlacement
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, StorageError
 from octopi.identifiers import BrokerId, PartitionId
@@ -81,6 +82,13 @@ class LoadShedding:
         return {
             one: load if self._loads.are_known([one], now) else None for one, load in loads.items()
         }
+
+    def placement(self, rule: PlacementRule) -> TopicPlacement:
+        """What a new topic's partitions are chosen by."""
+        if rule is not PlacementRule.LEAST_LOADED:
+            return TopicPlacement(rule)
+        known = self.of_brokers()
+        return TopicPlacement(rule, {one: load for one, load in known.items() if load is not None})
 
     def of_partitions(self) -> list[tuple[PartitionId, float, bool, str]]:
         """Of each partition: its load, whether it is hot, and its busiest topic."""

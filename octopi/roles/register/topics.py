@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import attrs
 import trio
@@ -14,6 +14,7 @@ from octopi.coordination.decisions import (
     TopicCreationDecision,
     TopicDeletionDecision,
 )
+from octopi.coordination.topic_placement import TopicPlacement
 from octopi.environment import Environment
 from octopi.errors import InvalidTopicError, NotReadyError, OctopiError, Status
 from octopi.identifiers import BrokerId, PartitionId, system_name_fault, topic_name
@@ -50,10 +51,11 @@ class Topics(KeptTopics):
         gathering: Gathering,
         members: Members,
         relay_sets: RelaySets,
+        placement: Callable[[], TopicPlacement],
         tasks: trio.Nursery,
     ) -> None:
-        """*tasks*: the nursery of the tasks that tell brokers, even if the client that asked is
-        gone."""
+        """*placement*: what the partitions of a new topic are chosen by.  *tasks*: the nursery of
+        the tasks that tell brokers, even if the client that asked is gone."""
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
@@ -61,6 +63,7 @@ class Topics(KeptTopics):
         self._gathering = gathering
         self._members = members
         self._relay_sets = relay_sets
+        self._placement = placement
         self._tasks = tasks
         self._installing: dict[str, trio.Event] = {}
         """By topic id, an event for each topic that brokers are being told of."""
@@ -101,6 +104,7 @@ class Topics(KeptTopics):
             creator=creator,
             stream=stream,
             kind=kind,
+            placement=self._placement(),
         )
         self._decisions.persist(creation)
         installing = self._installing[topic_id] = trio.Event()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import attrs
 import trio
@@ -188,7 +189,12 @@ class LedTopics:
             async with self._lock(name):
                 self._require_room(name, creator)
                 circle = HashCircle(self._cluster.partition_count)
-                chosen = chosen_partitions(name, partition_count, partitions, circle)
+                chosen = chosen_partitions(
+                    partition_count,
+                    partitions,
+                    circle.partition_count,
+                    partial(circle.partitions, name),
+                )
                 topic_id = self._cluster.new_id()
                 record = TopicRecord(name, topic_id, chosen, options, stream=stream)
                 if chosen == [self.partition]:  # the usual case: one entry says it all
