@@ -59,7 +59,7 @@ STOP: Final = "stop"
 WIPE: Final = "wipe"
 """The name of the event when a host gets an empty disk."""
 
-_IDS_PER_DISK: Final = 10
+_IDS_PER_DISK: Final = 100
 """The step between the ids of brokers on successive disks of a host: the broker on the second disk
 of ``broker-3`` has the id 13."""
 _STOPPING_LOOK_S: Final = 0.05

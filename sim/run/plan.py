@@ -60,6 +60,9 @@ from octopi.simulation.faults.damage import Damage
 
 TOKEN_PREFIX: Final = "oc1-"
 
+BROKERS_MAX: Final = 64
+"""As many brokers as a plan may have; what is drawn from seeds has fewer."""
+
 _DEPENDENCIES: Final = ("octopi-node", "trio", "trio-websocket", "wsproto")
 _VERSION_BYTES: Final = 2
 
@@ -266,8 +269,10 @@ class Plan:
         )
 
     def __attrs_post_init__(self) -> None:
-        if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:
-            raise PlanError("a cluster has 1 to 9 brokers, and at least a replica and a partition")
+        if not 1 <= self.brokers <= BROKERS_MAX or self.replicas < 1 or self.partitions < 1:
+            raise PlanError(
+                f"a cluster has 1 to {BROKERS_MAX} brokers, and at least a replica and a partition"
+            )
         if not 0 <= self.founders <= self.brokers:
             raise PlanError("the founders are some of the brokers")
         if self.sheds and self.founders:

@@ -87,8 +87,8 @@ def test_a_broker_that_lost_its_disk_comes_back_with_another_id() -> None:
         assert cluster.stored_records("broker-3", "orders", 0) is None
         cluster.boot("broker-3")
         await cluster.wait_serving()
-        assert cluster.broker_of("broker-3") == 13
-        assert cluster.host_of(13) == cluster.host_of(3) == "broker-3"
+        assert cluster.broker_of("broker-3") == 103
+        assert cluster.host_of(103) == cluster.host_of(3) == "broker-3"
         assert cluster.broker_of("client") is None
 
     play(scenario)

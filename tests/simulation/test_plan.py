@@ -119,7 +119,7 @@ def test_json_that_is_not_a_plan_is_refused() -> None:
 
 def test_impossible_plans_are_refused() -> None:
     with pytest.raises(PlanError, match="brokers"):
-        Plan(1, brokers=10)
+        Plan(1, brokers=65)
     with pytest.raises(PlanError, match="partitions"):
         Plan(1, partitions=1, workload=WorkloadOptions(topic_partitions=2))
     wrong = base64.b85encode(b"\x00\x00nonsense").decode()
